@@ -1,0 +1,58 @@
+//! What a cycle costs inside the process: nanoseconds of the rules, and allocations.
+
+use quorlock_benches::alloc::{self, Counting};
+use quorlock_benches::contestants::{
+    naive::Naive, pipelined::Pipelined, quorlock::Quorlock, rslock::Rslock,
+};
+use quorlock_benches::figure::figure;
+use quorlock_benches::load::{self, Contestant, Flavour, Result};
+use quorlock_benches::options::Options;
+use quorlock_benches::servers::{self, Server};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const MASTERS: usize = 5;
+
+fn main() -> Result<()> {
+    let options = Options::from_args();
+    let cycles = if options.quick { 200 } else { 5_000 };
+    let servers = servers::masters(MASTERS);
+    allocations::<Quorlock>("", &servers, cycles)?;
+    allocations::<Pipelined>("_pipelined", &servers, cycles)?;
+    allocations::<Naive>("_naive", &servers, cycles)?;
+    allocations::<Rslock>("_rslock", &servers, cycles)
+}
+
+/// Counts over whole cycles of one task; everything runs on this thread. The late answers of the last
+/// cycle are outside of the count, those of the cycle before the first inside: it evens out.
+fn allocations<C: Contestant>(suffix: &str, servers: &[Server], cycles: u32) -> Result<()> {
+    let urls = servers::urls(servers);
+    let counted = Flavour::CurrentThread.runtime()?.block_on(async {
+        let client = C::connect(&urls).await?;
+        let mut task = client.task(load::key(0));
+        for _ in 0..cycles / 2 + 100 {
+            C::cycle(&mut task).await?;
+        }
+        let before = alloc::counts();
+        for _ in 0..cycles {
+            C::cycle(&mut task).await?;
+        }
+        let after = alloc::counts();
+        drop(task);
+        client.close().await?;
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>((before, after))
+    });
+    let (before, after) = counted?;
+    servers::check_empty(servers, suffix)?;
+    let per_cycle = |count: u64| count as f64 / f64::from(cycles);
+    let calls = per_cycle(after.calls - before.calls);
+    let bytes = per_cycle(after.bytes - before.bytes);
+    figure(&format!("allocations_per_cycle{suffix}"), calls, "count");
+    figure(
+        &format!("allocated_bytes_per_cycle{suffix}"),
+        bytes,
+        "bytes",
+    );
+    Ok(())
+}

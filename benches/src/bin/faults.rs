@@ -1,0 +1,237 @@
+//! One master of five is faulty: what does that cost the locks?
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use quorlock::Lock;
+use quorlock_benches::contestants::quorlock::Quorlock;
+use quorlock_benches::fault::{self, BlackHole, Fault};
+use quorlock_benches::figure::figure;
+use quorlock_benches::load::{self, Contestant, Flavour, Length, Result};
+use quorlock_benches::options::Options;
+use quorlock_benches::servers::{self, Server};
+use quorlock_benches::stats::{Outcome, median};
+
+const MASTERS: usize = 5;
+
+struct Setup {
+    rounds: usize,
+    widths: Vec<usize>,
+    length: Length,
+    options: Options,
+}
+
+fn main() -> Result<()> {
+    let setup = Setup::new(Options::from_args());
+    if setup.options.wants(Fault::PacketDrop.name()) {
+        fault::enter_namespace();
+    }
+    let servers = servers::masters(MASTERS);
+    let runtime = Flavour::CurrentThread.runtime()?;
+    let mut failed = 0;
+    heading();
+    for fault in Fault::ALL {
+        if !setup.options.wants(fault.name()) {
+            continue;
+        }
+        if fault == Fault::PacketDrop && !fault::inside_namespace() {
+            println!("packet_drop: left out, needs unshare, ip and nft");
+            continue;
+        }
+        failed += runtime.block_on(compare(fault, &servers, &setup))?;
+        servers::check_empty(&servers, fault.name())?;
+    }
+    if failed > 0 {
+        return Err(format!("{failed} cycles failed").into());
+    }
+    Ok(())
+}
+
+impl Setup {
+    fn new(options: Options) -> Self {
+        let (rounds, warm_up, measured) = if options.quick {
+            (1, 30, 300)
+        } else {
+            (7, 100, 1000)
+        };
+        Self {
+            rounds: options.rounds.unwrap_or(rounds),
+            widths: options.widths.clone().unwrap_or_else(|| vec![1, 64]),
+            length: Length {
+                warm_up: Duration::from_millis(warm_up),
+                measured: Duration::from_millis(measured),
+            },
+            options,
+        }
+    }
+}
+
+/// A client that goes on after a failure, and counts it: the time it took is a sample like any other.
+struct Patient {
+    inner: Quorlock,
+    failed: Arc<AtomicUsize>,
+}
+
+impl Patient {
+    async fn connect_to(urls: &[String], live: usize) -> Result<Self> {
+        let inner = Quorlock::with_defaults(urls).await?;
+        inner.whole(live).await?;
+        Ok(Self {
+            inner,
+            failed: Arc::default(),
+        })
+    }
+}
+
+impl Contestant for Patient {
+    type Task = (Lock, Arc<AtomicUsize>);
+
+    async fn connect(urls: &[String]) -> Result<Self> {
+        Self::connect_to(urls, urls.len()).await
+    }
+
+    fn task(&self, key: String) -> Self::Task {
+        (self.inner.task(key), Arc::clone(&self.failed))
+    }
+
+    async fn cycle((lock, failed): &mut Self::Task) -> Result<()> {
+        if let Err(error) = Quorlock::cycle(lock).await
+            && failed.fetch_add(1, Ordering::Relaxed) < 3
+        {
+            eprintln!("a cycle failed: {error}");
+        }
+        Ok(())
+    }
+
+    async fn close(self) -> Result<()> {
+        self.inner.close().await
+    }
+}
+
+/// One round: the same load on healthy masters, then with one of five at fault.
+struct Pair {
+    healthy: Outcome,
+    faulty: Outcome,
+}
+
+/// Two coordinators, so that each keeps the state of its own masters. Returns the failed cycles.
+async fn compare(fault: Fault, servers: &[Server], setup: &Setup) -> Result<usize> {
+    let hole = BlackHole::open()?;
+    let mut urls = servers::urls(servers);
+    let healthy = Patient::connect(&urls).await?;
+    let mut live = MASTERS;
+    if fault == Fault::BlackHole {
+        urls[0] = hole.url();
+        live -= 1;
+    }
+    let faulty = Patient::connect_to(&urls, live).await?;
+
+    for &width in &setup.widths {
+        let mut pairs = Vec::new();
+        for round in 0..setup.rounds {
+            healthy.inner.whole(MASTERS).await?;
+            faulty.inner.whole(live).await?;
+            let victim = &servers[round % MASTERS];
+            pairs.push(one_round(fault, &healthy, &faulty, victim, width, setup.length).await?);
+        }
+        report(fault, width, &pairs);
+    }
+
+    let failed = [&healthy, &faulty].map(|client| client.failed.load(Ordering::Relaxed));
+    healthy.close().await?;
+    faulty.close().await?;
+    if fault == Fault::BlackHole && hole.swallowed() == 0 {
+        return Err("the black hole was never connected to".into());
+    }
+    Ok(failed.iter().sum())
+}
+
+async fn one_round(
+    fault: Fault,
+    healthy: &Patient,
+    faulty: &Patient,
+    victim: &Server,
+    width: usize,
+    length: Length,
+) -> Result<Pair> {
+    let good = load::closed_loop(healthy, width, length).await?;
+    fault.strike(victim)?;
+    // No warm-up: the first cycles after the fault began count.
+    let at_once = Length {
+        warm_up: Duration::ZERO,
+        ..length
+    };
+    let bad = load::closed_loop(faulty, width, at_once).await;
+    fault.heal(victim)?;
+    Ok(Pair {
+        healthy: good,
+        faulty: bad?,
+    })
+}
+
+fn heading() {
+    println!(
+        "acquire + release on {MASTERS} masters, one of them at fault; medians over the rounds"
+    );
+    println!(
+        "{:<12} {:>5}  {:<8} {:>10} {:>10} {:>10} {:>10} {:>9}",
+        "fault", "tasks", "masters", "cycles/s", "p50 us", "p99 us", "worst us", "samples"
+    );
+}
+
+fn report(fault: Fault, width: usize, pairs: &[Pair]) {
+    row(
+        fault,
+        width,
+        "healthy",
+        pairs.iter().map(|pair| &pair.healthy),
+    );
+    row(
+        fault,
+        width,
+        "faulty",
+        pairs.iter().map(|pair| &pair.faulty),
+    );
+    let ratio = |of: fn(&Outcome) -> f64| {
+        median(
+            pairs
+                .iter()
+                .map(|pair| of(&pair.faulty) / of(&pair.healthy)),
+        )
+    };
+    let name = |what| format!("{}_one_of_five_{what}_vs_healthy_{width}", fault.name());
+    figure(&name("p50"), ratio(|outcome| outcome.p50_us), "ratio");
+    figure(&name("p99"), ratio(|outcome| outcome.p99_us), "ratio");
+    let worst = pairs
+        .iter()
+        .map(|pair| pair.faulty.worst_us)
+        .fold(0.0, f64::max);
+    figure(
+        &format!("{}_one_of_five_worst_{width}", fault.name()),
+        worst,
+        "us",
+    );
+}
+
+/// The medians of the rounds, except for the single worst cycle and the number of samples.
+fn row<'a>(
+    fault: Fault,
+    width: usize,
+    masters: &str,
+    outcomes: impl Iterator<Item = &'a Outcome> + Clone,
+) {
+    let of = |field: fn(&Outcome) -> f64| median(outcomes.clone().map(field));
+    println!(
+        "{:<12} {width:>5}  {masters:<8} {:>10.0} {:>10.1} {:>10.1} {:>10.0} {:>9}",
+        fault.name(),
+        of(|outcome| outcome.per_second),
+        of(|outcome| outcome.p50_us),
+        of(|outcome| outcome.p99_us),
+        outcomes
+            .clone()
+            .map(|outcome| outcome.worst_us)
+            .fold(0.0, f64::max),
+        outcomes.map(|outcome| outcome.samples).sum::<usize>(),
+    );
+}

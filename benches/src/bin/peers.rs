@@ -1,0 +1,185 @@
+//! Acquire and release, nobody contending, against the limit of the machine and against others.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use quorlock_benches::contestants::{
+    bare, naive::Naive, pipelined::Pipelined, quorlock::Quorlock, rslock::Rslock,
+};
+use quorlock_benches::figure::figure;
+use quorlock_benches::load::{self, Flavour, Length, Result};
+use quorlock_benches::options::Options;
+use quorlock_benches::plot::{self, Group};
+use quorlock_benches::results::{Metric, Results, Row};
+use quorlock_benches::servers::{self, Server};
+use quorlock_benches::stats::Outcome;
+
+const MASTERS: usize = 5;
+const CONTESTANTS: [&str; 5] = ["bare", "naive", "rslock", "pipelined", "quorlock"];
+
+struct Setup {
+    rounds: usize,
+    widths: Vec<usize>,
+    length: Length,
+    options: Options,
+}
+
+fn main() -> Result<()> {
+    let setup = Setup::new(Options::from_args());
+    let servers = servers::masters(MASTERS);
+    let results = setup.run(&servers)?;
+    table(&results, &setup.widths);
+    let plot = draw(&results, &setup.widths)?;
+    println!("\nplot: {plot}\n");
+    ratios(&results, &setup.widths);
+    absolutes(&results, &setup.widths);
+    Ok(())
+}
+
+impl Setup {
+    fn new(options: Options) -> Self {
+        let (rounds, widths, warm_up, measured) = if options.quick {
+            (1, vec![1, 16, 128], 30, 100)
+        } else {
+            (7, vec![1, 16, 128, 512], 200, 900)
+        };
+        Self {
+            rounds: options.rounds.unwrap_or(rounds),
+            widths: options.widths.clone().unwrap_or(widths),
+            length: Length {
+                warm_up: Duration::from_millis(warm_up),
+                measured: Duration::from_millis(measured),
+            },
+            options,
+        }
+    }
+
+    /// Everybody takes a turn in every round, and another one begins each round.
+    fn run(&self, servers: &[Server]) -> Result<Results> {
+        let urls = servers::urls(servers);
+        let mut results = Results::default();
+        for round in 0..self.rounds {
+            eprintln!("round {} of {}", round + 1, self.rounds);
+            for &width in &self.widths {
+                let mut entrants = self.entrants();
+                let count = entrants.len().max(1);
+                entrants.rotate_left(round % count);
+                for (who, flavour) in entrants {
+                    let outcome = run_one(who, flavour, &urls, width, self.length)
+                        .map_err(|error| format!("{who} {} {width}: {error}", flavour.name()))?;
+                    servers::check_empty(servers, who)?;
+                    results.push(Row {
+                        who,
+                        flavour,
+                        width,
+                        outcome,
+                    });
+                }
+            }
+        }
+        Ok(results)
+    }
+
+    /// `bare` has no runtime; it is listed as current-thread, which it is.
+    fn entrants(&self) -> Vec<(&'static str, Flavour)> {
+        let wanted = CONTESTANTS
+            .into_iter()
+            .filter(|who| self.options.wants(who));
+        wanted
+            .flat_map(|who| Flavour::ALL.map(|flavour| (who, flavour)))
+            .filter(|&(who, flavour)| who != "bare" || flavour == Flavour::CurrentThread)
+            .collect()
+    }
+}
+
+fn run_one(
+    who: &str,
+    flavour: Flavour,
+    urls: &[String],
+    width: usize,
+    length: Length,
+) -> Result<Outcome> {
+    match who {
+        "bare" => bare::run(urls, width, length),
+        "naive" => load::run::<Naive>(flavour, urls, width, length),
+        "rslock" => load::run::<Rslock>(flavour, urls, width, length),
+        "pipelined" => load::run::<Pipelined>(flavour, urls, width, length),
+        _ => load::run::<Quorlock>(flavour, urls, width, length),
+    }
+}
+
+fn table(results: &Results, widths: &[usize]) {
+    println!("acquire + release on {MASTERS} masters; medians over the rounds");
+    println!(
+        "{:>5}  {:<10} {:<8} {:>10} {:>10} {:>10}",
+        "tasks", "contestant", "runtime", "cycles/s", "p50 us", "p99 us"
+    );
+    for &width in widths {
+        println!();
+        for who in CONTESTANTS {
+            for flavour in Flavour::ALL {
+                let median = |metric| results.median(metric, who, flavour, width);
+                let Some(throughput) = median(Metric::Throughput) else {
+                    continue;
+                };
+                println!(
+                    "{width:>5}  {who:<10} {:<8} {throughput:>10.0} {:>10.1} {:>10.1}",
+                    if who == "bare" { "-" } else { flavour.name() },
+                    median(Metric::P50).unwrap_or(f64::NAN),
+                    median(Metric::P99).unwrap_or(f64::NAN),
+                );
+            }
+        }
+    }
+}
+
+fn draw(results: &Results, widths: &[usize]) -> Result<String> {
+    let groups: Vec<Group> = widths
+        .iter()
+        .map(|&width| Group {
+            label: format!("{width} tasks"),
+            bars: CONTESTANTS
+                .map(|who| Some(results.best(Metric::Throughput, who, width)?.1))
+                .into(),
+        })
+        .collect();
+    let title = "acquire + release cycles a second, 5 masters, better runtime of each";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/peers.svg");
+    fs::create_dir_all(path.parent().ok_or("no directory for the plot")?)?;
+    fs::write(&path, plot::bars(title, &CONTESTANTS, &groups))?;
+    Ok("target/peers.svg".to_owned())
+}
+
+fn ratios(results: &Results, widths: &[usize]) {
+    for &width in widths {
+        for other in CONTESTANTS.into_iter().filter(|&who| who != "quorlock") {
+            if width == 1 {
+                if let Some(ratio) = results.ratio(Metric::P50, "quorlock", other, width) {
+                    figure(&format!("p50_1task_vs_{other}"), ratio, "ratio");
+                }
+            } else if let Some(ratio) = results.ratio(Metric::Throughput, "quorlock", other, width)
+            {
+                figure(&format!("throughput_{width}_vs_{other}"), ratio, "ratio");
+            }
+        }
+    }
+}
+
+fn absolutes(results: &Results, widths: &[usize]) {
+    for &width in widths {
+        for who in CONTESTANTS {
+            let best = |metric| Some(results.best(metric, who, width)?.1);
+            if let Some(throughput) = best(Metric::Throughput) {
+                figure(
+                    &format!("throughput_{width}_{who}"),
+                    throughput,
+                    "cycles_per_s",
+                );
+            }
+            if let (1, Some(p50)) = (width, best(Metric::P50)) {
+                figure(&format!("p50_1task_{who}"), p50, "us");
+            }
+        }
+    }
+}

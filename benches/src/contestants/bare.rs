@@ -1,0 +1,270 @@
+//! `bare`: the limit. Nonblocking sockets and epoll on one thread, RESP written by hand, nothing
+//! awaited and nothing allocated: what the machine and the servers allow.
+//!
+//! All masters get the same stream of bytes, so one buffer and one log of what was asked serve all
+//! five; a link only knows how far into the log its answers have come.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream as BlockingStream;
+use std::time::Duration;
+
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+
+use super::{RELEASE, Rng};
+use crate::load::{Length, Result, TTL_MS, key};
+use crate::stats::{Outcome, Recorder};
+
+/// Commands that the slowest master may be behind; a power of two.
+const LOG: usize = 1 << 20;
+const READ_BUFFER: usize = 64 * 1024;
+
+/// Runs the closed loop on this thread.
+pub fn run(urls: &[String], width: usize, length: Length) -> Result<Outcome> {
+    let mut poll = Poll::new()?;
+    let mut sha = String::new();
+    let mut links = Vec::new();
+    for (i, url) in urls.iter().enumerate() {
+        let (mut link, loaded) = Link::connect(url)?;
+        poll.registry().register(
+            &mut link.stream,
+            Token(i),
+            Interest::READABLE | Interest::WRITABLE,
+        )?;
+        links.push(link);
+        sha = loaded;
+    }
+    let window = length.window();
+    let mut crew = Crew::new(width, urls.len(), &sha, Recorder::new(window));
+    crew.start_all();
+    drive(&mut poll, &mut links, &mut crew)?;
+    let nanos = crew.tasks.into_iter().flat_map(|task| task.recorder.nanos);
+    Ok(Outcome::new(nanos.collect(), window.length()))
+}
+
+/// Turns until every task has stopped and every answer has come.
+fn drive(poll: &mut Poll, links: &mut [Link], crew: &mut Crew) -> Result<()> {
+    let mut events = Events::with_capacity(16);
+    loop {
+        for link in &mut *links {
+            link.write(&crew.out)?;
+        }
+        crew.out.clear();
+        if links.iter().all(|link| link.answered == crew.asked) {
+            return Ok(());
+        }
+        poll.poll(&mut events, Some(Duration::from_secs(2)))?;
+        if events.is_empty() {
+            return Err("bare: no answer for 2 s".into());
+        }
+        for event in &events {
+            links[event.token().0].read(crew)?;
+        }
+    }
+}
+
+/// One connection.
+struct Link {
+    stream: TcpStream,
+    input: Box<[u8]>,
+    /// Bytes at the front of `input` that are the beginning of an answer.
+    kept: usize,
+    /// What the socket did not take.
+    backlog: Vec<u8>,
+    /// How many answers have come.
+    answered: usize,
+}
+
+impl Link {
+    /// Connects and loads the release script; returns its hash too.
+    fn connect(url: &str) -> Result<(Self, String)> {
+        let address = url.strip_prefix("redis://").ok_or("bare: not a TCP url")?;
+        let mut stream = BlockingStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        let load = format!(
+            "*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n${}\r\n{RELEASE}\r\n",
+            RELEASE.len()
+        );
+        stream.write_all(load.as_bytes())?;
+        let mut answer = [0; 47];
+        stream.read_exact(&mut answer)?;
+        let sha = answer
+            .strip_prefix(b"$40\r\n")
+            .ok_or("bare: SCRIPT LOAD failed")?;
+        let sha = String::from_utf8(sha[..40].to_vec())?;
+        stream.set_nonblocking(true)?;
+        let link = Self {
+            stream: TcpStream::from_std(stream),
+            input: vec![0; READ_BUFFER].into(),
+            kept: 0,
+            backlog: Vec::new(),
+            answered: 0,
+        };
+        Ok((link, sha))
+    }
+
+    /// One write for all that the turn has to say.
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        if !self.backlog.is_empty() {
+            self.backlog.extend_from_slice(bytes);
+            let sent = accept_would_block(self.stream.write(&self.backlog))?;
+            self.backlog.drain(..sent);
+        } else if !bytes.is_empty() {
+            let sent = accept_would_block(self.stream.write(bytes))?;
+            self.backlog.extend_from_slice(&bytes[sent..]);
+        }
+        Ok(())
+    }
+
+    /// One read; a second one only if the first filled the buffer, as the epoll is edge-triggered.
+    fn read(&mut self, crew: &mut Crew) -> Result<()> {
+        loop {
+            let room = &mut self.input[self.kept..];
+            let wanted = room.len();
+            let got = match self.stream.read(room) {
+                Ok(0) => return Err("bare: a server hung up".into()),
+                other => accept_would_block(other)?,
+            };
+            self.count(got, crew)?;
+            if got < wanted {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes every whole answer from the input.
+    fn count(&mut self, got: usize, crew: &mut Crew) -> Result<()> {
+        let end = self.kept + got;
+        let mut at = 0;
+        while at < end {
+            let expected = crew.expected(self.answered);
+            let answer = &self.input[at..end];
+            if !answer.starts_with(expected) {
+                if expected.starts_with(answer) {
+                    break;
+                }
+                return Err(format!("bare: got {}", String::from_utf8_lossy(answer)).into());
+            }
+            at += expected.len();
+            crew.grant(self.answered);
+            self.answered += 1;
+        }
+        self.input.copy_within(at..end, 0);
+        self.kept = end - at;
+        Ok(())
+    }
+}
+
+fn accept_would_block(result: io::Result<usize>) -> io::Result<usize> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        other => other,
+    }
+}
+
+/// All tasks, and what has been asked in their name.
+struct Crew {
+    tasks: Vec<Task>,
+    majority: u8,
+    /// Who asked the n-th command, and in which of its turns.
+    log: Box<[(u32, u32)]>,
+    asked: usize,
+    /// What this turn has to say to every master.
+    out: Vec<u8>,
+    rng: Rng,
+}
+
+struct Task {
+    /// Even while it acquires, odd while it releases.
+    turn: u32,
+    granted: u8,
+    acquire: Vec<u8>,
+    release: Vec<u8>,
+    /// Where the token stands in the two commands.
+    token_at: (usize, usize),
+    recorder: Recorder,
+}
+
+impl Crew {
+    fn new(width: usize, masters: usize, sha: &str, recorder: Recorder) -> Self {
+        let tasks = (0..width).map(|i| Task::new(&key(i), sha, recorder.clone()));
+        Self {
+            tasks: tasks.collect(),
+            majority: (masters / 2 + 1) as u8,
+            log: vec![(0, 0); LOG].into(),
+            asked: 0,
+            out: Vec::with_capacity(1 << 20),
+            rng: Rng::new(),
+        }
+    }
+
+    fn start_all(&mut self) {
+        for task in 0..self.tasks.len() {
+            self.acquire(task);
+        }
+    }
+
+    /// The only answer that is right for the n-th command.
+    fn expected(&self, n: usize) -> &'static [u8] {
+        let (_, turn) = self.log[n % LOG];
+        if turn % 2 == 0 { b"+OK\r\n" } else { b":1\r\n" }
+    }
+
+    /// Counts the grant of one master for the n-th command, unless its task has gone on.
+    fn grant(&mut self, n: usize) {
+        let (index, turn) = self.log[n % LOG];
+        let task = &mut self.tasks[index as usize];
+        if task.turn != turn {
+            return;
+        }
+        task.granted += 1;
+        if task.granted < self.majority {
+            return;
+        }
+        task.granted = 0;
+        task.turn = task.turn.wrapping_add(1);
+        if turn % 2 == 0 {
+            self.release(index as usize);
+        } else if task.recorder.cycle_ended() {
+            self.acquire(index as usize);
+        }
+    }
+
+    fn acquire(&mut self, index: usize) {
+        let task = &mut self.tasks[index];
+        let (acquire, release) = task.token_at;
+        self.rng.hex(&mut task.acquire[acquire..acquire + 40]);
+        task.release[release..release + 40].copy_from_slice(&task.acquire[acquire..acquire + 40]);
+        self.out.extend_from_slice(&task.acquire);
+        self.note(index);
+    }
+
+    fn release(&mut self, index: usize) {
+        self.out.extend_from_slice(&self.tasks[index].release);
+        self.note(index);
+    }
+
+    fn note(&mut self, index: usize) {
+        self.log[self.asked % LOG] = (index as u32, self.tasks[index].turn);
+        self.asked += 1;
+    }
+}
+
+impl Task {
+    fn new(key: &str, sha: &str, recorder: Recorder) -> Self {
+        let key = format!("${}\r\n{key}\r\n$40\r\n", key.len());
+        let token = "0".repeat(40);
+        let ttl = TTL_MS.to_string();
+        let set = format!("*6\r\n$3\r\nSET\r\n{key}");
+        let evalsha = format!("*5\r\n$7\r\nEVALSHA\r\n$40\r\n{sha}\r\n$1\r\n1\r\n{key}");
+        let options = format!("$2\r\nNX\r\n$2\r\nPX\r\n${}\r\n{ttl}\r\n", ttl.len());
+        Self {
+            turn: 0,
+            granted: 0,
+            token_at: (set.len(), evalsha.len()),
+            acquire: format!("{set}{token}\r\n{options}").into(),
+            release: format!("{evalsha}{token}\r\n").into(),
+            recorder,
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! `quorlock`: this crate, through its public interface.
+
+use std::time::{Duration, Instant};
+
+use quorlock::{Coordinator, Lock};
+
+use crate::load::{Contestant, Result, TTL_MS};
+
+/// As long as `redis` gives the other contestants by default: a bench on a busy machine is to
+/// measure the crate and not its timeouts.
+const NODE_TIMEOUT: Duration = Duration::from_millis(500);
+
+pub struct Quorlock {
+    locks: Coordinator,
+}
+
+impl Quorlock {
+    /// Connects with the crate's own node timeout.
+    pub async fn with_defaults(urls: &[String]) -> Result<Self> {
+        let locks = Coordinator::builder().masters(urls.to_vec());
+        let ttl = Duration::from_millis(TTL_MS);
+        Ok(Self {
+            locks: locks.ttl(ttl).build()?,
+        })
+    }
+
+    /// Waits until `masters` masters grant a lock.
+    pub async fn whole(&self, masters: usize) -> Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let lock = self.locks.mutex("warm up");
+        let mut seen = String::new();
+        while Instant::now() < deadline {
+            match lock.try_acquire().await {
+                Ok(guard) => {
+                    let votes = guard.settled().await;
+                    guard.release().await?;
+                    if votes.granted() >= masters {
+                        return Ok(());
+                    }
+                    seen = votes.to_string();
+                }
+                Err(error) => seen = error.to_string(),
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Err(format!("no {masters} grants in 20 s: {seen}").into())
+    }
+}
+
+impl Contestant for Quorlock {
+    type Task = Lock;
+
+    async fn connect(urls: &[String]) -> Result<Self> {
+        let builder = Coordinator::builder()
+            .masters(urls.to_vec())
+            .ttl(Duration::from_millis(TTL_MS))
+            .node_timeout(NODE_TIMEOUT);
+        let this = Self {
+            locks: builder.build()?,
+        };
+        this.whole(urls.len()).await?;
+        Ok(this)
+    }
+
+    fn task(&self, key: String) -> Lock {
+        self.locks.mutex(key)
+    }
+
+    async fn cycle(lock: &mut Lock) -> Result<()> {
+        lock.try_acquire().await?.release().await?;
+        Ok(())
+    }
+
+    async fn close(self) -> Result<()> {
+        self.locks.close().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,12 @@
+//! What the benches share. `README.md` says what each of them measures.
+
+pub mod alloc;
+pub mod contestants;
+pub mod fault;
+pub mod figure;
+pub mod load;
+pub mod options;
+pub mod plot;
+pub mod results;
+pub mod servers;
+pub mod stats;

@@ -1,0 +1,89 @@
+//! Every run of a bench, and the comparisons drawn from them.
+
+use crate::load::Flavour;
+use crate::stats::{Outcome, median};
+
+/// One run.
+#[derive(Debug)]
+pub struct Row {
+    pub who: &'static str,
+    pub flavour: Flavour,
+    pub width: usize,
+    pub outcome: Outcome,
+}
+
+/// All runs, in the order in which they were made: the n-th row of an entrant is its n-th round.
+#[derive(Debug, Default)]
+pub struct Results {
+    rows: Vec<Row>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Metric {
+    Throughput,
+    P50,
+    P99,
+}
+
+impl Metric {
+    fn of(self, outcome: &Outcome) -> f64 {
+        match self {
+            Self::Throughput => outcome.per_second,
+            Self::P50 => outcome.p50_us,
+            Self::P99 => outcome.p99_us,
+        }
+    }
+
+    fn better(self, a: f64, b: f64) -> bool {
+        if self == Self::Throughput {
+            a > b
+        } else {
+            a < b
+        }
+    }
+}
+
+impl Results {
+    pub fn push(&mut self, row: Row) {
+        self.rows.push(row);
+    }
+
+    /// The median over the rounds; `None` when the entrant did not run.
+    pub fn median(&self, metric: Metric, who: &str, flavour: Flavour, width: usize) -> Option<f64> {
+        let values = self.values(metric, who, flavour, width);
+        (!values.is_empty()).then(|| median(values))
+    }
+
+    /// The runtime on which `who` does better by its median, and that median.
+    pub fn best(&self, metric: Metric, who: &str, width: usize) -> Option<(Flavour, f64)> {
+        Flavour::ALL
+            .into_iter()
+            .filter_map(|flavour| Some((flavour, self.median(metric, who, flavour, width)?)))
+            .reduce(|best, other| {
+                if metric.better(other.1, best.1) {
+                    other
+                } else {
+                    best
+                }
+            })
+    }
+
+    /// `a` over `b`, each on its better runtime: the ratio within each round, then the median, so
+    /// that a machine whose speed drifts during the run does not change the answer.
+    pub fn ratio(&self, metric: Metric, a: &str, b: &str, width: usize) -> Option<f64> {
+        let values = |who| {
+            let (flavour, _) = self.best(metric, who, width)?;
+            Some(self.values(metric, who, flavour, width))
+        };
+        let pairs = values(a)?.into_iter().zip(values(b)?);
+        Some(median(pairs.map(|(a, b)| a / b)))
+    }
+
+    fn values(&self, metric: Metric, who: &str, flavour: Flavour, width: usize) -> Vec<f64> {
+        self.rows
+            .iter()
+            .filter(|row| row.who == who && row.flavour == flavour && row.width == width)
+            .map(|row| metric.of(&row.outcome))
+            .collect()
+    }
+}

@@ -1,0 +1,45 @@
+//! The crate in one screen, on masters in this process: no server needed.
+//!
+//! `cargo run --example quickstart`
+
+use std::time::Duration;
+
+use quorlock::{Coordinator, Fault, MemoryMaster};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let masters: Vec<_> = (0..5).map(|_| MemoryMaster::new()).collect();
+    let locks = Coordinator::builder()
+        .masters(&masters) // or .masters(["redis://10.0.0.1", "redis://10.0.0.2", ..])
+        .ttl(Duration::from_secs(10))
+        .build()?;
+    let lock = locks.mutex("orders/42");
+
+    let guard = lock.try_acquire().await?;
+    println!("locked:   {}", guard.settled().await);
+    println!("          valid for {:?}", guard.validity());
+
+    if let Err(refused) = lock.try_acquire().await {
+        println!("refused:  {refused}");
+    }
+    guard.extend(Duration::from_secs(30)).await?;
+    println!("extended: valid for {:?}", guard.remaining());
+    guard.release().await?;
+
+    masters[0].order(Fault::Down);
+    masters[1].order(Fault::Down);
+    let guard = lock.acquire_within(Duration::from_secs(1)).await?;
+    println!("two down: {}", guard.settled().await);
+    guard.release().await?;
+
+    masters[2].order(Fault::Down);
+    if let Err(refused) = lock.try_acquire().await {
+        println!("3 down:   {refused}");
+    }
+
+    masters[2].order(Fault::None);
+    drop(lock.acquire().await?); // waits for it; a guard that is dropped posts its release
+    println!("one back: locked again");
+    locks.close().await;
+    Ok(())
+}

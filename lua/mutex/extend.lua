@@ -1,0 +1,28 @@
+-- mutex/extend: let my lock on this master live for at least ARGV[2] ms from now.
+--
+-- KEYS[1]  the lock
+-- ARGV[1]  my token
+-- ARGV[2]  ttl in milliseconds
+-- returns  1     it is mine and lives for at least ttl
+--          0     nothing is held here
+--          -n    somebody else holds it for n more milliseconds (n >= 1)
+--          nil   somebody else holds it without a TTL
+--          error WRONGTYPE: a lock of another kind is held under this name
+--
+-- Never creates, never deletes, never shortens. Safe to run twice or late: a copy that arrives after
+-- a longer extension changes nothing.
+local holder = redis.call('GET', KEYS[1])
+if not holder then
+  return 0
+end
+local left = redis.call('PTTL', KEYS[1])
+if holder == ARGV[1] then
+  if left < tonumber(ARGV[2]) then
+    redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  end
+  return 1
+end
+if left < 0 then
+  return false
+end
+return -math.max(left, 1)

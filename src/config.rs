@@ -1,0 +1,141 @@
+//! The settings of a coordinator, checked once.
+
+use std::time::Duration;
+
+use crate::{
+    core::{
+        lease::{Drift, Ttl},
+        name::KeyTemplate,
+        retry::Backoff,
+    },
+    error::ConfigError,
+};
+
+/// The most masters that a coordinator takes.
+pub(crate) const MOST_MASTERS: usize = 64;
+
+/// What the user asked for, before it is checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) ttl: Duration,
+    pub(crate) node_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) drift_ppm: u32,
+    pub(crate) retry_delay: (Duration, Duration),
+    pub(crate) key_template: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_secs(10),
+            node_timeout: Duration::from_millis(50),
+            connect_timeout: Duration::from_secs(1),
+            drift_ppm: 10_000,
+            retry_delay: (Duration::from_millis(10), Duration::from_millis(200)),
+            key_template: "{name}".to_owned(),
+        }
+    }
+}
+
+/// Settings that passed.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) ttl: Ttl,
+    pub(crate) node_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) drift: Drift,
+    pub(crate) retry: Backoff,
+    pub(crate) key_template: KeyTemplate,
+}
+
+impl Config {
+    /// The one place where settings are checked; nothing is checked again later.
+    pub(crate) fn parse(settings: Settings) -> Result<Self, ConfigError> {
+        // Without `..`: a new setting must be dealt with here.
+        let Settings {
+            ttl,
+            node_timeout,
+            connect_timeout,
+            drift_ppm,
+            retry_delay: (least, most),
+            key_template,
+        } = settings;
+        timeout("node timeout", node_timeout)?;
+        timeout("connect timeout", connect_timeout)?;
+        let drift = Drift::from_ppm(drift_ppm)?;
+        Ok(Self {
+            ttl: Ttl::parse(ttl, node_timeout, drift)?,
+            node_timeout,
+            connect_timeout,
+            drift,
+            retry: Backoff::new(least, most)?,
+            key_template: KeyTemplate::parse(&key_template)?,
+        })
+    }
+
+    pub(crate) fn ttl(&self, ttl: Duration) -> Result<Ttl, ConfigError> {
+        Ttl::parse(ttl, self.node_timeout, self.drift)
+    }
+}
+
+fn timeout(which: &'static str, given: Duration) -> Result<(), ConfigError> {
+    const LEAST: Duration = Duration::from_millis(1);
+    const MOST: Duration = Duration::from_secs(60);
+    if (LEAST..=MOST).contains(&given) {
+        Ok(())
+    } else {
+        Err(ConfigError::Timeout {
+            which,
+            given,
+            most: MOST,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_pass() {
+        let config = Config::parse(Settings::default()).unwrap();
+        assert_eq!(config.ttl.duration(), Duration::from_secs(10));
+    }
+
+    #[test]
+    fn every_setting_is_checked() {
+        let refused = |change: fn(&mut Settings)| {
+            let mut settings = Settings::default();
+            change(&mut settings);
+            Config::parse(settings).unwrap_err().to_string()
+        };
+        for (error, part) in [
+            (
+                refused(|s| s.ttl = Duration::ZERO),
+                "ttl of 0ns is too short",
+            ),
+            (
+                refused(|s| s.ttl = Duration::from_millis(52)),
+                "above 52.52ms",
+            ),
+            (refused(|s| s.ttl = Duration::MAX), "too long"),
+            (
+                refused(|s| s.node_timeout = Duration::ZERO),
+                "node timeout of 0ns",
+            ),
+            (
+                refused(|s| s.connect_timeout = Duration::MAX),
+                "connect timeout",
+            ),
+            (refused(|s| s.drift_ppm = 1_000_000), "1000000 ppm"),
+            (refused(|s| s.retry_delay.0 = Duration::MAX), "no range"),
+            (
+                refused(|s| s.key_template = "x".into()),
+                "{name} exactly once",
+            ),
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The handle on a set of masters, and how it is built.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::{
+    clock,
+    config::{Config, MOST_MASTERS, Settings},
+    core::{quorum::majority, retry::Backoff},
+    engine::Engine,
+    error::ConfigError,
+    lock::Lock,
+    master::{Mailbox, MasterSpec, Supervisor, Terms},
+};
+
+/// A set of independent masters that hold locks together. Cheap to clone; clones share everything.
+///
+/// Each master has one connection and one background task, which dials it, notices when it hangs and
+/// dials it again; a master that is down fails at once and costs the others nothing. The tasks end
+/// when the last coordinator, lock and guard is gone and what was posted is delivered.
+///
+/// # Guarantees
+///
+/// At any instant at most one guard of a name [is valid](crate::Guard::is_valid), as long as clocks run
+/// at rates that differ by less than the [drift](Builder::drift_ppm) and no master forgets a lock that
+/// has not expired. Any majority of masters serves. See [`docs::guarantees`](crate::docs::guarantees).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use quorlock::{Coordinator, MemoryMaster};
+///
+/// let locks = Coordinator::builder()
+///     .masters((0..5).map(|_| MemoryMaster::new())) // or ["redis://10.0.0.1", "redis://10.0.0.2", ..]
+///     .ttl(Duration::from_secs(30))
+///     .build()?;
+/// let guard = locks.mutex("orders/42").acquire_within(Duration::from_secs(1)).await?;
+/// assert!(guard.is_valid());
+/// guard.release().await?;
+/// locks.close().await;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Coordinator {
+    engine: Arc<Engine>,
+}
+
+impl Coordinator {
+    /// A coordinator of `masters` with all settings at their defaults. Must be called inside a tokio
+    /// runtime; sends nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// See [`Builder::build`].
+    pub fn new(
+        masters: impl IntoIterator<Item = impl Into<MasterSpec>>,
+    ) -> Result<Self, ConfigError> {
+        Self::builder().masters(masters).build()
+    }
+
+    /// A coordinator to be configured.
+    pub fn builder() -> Builder {
+        Builder {
+            masters: Vec::new(),
+            settings: Settings::default(),
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+
+    /// The lock called `name`: on every master a string under that key, as `SET NX PX` writes it and most
+    /// Redlock libraries do, so that they exclude each other.
+    ///
+    /// Sends nothing. A name that cannot be used is reported when the lock is acquired.
+    pub fn mutex(&self, name: impl Into<Arc<str>>) -> Lock {
+        Lock::new(self.engine.clone(), name.into())
+    }
+
+    /// How many masters there are.
+    pub fn masters(&self) -> usize {
+        self.engine.size()
+    }
+
+    /// How many masters make a majority.
+    pub fn needed(&self) -> usize {
+        majority(self.engine.size())
+    }
+
+    /// Refuses new acquisitions and waits until every release that was posted so far has reached the
+    /// masters it is owed to, or their keys are gone by themselves: at most the longest TTL in use.
+    ///
+    /// This is the barrier for guards that were dropped. Guards that are still alive stay valid, and
+    /// can be extended and released. Clones of the coordinator are closed with it; closing twice does no
+    /// harm.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the coordinator closed, and what is owed is still delivered for as
+    /// long as the runtime lives.
+    pub async fn close(&self) {
+        self.engine.close().await;
+    }
+}
+
+impl fmt::Debug for Coordinator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Coordinator")
+            .field("masters", &self.engine.addresses())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Configures a [`Coordinator`]. Everything is checked by [`build`](Self::build), before anything is sent.
+///
+/// # Default
+///
+/// - ttl: 10 s
+/// - node timeout: 50 ms
+/// - connect timeout: 1 s
+/// - drift: 10,000 ppm (1 %), plus 2 ms
+/// - retry delay: 10 ms to 200 ms
+/// - key template: `{name}`
+#[derive(Debug)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct Builder {
+    masters: Vec<MasterSpec>,
+    settings: Settings,
+    #[cfg(feature = "tls")]
+    tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
+}
+
+impl Builder {
+    /// Adds one master: a URL, a [`MemoryMaster`](crate::MemoryMaster), or a ready `redis::Client`.
+    ///
+    /// Masters must be independent servers without replication between them. Three or five are usual: an
+    /// even number survives no more failures than the odd one below it.
+    pub fn master(mut self, master: impl Into<MasterSpec>) -> Self {
+        self.masters.push(master.into());
+        self
+    }
+
+    /// Adds several masters.
+    pub fn masters(mut self, masters: impl IntoIterator<Item = impl Into<MasterSpec>>) -> Self {
+        self.masters.extend(masters.into_iter().map(Into::into));
+        self
+    }
+
+    /// How long a lock lives on the masters if nobody extends or releases it; a lock can have its own.
+    ///
+    /// Longer means fewer extensions, and a longer wait for others after a holder died. It must exceed the
+    /// node timeout and the drift allowance together. Defaults to 10 s. Masters count in milliseconds:
+    /// fractions are cut off.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.settings.ttl = ttl;
+        self
+    }
+
+    /// How long one master may take to answer before its vote counts as failed.
+    ///
+    /// Small against the TTL, and well above the round trip. After three of them without any answer the
+    /// connection is given up. Defaults to 50 ms; 1 ms to 60 s.
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.node_timeout = timeout;
+        self
+    }
+
+    /// How long a connection may take to be made, name resolution, TLS and login included. Nobody waits for
+    /// it longer than the node timeout. Defaults to 1 s; 1 ms to 60 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.connect_timeout = timeout;
+        self
+    }
+
+    /// By how much clock rates may differ, in parts per million of the TTL; it is taken off every validity,
+    /// with 2 ms for the granularity of Redis' expiry.
+    ///
+    /// It must cover the masters' wall clocks and the client's clock together. The default of 10,000
+    /// (1 %) is the algorithm's usual one; a time daemon that may slew faster, as chrony does by default
+    /// after a large step (up to 8.3 %), asks for 100,000.
+    pub fn drift_ppm(mut self, ppm: u32) -> Self {
+        self.settings.drift_ppm = ppm;
+        self
+    }
+
+    /// The bounds of the random delay between two attempts. The upper one is reached after a few
+    /// failures. Defaults to 10 ms and 200 ms.
+    ///
+    /// The lower one should be above the time that it takes to acquire a majority, so that contenders who
+    /// split the vote come apart.
+    pub fn retry_delay(mut self, least: Duration, most: Duration) -> Self {
+        self.settings.retry_delay = (least, most);
+        self
+    }
+
+    /// How keys are made of names: `{name}` stands for the name. Defaults to `{name}`; RedLock.net and
+    /// pottery use `redlock:{name}`.
+    pub fn key_template(mut self, template: impl Into<String>) -> Self {
+        self.settings.key_template = template.into();
+        self
+    }
+
+    /// How `rediss://` masters are trusted, and what certificate is shown to them. Defaults to the system's
+    /// trusted roots and no client certificate.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, config: impl Into<Arc<crate::rustls::ClientConfig>>) -> Self {
+        self.tls = Some(config.into());
+        self
+    }
+
+    /// Checks everything and starts to dial. Must be called inside a tokio runtime with time and I/O
+    /// enabled, which the connections live on. Does not wait for any master: one that is not up yet is
+    /// dialled again until it is.
+    ///
+    /// # Errors
+    ///
+    /// Every [`ConfigError`] but those that concern one lock. Nothing was sent.
+    pub fn build(self) -> Result<Coordinator, ConfigError> {
+        let config = Config::parse(self.settings)?;
+        let addresses = check_masters(&self.masters)?;
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
+        let terms = Terms {
+            node_timeout: config.node_timeout,
+            connect_timeout: config.connect_timeout,
+            redial: Backoff::new(Duration::from_millis(20), Duration::from_secs(1))?,
+            random: clock::random_u64,
+            #[cfg(feature = "tls")]
+            tls: self.tls,
+        };
+        let masters: Vec<(Arc<Mailbox>, Supervisor)> = self
+            .masters
+            .into_iter()
+            .zip(addresses)
+            .enumerate()
+            .map(|(master, (spec, address))| spec.open(master, address, &terms))
+            .collect();
+        Ok(Coordinator {
+            engine: Arc::new(Engine::start(config, masters, &runtime)),
+        })
+    }
+}
+
+/// The masters' addresses, if there are masters and each is another server.
+fn check_masters(masters: &[MasterSpec]) -> Result<Vec<Arc<str>>, ConfigError> {
+    if masters.is_empty() {
+        return Err(ConfigError::NoMasters);
+    }
+    if masters.len() > MOST_MASTERS {
+        return Err(ConfigError::TooManyMasters {
+            given: masters.len(),
+            most: MOST_MASTERS,
+        });
+    }
+    let mut addresses = Vec::<Arc<str>>::with_capacity(masters.len());
+    for (place, master) in masters.iter().enumerate() {
+        let address = master.address().map_err(|reason| ConfigError::BadMaster {
+            master: place + 1,
+            reason,
+        })?;
+        if let Some(first) = addresses.iter().position(|known| *known == address) {
+            return Err(ConfigError::DuplicateMaster {
+                first: first + 1,
+                second: place + 1,
+                address: address.to_string(),
+            });
+        }
+        addresses.push(address);
+    }
+    Ok(addresses)
+}

@@ -1,0 +1,202 @@
+//! The only time arithmetic: saturating, in integers.
+
+use std::time::{Duration, Instant};
+
+use crate::error::ConfigError;
+
+/// How far clocks may run apart while a lock is held.
+///
+/// The allowance of a TTL is `ttl * ppm / 1,000,000 + 2 ms`: the rate error of both clocks, and the
+/// millisecond granularity of Redis' expiry, as in the [Redlock
+/// algorithm](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Drift {
+    ppm: u32,
+}
+
+impl Drift {
+    const GRANULARITY: Duration = Duration::from_millis(2);
+    const WHOLE: u32 = 1_000_000;
+
+    pub(crate) fn from_ppm(ppm: u32) -> Result<Self, ConfigError> {
+        if ppm < Self::WHOLE {
+            Ok(Self { ppm })
+        } else {
+            Err(ConfigError::Drift { ppm })
+        }
+    }
+
+    /// The part of `ttl` that nobody may count on. Rounded up: a short allowance would be unsafe.
+    pub(crate) fn allowance(self, ttl: Duration) -> Duration {
+        let scaled = (ttl.as_nanos() * u128::from(self.ppm)).div_ceil(u128::from(Self::WHOLE));
+        u64::try_from(scaled)
+            .map_or(Duration::MAX, Duration::from_nanos)
+            .saturating_add(Self::GRANULARITY)
+    }
+}
+
+/// A time to live that passed validation: whole milliseconds, long enough to be won, short enough to
+/// be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ttl(u64);
+
+impl Ttl {
+    /// A lock of more than a year is a mistake in units, and `Instant` must be able to hold its end.
+    pub(crate) const MOST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+    /// Rounds down to the millisecond, as masters know nothing finer. A TTL that a slow master and the
+    /// drift could use up before it is won is refused: such a lock would only ever be too slow.
+    pub(crate) fn parse(
+        ttl: Duration,
+        node_timeout: Duration,
+        drift: Drift,
+    ) -> Result<Self, ConfigError> {
+        if ttl > Self::MOST {
+            return Err(ConfigError::TtlTooLong {
+                ttl,
+                most: Self::MOST,
+            });
+        }
+        let whole = Self(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        let least = node_timeout.saturating_add(drift.allowance(whole.duration()));
+        if whole.duration() <= least {
+            return Err(ConfigError::TtlTooShort { ttl, least });
+        }
+        Ok(whole)
+    }
+
+    pub(crate) fn millis(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn duration(self) -> Duration {
+        Duration::from_millis(self.0)
+    }
+}
+
+/// Until when a holder may believe that it holds the lock: an instant, so that nobody subtracts
+/// "elapsed" a second time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Lease {
+    until: Instant,
+}
+
+impl Lease {
+    /// `start` is read before the first byte leaves: no master can have begun to count earlier, so the
+    /// key outlives this lease on each of them.
+    pub(crate) fn new(start: Instant, ttl: Ttl, drift: Drift) -> Self {
+        let ttl = ttl.duration();
+        let usable = ttl.saturating_sub(drift.allowance(ttl));
+        Self {
+            until: start.checked_add(usable).unwrap_or(start),
+        }
+    }
+
+    pub(crate) fn until(self) -> Instant {
+        self.until
+    }
+
+    pub(crate) fn is_valid(self, now: Instant) -> bool {
+        now < self.until
+    }
+
+    pub(crate) fn remaining(self, now: Instant) -> Duration {
+        self.until.saturating_duration_since(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, reason = "an origin for the tables")]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ONE_PERCENT: Drift = Drift { ppm: 10_000 };
+
+    fn millis(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn allowance_table() {
+        for (ppm, ttl, allowance) in [
+            (10_000, millis(10_000), millis(102)),
+            (10_000, millis(100), millis(3)),
+            (10_000, millis(0), millis(2)),
+            (0, millis(10_000), millis(2)),
+            (100_000, millis(1_000), millis(102)),
+            (1, Duration::from_nanos(1), Duration::from_nanos(2_000_001)),
+        ] {
+            assert_eq!(Drift::from_ppm(ppm).unwrap().allowance(ttl), allowance);
+        }
+        assert!(matches!(
+            Drift::from_ppm(1_000_000),
+            Err(ConfigError::Drift { ppm: 1_000_000 })
+        ));
+    }
+
+    #[test]
+    fn extremes_saturate() {
+        let most = Drift::from_ppm(999_999).unwrap();
+        assert_eq!(most.allowance(Duration::MAX), Duration::MAX);
+        let start = Instant::now();
+        assert_eq!(Lease::new(start, Ttl(u64::MAX), most).until(), start);
+        assert!(!Lease::new(start, Ttl(0), ONE_PERCENT).is_valid(start));
+        assert_eq!(
+            Lease::new(start, Ttl(1), ONE_PERCENT).remaining(start),
+            Duration::ZERO
+        );
+    }
+
+    #[test]
+    fn ttl_bounds() {
+        let parse = |ttl| Ttl::parse(ttl, millis(50), ONE_PERCENT);
+        assert!(matches!(
+            parse(millis(0)),
+            Err(ConfigError::TtlTooShort { .. })
+        ));
+        assert!(matches!(
+            parse(millis(52)),
+            Err(ConfigError::TtlTooShort { .. })
+        ));
+        assert_eq!(parse(millis(53)).unwrap().millis(), 53);
+        assert_eq!(parse(Duration::from_micros(99_999)).unwrap().millis(), 99);
+        assert!(parse(Ttl::MOST).is_ok());
+        assert!(matches!(
+            parse(Duration::MAX),
+            Err(ConfigError::TtlTooLong { .. })
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn validity_never_exceeds_ttl_minus_drift_minus_elapsed(
+            ttl in 0..=Ttl::MOST.as_millis() as u64,
+            ppm in 0..1_000_000u32,
+            elapsed in 0..100_000_000_000u64,
+        ) {
+            let drift = Drift::from_ppm(ppm).unwrap();
+            let start = Instant::now();
+            let now = start + Duration::from_nanos(elapsed);
+            let validity = Lease::new(start, Ttl(ttl), drift).remaining(now);
+            let exact = i128::from(ttl) * 1_000_000
+                - (i128::from(ttl) * 1_000_000 * i128::from(ppm) + 999_999) / 1_000_000
+                - 2_000_000
+                - i128::from(elapsed);
+            prop_assert_eq!(validity.as_nanos() as i128, exact.max(0));
+        }
+
+        #[test]
+        fn a_lease_is_valid_exactly_while_something_remains(
+            ttl in 0..100_000u64,
+            elapsed in 0..100_000u64,
+        ) {
+            let start = Instant::now();
+            let now = start + millis(elapsed);
+            let lease = Lease::new(start, Ttl(ttl), ONE_PERCENT);
+            prop_assert_eq!(lease.is_valid(now), !lease.remaining(now).is_zero());
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The rules, and nothing else: no I/O, no clock, no async, no global randomness.
+//!
+//! Time comes in as `now`, randomness as a number, and what a master said as a [`Vote`]. Everything
+//! here is a total function of its arguments, so tables and laws can pin it down.
+//!
+//! ```text
+//!   name ──┐
+//!   lease ─┼─> command ──> (one master) ──> Reply ──> Vote
+//!   retry  │                                           │
+//!          └─────────────── round <── quorum <─────────┘
+//! ```
+
+#[cfg_attr(
+    not(feature = "redis"),
+    allow(dead_code, reason = "only real masters are sent words")
+)]
+pub(crate) mod command;
+pub(crate) mod lease;
+pub(crate) mod name;
+pub(crate) mod quorum;
+pub(crate) mod retry;
+pub(crate) mod round;
+pub(crate) mod votes;

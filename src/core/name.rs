@@ -1,0 +1,125 @@
+//! What is locked, and who holds it.
+
+use std::{fmt, sync::Arc};
+
+use crate::error::ConfigError;
+
+/// The name of a lock, and the key that stands for it on every master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Resource {
+    name: Arc<str>,
+    key: Arc<str>,
+}
+
+impl Resource {
+    /// The name as the user gave it, for messages.
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The key on the masters.
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+}
+
+/// How a key is made of a name: `{name}` stands for it, exactly once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyTemplate {
+    before: String,
+    after: String,
+}
+
+impl KeyTemplate {
+    const PLACE: &str = "{name}";
+
+    pub(crate) fn parse(template: &str) -> Result<Self, ConfigError> {
+        match template.split_once(Self::PLACE) {
+            Some((before, after)) if !after.contains(Self::PLACE) => Ok(Self {
+                before: before.to_owned(),
+                after: after.to_owned(),
+            }),
+            _ => Err(ConfigError::KeyTemplate {
+                template: template.to_owned(),
+            }),
+        }
+    }
+
+    /// The resource called `name`; an empty name would lock the bare template.
+    pub(crate) fn resource(&self, name: Arc<str>) -> Result<Resource, ConfigError> {
+        if name.is_empty() {
+            return Err(ConfigError::EmptyName);
+        }
+        let key = if self.before.is_empty() && self.after.is_empty() {
+            name.clone()
+        } else {
+            format!("{}{name}{}", self.before, self.after).into()
+        };
+        Ok(Resource { name, key })
+    }
+}
+
+/// What a holder writes under the key: 20 fresh random bytes in hex, new for every attempt.
+///
+/// Whoever knows it can release the lock, so it never shows in `Debug`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Token([u8; Self::LEN]);
+
+impl Token {
+    const LEN: usize = 40;
+
+    pub(crate) fn new(random: [u8; Self::LEN / 2]) -> Self {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        let mut hex = [0; Self::LEN];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(random) {
+            pair[0] = HEX[usize::from(byte >> 4)];
+            pair[1] = HEX[usize::from(byte & 15)];
+        }
+        Self(hex)
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_holds_the_name_exactly_once() {
+        for (template, name, key) in [
+            ("{name}", "a", Some("a")),
+            ("redlock:{name}", "a", Some("redlock:a")),
+            ("{name}:lock", "{name}", Some("{name}:lock")),
+            ("redlock:", "a", None),
+            ("", "a", None),
+            ("{name}{name}", "a", None),
+        ] {
+            let made = KeyTemplate::parse(template)
+                .ok()
+                .map(|template| template.resource(name.into()).unwrap().key().to_owned());
+            assert_eq!(made.as_deref(), key, "{template}");
+        }
+    }
+
+    #[test]
+    fn an_empty_name_is_refused() {
+        let refused = KeyTemplate::parse("{name}").unwrap().resource("".into());
+        assert!(matches!(refused, Err(ConfigError::EmptyName)));
+    }
+
+    #[test]
+    fn a_token_is_hex_and_does_not_show() {
+        let token = Token::new([0xa5; 20]);
+        assert_eq!(token.as_bytes(), "a5".repeat(20).as_bytes());
+        assert_eq!(format!("{token:?}"), "Token(..)");
+    }
+}

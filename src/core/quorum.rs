@@ -1,0 +1,213 @@
+//! What one master says, and when enough of them have said it.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+/// What one master answered.
+///
+/// Never a bool: a refusal is knowledge ("somebody else has it here"), a failure is ignorance ("it may
+/// have done what was asked").
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "the three answers are the algorithm; a match on them should be complete"
+)]
+pub enum Vote {
+    /// The master did what was asked.
+    Grant,
+    /// The master answered, and the lock there is not ours to take, extend or delete.
+    Refuse(Refusal),
+    /// The master gave no answer that counts.
+    Fail(Failure),
+}
+
+/// Why a master refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Nothing is held there: the lock expired, was released, or the master lost it.
+    Gone,
+    /// Somebody else holds it there.
+    Held {
+        /// For how long still, where the master said so.
+        remaining: Option<Duration>,
+    },
+}
+
+/// Why a master gave no answer that counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Failure {
+    /// Its supervisor is gone: the coordinator was dropped, or its runtime shut down.
+    Closed,
+    /// The connection broke after the command was sent. It may have been executed.
+    Disconnected(Arc<str>),
+    /// It answered with an error, such as `OOM`, `LOADING`, `READONLY` or `NOPERM`.
+    Rejected(Arc<str>),
+    /// No answer within the node timeout. The command may have been, or may yet be, executed.
+    TimedOut(Duration),
+    /// There is no connection, so the command was never sent.
+    Unreachable(Arc<str>),
+}
+
+impl Failure {
+    /// Whether the master can have seen the command.
+    pub(crate) fn may_have_executed(&self) -> bool {
+        match self {
+            // An error reply to one of our commands means that nothing was written, except when a
+            // script failed half-way; the doubt goes to the side of cleaning up.
+            Self::Closed | Self::Disconnected(_) | Self::Rejected(_) | Self::TimedOut(_) => true,
+            Self::Unreachable(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Vote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Grant => f.write_str("granted"),
+            Self::Refuse(refusal) => refusal.fmt(f),
+            Self::Fail(failure) => failure.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone => f.write_str("holds nothing"),
+            Self::Held { remaining: None } => f.write_str("held by another"),
+            Self::Held {
+                remaining: Some(remaining),
+            } => write!(f, "held by another for {remaining:?}"),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("closed"),
+            Self::Disconnected(why) => write!(f, "connection lost: {why}"),
+            Self::Rejected(reply) => write!(f, "answered {reply}"),
+            Self::TimedOut(after) => write!(f, "no answer in {after:?}"),
+            Self::Unreachable(why) => write!(f, "unreachable: {why}"),
+        }
+    }
+}
+
+/// The least number of masters that any two majorities of `masters` share one of.
+pub(crate) fn majority(masters: usize) -> usize {
+    masters / 2 + 1
+}
+
+/// Where a count stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// A majority can no longer be reached.
+    Lost,
+    /// Both ends are still open.
+    Pending,
+    /// A majority said yes.
+    Won,
+}
+
+/// Counts one yes or no per master, of all masters that are configured: counting only those that can be
+/// reached would let two disjoint "majorities" win.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tally {
+    masters: usize,
+    yes: usize,
+    no: usize,
+}
+
+impl Tally {
+    pub(crate) fn new(masters: usize) -> Self {
+        Self {
+            masters,
+            yes: 0,
+            no: 0,
+        }
+    }
+
+    pub(crate) fn count(&mut self, yes: bool) -> Verdict {
+        if yes {
+            self.yes += 1;
+        } else {
+            self.no += 1;
+        }
+        self.verdict()
+    }
+
+    pub(crate) fn is_complete(self) -> bool {
+        self.yes + self.no == self.masters
+    }
+
+    fn verdict(self) -> Verdict {
+        let need = majority(self.masters);
+        if self.yes >= need {
+            Verdict::Won
+        } else if self.masters - self.no < need {
+            Verdict::Lost
+        } else {
+            Verdict::Pending
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn verdict_table() {
+        use Verdict::{Lost, Pending, Won};
+        for (masters, answers, verdict) in [
+            (1, "y", Won),
+            (1, "n", Lost),
+            (2, "y", Pending), // an even N needs all but half of it
+            (2, "n", Lost),
+            (3, "yy", Won),
+            (3, "yn", Pending),
+            (3, "ynn", Lost),
+            (4, "yy", Pending),
+            (4, "nn", Lost), // two yes of four is no majority
+            (5, "yy", Pending),
+            (5, "yynn", Pending),
+            (5, "yyy", Won),
+            (5, "nnn", Lost),
+        ] {
+            let mut tally = Tally::new(masters);
+            let mut last = Pending;
+            for answer in answers.chars() {
+                last = tally.count(answer == 'y');
+            }
+            assert_eq!(last, verdict, "{masters} {answers}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn two_majorities_meet(masters in 1..=64usize) {
+            prop_assert!(2 * majority(masters) > masters);
+            prop_assert!(2 * (majority(masters) - 1) <= masters); // and none is larger than it must be
+        }
+
+        #[test]
+        fn a_complete_count_is_decided_and_a_decision_stands(answers in prop::collection::vec(any::<bool>(), 1..=16)) {
+            let mut tally = Tally::new(answers.len());
+            let mut decided = Verdict::Pending;
+            for &yes in &answers {
+                let verdict = tally.count(yes);
+                if decided != Verdict::Pending {
+                    prop_assert_eq!(verdict, decided);
+                }
+                decided = verdict;
+            }
+            prop_assert!(tally.is_complete());
+            let won = 2 * answers.iter().filter(|yes| **yes).count() > answers.len();
+            prop_assert_eq!(decided, if won { Verdict::Won } else { Verdict::Lost });
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! How long to wait before trying again.
+
+use std::time::Duration;
+
+use crate::error::ConfigError;
+
+/// Random delays between two bounds, growing with the number of failures.
+///
+/// The random part is what lets one of several contenders that split the vote win the next round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Backoff {
+    least: Duration,
+    most: Duration,
+}
+
+impl Backoff {
+    pub(crate) fn new(least: Duration, most: Duration) -> Result<Self, ConfigError> {
+        if least.is_zero() || least > most {
+            return Err(ConfigError::RetryDelay { least, most });
+        }
+        Ok(Self { least, most })
+    }
+
+    /// The delay after failure number `failures` (from 0): between `least` and a ceiling that starts at
+    /// `2 * least` and doubles up to `most`. `random` is spread over the whole range.
+    pub(crate) fn delay(self, failures: u32, random: u64) -> Duration {
+        let ceiling = self
+            .least
+            .saturating_mul(2u32.saturating_pow(failures.saturating_add(1)))
+            .min(self.most);
+        let spread = nanos(ceiling.saturating_sub(self.least));
+        let part = (u128::from(spread) * u128::from(random)) >> 64;
+        self.least.saturating_add(Duration::from_nanos(part as u64)) // a 128-bit product, its upper half
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn delay_table() {
+        let backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(100)).unwrap();
+        for (failures, random, millis) in [
+            (0, 0, 10),
+            (0, u64::MAX / 2 + 1, 15),
+            (1, u64::MAX / 2 + 1, 25),
+            (9, u64::MAX / 2 + 1, 55),
+            (u32::MAX, 0, 10),
+        ] {
+            assert_eq!(
+                backoff.delay(failures, random),
+                Duration::from_millis(millis),
+                "{failures} {random}"
+            );
+        }
+    }
+
+    #[test]
+    fn bounds_are_checked() {
+        let (zero, one, two) = (
+            Duration::ZERO,
+            Duration::from_millis(1),
+            Duration::from_millis(2),
+        );
+        assert!(Backoff::new(zero, one).is_err());
+        assert!(Backoff::new(two, one).is_err());
+        assert!(Backoff::new(one, one).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn delays_stay_within_their_bounds(
+            least in 1..10_000_000_000u64,
+            more in 0..10_000_000_000u64,
+            failures: u32,
+            random: u64,
+        ) {
+            let (least, most) = (Duration::from_nanos(least), Duration::from_nanos(least + more));
+            let delay = Backoff::new(least, most).unwrap().delay(failures, random);
+            prop_assert!(least <= delay && delay <= most);
+        }
+    }
+}

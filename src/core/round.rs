@@ -1,0 +1,303 @@
+//! One question to all masters: votes in, one outcome out.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    command::Verb,
+    quorum::{Refusal, Tally, Verdict, Vote},
+    votes::CastVote,
+};
+
+/// How a round ended, or that it has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// A majority cannot be reached any more.
+    Lost,
+    /// Not decided yet.
+    Pending,
+    /// A majority said yes, but after `limit`: what they granted is of no use to anybody.
+    TooLate,
+    /// A majority said yes in time.
+    Won,
+}
+
+/// One question to all masters, counted once per master, decided as early as it can be.
+#[derive(Debug)]
+pub(crate) struct Round {
+    verb: Verb,
+    start: Instant,
+    /// A majority that comes together at or after this instant is too late.
+    limit: Option<Instant>,
+    tally: Tally,
+    cast: Box<[Option<CastVote>]>,
+    outcome: Outcome,
+}
+
+impl Round {
+    pub(crate) fn open(verb: Verb, masters: usize, start: Instant, limit: Option<Instant>) -> Self {
+        Self {
+            verb,
+            start,
+            limit,
+            tally: Tally::new(masters),
+            cast: vec![None; masters].into_boxed_slice(),
+            outcome: Outcome::Pending,
+        }
+    }
+
+    /// Counts what `master` said. `now` must have been read after the vote came in.
+    ///
+    /// A master counts once, for what it said first. A late answer of one that was given up on only
+    /// corrects the table.
+    pub(crate) fn on_vote(&mut self, master: usize, vote: Vote, now: Instant) -> Outcome {
+        let Some(slot) = self.cast.get_mut(master) else {
+            return self.outcome;
+        };
+        let latency = now.saturating_duration_since(self.start);
+        match slot {
+            Some(CastVote {
+                vote: Vote::Fail(_),
+                ..
+            }) => {
+                *slot = Some(CastVote { vote, latency });
+                return self.outcome;
+            }
+            Some(_) => return self.outcome,
+            None => {}
+        }
+        let yes = self.verb.is_done(&vote);
+        *slot = Some(CastVote { vote, latency });
+        let verdict = self.tally.count(yes);
+        if self.outcome == Outcome::Pending {
+            self.outcome = match verdict {
+                Verdict::Lost => Outcome::Lost,
+                Verdict::Pending => Outcome::Pending,
+                Verdict::Won if self.limit.is_none_or(|limit| now < limit) => Outcome::Won,
+                Verdict::Won => Outcome::TooLate,
+            };
+        }
+        self.outcome
+    }
+
+    pub(crate) fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// Whether every master has answered or was given up on.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.tally.is_complete()
+    }
+
+    pub(crate) fn votes(&self) -> &[Option<CastVote>] {
+        &self.cast
+    }
+
+    /// The masters on which the key may be because of this round, a bit each.
+    pub(crate) fn may_hold(&self) -> u64 {
+        self.masters(|vote| match vote {
+            None | Some(Vote::Grant) => true,
+            Some(Vote::Refuse(_)) => false,
+            Some(Vote::Fail(failure)) => failure.may_have_executed(),
+        })
+    }
+
+    /// The masters that say that they hold nothing, a bit each.
+    pub(crate) fn lost_it(&self) -> u64 {
+        self.masters(|vote| matches!(vote, Some(Vote::Refuse(Refusal::Gone))))
+    }
+
+    /// Notes that the key was put back on `master`.
+    pub(crate) fn healed(&mut self, master: usize) {
+        if let Some(Some(cast)) = self.cast.get_mut(master) {
+            cast.vote = Vote::Grant;
+        }
+    }
+
+    /// Whether more masters failed than a majority can do without: nobody can get the lock.
+    pub(crate) fn lacks_masters(&self) -> bool {
+        let mut without_failed = Tally::new(self.cast.len());
+        self.votes_cast()
+            .filter(|vote| matches!(vote, Vote::Fail(_)))
+            .map(|_| without_failed.count(false))
+            .any(|verdict| verdict == Verdict::Lost)
+    }
+
+    /// When enough of those who hold the lock elsewhere will have let go of it for a majority to be
+    /// free, as far as the masters have said: the k-th smallest remaining TTL.
+    pub(crate) fn free_in(&self) -> Option<Duration> {
+        let mut free = Tally::new(self.cast.len());
+        let mut left: Vec<_> = self
+            .votes_cast()
+            .filter_map(|vote| match vote {
+                Vote::Refuse(Refusal::Held { remaining }) => *remaining,
+                Vote::Grant | Vote::Refuse(Refusal::Gone) => Some(Duration::ZERO),
+                Vote::Fail(_) => None,
+            })
+            .collect();
+        left.sort_unstable();
+        left.into_iter().find(|_| free.count(true) == Verdict::Won)
+    }
+
+    fn masters(&self, of: impl Fn(Option<&Vote>) -> bool) -> u64 {
+        self.cast
+            .iter()
+            .enumerate()
+            .filter(|(_, cast)| of(cast.as_ref().map(|cast| &cast.vote)))
+            .fold(0, |masters, (master, _)| masters | 1 << master)
+    }
+
+    fn votes_cast(&self) -> impl Iterator<Item = &Vote> {
+        self.cast.iter().flatten().map(|cast| &cast.vote)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, reason = "an origin for the tables")]
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::core::quorum::Failure;
+
+    fn millis(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    /// `g` grants, `h` held by another, `0` gone, `f` timed out, `u` unreachable.
+    fn vote(letter: char) -> Vote {
+        match letter {
+            'g' => Vote::Grant,
+            'h' => Vote::Refuse(Refusal::Held { remaining: None }),
+            '0' => Vote::Refuse(Refusal::Gone),
+            'f' => Vote::Fail(Failure::TimedOut(millis(50))),
+            'u' => Vote::Fail(Failure::Unreachable("refused".into())),
+            other => panic!("no vote is written {other:?}"),
+        }
+    }
+
+    fn outcome(verb: Verb, masters: usize, letters: &str, limit: Option<u64>) -> Outcome {
+        let start = Instant::now();
+        let mut round = Round::open(verb, masters, start, limit.map(|at| start + millis(at)));
+        for (master, letter) in letters.chars().enumerate() {
+            // Vote number n comes in n milliseconds after the start, the first one at once.
+            round.on_vote(master, vote(letter), start + millis(master as u64));
+        }
+        round.outcome()
+    }
+
+    #[test]
+    fn outcome_table() {
+        use Outcome::{Lost, Pending, TooLate, Won};
+        use Verb::{Acquire, Extend, Release};
+        for (verb, masters, letters, limit, expected) in [
+            (Acquire, 1, "g", None, Won),
+            (Acquire, 3, "gg", Some(9), Won),
+            (Acquire, 3, "gg", Some(1), TooLate), // a late majority is not a lock
+            (Acquire, 3, "gg", Some(2), Won),
+            (Acquire, 3, "hfg", Some(9), Lost),
+            (Acquire, 3, "fh", Some(9), Lost), // lost before the last one has spoken
+            (Acquire, 5, "gghf", Some(9), Pending),
+            (Acquire, 5, "gghfg", Some(9), Won),
+            (Extend, 3, "0g0", Some(9), Lost), // gone is no yes to an extension
+            (Extend, 3, "0gg", Some(9), Won),
+            (Release, 3, "0h", None, Won), // already gone, or somebody else's: released
+            (Release, 3, "fu", None, Lost),
+            (Release, 3, "f0f", None, Lost),
+        ] {
+            assert_eq!(
+                outcome(verb, masters, letters, limit),
+                expected,
+                "{verb:?} {masters} {letters} {limit:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_master_counts_once() {
+        let start = Instant::now();
+        let mut round = Round::open(Verb::Acquire, 3, start, None);
+        for _ in 0..3 {
+            round.on_vote(1, Vote::Grant, start);
+        }
+        round.on_vote(7, Vote::Grant, start); // no such master
+        assert_eq!(round.outcome(), Outcome::Pending);
+    }
+
+    #[test]
+    fn a_late_grant_corrects_the_table_and_no_outcome() {
+        let start = Instant::now();
+        let mut round = Round::open(Verb::Acquire, 3, start, None);
+        for master in 0..3 {
+            round.on_vote(master, vote('f'), start);
+        }
+        assert_eq!(round.on_vote(0, Vote::Grant, start), Outcome::Lost);
+        assert_eq!(round.on_vote(1, Vote::Grant, start), Outcome::Lost);
+        assert!(matches!(&round.votes()[0], Some(cast) if cast.vote == Vote::Grant));
+        assert!(round.is_settled());
+    }
+
+    #[test]
+    fn where_the_key_may_be() {
+        let start = Instant::now();
+        let mut round = Round::open(Verb::Acquire, 5, start, None);
+        for (master, letter) in "ghfu".chars().enumerate() {
+            round.on_vote(master, vote(letter), start);
+        }
+        assert_eq!(round.may_hold(), 0b10101);
+    }
+
+    #[test]
+    fn lacking_masters_is_not_contention() {
+        for (masters, letters, lacks) in [
+            (3, "ff", true),
+            (3, "fhh", false),
+            (5, "ffh", false),
+            (5, "fuf", true),
+            (4, "ff", true),
+        ] {
+            let start = Instant::now();
+            let mut round = Round::open(Verb::Acquire, masters, start, None);
+            for (master, letter) in letters.chars().enumerate() {
+                round.on_vote(master, vote(letter), start);
+            }
+            assert_eq!(round.lacks_masters(), lacks, "{masters} {letters}");
+        }
+    }
+
+    #[test]
+    fn free_when_the_last_of_a_majority_is() {
+        let start = Instant::now();
+        for (masters, left, free) in [
+            (3, vec![Some(5u64)], None),
+            (3, vec![Some(5), Some(9)], Some(9)),
+            (3, vec![Some(7), Some(9), Some(5)], Some(7)),
+            (5, vec![Some(1), None, Some(3), Some(2)], Some(3)),
+        ] {
+            let mut round = Round::open(Verb::Release, masters, start, None);
+            for (master, left) in left.iter().enumerate() {
+                let remaining = left.map(millis);
+                round.on_vote(master, Vote::Refuse(Refusal::Held { remaining }), start);
+            }
+            assert_eq!(round.free_in(), free.map(millis), "{masters} {left:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_acquisition_is_won_iff_a_majority_granted_in_time(
+            letters in prop::collection::vec(prop::sample::select(vec!['g', 'h', 'f']), 1..=9),
+            limit in 0..12u64,
+        ) {
+            let text: String = letters.iter().collect();
+            let grants: Vec<_> = letters.iter().enumerate().filter(|(_, l)| **l == 'g').collect();
+            let need = letters.len() / 2 + 1;
+            let expected = match grants.get(need - 1) {
+                Some((at, _)) if (*at as u64) < limit => Outcome::Won,
+                Some(_) => Outcome::TooLate,
+                None => Outcome::Lost,
+            };
+            prop_assert_eq!(outcome(Verb::Acquire, letters.len(), &text, Some(limit)), expected);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The vote table: who said what.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use super::quorum::{Failure, Vote, majority};
+
+/// What every master said in one round, in the order in which the masters were configured.
+///
+/// A round is decided as soon as its outcome is certain, so some masters may not have answered yet.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use quorlock::{Coordinator, MemoryMaster, Vote};
+/// let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+/// let locks = Coordinator::new(masters)?;
+/// let guard = locks.mutex("orders/42").try_acquire().await?;
+/// let votes = guard.settled().await;
+/// assert_eq!((votes.granted(), votes.needed(), votes.masters()), (3, 2, 3));
+/// assert!(votes.iter().all(|row| row.vote() == Some(&Vote::Grant)));
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Votes {
+    masters: Arc<[Arc<str>]>,
+    cast: Box<[Option<CastVote>]>,
+}
+
+/// One vote as it came in.
+#[derive(Clone, Debug)]
+pub(crate) struct CastVote {
+    pub(crate) vote: Vote,
+    pub(crate) latency: Duration,
+}
+
+impl Votes {
+    pub(crate) fn new(masters: Arc<[Arc<str>]>, cast: Box<[Option<CastVote>]>) -> Self {
+        debug_assert_eq!(masters.len(), cast.len());
+        Self { masters, cast }
+    }
+
+    /// One row for each master.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = VoteRow<'_>> {
+        self.masters
+            .iter()
+            .zip(&self.cast)
+            .map(|(master, cast)| VoteRow { master, cast })
+    }
+
+    /// How many masters are configured.
+    pub fn masters(&self) -> usize {
+        self.masters.len()
+    }
+
+    /// How many masters make a majority.
+    pub fn needed(&self) -> usize {
+        majority(self.masters.len())
+    }
+
+    /// How many masters granted so far.
+    pub fn granted(&self) -> usize {
+        self.count(|vote| matches!(vote, Vote::Grant))
+    }
+
+    /// How many masters refused so far.
+    pub fn refused(&self) -> usize {
+        self.count(|vote| matches!(vote, Vote::Refuse(_)))
+    }
+
+    /// How many masters failed so far.
+    pub fn failed(&self) -> usize {
+        self.count(|vote| matches!(vote, Vote::Fail(_)))
+    }
+
+    fn count(&self, of: impl Fn(&Vote) -> bool) -> usize {
+        self.cast
+            .iter()
+            .flatten()
+            .filter(|cast| of(&cast.vote))
+            .count()
+    }
+}
+
+/// `a:6379 granted, b:6379 no answer in 50ms, c:6379 not answered yet`
+impl fmt::Display for Votes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, row) in self.iter().enumerate() {
+            if n > 0 {
+                f.write_str(", ")?;
+            }
+            write!(f, "{} ", row.master)?;
+            match row.vote() {
+                Some(vote) => vote.fmt(f)?,
+                None => f.write_str("not answered yet")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Votes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// The part of [`Votes`] that is one master's.
+#[derive(Clone, Copy, Debug)]
+pub struct VoteRow<'a> {
+    master: &'a str,
+    cast: &'a Option<CastVote>,
+}
+
+impl<'a> VoteRow<'a> {
+    /// The master's address, without user name or password.
+    pub fn master(&self) -> &'a str {
+        self.master
+    }
+
+    /// What it said; `None` while it has not answered.
+    pub fn vote(&self) -> Option<&'a Vote> {
+        self.cast.as_ref().map(|cast| &cast.vote)
+    }
+
+    /// How long after the start of the round it answered, or was given up on.
+    pub fn latency(&self) -> Option<Duration> {
+        self.cast.as_ref().map(|cast| cast.latency)
+    }
+
+    /// Why it gave no answer that counts, if it did not.
+    pub fn failure(&self) -> Option<&'a Failure> {
+        match self.vote() {
+            Some(Vote::Fail(failure)) => Some(failure),
+            Some(Vote::Grant | Vote::Refuse(_)) | None => None,
+        }
+    }
+}

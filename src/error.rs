@@ -1,0 +1,252 @@
+//! What can go wrong, one enum per verb, each variant saying what the masters may still hold.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::core::votes::Votes;
+
+/// Why a lock was not acquired.
+///
+/// Whatever the variant: nothing is held. Every attempt that did not end in a lock was followed by a
+/// release on all masters; a master that could not be reached is owed it until the TTL has passed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// The coordinator was closed. Nothing was sent.
+    #[error("could not lock: the coordinator is closed")]
+    Closed,
+
+    /// A setting does not fit. Nothing was sent.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+
+    /// Somebody else holds the lock, or split the vote with us. Trying again later makes sense.
+    #[error("could not lock {name:?}: held by another{}: {votes}", for_still(*.remaining))]
+    Contended {
+        /// The lock's name.
+        name: Arc<str>,
+        /// When a majority of masters will be free again unless the holder extends, as far as the
+        /// masters have said; zero after a split vote.
+        remaining: Option<Duration>,
+        /// Who said what.
+        votes: Votes,
+    },
+
+    /// The time given to [`Lock::acquire_within`](crate::Lock::acquire_within) is over.
+    #[error("gave up after {attempts} attempts in {waited:?}: {last}")]
+    Deadline {
+        /// How long was waited.
+        waited: Duration,
+        /// How many rounds were run.
+        attempts: u32,
+        /// How the last round failed.
+        last: Box<Self>,
+    },
+
+    /// Too many masters failed: nobody can get this lock until they are back.
+    #[error(
+        "could not lock {name:?}: only {} of {} masters answered (need {}): {votes}",
+        .votes.granted() + .votes.refused(), .votes.masters(), .votes.needed()
+    )]
+    NoQuorum {
+        /// The lock's name.
+        name: Arc<str>,
+        /// Who said what.
+        votes: Votes,
+    },
+
+    /// A majority granted, but so late that no validity was left.
+    #[error(
+        "could not lock {name:?}: a majority took {elapsed:?} to grant a ttl of {ttl:?}: {votes}"
+    )]
+    TooSlow {
+        /// The lock's name.
+        name: Arc<str>,
+        /// How long the majority took.
+        elapsed: Duration,
+        /// What was asked for.
+        ttl: Duration,
+        /// Who said what.
+        votes: Votes,
+    },
+}
+
+/// Why a lock was not extended.
+///
+/// A failed extension changes nothing: the guard stays valid for as long as it was, and no master's key
+/// was created, deleted or shortened.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExtendError {
+    /// A setting does not fit. Nothing was sent.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+
+    /// The guard's validity was over before the extension was asked for. Nothing was sent.
+    #[error("could not extend {name:?}: its validity ended {since:?} ago")]
+    Expired {
+        /// The lock's name.
+        name: Arc<str>,
+        /// How long it has been over.
+        since: Duration,
+    },
+
+    /// A majority of masters say that the lock is not ours any more: it is lost.
+    #[error("could not extend {name:?}: it is lost: {votes}")]
+    Lost {
+        /// The lock's name.
+        name: Arc<str>,
+        /// Who said what.
+        votes: Votes,
+    },
+
+    /// Too few masters confirmed. The lock is still valid for `remaining`; trying again makes sense.
+    #[error(
+        "could not extend {name:?}: only {} of {} masters confirmed (need {}), still valid for {remaining:?}: {votes}",
+        .votes.granted(), .votes.masters(), .votes.needed()
+    )]
+    NoQuorum {
+        /// The lock's name.
+        name: Arc<str>,
+        /// For how long the guard stays valid.
+        remaining: Duration,
+        /// Who said what.
+        votes: Votes,
+    },
+
+    /// A majority confirmed, but after the guard's validity had ended.
+    #[error(
+        "could not extend {name:?}: a majority confirmed only after its validity had ended: {votes}"
+    )]
+    TooSlow {
+        /// The lock's name.
+        name: Arc<str>,
+        /// Who said what.
+        votes: Votes,
+    },
+}
+
+/// Why a release was not confirmed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// Fewer than a majority of masters confirmed. The others are owed the release until the TTL has
+    /// passed, and then their keys are gone by themselves; nothing is left to do but to know it.
+    #[error(
+        "released {name:?} on only {} of {} masters (need {}), the rest are owed it until its ttl has passed: {votes}",
+        .votes.granted() + .votes.refused(), .votes.masters(), .votes.needed()
+    )]
+    NoQuorum {
+        /// The lock's name.
+        name: Arc<str>,
+        /// Who said what.
+        votes: Votes,
+    },
+}
+
+/// What is wrong with a setting. Found before anything is sent to a master.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A master's URL makes no sense. The URL itself is not shown, as it may hold a password.
+    #[error("master {master}: {reason}")]
+    BadMaster {
+        /// Which one, counted from 1.
+        master: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// The drift allowance would eat the whole TTL.
+    #[error("a drift of {ppm} ppm is out of range: it must be below 1,000,000 (10,000 is 1 %)")]
+    Drift {
+        /// What was given.
+        ppm: u32,
+    },
+
+    /// One server was listed twice, so its vote would count twice.
+    #[error(
+        "masters {first} and {second} are the same server, {address}: every master needs one of its own"
+    )]
+    DuplicateMaster {
+        /// The first of the two, counted from 1.
+        first: usize,
+        /// The second of the two, counted from 1.
+        second: usize,
+        /// Where both of them are.
+        address: String,
+    },
+
+    /// A lock needs a name.
+    #[error("the lock's name is empty")]
+    EmptyName,
+
+    /// A key template must say where the name goes, once.
+    #[error("the key template {template:?} must contain {{name}} exactly once")]
+    KeyTemplate {
+        /// What was given.
+        template: String,
+    },
+
+    /// No masters were listed.
+    #[error("no masters were given")]
+    NoMasters,
+
+    /// Coordinators supervise their masters in background tasks, and there is no runtime to run them.
+    #[error(
+        "there is no tokio runtime here with its timers and I/O enabled: build the coordinator inside one"
+    )]
+    NoRuntime,
+
+    /// The bounds of the retry delay make no sense.
+    #[error("a retry delay between {least:?} and {most:?} is no range: it needs 0 < least <= most")]
+    RetryDelay {
+        /// The lower bound given.
+        least: Duration,
+        /// The upper bound given.
+        most: Duration,
+    },
+
+    /// A timeout was zero or absurdly long.
+    #[error("a {which} of {given:?} is out of range: it must be between 1 ms and {most:?}")]
+    Timeout {
+        /// Which timeout.
+        which: &'static str,
+        /// What was given.
+        given: Duration,
+        /// The most that makes sense.
+        most: Duration,
+    },
+
+    /// More masters than a lock can make use of.
+    #[error("{given} masters are too many: the most is {most}, and 3 or 5 are usual")]
+    TooManyMasters {
+        /// How many were given.
+        given: usize,
+        /// How many there may be.
+        most: usize,
+    },
+
+    /// The TTL is too long.
+    #[error("a ttl of {ttl:?} is too long: the most is {most:?}")]
+    TtlTooLong {
+        /// What was given.
+        ttl: Duration,
+        /// The most there may be.
+        most: Duration,
+    },
+
+    /// The TTL would be used up by one slow master and the drift allowance.
+    #[error(
+        "a ttl of {ttl:?} is too short: it must be above {least:?}, the node timeout and the drift allowance together"
+    )]
+    TtlTooShort {
+        /// What was given.
+        ttl: Duration,
+        /// What it must exceed.
+        least: Duration,
+    },
+}
+
+fn for_still(remaining: Option<Duration>) -> String {
+    remaining.map_or_else(String::new, |remaining| format!(" for {remaining:?}"))
+}

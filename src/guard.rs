@@ -1,0 +1,146 @@
+//! A lock that is held.
+
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    core::{round::Outcome, votes::Votes},
+    error::{ExtendError, ReleaseError},
+    hold::Held,
+};
+
+/// A lock that a majority of masters hold for us, until [`valid_until`](Self::valid_until).
+///
+/// Dropping it posts a release to all masters, without blocking and without a task of its own, inside a
+/// runtime or not. To know what came of it, call [`release`](Self::release); to be sure that it arrived,
+/// wait for [`Coordinator::close`](crate::Coordinator::close).
+///
+/// # Guarantees
+///
+/// While [`is_valid`](Self::is_valid), no other guard of this name is, here or anywhere, within the
+/// bounds of [`docs::guarantees`](crate::docs::guarantees).
+///
+/// # Not guaranteed
+///
+/// A holder that is paused between looking and acting acts late: validity is a promise about now. What
+/// must not happen twice needs a check where it happens.
+#[must_use = "dropping a guard releases its lock"]
+#[clippy::has_significant_drop]
+pub struct Guard {
+    held: Held,
+}
+
+impl Guard {
+    pub(crate) fn new(held: Held) -> Self {
+        Self { held }
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &str {
+        self.held.name()
+    }
+
+    /// What was left of the TTL when the lock was won or last extended: TTL minus what the round took
+    /// minus the drift allowance.
+    pub fn validity(&self) -> Duration {
+        self.held.validity()
+    }
+
+    /// When validity ends, on the clock of [`Instant`].
+    pub fn valid_until(&self) -> Instant {
+        self.held.valid_until()
+    }
+
+    /// What is left of the validity; zero when it is over.
+    pub fn remaining(&self) -> Duration {
+        self.held.remaining()
+    }
+
+    /// Whether the lock is still ours.
+    pub fn is_valid(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// What the masters said in the round that won the lock, or in the last extension. Masters that were
+    /// slower than the majority may not have answered yet; their votes show here when they have.
+    pub fn votes(&self) -> Votes {
+        self.held.votes()
+    }
+
+    /// Waits until all masters have answered or were given up on, for the node timeout at most, and
+    /// returns what they said.
+    ///
+    /// # Cancel safety
+    ///
+    /// Only looks.
+    pub async fn settled(&self) -> Votes {
+        self.held.newest_round().counter.settled().await;
+        self.votes()
+    }
+
+    /// Makes the lock valid for `ttl` from now, less the round trip and the drift allowance.
+    ///
+    /// Never shortens: a `ttl` that ends before the present one changes nothing. Counts only when a majority
+    /// confirms while the guard is still valid. Masters that lost the key, say by a restart, get it
+    /// back once a majority has confirmed; they are in [`votes`](Self::votes) then.
+    ///
+    /// # Errors
+    ///
+    /// Every failed extension leaves the guard as valid as it was, and no key created, deleted or
+    /// shortened.
+    /// [`NoQuorum`](ExtendError::NoQuorum) may be tried again; after [`Lost`](ExtendError::Lost) a majority
+    /// has said that the lock is not ours, whatever the clock says: stop.
+    ///
+    /// # Cancel safety
+    ///
+    /// The masters may extend the lock all the same, and this guard does not know: it ends when it would
+    /// have ended.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # use quorlock::{Coordinator, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let guard = locks.mutex("orders/42").ttl(Duration::from_secs(5)).acquire().await?;
+    /// guard.extend(Duration::from_secs(60)).await?;
+    /// assert!(guard.remaining() > Duration::from_secs(58));
+    /// # Ok(()) }
+    /// ```
+    pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
+        self.held.extend(ttl).await
+    }
+
+    /// Gives the lock up on all masters, and waits until a majority has confirmed. That it was gone already
+    /// is success.
+    ///
+    /// # Errors
+    ///
+    /// [`NoQuorum`](ReleaseError::NoQuorum): fewer than a majority confirmed within the node timeout. The
+    /// others get the release as soon as they can be reached, until the TTL has passed.
+    ///
+    /// # Cancel safety
+    ///
+    /// The lock is released all the same.
+    pub async fn release(self) -> Result<(), ReleaseError> {
+        let release = self.held.release();
+        match release.counter.decided().await {
+            Outcome::Won => Ok(()),
+            Outcome::Lost | Outcome::Pending | Outcome::TooLate => Err(ReleaseError::NoQuorum {
+                name: self.held.name().clone(),
+                votes: self.held.votes_of(&release.counter),
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("name", &self.name())
+            .field("remaining", &self.remaining())
+            .field("votes", &self.votes())
+            .finish()
+    }
+}

@@ -1,0 +1,70 @@
+//! Distributed locks held by a majority of N independent Redis or Valkey masters.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use quorlock::{Coordinator, MemoryMaster};
+//!
+//! // With real masters: Coordinator::new(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])?
+//! let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+//!
+//! let guard = locks.mutex("orders/42").acquire_within(Duration::from_secs(1)).await?;
+//! assert!(guard.validity() > Duration::from_secs(9)); // of the default ttl of 10 s
+//! // ... work while guard.is_valid() ...
+//! guard.release().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! # What is not promised
+//!
+//! A holder that is paused, by a garbage collector, a page fault or a suspended laptop, can act after its
+//! validity has ended. No lock that expires can stop that. See [`docs::guarantees`].
+//!
+//! # Where to read on
+//!
+//! - [`Coordinator`]: a set of masters. [`Lock`]: a name on it. [`Guard`]: held. [`Votes`]: by whom.
+//! - [`AcquireError`], [`ExtendError`], [`ReleaseError`], [`ConfigError`]: what can go wrong.
+//! - [`MemoryMaster`]: masters in your tests, with faults to order.
+//! - [`docs`]: the algorithm, the guarantees, the architecture.
+//!
+//! # Features
+//!
+//! - `redis` (default): real masters, over TCP and unix sockets.
+//! - `tls`: `rediss://` URLs, through rustls.
+
+mod clock;
+mod config;
+mod coordinator;
+mod core;
+mod engine;
+mod error;
+mod guard;
+mod hold;
+mod live_round;
+mod lock;
+mod master;
+
+pub use crate::{
+    coordinator::{Builder, Coordinator},
+    core::{
+        quorum::{Failure, Refusal, Vote},
+        votes::{VoteRow, Votes},
+    },
+    error::{AcquireError, ConfigError, ExtendError, ReleaseError},
+    guard::Guard,
+    lock::Lock,
+    master::{Fault, MasterSpec, MemoryMaster},
+};
+
+#[cfg(feature = "tls")]
+pub use tokio_rustls::rustls;
+
+/// The longer texts, compiled with the crate so that their examples stay true.
+pub mod docs {
+    #[doc = include_str!("../docs/algorithm.md")]
+    pub mod algorithm {}
+    #[doc = include_str!("../docs/architecture.md")]
+    pub mod architecture {}
+    #[doc = include_str!("../docs/guarantees.md")]
+    pub mod guarantees {}
+}

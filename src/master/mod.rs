@@ -1,0 +1,198 @@
+//! How one master is reached. Knows commands and votes; what a majority is, it does not know.
+
+mod mailbox;
+mod memory;
+#[cfg(feature = "redis")]
+mod redis;
+mod supervisor;
+#[cfg(feature = "redis")]
+mod wire;
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+#[cfg(feature = "redis")]
+use std::sync::OnceLock;
+
+use crate::core::{command::Command, quorum::Vote, retry::Backoff};
+
+pub(crate) use mailbox::Mailbox;
+pub use memory::{Fault, MemoryMaster};
+use supervisor::supervise;
+
+/// Where votes go. Every master that an [`Ask`] was posted to casts at least one vote for it, the first
+/// one not later than the ask's deadline, but for the granularity of the timer; more may follow when an
+/// answer comes late.
+pub(crate) trait CountVotes: Send + Sync {
+    fn count(&self, master: usize, vote: Vote);
+}
+
+/// One command on its way to masters, shared by all of them.
+pub(crate) struct Ask<C: ?Sized = dyn CountVotes> {
+    pub(crate) command: Command,
+    pub(crate) deadline: Instant,
+    pub(crate) owed: Option<Owed>,
+    /// The command's bytes, the same for all masters: made by the first one that sends it.
+    #[cfg(feature = "redis")]
+    wire: OnceLock<Vec<u8>>,
+    pub(crate) counter: C,
+}
+
+/// A command that must reach its masters even when they cannot be reached now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owed {
+    /// When the keys that it would delete are gone by themselves.
+    pub(crate) until: Instant,
+    /// The masters it is owed to, a bit each: those that may hold the key.
+    pub(crate) masters: u64,
+}
+
+impl<C> Ask<C> {
+    pub(crate) fn new(command: Command, deadline: Instant, owed: Option<Owed>, counter: C) -> Self {
+        Self {
+            command,
+            deadline,
+            owed,
+            #[cfg(feature = "redis")]
+            wire: OnceLock::new(),
+            counter,
+        }
+    }
+}
+
+impl<C: ?Sized> Ask<C> {
+    /// Until when `master` is owed this, if it is.
+    fn owed_to(&self, master: usize) -> Option<Instant> {
+        self.owed
+            .filter(|owed| owed.masters >> master & 1 == 1)
+            .map(|owed| owed.until)
+    }
+}
+
+impl<C: ?Sized> fmt::Debug for Ask<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ask")
+            .field("command", &self.command)
+            .field("deadline", &self.deadline)
+            .field("owed", &self.owed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One master, as given to [`Builder::master`](crate::Builder::master): a URL, a
+/// [`MemoryMaster`], or a ready `redis::Client`.
+///
+/// URLs are `redis://[user][:password@]host[:port][/db]`, `rediss://` for TLS (feature `tls`), and
+/// `unix:///path[?db=n&user=..&pass=..]`.
+#[derive(Debug)]
+pub struct MasterSpec(Spec);
+
+enum Spec {
+    Memory(MemoryMaster),
+    #[cfg(feature = "redis")]
+    Redis(Box<redis::Endpoint>),
+    /// Kept for the error of `build`, which can say which master it was.
+    Bad(String),
+}
+
+impl fmt::Debug for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory(memory) => memory.fmt(f),
+            #[cfg(feature = "redis")]
+            Self::Redis(endpoint) => f.write_str(&endpoint.address()),
+            Self::Bad(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl From<&str> for MasterSpec {
+    fn from(url: &str) -> Self {
+        #[cfg(feature = "redis")]
+        let spec = redis::Endpoint::from_url(url)
+            .map_or_else(Spec::Bad, |endpoint| Spec::Redis(Box::new(endpoint)));
+        #[cfg(not(feature = "redis"))]
+        let spec = {
+            let _ = url;
+            Spec::Bad("URLs need the crate's feature `redis`".to_owned())
+        };
+        Self(spec)
+    }
+}
+
+impl From<String> for MasterSpec {
+    fn from(url: String) -> Self {
+        Self::from(url.as_str())
+    }
+}
+
+impl From<&String> for MasterSpec {
+    fn from(url: &String) -> Self {
+        Self::from(url.as_str())
+    }
+}
+
+impl From<MemoryMaster> for MasterSpec {
+    fn from(memory: MemoryMaster) -> Self {
+        Self(Spec::Memory(memory))
+    }
+}
+
+impl From<&MemoryMaster> for MasterSpec {
+    fn from(memory: &MemoryMaster) -> Self {
+        Self(Spec::Memory(memory.clone()))
+    }
+}
+
+/// What every supervisor is told.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) node_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    /// How long to wait between dials.
+    pub(crate) redial: Backoff,
+    pub(crate) random: fn() -> u64,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
+}
+
+/// The task that looks after one master; the floor above spawns it.
+pub(crate) type Supervisor = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl MasterSpec {
+    /// The address without secrets, which is also what makes two masters the same server.
+    pub(crate) fn address(&self) -> Result<Arc<str>, String> {
+        match &self.0 {
+            Spec::Memory(memory) => Ok(memory.address()),
+            #[cfg(feature = "redis")]
+            Spec::Redis(endpoint) => Ok(endpoint.address()),
+            Spec::Bad(reason) => Err(reason.clone()),
+        }
+    }
+
+    /// The mailbox of this master, as number `master`, and the task that serves it.
+    pub(crate) fn open(
+        self,
+        master: usize,
+        address: Arc<str>,
+        terms: &Terms,
+    ) -> (Arc<Mailbox>, Supervisor) {
+        let mailbox = Arc::new(Mailbox::new(master, address));
+        let supervisor: Supervisor = match self.0 {
+            Spec::Memory(memory) => Box::pin(supervise(memory, mailbox.clone(), terms.clone())),
+            #[cfg(feature = "redis")]
+            Spec::Redis(endpoint) => Box::pin(supervise(
+                endpoint.dialer(terms),
+                mailbox.clone(),
+                terms.clone(),
+            )),
+            Spec::Bad(_) => Box::pin(async {}),
+        };
+        (mailbox, supervisor)
+    }
+}

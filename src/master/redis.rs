@@ -1,0 +1,409 @@
+//! Real masters. The only file that names the `redis` crate, which reads URLs and everything that a
+//! server says but votes.
+
+use std::{
+    future::poll_fn,
+    ops::ControlFlow,
+    path::PathBuf,
+    sync::{Arc, LazyLock},
+    task::{Context, Poll},
+};
+
+use ::redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Value};
+use tokio::net::TcpStream;
+
+use super::{
+    Ask, MasterSpec, Spec, Terms,
+    supervisor::{Connection, Dial, InFlight},
+    wire::{Wire, encode, is_push, reply},
+};
+use crate::core::command::{Command, Reply, Request, SCRIPTS};
+
+/// Where a server is and how to log in.
+#[derive(Clone)]
+pub(super) struct Endpoint {
+    place: Place,
+    /// What makes a connection ours, ready to be sent: login, database, scripts.
+    greeting: Greeting,
+}
+
+#[derive(Clone)]
+enum Place {
+    Tcp(String, u16),
+    #[cfg(feature = "tls")]
+    Tls(String, u16),
+    Unix(PathBuf),
+}
+
+#[derive(Clone)]
+struct Greeting {
+    bytes: Vec<u8>,
+    steps: Vec<Step>,
+}
+
+/// What a reply to a part of the greeting is checked for.
+#[derive(Clone, Copy)]
+enum Step {
+    Hello,
+    LoadScript,
+    Select,
+}
+
+impl Endpoint {
+    /// Errors name no URL, as it may hold a password.
+    pub(super) fn from_url(url: &str) -> Result<Self, String> {
+        let info = url
+            .into_connection_info()
+            .map_err(|error| format!("its URL cannot be used: {error}"))?;
+        Self::from_info(&info)
+    }
+
+    fn from_info(info: &ConnectionInfo) -> Result<Self, String> {
+        let place = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => Place::Tcp(host.clone(), *port),
+            ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
+            #[cfg(feature = "tls")]
+            ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: false,
+                tls_params: None,
+            } => Place::Tls(host.clone(), *port),
+            #[cfg(feature = "tls")]
+            ConnectionAddr::TcpTls { insecure: true, .. } => {
+                return Err(
+                    "a TLS connection that verifies nothing (#insecure) is not supported: \
+                     trust the server's certificate with Builder::tls"
+                        .to_owned(),
+                );
+            }
+            #[cfg(feature = "tls")]
+            ConnectionAddr::TcpTls { .. } => {
+                return Err(
+                    "the certificates of a ready redis::Client cannot be read back: \
+                     give the URL, and the certificates with Builder::tls"
+                        .to_owned(),
+                );
+            }
+            _ => return Err("its kind of address is not supported".to_owned()),
+        };
+        Ok(Self {
+            place,
+            greeting: Greeting::new(info.redis_settings()),
+        })
+    }
+
+    /// Where the server is: host and port or path, and nothing else. Users and databases do not make two
+    /// servers of one.
+    pub(super) fn address(&self) -> Arc<str> {
+        match &self.place {
+            Place::Tcp(host, port) => tcp_address(host, *port),
+            #[cfg(feature = "tls")]
+            Place::Tls(host, port) => tcp_address(host, *port),
+            Place::Unix(path) => format!("unix:{}", path.display()).into(),
+        }
+    }
+
+    pub(super) fn dialer(self, terms: &Terms) -> Dialer {
+        let _ = terms;
+        Dialer {
+            endpoint: self,
+            #[cfg(feature = "tls")]
+            tls: terms.tls.clone(),
+        }
+    }
+}
+
+fn tcp_address(host: &str, port: u16) -> Arc<str> {
+    if host.contains(':') {
+        format!("[{host}]:{port}").into()
+    } else {
+        format!("{}:{port}", host.to_ascii_lowercase()).into()
+    }
+}
+
+impl From<Client> for MasterSpec {
+    fn from(client: Client) -> Self {
+        Self(
+            Endpoint::from_info(client.get_connection_info())
+                .map_or_else(Spec::Bad, |endpoint| Spec::Redis(Box::new(endpoint))),
+        )
+    }
+}
+
+impl Greeting {
+    fn new(settings: &::redis::RedisConnectionInfo) -> Self {
+        let mut hello = ::redis::cmd("HELLO");
+        hello.arg(3);
+        if let Some(password) = settings.password() {
+            hello
+                .arg("AUTH")
+                .arg(settings.username().unwrap_or("default"))
+                .arg(password);
+        }
+        let mut bytes = hello.get_packed_command();
+        let mut steps = vec![Step::Hello];
+        if settings.db() != 0 {
+            ::redis::cmd("SELECT")
+                .arg(settings.db())
+                .write_packed_command(&mut bytes);
+            steps.push(Step::Select);
+        }
+        for script in &SCRIPTS {
+            ::redis::cmd("SCRIPT")
+                .arg("LOAD")
+                .arg(script.text)
+                .write_packed_command(&mut bytes);
+            steps.push(Step::LoadScript);
+        }
+        Self { bytes, steps }
+    }
+}
+
+impl Step {
+    fn check(self, frame: &[u8]) -> Result<(), String> {
+        match (self, reply(frame)) {
+            (Self::Hello, Reply::Error(error)) => Err(format!("refused the login: {error}")),
+            (Self::Hello, _) => check_role(frame),
+            (Self::Select, Reply::Error(error)) => Err(format!("refused the database: {error}")),
+            (Self::LoadScript, Reply::Error(error)) if error.starts_with("LOADING") => {
+                Err(error.to_owned())
+            }
+            // Without the right to load scripts they are sent whole, once each.
+            (Self::Select | Self::LoadScript, _) => Ok(()),
+        }
+    }
+}
+
+/// A replica forgets what its master forgets, and repeats what it says: it has no vote of its own.
+fn check_role(hello: &[u8]) -> Result<(), String> {
+    let Ok(Value::Map(facts)) = ::redis::parse_redis_value(hello) else {
+        return Err("its answer to HELLO 3 makes no sense: is this Redis 6 or later?".to_owned());
+    };
+    let text = |value: &Value| ::redis::from_redis_value_ref::<String>(value).ok();
+    let role = facts
+        .iter()
+        .find(|(key, _)| text(key).as_deref() == Some("role"))
+        .and_then(|(_, role)| text(role));
+    match role.as_deref() {
+        Some("master") | None => Ok(()),
+        Some(role) => Err(format!("it is a {role}, not a master")),
+    }
+}
+
+pub(super) struct Dialer {
+    endpoint: Endpoint,
+    #[cfg(feature = "tls")]
+    tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
+}
+
+impl Dial for Dialer {
+    type Connection = RedisConnection;
+
+    async fn dial(&mut self) -> Result<RedisConnection, Arc<str>> {
+        let mut wire = self.connect().await.map_err(Arc::<str>::from)?;
+        let Greeting { bytes, steps } = &self.endpoint.greeting;
+        wire.out().extend_from_slice(bytes);
+        let mut steps = steps.iter();
+        let greeted = poll_fn(|cx| {
+            wire.poll(cx, |frame, _| {
+                match steps.next().map_or(Ok(()), |step| step.check(frame)) {
+                    Ok(()) if steps.len() > 0 => ControlFlow::Continue(()),
+                    result => ControlFlow::Break(result),
+                }
+            })
+        })
+        .await?;
+        greeted.map_err(Arc::<str>::from)?;
+        Ok(RedisConnection { wire })
+    }
+}
+
+impl Dialer {
+    async fn connect(&self) -> Result<Wire, String> {
+        match &self.endpoint.place {
+            Place::Tcp(host, port) => connect_tcp(host, *port).await.map(Wire::new),
+            #[cfg(feature = "tls")]
+            Place::Tls(host, port) => tls::connect(self.tls.clone(), host, *port).await,
+            #[cfg(unix)]
+            Place::Unix(path) => tokio::net::UnixStream::connect(path)
+                .await
+                .map(Wire::new)
+                .map_err(|error| error.to_string()),
+            #[cfg(not(unix))]
+            Place::Unix(_) => Err("this system has no unix sockets".to_owned()),
+        }
+    }
+}
+
+async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, String> {
+    let stream = TcpStream::connect((host, port))
+        .await
+        .map_err(|error| error.to_string())?;
+    // A lock command is one small packet that nobody wants to wait for.
+    stream
+        .set_nodelay(true)
+        .map_err(|error| error.to_string())?;
+    Ok(stream)
+}
+
+/// An open connection to a server.
+pub(super) struct RedisConnection {
+    wire: Wire,
+}
+
+impl Connection for RedisConnection {
+    fn send(&mut self, ask: &Ask) {
+        let bytes = ask.wire.get_or_init(|| {
+            let mut bytes = Vec::with_capacity(192);
+            encode_command(&ask.command, &HASHES, b"EVALSHA", &mut bytes);
+            bytes
+        });
+        self.wire.out().extend_from_slice(bytes);
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight) -> Poll<Arc<str>> {
+        let on_frame = |frame: &[u8], out: &mut Vec<u8>| {
+            if is_push(frame) {
+                return ControlFlow::Continue(());
+            }
+            match reply(frame) {
+                // Restarted with the connection kept by a proxy, or SCRIPT FLUSH: once more with the
+                // script itself, which the server then knows again. The vote is late, not lost.
+                Reply::Error(error) if error.starts_with("NOSCRIPT") => {
+                    if let Some(ask) = in_flight.again() {
+                        encode_command(&ask.command, &TEXTS, b"EVAL", out);
+                    }
+                    ControlFlow::Continue(())
+                }
+                reply => match in_flight.answer(&reply) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(why) => ControlFlow::Break(why),
+                },
+            }
+        };
+        self.wire
+            .poll(cx, on_frame)
+            .map(|end| end.unwrap_or_else(|why| why))
+    }
+}
+
+/// What names each script to a server that has it.
+static HASHES: LazyLock<Vec<String>> = LazyLock::new(|| {
+    SCRIPTS
+        .iter()
+        .map(|script| ::redis::Script::new(script.text).get_hash().to_owned())
+        .collect()
+});
+
+/// What stands for each script with a server that does not have it.
+static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    SCRIPTS
+        .iter()
+        .map(|script| script.text.to_owned())
+        .collect()
+});
+
+fn encode_command(command: &Command, scripts: &[String], verb: &[u8], out: &mut Vec<u8>) {
+    command.request(|request| match request {
+        Request::Plain(words) => encode(out, words),
+        Request::Script {
+            script,
+            key,
+            arguments,
+        } => encode(
+            out,
+            &[&[verb, scripts[script].as_bytes(), b"1", key], arguments].concat(),
+        ),
+    });
+}
+
+#[cfg(feature = "tls")]
+mod tls {
+    use std::sync::{Arc, LazyLock};
+
+    use tokio_rustls::{
+        TlsConnector,
+        rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::ServerName},
+    };
+
+    use super::{Wire, connect_tcp};
+
+    /// The system's trusted roots, read once.
+    static SYSTEM: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
+        let mut roots = RootCertStore::empty();
+        let found = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            return Err(
+                "the system has no trusted certificates: give some with Builder::tls".into(),
+            );
+        }
+        // By name, because a process with two providers compiled in has no default one.
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Arc::new(config))
+    });
+
+    pub(super) async fn connect(
+        config: Option<Arc<ClientConfig>>,
+        host: &str,
+        port: u16,
+    ) -> Result<Wire, String> {
+        let config = config.map_or_else(|| SYSTEM.clone(), Ok)?;
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| "its host is no name that a certificate could have".to_owned())?;
+        TlsConnector::from(config)
+            .connect(name, connect_tcp(host, port).await?)
+            .await
+            .map(Wire::new)
+            .map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_tell_servers_apart_and_show_no_secrets() {
+        for (url, address) in [
+            ("redis://127.0.0.1", "127.0.0.1:6379"),
+            ("redis://user:hunter2@Host:7001/3", "host:7001"),
+            ("redis://[::1]:7001", "[::1]:7001"),
+            ("valkey://a:1", "a:1"),
+            ("unix:///run/r.sock?db=2&pass=hunter2", "unix:/run/r.sock"),
+        ] {
+            let endpoint = Endpoint::from_url(url).unwrap();
+            assert_eq!(&*endpoint.address(), address);
+            assert!(!format!("{:?}", MasterSpec::from(url)).contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn bad_urls_show_no_secrets() {
+        for url in [
+            "",
+            "127.0.0.1:6379",
+            "http://:hunter2@a",
+            "redis://:hunter2@a:99999",
+            "redis://:hunter2@a/x",
+            "redis://:hunter2@",
+        ] {
+            let error = Endpoint::from_url(url).err().unwrap();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_replica_has_no_vote() {
+        let hello = |role: &str| format!("%1\r\n+role\r\n+{role}\r\n");
+        assert_eq!(check_role(hello("master").as_bytes()), Ok(()));
+        let error = check_role(hello("replica").as_bytes()).unwrap_err();
+        assert!(error.contains("it is a replica"));
+        assert!(check_role(b"+OK\r\n").is_err());
+    }
+}

@@ -1,0 +1,300 @@
+//! The bytes between us and a server.
+//!
+//! Lock commands get four kinds of reply, and there are ten of them in a cycle of five masters: these
+//! are written and read here, in place, without an allocation per command. Everything else a server may
+//! say is only measured here, and read by the `redis` crate.
+
+use std::{
+    ops::ControlFlow,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::core::command::Reply;
+
+/// What a connection runs over: TCP, TLS or a unix socket.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Send> Stream for S {}
+
+/// A stream with what is to be written to it, and what was read and not yet used.
+pub(super) struct Wire {
+    stream: Pin<Box<dyn Stream>>,
+    out: Vec<u8>,
+    written: usize,
+    input: Vec<u8>,
+    filled: usize,
+}
+
+impl Wire {
+    /// What fits in one read; a reply to a lock command has a few bytes.
+    const FIRST_INPUT: usize = 16 * 1024;
+    /// No answer to us is that long. Whoever sends more is not a Redis server.
+    const MOST_INPUT: usize = 1024 * 1024;
+
+    pub(super) fn new(stream: impl Stream + 'static) -> Self {
+        Self {
+            stream: Box::pin(stream),
+            out: Vec::new(),
+            written: 0,
+            input: vec![0; Self::FIRST_INPUT],
+            filled: 0,
+        }
+    }
+
+    /// What is written with the next poll.
+    pub(super) fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+
+    /// Writes and reads as far as the stream goes; `on_frame` sees each whole reply, and may append to
+    /// what is to be written, or break off. Ready when it did, or with the reason why the stream is of
+    /// no more use.
+    ///
+    /// Always tries both ways: a server that cannot get rid of its replies stops reading.
+    pub(super) fn poll<B>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut on_frame: impl FnMut(&[u8], &mut Vec<u8>) -> ControlFlow<B>,
+    ) -> Poll<Result<B, Arc<str>>> {
+        loop {
+            self.write(cx)?;
+            ready!(self.poll_read(cx))?;
+            if let ControlFlow::Break(done) = self.take_frames(&mut on_frame)? {
+                return Poll::Ready(Ok(done));
+            }
+        }
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<(), Arc<str>> {
+        while self.written < self.out.len() {
+            let rest = &self.out[self.written..];
+            match self.stream.as_mut().poll_write(cx, rest) {
+                Poll::Ready(Ok(0)) => return Err("the connection takes no more bytes".into()),
+                Poll::Ready(Ok(count)) => self.written += count,
+                Poll::Ready(Err(error)) => return Err(error.to_string().into()),
+                Poll::Pending => return Ok(()),
+            }
+        }
+        if self.written > 0 {
+            self.out.clear();
+            self.written = 0;
+            // TLS buffers; a plain socket has nothing to flush. Whether it is done shows with the reply.
+            if let Poll::Ready(Err(error)) = self.stream.as_mut().poll_flush(cx) {
+                return Err(error.to_string().into());
+            }
+        }
+        Ok(())
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Arc<str>>> {
+        if self.filled == self.input.len() {
+            if self.filled >= Self::MOST_INPUT {
+                return Poll::Ready(Err("a reply without end".into()));
+            }
+            self.input.resize(self.filled * 2, 0);
+        }
+        let mut space = ReadBuf::new(&mut self.input[self.filled..]);
+        Poll::Ready(
+            match ready!(self.stream.as_mut().poll_read(cx, &mut space)) {
+                Ok(()) if space.filled().is_empty() => Err("closed by the server".into()),
+                Ok(()) => {
+                    self.filled += space.filled().len();
+                    Ok(())
+                }
+                Err(error) => Err(error.to_string().into()),
+            },
+        )
+    }
+
+    fn take_frames<B>(
+        &mut self,
+        on_frame: &mut impl FnMut(&[u8], &mut Vec<u8>) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, Arc<str>> {
+        let mut used = 0;
+        let mut flow = ControlFlow::Continue(());
+        while flow.is_continue()
+            && let Some(length) = frame_length(&self.input[used..self.filled])?
+        {
+            flow = on_frame(&self.input[used..used + length], &mut self.out);
+            used += length;
+        }
+        self.input.copy_within(used..self.filled, 0);
+        self.filled -= used;
+        Ok(flow)
+    }
+}
+
+/// Appends a command as an array of bulk strings.
+pub(super) fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
+    push_length(out, b'*', words.len());
+    for word in words {
+        push_length(out, b'$', word.len());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {
+    out.push(kind);
+    if length < 10 {
+        out.push(b'0' + length as u8);
+    } else {
+        out.extend_from_slice(length.to_string().as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The reply to a lock command.
+pub(super) fn reply(frame: &[u8]) -> Reply<'_> {
+    let Some((kind, line)) = frame
+        .strip_suffix(b"\r\n")
+        .and_then(|line| line.split_first())
+    else {
+        return Reply::Other;
+    };
+    match (kind, line) {
+        (b'+', b"OK") => Reply::Ok,
+        (b'_', b"") | (b'$' | b'*', b"-1") => Reply::Nil,
+        (b':', digits) => integer(digits).map_or(Reply::Other, Reply::Int),
+        (b'-', text) => Reply::Error(std::str::from_utf8(text).unwrap_or("an unreadable error")),
+        (b'!', text) => Reply::Error(blob(text).unwrap_or("an unreadable error")),
+        _ => Reply::Other,
+    }
+}
+
+/// Whether a frame is a message that nobody asked for.
+pub(super) fn is_push(frame: &[u8]) -> bool {
+    frame.first() == Some(&b'>')
+}
+
+/// The length of the reply at the start of `bytes`, or `None` while it is incomplete.
+fn frame_length(bytes: &[u8]) -> Result<Option<usize>, Arc<str>> {
+    let mut at = 0;
+    let mut values = 1usize;
+    while values > 0 {
+        let Some((kind, line, next)) = take_line(bytes, at) else {
+            return Ok(None);
+        };
+        at = next;
+        values -= 1;
+        match kind {
+            b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => {}
+            // A length of -1 is a nil of RESP2: nothing follows.
+            b'$' | b'!' | b'=' => at += length(line)?.map_or(0, |length| length + 2),
+            b'*' | b'~' | b'>' => values += length(line)?.unwrap_or(0),
+            b'%' => values += 2 * length(line)?.unwrap_or(0),
+            // An attribute comes in front of the value that it is about.
+            b'|' => values += 1 + 2 * length(line)?.unwrap_or(0),
+            _ => return Err("the answer is not RESP: is this a Redis server?".into()),
+        }
+        if at > bytes.len() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(at))
+}
+
+fn take_line(bytes: &[u8], at: usize) -> Option<(u8, &[u8], usize)> {
+    let (kind, rest) = bytes.get(at..)?.split_first()?;
+    let end = rest.windows(2).position(|pair| pair == b"\r\n")?;
+    Some((*kind, &rest[..end], at + 1 + end + 2))
+}
+
+fn length(digits: &[u8]) -> Result<Option<usize>, Arc<str>> {
+    match integer(digits) {
+        Some(-1) => Ok(None),
+        Some(length @ 0..=0xff_ffff) => Ok(Some(length as usize)),
+        _ => Err("a length that makes no sense in the answer".into()),
+    }
+}
+
+fn integer(digits: &[u8]) -> Option<i64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn blob(text: &[u8]) -> Option<&str> {
+    let end = text.windows(2).position(|pair| pair == b"\r\n")?;
+    std::str::from_utf8(&text[end + 2..]).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn reply_table() {
+        for (frame, expected) in [
+            ("+OK\r\n", Reply::Ok),
+            ("+QUEUED\r\n", Reply::Other),
+            ("$-1\r\n", Reply::Nil),
+            ("*-1\r\n", Reply::Nil),
+            ("_\r\n", Reply::Nil),
+            (":1\r\n", Reply::Int(1)),
+            (":-9223372036854775808\r\n", Reply::Int(i64::MIN)),
+            (":x\r\n", Reply::Other),
+            ("-OOM no room\r\n", Reply::Error("OOM no room")),
+            ("!7\r\nERR bad\r\n", Reply::Error("ERR bad")),
+            ("$2\r\nhi\r\n", Reply::Other),
+            ("", Reply::Other),
+        ] {
+            assert_eq!(reply(frame.as_bytes()), expected, "{frame:?}");
+        }
+    }
+
+    #[test]
+    fn frame_length_table() {
+        for (bytes, expected) in [
+            ("+OK\r\n:1\r\n", Ok(Some(5))),
+            ("$5\r\nhello\r\n", Ok(Some(11))),
+            ("$5\r\nhello\r", Ok(None)),
+            ("$-1\r\n+OK\r\n", Ok(Some(5))),
+            ("*2\r\n:1\r\n*1\r\n:2\r\n", Ok(Some(16))),
+            ("%1\r\n+a\r\n:1\r\n", Ok(Some(12))),
+            ("|1\r\n+a\r\n:1\r\n:2\r\n", Ok(Some(16))),
+            (">2\r\n+a\r\n$-1\r\n", Ok(Some(13))),
+            ("", Ok(None)),
+            ("+", Ok(None)),
+            ("HTTP/1.1 400 Bad Request\r\n", Err(())),
+            ("$-2\r\n", Err(())),
+            ("*99999999999999999999\r\n", Err(())),
+        ] {
+            let length = frame_length(bytes.as_bytes()).map_err(|_| ());
+            assert_eq!(length, expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn commands_are_arrays_of_bulk_strings() {
+        let mut out = Vec::new();
+        encode(&mut out, &[b"SET", b"a key of 14 b.", b""]);
+        assert_eq!(
+            out,
+            b"*3\r\n$3\r\nSET\r\n$14\r\na key of 14 b.\r\n$0\r\n\r\n"
+        );
+    }
+
+    proptest! {
+        /// However a stream of replies is cut, nothing panics and no part is taken for the whole.
+        #[test]
+        fn a_part_of_a_reply_is_no_reply(cut in 0..64usize) {
+            let whole = b"%2\r\n$4\r\nrole\r\n$6\r\nmaster\r\n+proto\r\n*2\r\n:3\r\n$-1\r\n";
+            let cut = cut.min(whole.len());
+            let length = frame_length(&whole[..cut]).unwrap();
+            prop_assert_eq!(length, (cut == whole.len()).then_some(cut));
+        }
+
+        #[test]
+        fn nonsense_is_survived(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            if let Ok(Some(length)) = frame_length(&bytes) {
+                prop_assert!(length <= bytes.len());
+                let _ = reply(&bytes[..length]);
+            }
+        }
+    }
+}

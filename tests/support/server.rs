@@ -1,0 +1,463 @@
+//! Private, real masters: each on a port and in a directory of its own, without persistence.
+//!
+//! Standard library only, so that tests, examples and benches can all include it with `#[path]`.
+//! A server goes when its [`Server`] is dropped, and also when the whole process is killed.
+
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    reason = "included with #[path] in several crates, none of which uses everything"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a real server is waited for in real time"
+)]
+
+use std::env;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::ops::Range;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// One master. Dropping it kills the server and removes its directory.
+#[derive(Debug)]
+pub struct Server {
+    port: u16,
+    directory: PathBuf,
+    options: Vec<String>,
+    process: Option<Process>,
+    /// Holds the UDP port of the same number: other fixtures, in this process or another, see the
+    /// TCP port as taken even while no server listens on it.
+    _claim: UdpSocket,
+}
+
+impl Server {
+    /// Starts a master and waits until it answers.
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// As [`start`](Self::start), with options of the server's command line.
+    pub fn start_with(options: &[&str]) -> Self {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut server = Self::reserve_with(options);
+            match server.launch(deadline) {
+                Launch::Up => return server,
+                Launch::PortTaken if Instant::now() < deadline => {}
+                Launch::PortTaken => panic!("every port tried was taken{}", server.log_tail()),
+            }
+        }
+    }
+
+    /// A master that is not up yet: connections are refused until [`restart`](Self::restart).
+    pub fn reserve() -> Self {
+        Self::reserve_with(&[])
+    }
+
+    /// As [`reserve`](Self::reserve), with options of the server's command line.
+    pub fn reserve_with(options: &[&str]) -> Self {
+        let (port, claim) = claim_port();
+        Self {
+            port,
+            directory: new_directory(),
+            options: options.iter().map(|&option| option.to_owned()).collect(),
+            process: None,
+            _claim: claim,
+        }
+    }
+
+    /// Kills the server if it runs, and starts it on the same port and in the same directory. It
+    /// comes back empty, unless its options asked for persistence.
+    pub fn restart(&mut self) {
+        self.kill();
+        let deadline = Instant::now() + PATIENCE;
+        while let Launch::PortTaken = self.launch(deadline) {
+            assert!(
+                Instant::now() < deadline,
+                "port {} was taken while its server was down{}",
+                self.port,
+                self.log_tail()
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// SIGKILL, and wait. Harmless when the server is down.
+    pub fn kill(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.end();
+        }
+    }
+
+    /// SIGSTOP: the kernel still accepts connections, nothing answers. Returns when it has stopped.
+    pub fn pause(&self) {
+        self.signal("STOP");
+        let stat = format!("/proc/{}/stat", self.pid());
+        let deadline = Instant::now() + Duration::from_secs(1);
+        // The signal works a moment after it was sent. Where there is no /proc, that must do.
+        while let Ok(stat) = fs::read_to_string(&stat)
+            && !stat.contains(") T ")
+            && Instant::now() < deadline
+        {
+            thread::yield_now();
+        }
+    }
+
+    /// SIGCONT: what was sent meanwhile is now executed.
+    pub fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    /// Sends one command on a fresh connection, after AUTH if the options set a password.
+    ///
+    /// The reply as text: `OK`, `42`, `(nil)`, `ERR ...`; the elements of an array on lines.
+    #[track_caller]
+    pub fn command(&self, words: &[&str]) -> String {
+        match self.try_command(words, Duration::from_secs(5)) {
+            Ok(reply) => reply,
+            Err(error) => panic!("{words:?}: {error}{}", self.log_tail()),
+        }
+    }
+
+    /// As [`command`](Self::command), for a master that may be down or paused.
+    pub fn try_command(&self, words: &[&str], timeout: Duration) -> io::Result<String> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        let stream = TcpStream::connect_timeout(&address, timeout)?;
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
+        let mut connection = BufReader::new(stream);
+        if let Some(password) = self.password() {
+            ask(&mut connection, &["AUTH", password])?;
+        }
+        ask(&mut connection, words)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `redis://127.0.0.1:port`, without the password.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// `unix:///.../s.sock`, without the password.
+    pub fn unix_url(&self) -> String {
+        format!("unix://{}", self.socket().display())
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.directory.join("s.sock")
+    }
+
+    pub fn pid(&self) -> u32 {
+        match &self.process {
+            Some(process) => process.server.id(),
+            None => panic!("the server of port {} is down", self.port),
+        }
+    }
+
+    /// The last lines of the server's log, under a heading; for messages.
+    pub fn log_tail(&self) -> String {
+        let log = self.log_from(0);
+        let lines = log.lines().collect::<Vec<_>>();
+        let tail = &lines[lines.len().saturating_sub(20)..];
+        format!("\n--- log of port {}:\n{}", self.port, tail.join("\n"))
+    }
+
+    fn launch(&mut self, deadline: Instant) -> Launch {
+        let before = self.log_from(0).len();
+        self.process = Some(Process::spawn(self.server_command(), &self.directory));
+        loop {
+            if let Some(status) = self.exited() {
+                self.kill();
+                if self.log_from(before).contains("Address already in use") {
+                    return Launch::PortTaken;
+                }
+                panic!("the server ended with {status}{}", self.log_tail());
+            }
+            if self.answers() {
+                return Launch::Up;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "no answer from the server within {PATIENCE:?}{}",
+                self.log_tail()
+            );
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn exited(&mut self) -> Option<process::ExitStatus> {
+        let process = self.process.as_mut()?;
+        process.server.try_wait().ok().flatten()
+    }
+
+    fn server_command(&self) -> Command {
+        let log = self.open_log();
+        let errors = log.try_clone();
+        let errors = errors.unwrap_or_else(|error| panic!("cannot share the log: {error}"));
+        let mut command = Command::new(binary());
+        command
+            .arg("--port")
+            .arg(self.port.to_string())
+            .arg("--unixsocket")
+            .arg(self.socket())
+            .arg("--dir")
+            .arg(&self.directory)
+            .args(["--bind", "127.0.0.1", "--protected-mode", "no"])
+            .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
+            .args(&self.options)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            // Ctrl-C is for the tests; the server goes with them.
+            .process_group(0);
+        command
+    }
+
+    /// Asks by the socket, which is in our directory: a stranger could answer on the port. A
+    /// server opens its port first, so when the socket answers, the port is ours as well.
+    fn answers(&self) -> bool {
+        let pong = || -> io::Result<String> {
+            let stream = UnixStream::connect(self.socket())?;
+            stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+            ask(&mut BufReader::new(stream), &["PING"])
+        };
+        // A server that wants a password or another user is up; one that is loading is not.
+        pong().is_ok_and(|reply| {
+            ["PONG", "NOAUTH", "NOPERM"]
+                .iter()
+                .any(|up| reply.starts_with(up))
+        })
+    }
+
+    /// By the shell, for `kill` is built into it and need not be installed as a program.
+    fn signal(&self, name: &str) {
+        let status = Command::new("sh")
+            .args(["-c", r#"kill -s "$1" "$2""#, "sh", name])
+            .arg(self.pid().to_string())
+            .status();
+        assert!(
+            status.as_ref().is_ok_and(process::ExitStatus::success),
+            "kill -s {name} {}: {status:?}{}",
+            self.pid(),
+            self.log_tail()
+        );
+    }
+
+    fn password(&self) -> Option<&str> {
+        let options = self.options.windows(2);
+        let mut passwords = options.filter(|pair| pair[0] == "--requirepass");
+        passwords.next_back().map(|pair| pair[1].as_str())
+    }
+
+    fn open_log(&self) -> File {
+        let path = self.log();
+        let log = OpenOptions::new().create(true).append(true).open(&path);
+        log.unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()))
+    }
+
+    fn log_from(&self, start: usize) -> String {
+        let log = fs::read(self.log()).unwrap_or_default();
+        String::from_utf8_lossy(log.get(start..).unwrap_or_default()).into_owned()
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.join("log")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        // Nothing to be done about a failure, and this may run while a test panics.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A running server, and the shell that removes it should this process be killed before it can.
+#[derive(Debug)]
+struct Process {
+    server: Child,
+    watchdog: Child,
+}
+
+impl Process {
+    fn spawn(mut command: Command, directory: &Path) -> Self {
+        let mut server = command.spawn().unwrap_or_else(|error| {
+            panic!("cannot run {}: {error}", command.get_program().display())
+        });
+        match watchdog(server.id(), directory) {
+            Ok(watchdog) => Self { server, watchdog },
+            Err(error) => {
+                let _ = server.kill();
+                panic!("cannot run sh: {error}");
+            }
+        }
+    }
+
+    fn end(mut self) {
+        // The watchdog goes first, while the server's process id cannot yet be another's.
+        for child in [&mut self.watchdog, &mut self.server] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Waits for the end of its input, which comes when this process ends, however it ends. This
+/// covers servers in a `static` too, for those are never dropped.
+fn watchdog(server: u32, directory: &Path) -> io::Result<Child> {
+    Command::new("sh")
+        .args(["-c", r#"read -r _; kill -9 "$1"; rm -rf "$2""#, "sh"])
+        .arg(server.to_string())
+        .arg(directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+}
+
+enum Launch {
+    Up,
+    PortTaken,
+}
+
+/// `n` masters, started side by side.
+pub fn masters(n: usize) -> Vec<Server> {
+    thread::scope(|scope| {
+        let starts = (0..n)
+            .map(|_| scope.spawn(Server::start))
+            .collect::<Vec<_>>();
+        starts
+            .into_iter()
+            .map(|start| {
+                start
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .collect()
+    })
+}
+
+/// The server program: `$QUORLOCK_TEST_SERVER`, else what is found on the `PATH`.
+pub fn binary() -> PathBuf {
+    find_binary().unwrap_or_else(|| {
+        panic!(
+            "neither redis-server nor valkey-server is on the PATH: install one, \
+             or set QUORLOCK_TEST_SERVER, or run ./dev, which sees to it"
+        )
+    })
+}
+
+/// As [`binary`], for those who can do without.
+pub fn find_binary() -> Option<PathBuf> {
+    if let Some(path) = env::var_os("QUORLOCK_TEST_SERVER").filter(|path| !path.is_empty()) {
+        return Some(path.into());
+    }
+    let path = env::var_os("PATH")?;
+    ["redis-server", "valkey-server"].iter().find_map(|name| {
+        env::split_paths(&path)
+            .map(|directory| directory.join(name))
+            .find(|program| program.is_file())
+    })
+}
+
+/// Whether the tests have masters by URL only (`QUORLOCK_TEST_URLS`, and no server program). A test
+/// that must start, kill or pause masters then returns; this has said so.
+pub fn only_urls() -> bool {
+    let only_urls = find_binary().is_none() && env::var_os("QUORLOCK_TEST_URLS").is_some();
+    if only_urls {
+        eprintln!("SKIPPED: there is no server program, only QUORLOCK_TEST_URLS");
+    }
+    only_urls
+}
+
+fn claim_port() -> (u16, UdpSocket) {
+    let start = RandomState::new().hash_one(()) as usize % PORTS.len();
+    PORTS
+        .cycle()
+        .skip(start)
+        .take(PORTS.len())
+        .find_map(|port| {
+            let claim = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).ok()?;
+            TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()?;
+            Some((port, claim))
+        })
+        .unwrap_or_else(|| panic!("no free port in {PORTS:?}"))
+}
+
+/// A directory with a path short enough for a socket in it (104 bytes on some systems).
+fn new_directory() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let mut parent = env::temp_dir();
+    if parent.as_os_str().len() > 64 {
+        parent = PathBuf::from("/tmp");
+    }
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let directory = parent.join(format!("quorlock-{}-{number}", process::id()));
+        match DirBuilder::new().mode(0o700).create(&directory) {
+            Ok(()) => return directory,
+            // Left by a process of the same number.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => panic!("cannot create {}: {error}", directory.display()),
+        }
+    }
+}
+
+fn ask<S: Read + Write>(connection: &mut BufReader<S>, words: &[&str]) -> io::Result<String> {
+    let mut request = format!("*{}\r\n", words.len());
+    for word in words {
+        request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    connection.get_mut().write_all(request.as_bytes())?;
+    read_reply(connection)
+}
+
+fn read_reply(connection: &mut impl BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    connection.read_line(&mut line)?;
+    let Some(reply) = line.strip_suffix("\r\n") else {
+        return Err(ErrorKind::UnexpectedEof.into());
+    };
+    match reply.split_at_checked(1).unwrap_or_default() {
+        ("+" | "-" | ":", text) => Ok(text.to_owned()),
+        ("$" | "*", "-1") => Ok("(nil)".to_owned()),
+        ("$", length) => {
+            let mut bytes = vec![0; number(length)? + 2];
+            connection.read_exact(&mut bytes)?;
+            bytes.truncate(bytes.len() - 2);
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        }
+        ("*", length) => {
+            let elements = (0..number(length)?).map(|_| read_reply(connection));
+            Ok(elements.collect::<io::Result<Vec<_>>>()?.join("\n"))
+        }
+        _ => Err(io::Error::other(format!("not a RESP2 reply: {reply}"))),
+    }
+}
+
+fn number(text: &str) -> io::Result<usize> {
+    text.parse().map_err(io::Error::other)
+}
+
+/// How long a server may take to answer for the first time.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Below the ranges from which systems take the local ports of outgoing connections: one of those
+/// could sit on the port of a server that is down.
+const PORTS: Range<u16> = 16_384..32_768;
