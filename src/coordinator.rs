@@ -221,6 +221,7 @@ impl Builder {
             node_timeout: config.node_timeout,
             connect_timeout: config.connect_timeout,
             redial: Backoff::new(Duration::from_millis(20), Duration::from_secs(1))?,
+            now: clock::now,
             random: clock::random_u64,
             #[cfg(feature = "tls")]
             tls: self.tls,

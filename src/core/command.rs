@@ -121,7 +121,8 @@ impl Command {
     }
 }
 
-fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
+/// `number` in decimal, in the buffer it is given.
+pub(crate) fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
     let mut at = digits.len();
     loop {
         at -= 1;

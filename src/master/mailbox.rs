@@ -146,13 +146,11 @@ impl Mailbox {
         );
     }
 
-    /// The connection serves from now on. What is owed goes in front of what was posted since.
-    pub(super) fn serve(&self) {
+    /// The connection serves from now on. Returns what is owed, to be sent before what is posted here.
+    pub(super) fn serve(&self) -> VecDeque<Arc<Ask>> {
         let mut state = self.state.lock();
         state.phase = Phase::Serving;
-        let since = mem::take(&mut state.asks);
-        let owed = mem::take(&mut state.owed);
-        state.asks = owed.into_iter().chain(since).collect();
+        mem::take(&mut state.owed)
     }
 
     /// The connection is gone: everything fails at once until there is another. `unanswered` was sent,

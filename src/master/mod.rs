@@ -156,6 +156,7 @@ pub(crate) struct Terms {
     pub(crate) connect_timeout: Duration,
     /// How long to wait between dials.
     pub(crate) redial: Backoff,
+    pub(crate) now: fn() -> Instant,
     pub(crate) random: fn() -> u64,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,

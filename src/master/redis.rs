@@ -306,15 +306,15 @@ static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| {
 
 fn encode_command(command: &Command, scripts: &[String], verb: &[u8], out: &mut Vec<u8>) {
     command.request(|request| match request {
-        Request::Plain(words) => encode(out, words),
+        Request::Plain(words) => encode(out, words, &[]),
         Request::Script {
             script,
             key,
             arguments,
-        } => encode(
-            out,
-            &[&[verb, scripts[script].as_bytes(), b"1", key], arguments].concat(),
-        ),
+        } => {
+            let script = scripts[script].as_bytes();
+            encode(out, &[verb, script, b"1", key], arguments);
+        }
     });
 }
 

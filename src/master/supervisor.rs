@@ -3,10 +3,11 @@
 use std::{
     collections::VecDeque,
     future::{Future, poll_fn},
+    mem,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use tokio::time::{Sleep, sleep, sleep_until, timeout};
@@ -54,7 +55,6 @@ pub(super) async fn supervise<D: Dial>(mut dialer: D, mailbox: Arc<Mailbox>, ter
             Ok(Ok(connection)) => {
                 failures = 0;
                 tracing::info!(master = %mailbox.address(), "connected");
-                mailbox.serve();
                 let Some(why) = serve(connection, &mailbox, &terms).await else {
                     return;
                 };
@@ -105,6 +105,10 @@ async fn serve<C: Connection>(
     terms: &Terms,
 ) -> Option<Arc<str>> {
     let mut in_flight = InFlight::new(mailbox.master(), terms);
+    for ask in mailbox.serve() {
+        connection.send(&ask);
+        in_flight.push_owed(ask, (terms.now)());
+    }
     let mut alarm = Alarm::new();
     let mut fresh = Vec::new();
     let why = poll_fn(|cx| {
@@ -127,7 +131,7 @@ async fn serve<C: Connection>(
     })
     .await;
     if let Some(why) = &why {
-        mailbox.down(in_flight.into_unanswered(), why);
+        mailbox.down(in_flight.take_unanswered(), why);
     }
     why
 }
@@ -136,7 +140,7 @@ async fn serve<C: Connection>(
 #[derive(Debug)]
 pub(super) struct InFlight {
     master: usize,
-    node_timeout: std::time::Duration,
+    node_timeout: Duration,
     asks: VecDeque<Sent>,
     /// How many of the oldest have been given up on. They stay, as their replies may still come.
     expired: usize,
@@ -145,6 +149,8 @@ pub(super) struct InFlight {
 #[derive(Debug)]
 struct Sent {
     ask: Arc<Ask>,
+    deadline: Instant,
+    /// Its vote has been cast.
     expired: bool,
 }
 
@@ -160,8 +166,19 @@ impl InFlight {
 
     fn push(&mut self, ask: Arc<Ask>) {
         self.asks.push_back(Sent {
+            deadline: ask.deadline,
             ask,
             expired: false,
+        });
+    }
+
+    /// What another connection was sent, or could not be: its deadline is over, its vote is cast, and it
+    /// has as much time as a new one.
+    fn push_owed(&mut self, ask: Arc<Ask>, now: Instant) {
+        self.asks.push_back(Sent {
+            deadline: now.checked_add(self.node_timeout).unwrap_or(now),
+            ask,
+            expired: true,
         });
     }
 
@@ -188,14 +205,14 @@ impl InFlight {
     /// When the next command must be given up on, or else the connection.
     fn next_expiry(&self) -> Option<Instant> {
         match self.asks.get(self.expired) {
-            Some(sent) => Some(sent.ask.deadline),
+            Some(sent) => Some(sent.deadline),
             None => self.end_of_patience(),
         }
     }
 
     fn expire(&mut self, now: Instant) {
         while let Some(sent) = self.asks.get_mut(self.expired) {
-            if sent.ask.deadline > now {
+            if sent.deadline > now {
                 return;
             }
             self.expired += 1;
@@ -212,13 +229,26 @@ impl InFlight {
     }
 
     fn end_of_patience(&self) -> Option<Instant> {
-        let oldest = self.asks.front()?.ask.deadline;
+        let oldest = self.asks.front()?.deadline;
         oldest.checked_add(self.node_timeout * (NODE_TIMEOUTS_TO_LIVE - 1))
     }
 
     /// What was sent without an answer, and whether its vote is still open.
-    fn into_unanswered(self) -> impl Iterator<Item = (Arc<Ask>, bool)> {
-        self.asks.into_iter().map(|sent| (sent.ask, !sent.expired))
+    fn take_unanswered(&mut self) -> impl Iterator<Item = (Arc<Ask>, bool)> + use<> {
+        mem::take(&mut self.asks)
+            .into_iter()
+            .map(|sent| (sent.ask, !sent.expired))
+    }
+}
+
+impl Drop for InFlight {
+    /// When a runtime ends its tasks, callers on another one may still wait.
+    fn drop(&mut self) {
+        for (ask, is_open) in self.take_unanswered() {
+            if is_open {
+                ask.counter.count(self.master, Vote::Fail(Failure::Closed));
+            }
+        }
     }
 }
 

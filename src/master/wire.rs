@@ -13,7 +13,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::core::command::Reply;
+use crate::core::command::{Reply, decimal};
 
 /// What a connection runs over: TCP, TLS or a unix socket.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send {}
@@ -128,10 +128,10 @@ impl Wire {
     }
 }
 
-/// Appends a command as an array of bulk strings.
-pub(super) fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
-    push_length(out, b'*', words.len());
-    for word in words {
+/// Appends a command as an array of bulk strings: `head`, then `rest`.
+pub(super) fn encode(out: &mut Vec<u8>, head: &[&[u8]], rest: &[&[u8]]) {
+    push_length(out, b'*', head.len() + rest.len());
+    for word in head.iter().chain(rest) {
         push_length(out, b'$', word.len());
         out.extend_from_slice(word);
         out.extend_from_slice(b"\r\n");
@@ -140,11 +140,7 @@ pub(super) fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
 
 fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {
     out.push(kind);
-    if length < 10 {
-        out.push(b'0' + length as u8);
-    } else {
-        out.extend_from_slice(length.to_string().as_bytes());
-    }
+    out.extend_from_slice(decimal(length as u64, &mut [0; 20]));
     out.extend_from_slice(b"\r\n");
 }
 
@@ -272,7 +268,7 @@ mod tests {
     #[test]
     fn commands_are_arrays_of_bulk_strings() {
         let mut out = Vec::new();
-        encode(&mut out, &[b"SET", b"a key of 14 b.", b""]);
+        encode(&mut out, &[b"SET"], &[b"a key of 14 b.", b""]);
         assert_eq!(
             out,
             b"*3\r\n$3\r\nSET\r\n$14\r\na key of 14 b.\r\n$0\r\n\r\n"
