@@ -72,15 +72,15 @@ impl Mailbox {
         let failure = match &state.phase {
             Phase::Dialling | Phase::Serving => {
                 state.asks.push(ask);
-                let waker = state.waker.take();
-                drop(state);
-                return wake(waker);
+                if state.asks.len() == 1 {
+                    state.wake();
+                }
+                return;
             }
             Phase::Down(failure) => failure.clone(),
         };
-        let waker = state.owe(self.master, &ask);
+        state.owe(self.master, &ask);
         drop(state);
-        wake(waker);
         ask.counter.count(self.master, Vote::Fail(failure));
     }
 
@@ -88,9 +88,7 @@ impl Mailbox {
     pub(crate) fn abandon(&self) {
         let mut state = self.state.lock();
         state.abandoned = true;
-        let waker = state.waker.take();
-        drop(state);
-        wake(waker);
+        state.wake();
     }
 
     /// Moves what was posted to `asks`, and has `cx` woken when more comes. Ready once nobody can post
@@ -210,13 +208,12 @@ impl Mailbox {
 
 impl State {
     /// Keeps `ask` for the next connection, if the master is owed it.
-    fn owe(&mut self, master: usize, ask: &Arc<Ask>) -> Option<Waker> {
-        if matches!(self.phase, Phase::Down(Failure::Closed)) {
-            return None;
+    fn owe(&mut self, master: usize, ask: &Arc<Ask>) {
+        let is_closed = matches!(self.phase, Phase::Down(Failure::Closed));
+        if !is_closed && ask.owed_to(master).is_some() {
+            self.owed.push_back(ask.clone());
+            self.wake();
         }
-        ask.owed_to(master)?;
-        self.owed.push_back(ask.clone());
-        self.waker.take()
     }
 
     fn wake_by(&mut self, cx: &Context<'_>) {
@@ -225,10 +222,11 @@ impl State {
             _ => self.waker = Some(cx.waker().clone()),
         }
     }
-}
 
-fn wake(waker: Option<Waker>) {
-    if let Some(waker) = waker {
-        waker.wake();
+    /// Under the lock: the supervisor is a task of tokio's, which is only scheduled by this.
+    fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
     }
 }
