@@ -59,6 +59,11 @@ pub use crate::{
 #[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;
 
+#[cfg(feature = "__internals")]
+#[doc(hidden)]
+#[path = "internals.rs"]
+pub mod __internals;
+
 /// The longer texts, compiled with the crate so that their examples stay true.
 pub mod docs {
     #[doc = include_str!("../docs/algorithm.md")]

@@ -1,5 +1,7 @@
 //! How one master is reached. Knows commands and votes; what a majority is, it does not know.
 
+#[cfg(all(test, feature = "redis"))]
+mod conformance;
 mod mailbox;
 mod memory;
 #[cfg(feature = "redis")]
@@ -23,6 +25,8 @@ use crate::core::{command::Command, quorum::Vote, retry::Backoff};
 
 pub(crate) use mailbox::Mailbox;
 pub use memory::{Fault, MemoryMaster};
+#[cfg(all(feature = "__internals", feature = "redis"))]
+pub(crate) use redis::encode_command;
 use supervisor::supervise;
 
 /// Where votes go. Every master that an [`Ask`] was posted to casts at least one vote for it, the first

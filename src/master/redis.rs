@@ -256,7 +256,7 @@ impl Connection for RedisConnection {
     fn send(&mut self, ask: &Ask) {
         let bytes = ask.wire.get_or_init(|| {
             let mut bytes = Vec::with_capacity(192);
-            encode_command(&ask.command, &HASHES, b"EVALSHA", &mut bytes);
+            encode_command(&ask.command, &mut bytes);
             bytes
         });
         self.wire.out().extend_from_slice(bytes);
@@ -272,7 +272,7 @@ impl Connection for RedisConnection {
                 // script itself, which the server then knows again. The vote is late, not lost.
                 Reply::Error(error) if error.starts_with("NOSCRIPT") => {
                     if let Some(ask) = in_flight.again() {
-                        encode_command(&ask.command, &TEXTS, b"EVAL", out);
+                        encode_with(&ask.command, b"EVAL", &TEXTS, out);
                     }
                     ControlFlow::Continue(())
                 }
@@ -304,7 +304,12 @@ static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| {
         .collect()
 });
 
-fn encode_command(command: &Command, scripts: &[String], verb: &[u8], out: &mut Vec<u8>) {
+/// What a server is sent that knows our scripts.
+pub(crate) fn encode_command(command: &Command, out: &mut Vec<u8>) {
+    encode_with(command, b"EVALSHA", &HASHES, out);
+}
+
+fn encode_with(command: &Command, verb: &[u8], scripts: &[String], out: &mut Vec<u8>) {
     command.request(|request| match request {
         Request::Plain(words) => encode(out, words, &[]),
         Request::Script {

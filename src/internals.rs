@@ -1,0 +1,78 @@
+//! Not part of the API: single steps of the rules, for `benches/` to time without a runtime.
+
+use std::time::{Duration, Instant};
+
+use crate::core::{
+    command::{Command, Verb},
+    lease::{Drift, Lease, Ttl},
+    name::{KeyTemplate, Token},
+    quorum::{Tally, Verdict, Vote},
+    round::{Outcome, Round},
+};
+
+const MASTERS: usize = 5;
+
+/// Counts five votes. Whether they won.
+pub fn tally() -> bool {
+    let mut tally = Tally::new(MASTERS);
+    let mut last = Verdict::Pending;
+    for _ in 0..MASTERS {
+        last = tally.count(true);
+    }
+    last == Verdict::Won
+}
+
+/// Opens a round of five and counts until it is decided. Whether it was won.
+pub fn round(now: Instant) -> bool {
+    let limit = now.checked_add(Duration::from_secs(10));
+    let mut round = Round::open(Verb::Acquire, MASTERS, now, limit);
+    let mut outcome = Outcome::Pending;
+    for master in 0..MASTERS {
+        outcome = round.on_vote(master, Vote::Grant, now);
+    }
+    outcome == Outcome::Won
+}
+
+/// When a lease that starts `now` ends.
+pub fn lease(now: Instant, ttl: &TtlAndDrift) -> Instant {
+    Lease::new(now, ttl.0, ttl.1).until()
+}
+
+/// A checked TTL of 10 s with the default drift.
+#[derive(Debug)]
+pub struct TtlAndDrift(Ttl, Drift);
+
+impl TtlAndDrift {
+    /// `None` cannot happen.
+    pub fn new() -> Option<Self> {
+        let drift = Drift::from_ppm(10_000).ok()?;
+        let ttl = Ttl::parse(Duration::from_secs(10), Duration::from_millis(50), drift).ok()?;
+        Some(Self(ttl, drift))
+    }
+}
+
+/// An acquisition as it goes over the wire.
+#[derive(Debug)]
+pub struct Acquisition(Command);
+
+impl Acquisition {
+    /// `None` cannot happen.
+    pub fn new() -> Option<Self> {
+        let resource = KeyTemplate::parse("{name}")
+            .ok()?
+            .resource("orders/42".into())
+            .ok()?;
+        Some(Self(Command {
+            verb: Verb::Acquire,
+            resource,
+            token: Token::new([7; 20]),
+            ttl: TtlAndDrift::new()?.0,
+        }))
+    }
+
+    /// Appends its bytes.
+    #[cfg(feature = "redis")]
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        crate::master::encode_command(&self.0, out);
+    }
+}
