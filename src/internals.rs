@@ -71,7 +71,6 @@ impl Acquisition {
     }
 
     /// Appends its bytes.
-    #[cfg(feature = "redis")]
     pub fn encode(&self, out: &mut Vec<u8>) {
         crate::master::encode_command(&self.0, out);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 
-use crate::stats::{Outcome, Recorder, Window};
+use crate::stats::{CpuTime, Outcome, Recorder, Window};
 
 pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -95,15 +95,16 @@ pub async fn closed_loop<C: Contestant>(
     length: Length,
 ) -> Result<Outcome> {
     let window = length.window();
+    let cpu = CpuTime::now();
     let tasks = (0..width).map(|i| {
         let task = client.task(key(i));
         tokio::spawn(repeat::<C>(task, Recorder::new(window)))
     });
-    let nanos = try_join_all(tasks)
+    let recorders = try_join_all(tasks)
         .await?
         .into_iter()
-        .collect::<Result<Vec<_>>>()?;
-    Ok(Outcome::new(nanos.concat(), window.length()))
+        .collect::<Result<_>>()?;
+    Ok(Outcome::new(window, cpu, recorders))
 }
 
 /// The key of the i-th task.
@@ -111,11 +112,11 @@ pub fn key(i: usize) -> String {
     format!("peers/{i:04}")
 }
 
-async fn repeat<C: Contestant>(mut task: C::Task, mut recorder: Recorder) -> Result<Vec<u32>> {
+async fn repeat<C: Contestant>(mut task: C::Task, mut recorder: Recorder) -> Result<Recorder> {
     loop {
         C::cycle(&mut task).await?;
         if !recorder.cycle_ended() {
-            return Ok(recorder.nanos);
+            return Ok(recorder);
         }
     }
 }

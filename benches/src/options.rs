@@ -2,6 +2,7 @@
 
 use std::env;
 use std::process;
+use std::time::Duration;
 
 /// What was asked for; `None` is the bench's own choice.
 #[derive(Debug, Default)]
@@ -10,7 +11,12 @@ pub struct Options {
     pub only: Option<Vec<String>>,
     pub widths: Option<Vec<usize>>,
     pub rounds: Option<usize>,
+    pub runtimes: Option<Vec<String>>,
+    pub seconds: Option<f64>,
 }
+
+const USAGE: &str = "usage: [--quick] [--rounds N] [--seconds S] [--widths 1,16] [--only name,name] \
+     [--runtimes current,multi]";
 
 impl Options {
     /// Reads the command line; ends the process when it makes no sense.
@@ -18,44 +24,55 @@ impl Options {
         let mut options = Self::default();
         let mut args = env::args().skip(1);
         while let Some(arg) = args.next() {
-            let known = match arg.as_str() {
-                "--quick" => {
-                    options.quick = true;
-                    true
-                }
-                "--only" => options.set_only(args.next()),
-                "--widths" => options.set_widths(args.next()),
-                "--rounds" => options.set_rounds(args.next()),
-                _ => false,
-            };
-            if !known {
-                eprintln!("usage: [--quick] [--rounds N] [--widths 1,16] [--only name,name]");
+            if options.set(&arg, &mut args).is_none() {
+                eprintln!("{USAGE}");
                 process::exit(2);
             }
         }
         options
     }
 
-    /// Whether `name` takes part.
+    fn set(&mut self, arg: &str, args: &mut impl Iterator<Item = String>) -> Option<()> {
+        if arg == "--quick" {
+            self.quick = true;
+            return Some(());
+        }
+        let value = args.next()?;
+        match arg {
+            "--only" => self.only = Some(list(&value)),
+            "--rounds" => self.rounds = Some(value.parse().ok()?),
+            "--runtimes" => self.runtimes = Some(list(&value)),
+            "--seconds" => self.seconds = Some(value.parse().ok()?),
+            "--widths" => {
+                let widths = value.split(',').map(|width| width.parse().ok());
+                self.widths = Some(widths.collect::<Option<_>>()?);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Whether this contestant or fault takes part.
     pub fn wants(&self, name: &str) -> bool {
-        self.only
-            .as_ref()
-            .is_none_or(|only| only.iter().any(|one| one == name))
+        contains(self.only.as_deref(), name)
     }
 
-    fn set_only(&mut self, value: Option<String>) -> bool {
-        self.only = value.map(|names| names.split(',').map(str::to_owned).collect());
-        self.only.is_some()
+    /// Whether this runtime takes part.
+    pub fn wants_runtime(&self, name: &str) -> bool {
+        contains(self.runtimes.as_deref(), name)
     }
 
-    fn set_widths(&mut self, value: Option<String>) -> bool {
-        let parse = |widths: String| widths.split(',').map(|width| width.parse().ok()).collect();
-        self.widths = value.and_then(parse);
-        self.widths.is_some()
+    /// How long a run counts: `millis`, unless the command line says otherwise.
+    pub fn measured(&self, millis: u64) -> Duration {
+        self.seconds
+            .map_or(Duration::from_millis(millis), Duration::from_secs_f64)
     }
+}
 
-    fn set_rounds(&mut self, value: Option<String>) -> bool {
-        self.rounds = value.and_then(|rounds| rounds.parse().ok());
-        self.rounds.is_some()
-    }
+fn list(value: &str) -> Vec<String> {
+    value.split(',').map(str::to_owned).collect()
+}
+
+fn contains(wanted: Option<&[String]>, name: &str) -> bool {
+    wanted.is_none_or(|wanted| wanted.iter().any(|one| one == name))
 }

@@ -23,6 +23,7 @@ pub enum Metric {
     Throughput,
     P50,
     P99,
+    Cpu,
 }
 
 impl Metric {
@@ -31,6 +32,7 @@ impl Metric {
             Self::Throughput => outcome.per_second,
             Self::P50 => outcome.p50_us,
             Self::P99 => outcome.p99_us,
+            Self::Cpu => outcome.cpu_us,
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a run is reduced to, and how runs are compared.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 /// One closed loop, reduced to numbers.
@@ -10,15 +11,22 @@ pub struct Outcome {
     pub p50_us: f64,
     pub p99_us: f64,
     pub worst_us: f64,
+    /// What this process burnt per cycle; the servers are not in it.
+    pub cpu_us: f64,
 }
 
 impl Outcome {
-    /// `nanos` holds the latency of every cycle that ended inside the window.
-    pub fn new(mut nanos: Vec<u32>, window: Duration) -> Self {
+    /// Reduces what the tasks recorded since `cpu` was taken.
+    pub fn new(window: Window, cpu: CpuTime, recorders: Vec<Recorder>) -> Self {
+        let cycles: usize = recorders.iter().map(|recorder| recorder.cycles).sum();
+        let cpu_us = cpu.since().as_secs_f64() * 1e6 / cycles as f64;
+        let nanos = recorders.into_iter().flat_map(|recorder| recorder.nanos);
+        let mut nanos: Vec<u32> = nanos.collect();
         nanos.sort_unstable();
         Self {
+            cpu_us,
             samples: nanos.len(),
-            per_second: nanos.len() as f64 / window.as_secs_f64(),
+            per_second: nanos.len() as f64 / window.length().as_secs_f64(),
             p50_us: percentile(&nanos, 50.0),
             p99_us: percentile(&nanos, 99.0),
             worst_us: percentile(&nanos, 100.0),
@@ -61,7 +69,7 @@ impl Window {
         }
     }
 
-    pub fn length(&self) -> Duration {
+    fn length(&self) -> Duration {
         self.until - self.from
     }
 }
@@ -71,7 +79,9 @@ impl Window {
 pub struct Recorder {
     window: Window,
     since: Instant,
-    pub nanos: Vec<u32>,
+    /// All cycles, those of the warm-up too.
+    cycles: usize,
+    nanos: Vec<u32>,
 }
 
 impl Recorder {
@@ -79,6 +89,7 @@ impl Recorder {
         Self {
             window,
             since: Instant::now(),
+            cycles: 0,
             nanos: Vec::with_capacity(4096),
         }
     }
@@ -88,6 +99,7 @@ impl Recorder {
         let now = Instant::now();
         let took = now - self.since;
         self.since = now;
+        self.cycles += 1;
         if now >= self.window.until {
             return false;
         }
@@ -96,5 +108,30 @@ impl Recorder {
                 .push(u32::try_from(took.as_nanos()).unwrap_or(u32::MAX));
         }
         true
+    }
+}
+
+/// The processor time of this process so far, all threads together, to a hundredth of a second.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuTime(Option<Duration>);
+
+impl CpuTime {
+    /// Unknown where there is no `/proc`.
+    pub fn now() -> Self {
+        // Fields 14 and 15 are user and system time; the second one, the name, ends in a bracket.
+        let ticks = || {
+            let stat = fs::read_to_string("/proc/self/stat").ok()?;
+            let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+            let mut field = || fields.next()?.parse::<u64>().ok();
+            Some(field()? + field()?)
+        };
+        Self(ticks().map(|ticks| Duration::from_millis(ticks * 10)))
+    }
+
+    fn since(self) -> Duration {
+        match (Self::now().0, self.0) {
+            (Some(now), Some(then)) => now.saturating_sub(then),
+            _ => Duration::ZERO,
+        }
     }
 }

@@ -25,7 +25,7 @@ use crate::core::{command::Command, quorum::Vote, retry::Backoff};
 
 pub(crate) use mailbox::Mailbox;
 pub use memory::{Fault, MemoryMaster};
-#[cfg(all(feature = "__internals", feature = "redis"))]
+#[cfg(feature = "__internals")]
 pub(crate) use redis::encode_command;
 use supervisor::supervise;
 

@@ -60,7 +60,7 @@ impl Setup {
             widths: options.widths.clone().unwrap_or_else(|| vec![1, 64]),
             length: Length {
                 warm_up: Duration::from_millis(warm_up),
-                measured: Duration::from_millis(measured),
+                measured: options.measured(measured),
             },
             options,
         }

@@ -49,7 +49,7 @@ impl Setup {
             widths: options.widths.clone().unwrap_or(widths),
             length: Length {
                 warm_up: Duration::from_millis(warm_up),
-                measured: Duration::from_millis(measured),
+                measured: options.measured(measured),
             },
             options,
         }
@@ -88,7 +88,10 @@ impl Setup {
             .filter(|who| self.options.wants(who));
         wanted
             .flat_map(|who| Flavour::ALL.map(|flavour| (who, flavour)))
-            .filter(|&(who, flavour)| who != "bare" || flavour == Flavour::CurrentThread)
+            .filter(|&(who, flavour)| match who {
+                "bare" => flavour == Flavour::CurrentThread,
+                _ => self.options.wants_runtime(flavour.name()),
+            })
             .collect()
     }
 }
@@ -111,9 +114,10 @@ fn run_one(
 
 fn table(results: &Results, widths: &[usize]) {
     println!("acquire + release on {MASTERS} masters; medians over the rounds");
+    println!("cpu: what a cycle burns in this process, without the servers");
     println!(
-        "{:>5}  {:<10} {:<8} {:>10} {:>10} {:>10}",
-        "tasks", "contestant", "runtime", "cycles/s", "p50 us", "p99 us"
+        "{:>5}  {:<10} {:<8} {:>10} {:>10} {:>10} {:>10}",
+        "tasks", "contestant", "runtime", "cycles/s", "p50 us", "p99 us", "cpu us"
     );
     for &width in widths {
         println!();
@@ -124,10 +128,11 @@ fn table(results: &Results, widths: &[usize]) {
                     continue;
                 };
                 println!(
-                    "{width:>5}  {who:<10} {:<8} {throughput:>10.0} {:>10.1} {:>10.1}",
+                    "{width:>5}  {who:<10} {:<8} {throughput:>10.0} {:>10.1} {:>10.1} {:>10.1}",
                     if who == "bare" { "-" } else { flavour.name() },
                     median(Metric::P50).unwrap_or(f64::NAN),
                     median(Metric::P99).unwrap_or(f64::NAN),
+                    median(Metric::Cpu).unwrap_or(f64::NAN),
                 );
             }
         }
@@ -176,6 +181,9 @@ fn absolutes(results: &Results, widths: &[usize]) {
                     throughput,
                     "cycles_per_s",
                 );
+            }
+            if let Some(cpu) = best(Metric::Cpu) {
+                figure(&format!("client_cpu_{width}_{who}"), cpu, "us_per_cycle");
             }
             if let (1, Some(p50)) = (width, best(Metric::P50)) {
                 figure(&format!("p50_1task_{who}"), p50, "us");

@@ -13,7 +13,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use super::{RELEASE, Rng};
 use crate::load::{Length, Result, TTL_MS, key};
-use crate::stats::{Outcome, Recorder};
+use crate::stats::{CpuTime, Outcome, Recorder};
 
 /// Commands that the slowest master may be behind; a power of two.
 const LOG: usize = 1 << 20;
@@ -35,11 +35,12 @@ pub fn run(urls: &[String], width: usize, length: Length) -> Result<Outcome> {
         sha = loaded;
     }
     let window = length.window();
+    let cpu = CpuTime::now();
     let mut crew = Crew::new(width, urls.len(), &sha, Recorder::new(window));
     crew.start_all();
     drive(&mut poll, &mut links, &mut crew)?;
-    let nanos = crew.tasks.into_iter().flat_map(|task| task.recorder.nanos);
-    Ok(Outcome::new(nanos.collect(), window.length()))
+    let recorders = crew.tasks.into_iter().map(|task| task.recorder);
+    Ok(Outcome::new(window, cpu, recorders.collect()))
 }
 
 /// Turns until every task has stopped and every answer has come.
