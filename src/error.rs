@@ -20,19 +20,22 @@ pub enum AcquireError {
     Config(#[from] ConfigError),
 
     /// Somebody else holds the lock, or split the vote with us. Trying again later makes sense.
-    #[error("could not lock {name:?}: held by another{}: {votes}", for_still(*.remaining))]
+    #[error(
+        "could not lock {name:?}: held by another on {} of {} masters{}: {votes}",
+        .votes.refused(), .votes.masters(), for_still(*.remaining)
+    )]
     Contended {
         /// The lock's name.
         name: Arc<str>,
-        /// When a majority of masters will be free again unless the holder extends, as far as the
-        /// masters have said; zero after a split vote.
+        /// When a majority of masters will be free again unless whoever holds them extends or releases,
+        /// as far as the masters have said.
         remaining: Option<Duration>,
         /// Who said what.
         votes: Votes,
     },
 
     /// The time given to [`Lock::acquire_within`](crate::Lock::acquire_within) is over.
-    #[error("gave up after {attempts} attempts in {waited:?}: {last}")]
+    #[error("gave up after {attempts} attempts in {waited:.1?}: {last}")]
     Deadline {
         /// How long was waited.
         waited: Duration,
@@ -56,7 +59,7 @@ pub enum AcquireError {
 
     /// A majority granted, but so late that no validity was left.
     #[error(
-        "could not lock {name:?}: a majority took {elapsed:?} to grant a ttl of {ttl:?}: {votes}"
+        "could not lock {name:?}: a majority took {elapsed:.1?} to grant a ttl of {ttl:?}: {votes}"
     )]
     TooSlow {
         /// The lock's name.
@@ -81,8 +84,9 @@ pub enum ExtendError {
     #[error(transparent)]
     Config(#[from] ConfigError),
 
-    /// The guard's validity was over before the extension was asked for. Nothing was sent.
-    #[error("could not extend {name:?}: its validity ended {since:?} ago")]
+    /// The guard's validity was over before the extension was asked for, and nothing was sent; or it
+    /// was over before this task got to run again.
+    #[error("could not extend {name:?}: its validity ended {since:.1?} ago")]
     Expired {
         /// The lock's name.
         name: Arc<str>,
@@ -90,7 +94,8 @@ pub enum ExtendError {
         since: Duration,
     },
 
-    /// A majority of masters say that the lock is not ours any more: it is lost.
+    /// So many masters say that the lock is not ours any more that no majority can confirm it again: it
+    /// is lost.
     #[error("could not extend {name:?}: it is lost: {votes}")]
     Lost {
         /// The lock's name.
@@ -101,7 +106,7 @@ pub enum ExtendError {
 
     /// Too few masters confirmed. The lock is still valid for `remaining`; trying again makes sense.
     #[error(
-        "could not extend {name:?}: only {} of {} masters confirmed (need {}), still valid for {remaining:?}: {votes}",
+        "could not extend {name:?}: only {} of {} masters confirmed (need {}), still valid for {remaining:.1?}: {votes}",
         .votes.granted(), .votes.masters(), .votes.needed()
     )]
     NoQuorum {
@@ -198,7 +203,9 @@ pub enum ConfigError {
     NoRuntime,
 
     /// The bounds of the retry delay make no sense.
-    #[error("a retry delay between {least:?} and {most:?} is no range: it needs 0 < least <= most")]
+    #[error(
+        "a retry delay between {least:?} and {most:?} is no range: it needs 0 < least <= most <= 1 h"
+    )]
     RetryDelay {
         /// The lower bound given.
         least: Duration,
@@ -248,5 +255,8 @@ pub enum ConfigError {
 }
 
 fn for_still(remaining: Option<Duration>) -> String {
-    remaining.map_or_else(String::new, |remaining| format!(" for {remaining:?}"))
+    match remaining {
+        None | Some(Duration::ZERO) => String::new(),
+        Some(remaining) => format!(" for {remaining:.1?}"),
+    }
 }

@@ -136,12 +136,19 @@ impl Held {
         };
         match extension.counter.decided().await {
             Outcome::Won => {
+                let now = clock::now();
                 let mut state = hold.state.lock();
                 if lease > state.lease {
                     state.lease = lease;
-                    state.validity = lease.remaining(clock::now());
+                    state.validity = lease.remaining(now);
                 }
-                Ok(())
+                if state.lease.is_valid(now) {
+                    return Ok(());
+                }
+                Err(ExtendError::Expired {
+                    name: hold.resource.name().clone(),
+                    since: now.saturating_duration_since(state.lease.until()),
+                })
             }
             Outcome::Lost | Outcome::Pending => {
                 Err(self.extension_failed(&extension.counter).await)
@@ -159,7 +166,7 @@ impl Held {
         extension.settled().await;
         let name = hold.resource.name().clone();
         let votes = hold.engine.votes(extension);
-        if votes.refused() >= votes.needed() {
+        if votes.masters() - votes.refused() < votes.needed() {
             ExtendError::Lost { name, votes }
         } else {
             ExtendError::NoQuorum {

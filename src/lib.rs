@@ -73,3 +73,7 @@ pub mod docs {
     #[doc = include_str!("../docs/guarantees.md")]
     pub mod guarantees {}
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

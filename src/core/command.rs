@@ -104,8 +104,7 @@ impl Command {
     pub(crate) fn vote(&self, reply: &Reply<'_>) -> Vote {
         let held = |remaining| Vote::Refuse(Refusal::Held { remaining });
         match (self.verb, reply) {
-            // Redis 6 wraps the errors of a script, so the word is not always the first one.
-            (_, Reply::Error(text)) if text.contains("WRONGTYPE") => held(None),
+            (_, Reply::Error(text)) if is_wrong_type(text) => held(None),
             (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((*text).into())),
             (Verb::Acquire, Reply::Ok) => Vote::Grant,
             (Verb::Extend | Verb::Release, Reply::Int(1)) => Vote::Grant,
@@ -119,6 +118,12 @@ impl Command {
             }
         }
     }
+}
+
+/// Redis 6 wraps the errors of a script, so that the word is not always the first one.
+fn is_wrong_type(error: &str) -> bool {
+    error.starts_with("WRONGTYPE")
+        || (error.starts_with("ERR Error running script") && error.contains(": WRONGTYPE "))
 }
 
 /// `number` in decimal, in the buffer it is given.
@@ -214,7 +219,18 @@ mod tests {
             (Release, Reply::Int(0), gone()),
             (Release, Reply::Int(i64::MIN), held(Some(1 << 63))),
             (Release, Reply::Nil, held(None)),
-            (Release, Reply::Error("ERR script: WRONGTYPE"), held(None)),
+            (
+                Release,
+                Reply::Error(
+                    "ERR Error running script (call to f_1): @user_script:13: WRONGTYPE Op",
+                ),
+                held(None),
+            ),
+            (
+                Release,
+                Reply::Error("ERR no WRONGTYPE"),
+                rejected("ERR no WRONGTYPE"),
+            ),
             (Release, Reply::Error("READONLY"), rejected("READONLY")),
             (Release, Reply::Other, nonsense()),
         ] {

@@ -1,6 +1,6 @@
 //! The rules, and nothing else: no I/O, no clock, no async, no global randomness.
 //!
-//! Time comes in as `now`, randomness as a number, and what a master said as a [`Vote`]. Everything
+//! Time comes in as `now`, randomness as a number, and what a master said as a [`Vote`](quorum::Vote). Everything
 //! here is a total function of its arguments, so tables and laws can pin it down.
 //!
 //! ```text

@@ -78,7 +78,7 @@ impl fmt::Display for Refusal {
             Self::Held { remaining: None } => f.write_str("held by another"),
             Self::Held {
                 remaining: Some(remaining),
-            } => write!(f, "held by another for {remaining:?}"),
+            } => write!(f, "held by another for {remaining:.1?}"),
         }
     }
 }

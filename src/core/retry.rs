@@ -14,8 +14,11 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
+    /// More than an hour between two attempts is a mistake in units.
+    const MOST: Duration = Duration::from_secs(60 * 60);
+
     pub(crate) fn new(least: Duration, most: Duration) -> Result<Self, ConfigError> {
-        if least.is_zero() || least > most {
+        if least.is_zero() || least > most || most > Self::MOST {
             return Err(ConfigError::RetryDelay { least, most });
         }
         Ok(Self { least, most })
@@ -72,6 +75,7 @@ mod tests {
         assert!(Backoff::new(zero, one).is_err());
         assert!(Backoff::new(two, one).is_err());
         assert!(Backoff::new(one, one).is_ok());
+        assert!(Backoff::new(one, Duration::MAX).is_err());
     }
 
     proptest! {

@@ -158,7 +158,7 @@ async fn the_last_millisecond_of_a_key() {
 fn random_steps() {
     let runtime = Runtime::new().unwrap();
     let state = RefCell::new((runtime.block_on(subjects()), 0));
-    TestRunner::new(Config::with_cases(96))
+    runner(96)
         .run(&prop::collection::vec(any_step(), 1..16), |steps| {
             let (subjects, run) = &mut *state.borrow_mut();
             *run += 1;
@@ -180,100 +180,92 @@ fn random_steps() {
         .unwrap();
 }
 
-/// A vote for every ask, in time, whatever is wrong with the master and since when.
+/// A vote for every ask, in time, whatever is wrong with the master.
 #[tokio::test(start_paused = true)]
 async fn a_vote_is_in_time() {
-    let error = || Fault::ErrorReply("OOM no room".into());
-    let delay = |millis| Fault::Delay(MILLISECOND * millis);
-    for (since, fault, after, expected) in [
-        (Since::Long, Fault::None, 0, "granted"),
-        (Since::Long, delay(20), 20, "granted"),
-        (Since::Long, delay(80), 50, "no answer in 50ms"),
-        (
-            Since::Long,
-            Fault::Down,
-            0,
-            "unreachable: connection refused",
-        ),
-        (Since::Long, error(), 0, "answered OOM no room"),
-        (Since::Long, Fault::Hang, 50, "no answer in 50ms"),
-        (Since::Long, Fault::Mute, 50, "no answer in 50ms"),
-        // While the first dial is under way, nothing has been sent yet.
-        (Since::Dial, Fault::None, 0, "granted"),
-        (Since::Dial, delay(20), 40, "granted"),
-        (Since::Dial, delay(80), 50, "unreachable: still connecting"),
-        (
-            Since::Dial,
-            Fault::Down,
-            0,
-            "unreachable: connection refused",
-        ),
-        (Since::Dial, error(), 0, "answered OOM no room"),
-        (
-            Since::Dial,
-            Fault::Hang,
-            50,
-            "unreachable: still connecting",
-        ),
-        (
-            Since::Dial,
-            Fault::Mute,
-            50,
-            "unreachable: still connecting",
-        ),
-        // Struck when the command was on its way.
-        (Since::Send, Fault::None, 10, "granted"),
-        (Since::Send, delay(45), 45, "granted"),
-        (Since::Send, delay(80), 50, "no answer in 50ms"),
-        (
-            Since::Send,
-            Fault::Down,
-            10,
-            "connection lost: connection reset",
-        ),
-        (Since::Send, error(), 10, "answered OOM no room"),
-        (Since::Send, Fault::Hang, 50, "no answer in 50ms"),
-        (Since::Send, Fault::Mute, 50, "no answer in 50ms"),
+    for (fault, after, expected) in [
+        (Fault::None, 0, "granted"),
+        (delay(20), 20, "granted"),
+        (delay(80), 50, "no answer in 50ms"),
+        (Fault::Down, 0, "unreachable: connection reset"),
+        (error(), 0, "answered OOM no room"),
+        (Fault::Hang, 50, "no answer in 50ms"),
+        (Fault::Mute, 50, "no answer in 50ms"),
     ] {
-        for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
-            let mut subject = Subject::memory(MILLISECOND * 50);
-            let Store::Memory(master) = subject.store.clone() else {
-                panic!("a memory master was asked for");
-            };
-            if verb != Verb::Acquire {
-                master.set("key", text_of(token('A')), Some(seconds(40)));
-            }
-            if since == Since::Dial {
-                master.order(fault.clone());
-            } else {
-                tokio::time::sleep(MILLISECOND).await; // it dials
-                master.order(if since == Since::Long {
-                    fault.clone()
-                } else {
-                    delay(30)
-                });
-                yield_now().await;
-            }
-            let start = now();
-            subject.post(command(verb, "key", 'A', seconds(40)), None);
-            if since == Since::Send {
-                tokio::time::sleep(MILLISECOND * 10).await;
-                master.order(fault.clone());
-            }
-            let (at, vote) = subject.vote().await;
-            let case = format!("{verb:?} {since:?} {fault:?}");
-            assert_eq!(
-                (at - start, &*vote.to_string()),
-                (MILLISECOND * after, expected),
-                "{case}"
-            );
-        }
+        let order = async |master: &MemoryMaster| {
+            tokio::time::sleep(MILLISECOND).await; // it dials
+            master.order(fault.clone());
+            yield_now().await;
+        };
+        check_time(order, async |_| {}, after, expected).await;
+    }
+}
+
+/// While the first dial is under way, nothing has been sent yet.
+#[tokio::test(start_paused = true)]
+async fn a_vote_is_in_time_during_the_first_dial() {
+    for (fault, after, expected) in [
+        (Fault::None, 0, "granted"),
+        (delay(20), 40, "granted"),
+        (delay(80), 50, "unreachable: still connecting"),
+        (Fault::Down, 0, "unreachable: connection refused"),
+        (error(), 0, "answered OOM no room"),
+        (Fault::Hang, 50, "unreachable: still connecting"),
+        (Fault::Mute, 50, "unreachable: still connecting"),
+    ] {
+        let order = async |master: &MemoryMaster| master.order(fault.clone());
+        check_time(order, async |_| {}, after, expected).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vote_is_in_time_when_the_command_is_on_its_way() {
+    for (fault, after, expected) in [
+        (Fault::None, 10, "granted"),
+        (delay(45), 45, "granted"),
+        (delay(80), 50, "no answer in 50ms"),
+        (Fault::Down, 10, "connection lost: connection reset"),
+        (error(), 10, "answered OOM no room"),
+        (Fault::Hang, 50, "no answer in 50ms"),
+        (Fault::Mute, 50, "no answer in 50ms"),
+    ] {
+        let slow = async |master: &MemoryMaster| {
+            tokio::time::sleep(MILLISECOND).await; // it dials
+            master.order(delay(30));
+        };
+        let strike = async |master: &MemoryMaster| {
+            tokio::time::sleep(MILLISECOND * 10).await;
+            master.order(fault.clone());
+        };
+        check_time(slow, strike, after, expected).await;
+    }
+}
+
+/// What is owed is sent first, and its vote was cast long ago.
+#[tokio::test(start_paused = true)]
+async fn a_vote_is_in_time_behind_an_owed_command() {
+    let mut subject = Subject::memory(MILLISECOND * 50);
+    subject.store.memory().order(delay(80)); // the dial, and then what is sent
+    let release = command(Verb::Release, "key", 'A', seconds(40));
+    subject.post(release, Some(now() + seconds(40)));
+    tokio::time::sleep(MILLISECOND * 40).await;
+    let start = now();
+    subject.post(command(Verb::Acquire, "key", 'B', seconds(40)), None);
+    for (after, expected) in [
+        (10, "unreachable: still connecting"),
+        (50, "no answer in 50ms"),
+        (120, "holds nothing"),
+        (120, "granted"),
+    ] {
+        let (at, vote) = subject.vote().await;
+        let seen = (at - start, vote.to_string());
+        assert_eq!(seen, (MILLISECOND * after, expected.to_owned()));
     }
 }
 
 #[test]
 fn a_vote_is_in_time_whatever_happens() {
-    TestRunner::new(Config::with_cases(256))
+    runner(1024)
         .run(
             &prop::collection::vec((0..60u32, any_event()), 1..40),
             |events| {
@@ -436,6 +428,14 @@ fn close(one: Option<Duration>, other: Option<Duration>, slack: Duration) -> boo
     }
 }
 
+fn runner(cases: u32) -> TestRunner {
+    TestRunner::new(Config {
+        cases,
+        failure_persistence: None, // a failure is printed, smallest case and all
+        ..Config::default()
+    })
+}
+
 fn any_step() -> impl Strategy<Value = (usize, Step)> {
     // Far enough apart that no stall changes which is longer.
     let ttl = || prop::sample::select(vec![seconds(100), seconds(200), seconds(300)]);
@@ -482,11 +482,31 @@ async fn random_run(subject: &mut Subject, steps: &[(usize, Step)], run: usize) 
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Since {
-    Dial,
-    Long,
-    Send,
+/// Asks a master of every verb, and when and how it votes. `before` and `after` the command is posted
+/// things may happen to the master.
+async fn check_time(
+    before: impl AsyncFn(&MemoryMaster),
+    after: impl AsyncFn(&MemoryMaster),
+    millis: u32,
+    expected: &str,
+) {
+    for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
+        let mut subject = Subject::memory(MILLISECOND * 50);
+        if verb != Verb::Acquire {
+            subject.store.write("key", 'A', Some(seconds(40)));
+        }
+        before(subject.store.memory()).await;
+        let start = now();
+        subject.post(command(verb, "key", 'A', seconds(40)), None);
+        after(subject.store.memory()).await;
+        let (at, vote) = subject.vote().await;
+        let seen = (at - start, vote.to_string());
+        assert_eq!(
+            seen,
+            (MILLISECOND * millis, expected.to_owned()),
+            "{verb:?}"
+        );
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -510,9 +530,17 @@ fn any_fault() -> impl Strategy<Value = Fault> {
         Just(Fault::Down),
         Just(Fault::Hang),
         Just(Fault::Mute),
-        Just(Fault::ErrorReply("OOM no room".into())),
-        (1..100u32).prop_map(|millis| Fault::Delay(MILLISECOND * millis)),
+        Just(error()),
+        (1..100u32).prop_map(delay),
     ]
+}
+
+fn delay(millis: u32) -> Fault {
+    Fault::Delay(MILLISECOND * millis)
+}
+
+fn error() -> Fault {
+    Fault::ErrorReply("OOM no room".into())
 }
 
 /// A master behind its mailbox, and what it votes.
@@ -535,7 +563,7 @@ async fn subjects() -> Vec<Subject> {
     if !server::only_urls() {
         let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
         let spec = MasterSpec::from(server.url());
-        subjects.push(Subject::new(Store::Real(Arc::new(server)), spec, patience));
+        subjects.push(Subject::new(Store::Real(server), spec, patience));
     }
     subjects
 }
@@ -550,7 +578,7 @@ impl Subject {
     fn new(store: Store, spec: MasterSpec, node_timeout: Duration) -> Self {
         let terms = Terms {
             node_timeout,
-            connect_timeout: node_timeout,
+            connect_timeout: node_timeout * 20,
             redial: Backoff::new(MILLISECOND * 20, seconds(1)).unwrap(),
             now: || now().into_std(),
             random: || u64::MAX / 2,
@@ -635,10 +663,9 @@ impl CountVotes for BallotBox {
 }
 
 /// What is behind the mailbox, by another way in.
-#[derive(Clone)]
 enum Store {
     Memory(MemoryMaster),
-    Real(Arc<Server>),
+    Real(Server),
 }
 
 impl Store {

@@ -91,21 +91,16 @@ impl Mailbox {
         state.wake();
     }
 
-    /// Moves what was posted to `asks`, and has `cx` woken when more comes. Ready once nobody can post
-    /// any more and nothing is left here.
-    pub(super) fn poll_asks(&self, cx: &Context<'_>, asks: &mut Vec<Arc<Ask>>) -> Poll<()> {
+    /// Moves what was posted to `asks`, which is empty, and has `cx` woken when more comes.
+    pub(super) fn take_asks(&self, cx: &Context<'_>, asks: &mut Vec<Arc<Ask>>) {
         let mut state = self.state.lock();
-        if asks.is_empty() {
-            mem::swap(&mut state.asks, asks);
-        } else {
-            asks.append(&mut state.asks);
-        }
+        mem::swap(&mut state.asks, asks);
         state.wake_by(cx);
-        if state.abandoned && asks.is_empty() && state.owed.is_empty() {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
+    }
+
+    /// Whether nobody can post any more and nothing is left here.
+    pub(super) fn is_done(&self) -> bool {
+        self.state.lock().is_done()
     }
 
     /// While there is no connection: the next instant at which something here must be given up.
@@ -113,7 +108,7 @@ impl Mailbox {
     pub(super) fn poll_next_expiry(&self, cx: &Context<'_>) -> Poll<Option<Instant>> {
         let mut state = self.state.lock();
         state.wake_by(cx);
-        if state.abandoned && state.asks.is_empty() && state.owed.is_empty() {
+        if state.is_done() {
             return Poll::Ready(None);
         }
         let ask = state.asks.first().map(|ask| ask.deadline);
@@ -207,6 +202,10 @@ impl Mailbox {
 }
 
 impl State {
+    fn is_done(&self) -> bool {
+        self.abandoned && self.asks.is_empty() && self.owed.is_empty()
+    }
+
     /// Keeps `ask` for the next connection, if the master is owed it.
     fn owe(&mut self, master: usize, ask: &Arc<Ask>) {
         let is_closed = matches!(self.phase, Phase::Down(Failure::Closed));

@@ -105,29 +105,35 @@ async fn serve<C: Connection>(
     terms: &Terms,
 ) -> Option<Arc<str>> {
     let mut in_flight = InFlight::new(mailbox.master(), terms);
-    for ask in mailbox.serve() {
-        connection.send(&ask);
-        in_flight.push_owed(ask, (terms.now)());
-    }
+    in_flight.rejected = mailbox.serve();
     let mut alarm = Alarm::new();
     let mut fresh = Vec::new();
     let why = poll_fn(|cx| {
-        let idle = mailbox.poll_asks(cx, &mut fresh);
-        for ask in fresh.drain(..) {
-            connection.send(&ask);
-            in_flight.push(ask);
-        }
-        if let Poll::Ready(why) = connection.poll(cx, &mut in_flight) {
-            return Poll::Ready(Some(why));
-        }
-        while let Some(at) = in_flight.next_expiry() {
+        loop {
+            in_flight.send_rejected(&mut connection, terms);
+            mailbox.take_asks(cx, &mut fresh);
+            for ask in fresh.drain(..) {
+                connection.send(&ask);
+                in_flight.push(ask);
+            }
+            if let Poll::Ready(why) = connection.poll(cx, &mut in_flight) {
+                return Poll::Ready(Some(why));
+            }
+            if in_flight.is_empty() && mailbox.is_done() {
+                return Poll::Ready(None);
+            }
+            if in_flight.is_first_rejection() {
+                continue;
+            }
+            let Some(at) = in_flight.next_expiry() else {
+                return Poll::Pending;
+            };
             let now = ready!(alarm.poll(cx, at));
             in_flight.expire(now);
             if in_flight.is_stuck(now) {
                 return Poll::Ready(Some("no answer to anything, given up".into()));
             }
         }
-        idle.map(|()| None)
     })
     .await;
     if let Some(why) = &why {
@@ -144,6 +150,10 @@ pub(super) struct InFlight {
     asks: VecDeque<Sent>,
     /// How many of the oldest have been given up on. They stay, as their replies may still come.
     expired: usize,
+    /// What is owed to the master, and was answered with an error or not sent yet.
+    rejected: VecDeque<Arc<Ask>>,
+    /// When to send that again, and how often it was.
+    retry: Option<(Instant, u32)>,
 }
 
 #[derive(Debug)]
@@ -161,7 +171,13 @@ impl InFlight {
             node_timeout: terms.node_timeout,
             asks: VecDeque::new(),
             expired: 0,
+            rejected: VecDeque::new(),
+            retry: None,
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.asks.is_empty() && self.rejected.is_empty()
     }
 
     fn push(&mut self, ask: Arc<Ask>) {
@@ -172,14 +188,37 @@ impl InFlight {
         });
     }
 
-    /// What another connection was sent, or could not be: its deadline is over, its vote is cast, and it
-    /// has as much time as a new one.
-    fn push_owed(&mut self, ask: Arc<Ask>, now: Instant) {
-        self.asks.push_back(Sent {
-            deadline: now.checked_add(self.node_timeout).unwrap_or(now),
-            ask,
-            expired: true,
-        });
+    /// Whether something may be sent again at once.
+    fn is_first_rejection(&self) -> bool {
+        !self.rejected.is_empty() && self.retry.is_none()
+    }
+
+    /// Sends what is owed once more, when it is time: at once over a new connection, and after a pause
+    /// when it was answered with an error. Forgets what the master need not be told any more.
+    ///
+    /// Votes on it have been cast, and it gets as much time as a new command.
+    fn send_rejected(&mut self, connection: &mut impl Connection, terms: &Terms) {
+        if self.rejected.is_empty() {
+            return;
+        }
+        let now = (terms.now)();
+        let tries = match self.retry {
+            None => 0,
+            Some((at, _)) if now < at => return,
+            Some((_, tries)) => tries,
+        };
+        let pause = terms.redial.delay(tries, (terms.random)());
+        self.retry = Some((now + pause, tries.saturating_add(1)));
+        for ask in mem::take(&mut self.rejected) {
+            if ask.owed_to(self.master).is_some_and(|until| until > now) {
+                connection.send(&ask);
+                self.asks.push_back(Sent {
+                    deadline: now + self.node_timeout,
+                    ask,
+                    expired: true,
+                });
+            }
+        }
     }
 
     /// Casts the vote that `reply` to the oldest command means. An error when nothing was asked.
@@ -189,6 +228,9 @@ impl InFlight {
         };
         self.expired = self.expired.saturating_sub(1);
         let vote = sent.ask.command.vote(reply);
+        if matches!(vote, Vote::Fail(_)) && sent.ask.owed_to(self.master).is_some() {
+            self.rejected.push_back(sent.ask.clone());
+        }
         sent.ask.counter.count(self.master, vote);
         Ok(())
     }
@@ -202,12 +244,15 @@ impl InFlight {
         self.asks.back().map(|sent| &*sent.ask)
     }
 
-    /// When the next command must be given up on, or else the connection.
+    /// When the next command must be given up on, or else the connection, or what was rejected sent
+    /// again.
     fn next_expiry(&self) -> Option<Instant> {
-        match self.asks.get(self.expired) {
+        let asks = match self.asks.get(self.expired) {
             Some(sent) => Some(sent.deadline),
             None => self.end_of_patience(),
-        }
+        };
+        let retry = self.retry.filter(|_| !self.rejected.is_empty());
+        asks.into_iter().chain(retry.map(|(at, _)| at)).min()
     }
 
     fn expire(&mut self, now: Instant) {
@@ -235,9 +280,11 @@ impl InFlight {
 
     /// What was sent without an answer, and whether its vote is still open.
     fn take_unanswered(&mut self) -> impl Iterator<Item = (Arc<Ask>, bool)> + use<> {
+        let rejected = mem::take(&mut self.rejected);
         mem::take(&mut self.asks)
             .into_iter()
             .map(|sent| (sent.ask, !sent.expired))
+            .chain(rejected.into_iter().map(|ask| (ask, false)))
     }
 }
 

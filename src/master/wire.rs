@@ -25,6 +25,8 @@ pub(super) struct Wire {
     stream: Pin<Box<dyn Stream>>,
     out: Vec<u8>,
     written: usize,
+    /// All is written, and a layer below may still keep some of it back.
+    flushing: bool,
     input: Vec<u8>,
     filled: usize,
 }
@@ -40,6 +42,7 @@ impl Wire {
             stream: Box::pin(stream),
             out: Vec::new(),
             written: 0,
+            flushing: false,
             input: vec![0; Self::FIRST_INPUT],
             filled: 0,
         }
@@ -82,9 +85,13 @@ impl Wire {
         if self.written > 0 {
             self.out.clear();
             self.written = 0;
-            // TLS buffers; a plain socket has nothing to flush. Whether it is done shows with the reply.
-            if let Poll::Ready(Err(error)) = self.stream.as_mut().poll_flush(cx) {
-                return Err(error.to_string().into());
+            self.flushing = true;
+        }
+        if self.flushing {
+            match self.stream.as_mut().poll_flush(cx) {
+                Poll::Ready(Ok(())) => self.flushing = false,
+                Poll::Ready(Err(error)) => return Err(error.to_string().into()),
+                Poll::Pending => {}
             }
         }
         Ok(())
@@ -156,10 +163,17 @@ pub(super) fn reply(frame: &[u8]) -> Reply<'_> {
         (b'+', b"OK") => Reply::Ok,
         (b'_', b"") | (b'$' | b'*', b"-1") => Reply::Nil,
         (b':', digits) => integer(digits).map_or(Reply::Other, Reply::Int),
-        (b'-', text) => Reply::Error(std::str::from_utf8(text).unwrap_or("an unreadable error")),
-        (b'!', text) => Reply::Error(blob(text).unwrap_or("an unreadable error")),
+        (b'-', text) => error(std::str::from_utf8(text).ok()),
+        (b'!', text) => error(blob(text)),
         _ => Reply::Other,
     }
+}
+
+/// A server that does not know a command repeats its arguments: a password, or a token.
+fn error(text: Option<&str>) -> Reply<'_> {
+    let text = text.unwrap_or("an unreadable error");
+    let end = text.find(", with args").unwrap_or(text.len());
+    Reply::Error(&text[..end])
 }
 
 /// Whether a frame is a message that nobody asked for.
@@ -236,6 +250,10 @@ mod tests {
             (":x\r\n", Reply::Other),
             ("-OOM no room\r\n", Reply::Error("OOM no room")),
             ("!7\r\nERR bad\r\n", Reply::Error("ERR bad")),
+            (
+                "-ERR unknown command 'HELLO', with args beginning with: 'hunter2'\r\n",
+                Reply::Error("ERR unknown command 'HELLO'"),
+            ),
             ("$2\r\nhi\r\n", Reply::Other),
             ("", Reply::Other),
         ] {
