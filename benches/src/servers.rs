@@ -5,6 +5,9 @@ mod fixture;
 
 pub use fixture::{Server, masters};
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use crate::load::Result;
 
 pub fn urls(servers: &[Server]) -> Vec<String> {
@@ -20,4 +23,20 @@ pub fn check_empty(servers: &[Server], whom: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The most locks seen on all servers together while looking for a while: what was sent to a master
+/// that could not be reached may still arrive after everything was given back.
+pub fn most_keys(servers: &[Server], span: Duration) -> Result<u64> {
+    let until = Instant::now() + span;
+    let mut most = 0;
+    while Instant::now() < until {
+        let mut keys = 0;
+        for server in servers {
+            keys += server.command(&["DBSIZE"]).parse::<u64>()?;
+        }
+        most = most.max(keys);
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(most)
 }

@@ -17,6 +17,8 @@ use quorlock_benches::stats::Outcome;
 
 const MASTERS: usize = 5;
 const CONTESTANTS: [&str; 5] = ["bare", "naive", "rslock", "pipelined", "quorlock"];
+/// The order of turns: the two that are closest run next to each other, on the machine as it is then.
+const TURNS: [&str; 5] = ["naive", "rslock", "pipelined", "bare", "quorlock"];
 
 struct Setup {
     rounds: usize,
@@ -83,9 +85,7 @@ impl Setup {
 
     /// `bare` has no runtime; it is listed as current-thread, which it is.
     fn entrants(&self) -> Vec<(&'static str, Flavour)> {
-        let wanted = CONTESTANTS
-            .into_iter()
-            .filter(|who| self.options.wants(who));
+        let wanted = TURNS.into_iter().filter(|who| self.options.wants(who));
         wanted
             .flat_map(|who| Flavour::ALL.map(|flavour| (who, flavour)))
             .filter(|&(who, flavour)| match who {

@@ -15,12 +15,14 @@ pub struct Quorlock {
 }
 
 impl Quorlock {
-    /// Connects with the crate's own node timeout.
-    pub async fn with_defaults(urls: &[String]) -> Result<Self> {
-        let locks = Coordinator::builder().masters(urls.to_vec());
-        let ttl = Duration::from_millis(TTL_MS);
+    /// With the crate's own node timeout. Closing waits for a master that cannot be reached until the TTL
+    /// has passed, so that is short. Does not wait for any master.
+    pub fn with_default_timeouts(urls: &[String]) -> Result<Self> {
+        let builder = Coordinator::builder()
+            .masters(urls.to_vec())
+            .ttl(Duration::from_secs(2));
         Ok(Self {
-            locks: locks.ttl(ttl).build()?,
+            locks: builder.build()?,
         })
     }
 
