@@ -23,6 +23,7 @@ pub(crate) struct Settings {
     pub(crate) drift_ppm: u32,
     pub(crate) retry_delay: (Duration, Duration),
     pub(crate) key_template: String,
+    pub(crate) max_hold: Duration,
 }
 
 impl Default for Settings {
@@ -34,6 +35,7 @@ impl Default for Settings {
             drift_ppm: 10_000,
             retry_delay: (Duration::from_millis(10), Duration::from_millis(200)),
             key_template: "{name}".to_owned(),
+            max_hold: Duration::from_secs(60 * 60),
         }
     }
 }
@@ -47,6 +49,7 @@ pub(crate) struct Config {
     pub(crate) drift: Drift,
     pub(crate) retry: Backoff,
     pub(crate) key_template: KeyTemplate,
+    pub(crate) max_hold: Duration,
 }
 
 impl Config {
@@ -60,6 +63,7 @@ impl Config {
             drift_ppm,
             retry_delay: (least, most),
             key_template,
+            max_hold,
         } = settings;
         timeout("node timeout", node_timeout)?;
         timeout("connect timeout", connect_timeout)?;
@@ -71,6 +75,7 @@ impl Config {
             drift,
             retry: Backoff::new(least, most)?,
             key_template: KeyTemplate::parse(&key_template)?,
+            max_hold,
         })
     }
 

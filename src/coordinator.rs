@@ -85,6 +85,11 @@ impl Coordinator {
         majority(self.engine.size())
     }
 
+    #[cfg(test)]
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
     /// Refuses new acquisitions and waits until every release that was posted so far has reached the
     /// masters it is owed to, or their keys are gone by themselves: at most the longest TTL in use.
     ///
@@ -119,6 +124,7 @@ impl fmt::Debug for Coordinator {
 /// - drift: 10,000 ppm (1 %), plus 2 ms
 /// - retry delay: 10 ms to 200 ms
 /// - key template: `{name}`
+/// - max hold: 1 h
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder {
@@ -191,6 +197,13 @@ impl Builder {
         self
     }
 
+    /// For how long a lock is kept at most by renewing it, counted from the attempt that won it; then it
+    /// ends with its validity, even if its holder is alive and stuck. Defaults to 1 h.
+    pub fn max_hold(mut self, most: Duration) -> Self {
+        self.settings.max_hold = most;
+        self
+    }
+
     /// How keys are made of names: `{name}` stands for the name. Defaults to `{name}`; RedLock.net and
     /// pottery use `redlock:{name}`.
     pub fn key_template(mut self, template: impl Into<String>) -> Self {
@@ -221,7 +234,7 @@ impl Builder {
             node_timeout: config.node_timeout,
             connect_timeout: config.connect_timeout,
             redial: Backoff::new(Duration::from_millis(20), Duration::from_secs(1))?,
-            now: clock::now,
+            now: clock::fast_now,
             random: clock::random_u64,
             #[cfg(feature = "tls")]
             tls: self.tls,

@@ -1,24 +1,39 @@
 //! Drives all masters: one question to each, one outcome.
 
 use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    task::Poll,
     time::{Duration, Instant},
 };
 
-use tokio::{sync::Notify, time::sleep_until};
+use tokio::sync::Notify;
 
 use crate::{
     clock,
     config::Config,
-    core::{command::Command, lease::Ttl, name::Resource, round::Outcome, votes::Votes},
+    core::{
+        command::Command,
+        lease::Ttl,
+        name::Resource,
+        retry::Backoff,
+        round::{Outcome, Round},
+        votes::Votes,
+    },
     error::AcquireError,
-    hold::Held,
+    hold::{Held, Hold},
     live_round::LiveRound,
-    master::{Ask, CountVotes, Mailbox, Owed, Supervisor},
+    master::{Ask, CountVotes, Mailbox, Supervisor},
+    waiting::{Waiter, Waiting},
+    watchdog::Watchdog,
 };
+
+/// How long a waiter that is told of releases relies on that: others may release without a word.
+const POLL: Backoff = Backoff::between(Duration::from_millis(500), Duration::from_millis(1_500));
 
 /// What all locks of one coordinator share. Its supervisors end when the last handle on it is gone and
 /// all that was posted is delivered.
@@ -27,7 +42,9 @@ pub(crate) struct Engine {
     config: Config,
     addresses: Arc<[Arc<str>]>,
     mailboxes: Box<[Arc<Mailbox>]>,
-    debts: Arc<Debts>,
+    deliveries: Arc<Deliveries>,
+    watchdog: Arc<Watchdog>,
+    waiting: Waiting,
     closed: AtomicBool,
 }
 
@@ -41,6 +58,8 @@ impl Engine {
         for supervisor in supervisors {
             runtime.spawn(supervisor);
         }
+        let watchdog = Arc::<Watchdog>::default();
+        runtime.spawn(watchdog.clone().run());
         Self {
             config,
             addresses: mailboxes
@@ -48,7 +67,9 @@ impl Engine {
                 .map(|mailbox| mailbox.address().clone())
                 .collect(),
             mailboxes: mailboxes.into(),
-            debts: Arc::default(),
+            deliveries: Arc::default(),
+            watchdog,
+            waiting: Waiting::default(),
             closed: AtomicBool::new(false),
         }
     }
@@ -60,6 +81,14 @@ impl Engine {
     /// How many masters there are.
     pub(crate) fn size(&self) -> usize {
         self.mailboxes.len()
+    }
+
+    pub(crate) fn watchdog(&self) -> &Watchdog {
+        &self.watchdog
+    }
+
+    pub(crate) fn waiting(&self) -> &Waiting {
+        &self.waiting
     }
 
     pub(crate) fn addresses(&self) -> &[Arc<str>] {
@@ -74,11 +103,10 @@ impl Engine {
         &self,
         command: Command,
         start: Instant,
-        owed: Option<Owed>,
         counter: C,
     ) -> Arc<Ask<C>> {
         let deadline = start.checked_add(self.config.node_timeout).unwrap_or(start);
-        Arc::new(Ask::new(command, deadline, owed, counter))
+        Arc::new(Ask::new(command, deadline, counter))
     }
 
     /// Puts a question to every master. Neither blocks nor spawns, so it may be done from `Drop`.
@@ -94,24 +122,36 @@ impl Engine {
         }
     }
 
+    pub(crate) fn each_mailbox(&self, mut visit: impl FnMut(&Mailbox)) {
+        self.mailboxes.iter().for_each(|mailbox| visit(mailbox));
+    }
+
     /// One round.
     pub(crate) async fn try_acquire(
         self: &Arc<Self>,
         resource: &Resource,
         ttl: Ttl,
     ) -> Result<Held, AcquireError> {
+        let attempt = self.attempt(resource, ttl).await;
+        attempt.map_err(|failed| failed.error)
+    }
+
+    async fn attempt(self: &Arc<Self>, resource: &Resource, ttl: Ttl) -> Result<Held, Failed> {
         if self.closed.load(Ordering::Acquire) {
-            return Err(AcquireError::Closed);
+            return Err(Failed {
+                error: AcquireError::Closed,
+                free: 0,
+            });
         }
-        let held = Held::ask(self, resource, ttl);
+        let held = Held::new(Hold::ask(self, resource, ttl));
         match held.decided().await {
             Outcome::Won => Ok(held),
             outcome => Err(self.give_up(&held, outcome).await),
         }
     }
 
-    /// Rounds until one is won, with random delays between them. With `patience`, the last one begins
-    /// when it is over.
+    /// Rounds until one is won, when it is this waiter's turn in this process and whenever a release is
+    /// likely. With `patience`, the last one begins when it is over.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         resource: &Resource,
@@ -121,83 +161,141 @@ impl Engine {
         let start = clock::now();
         // A patience that no clock can hold is none.
         let deadline = patience.and_then(|patience| start.checked_add(patience));
+        let waiter = self.waiting.join(self, resource);
+        let _turn = waiter.turn(deadline).await;
         let mut attempts = 0u32;
         loop {
             let is_last = deadline.is_some_and(|deadline| deadline <= clock::now());
-            let error = match self.try_acquire(resource, ttl).await {
+            waiter.attempt();
+            let failed = match self.attempt(resource, ttl).await {
                 Ok(held) => return Ok(held),
-                Err(error) => error,
+                Err(failed) => failed,
             };
-            if matches!(error, AcquireError::Closed | AcquireError::Config(_)) {
-                return Err(error);
+            if matches!(failed.error, AcquireError::Closed | AcquireError::Config(_)) {
+                return Err(failed.error);
             }
             if is_last {
                 return Err(AcquireError::Deadline {
                     waited: clock::now().saturating_duration_since(start),
                     attempts: attempts.saturating_add(1),
-                    last: Box::new(error),
+                    last: Box::new(failed.error),
                 });
             }
-            let delay = self.config.retry.delay(attempts, clock::random_u64());
+            self.wait(&waiter, &failed, attempts, deadline).await;
             attempts = attempts.saturating_add(1);
-            let next = clock::now().checked_add(delay);
-            if let Some(at) = deadline.into_iter().chain(next).min() {
-                sleep_until(at.into()).await;
-            }
         }
+    }
+
+    /// Waits until another attempt is worth it.
+    async fn wait(
+        &self,
+        waiter: &Waiter<'_>,
+        failed: &Failed,
+        attempts: u32,
+        deadline: Option<Instant>,
+    ) {
+        let now = clock::now();
+        let not_later = |at: Instant| deadline.map_or(at, |deadline| deadline.min(at));
+        let delay = self.config.retry.delay(attempts, clock::random_u64());
+        let AcquireError::Contended { remaining, .. } = &failed.error else {
+            return clock::sleep_until(not_later(now + delay)).await;
+        };
+        if remaining.is_some_and(|remaining| remaining.is_zero()) {
+            // A split vote: who comes back at once meets the same rivals.
+            return clock::sleep_until(not_later(now + delay)).await;
+        }
+        if waiter
+            .listen(not_later(now + self.config.node_timeout))
+            .await
+        {
+            return;
+        }
+        // However often others release and take it again, and whatever they publish: not a hot loop.
+        if attempts > 2 {
+            clock::sleep_until(not_later(now + self.config.retry.least())).await;
+        }
+        let poll = if waiter.is_told() {
+            POLL.delay(u32::MAX, clock::random_u64())
+        } else {
+            delay
+        };
+        // A key lives to the end of the millisecond in which it expires.
+        let expiry = remaining.map(|remaining| remaining + Duration::from_millis(2));
+        let patience = now + expiry.map_or(poll, |expiry| expiry.min(poll));
+        waiter.released(failed.free, not_later(patience)).await;
     }
 
     /// Takes back what a round that was not won may have left, and says why it was not.
     ///
     /// The answers to the release come anyway, and say for how long others hold the lock.
-    async fn give_up(&self, held: &Held, outcome: Outcome) -> AcquireError {
+    async fn give_up(&self, held: &Held, outcome: Outcome) -> Failed {
         let (elapsed, ttl) = held.elapsed();
         let release = held.release();
-        let acquisition = held.acquisition();
-        if outcome == Outcome::Lost && !acquisition.read(|round| round.lacks_masters()) {
-            release.counter.decided().await;
+        let acquisition = held.newest_round();
+        if outcome == Outcome::Lost && !acquisition.read(Round::lacks_masters) {
+            release.decided().await;
         } else {
             // For a full table. Masters that are down have failed already.
-            release.counter.settled().await;
+            release.settled().await;
         }
         let name = held.name().clone();
-        let votes = self.votes(acquisition);
-        if outcome == Outcome::TooLate {
+        let votes = self.votes(&acquisition);
+        let error = if outcome == Outcome::TooLate {
             AcquireError::TooSlow {
                 name,
                 elapsed,
                 ttl,
                 votes,
             }
-        } else if acquisition.read(|round| round.lacks_masters()) {
+        } else if acquisition.read(Round::lacks_masters) {
             AcquireError::NoQuorum { name, votes }
         } else {
             AcquireError::Contended {
                 name,
-                remaining: release.counter.read(|round| round.free_in()),
+                remaining: release.read(Round::free_in),
                 votes,
             }
-        }
+        };
+        let free = release.read(Round::free);
+        Failed { error, free }
     }
 
-    /// A debt that stands until the returned value is dropped.
-    pub(crate) fn owe(&self) -> Debt {
-        self.debts.count.fetch_add(1, Ordering::AcqRel);
-        Debt(self.debts.clone())
+    /// A release that has not reached all its masters until the returned value is dropped.
+    pub(crate) fn undelivered(&self) -> Undelivered {
+        self.deliveries.count.fetch_add(1, Ordering::AcqRel);
+        Undelivered(self.deliveries.clone())
     }
 
-    /// Refuses new acquisitions and waits until no debt is left.
+    /// Refuses new acquisitions and waits until nothing is undelivered.
     pub(crate) async fn close(&self) {
         self.closed.store(true, Ordering::Release);
         loop {
-            let mut paid = std::pin::pin!(self.debts.paid.notified());
-            paid.as_mut().enable(); // first register, then look
-            if self.debts.count.load(Ordering::Acquire) == 0 {
+            let mut done = pin!(self.deliveries.done.notified());
+            done.as_mut().enable(); // first register, then look
+            if self.deliveries.count.load(Ordering::Acquire) == 0 {
                 return;
             }
-            paid.await;
+            done.await;
         }
     }
+}
+
+/// Why an attempt failed, and on which masters nothing is held now, a bit each.
+struct Failed {
+    error: AcquireError,
+    free: u64,
+}
+
+/// Waits for the first of two futures.
+pub(crate) async fn first_of(
+    mut first: Pin<&mut impl Future<Output = ()>>,
+    mut second: Pin<&mut impl Future<Output = ()>>,
+) {
+    poll_fn(|cx| match first.as_mut().poll(cx) {
+        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Pending => second.as_mut().poll(cx),
+    })
+    .await;
 }
 
 impl Drop for Engine {
@@ -205,24 +303,25 @@ impl Drop for Engine {
         for mailbox in &self.mailboxes {
             mailbox.abandon();
         }
+        self.watchdog.close();
     }
 }
 
 /// How many releases have not reached all the masters that they are owed to.
 #[derive(Debug, Default)]
-struct Debts {
+struct Deliveries {
     count: AtomicUsize,
-    paid: Notify,
+    done: Notify,
 }
 
 /// One of them. Travels with the release, so it ends when the last master lets go of that.
 #[derive(Debug)]
-pub(crate) struct Debt(Arc<Debts>);
+pub(crate) struct Undelivered(Arc<Deliveries>);
 
-impl Drop for Debt {
+impl Drop for Undelivered {
     fn drop(&mut self) {
         if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.paid.notify_waiters();
+            self.0.done.notify_waiters();
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::core::votes::Votes;
+use crate::core::{standing::LostReason, votes::Votes};
 
 /// Why a lock was not acquired.
 ///
@@ -94,8 +94,7 @@ pub enum ExtendError {
         since: Duration,
     },
 
-    /// So many masters say that the lock is not ours any more that no majority can confirm it again: it
-    /// is lost.
+    /// A majority of masters say that the lock is not ours any more: it is lost.
     #[error("could not extend {name:?}: it is lost: {votes}")]
     Lost {
         /// The lock's name.
@@ -128,6 +127,37 @@ pub enum ExtendError {
         /// Who said what.
         votes: Votes,
     },
+}
+
+/// A lock that was held is not held any more. Its keys are gone, or will be when their TTL has passed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("lost {name:?}: {reason}: {votes}")]
+#[non_exhaustive]
+pub struct LostError {
+    /// The lock's name.
+    pub name: Arc<str>,
+    /// Why it was lost.
+    pub reason: LostReason,
+    /// Who said what in the last round.
+    pub votes: Votes,
+}
+
+/// Why [`Lock::run`](crate::Lock::run) did not return what its body did.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError<E> {
+    /// The lock was not acquired, and the body did not run.
+    #[error(transparent)]
+    Acquire(#[from] AcquireError),
+
+    /// The body failed.
+    #[error("{0}")]
+    Body(E),
+
+    /// The lock was lost before the body had ended. The body was dropped where it waited, or had ended
+    /// too late.
+    #[error(transparent)]
+    Lost(#[from] LostError),
 }
 
 /// Why a release was not confirmed.

@@ -6,8 +6,12 @@ use std::{
 };
 
 use crate::{
-    core::{round::Outcome, votes::Votes},
-    error::{ExtendError, ReleaseError},
+    core::{
+        round::Outcome,
+        standing::{LostReason, Standing},
+        votes::Votes,
+    },
+    error::{ExtendError, LostError, ReleaseError},
     hold::Held,
 };
 
@@ -58,15 +62,56 @@ impl Guard {
         self.held.remaining()
     }
 
-    /// Whether the lock is still ours.
+    /// Whether the lock is still ours. Once false, it stays false.
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
+    }
+
+    /// How the lock stands: held, in doubt, or lost and why.
+    pub fn standing(&self) -> Standing {
+        self.held.standing()
+    }
+
+    /// Checks that the lock is still ours.
+    ///
+    /// # Errors
+    ///
+    /// [`LostError`] with the reason when it is not.
+    pub fn ensure_held(&self) -> Result<(), LostError> {
+        match self.standing() {
+            Standing::Held | Standing::InDoubt => Ok(()),
+            Standing::Lost(reason) => Err(self.lost_error(reason)),
+        }
+    }
+
+    /// Waits until the lock is lost: when its validity ends, by a timer that needs no master, or at once
+    /// when the masters say that it is not ours. Meant to be selected against the work.
+    ///
+    /// # Cancel safety
+    ///
+    /// Only looks.
+    pub async fn lost(&self) -> LostError {
+        let reason = self.held.lost().await;
+        self.lost_error(reason)
+    }
+
+    /// Lets the lock end with its present validity, unless it is [extended](Self::extend) by hand.
+    pub fn stop_renewing(&self) {
+        self.held.stop_renewing();
+    }
+
+    fn lost_error(&self, reason: LostReason) -> LostError {
+        LostError {
+            name: self.held.name().clone(),
+            reason,
+            votes: self.votes(),
+        }
     }
 
     /// What the masters said in the round that won the lock, or in the last extension. Masters that were
     /// slower than the majority may not have answered yet; their votes show here when they have.
     pub fn votes(&self) -> Votes {
-        self.held.votes()
+        self.held.votes(&self.held.newest_round())
     }
 
     /// Waits until all masters have answered or were given up on, for the node timeout at most, and
@@ -76,7 +121,7 @@ impl Guard {
     ///
     /// Only looks.
     pub async fn settled(&self) -> Votes {
-        self.held.newest_round().counter.settled().await;
+        self.held.newest_round().settled().await;
         self.votes()
     }
 
@@ -125,12 +170,15 @@ impl Guard {
     /// The lock is released all the same.
     pub async fn release(self) -> Result<(), ReleaseError> {
         let release = self.held.release();
-        match release.counter.decided().await {
+        match release.decided().await {
             Outcome::Won => Ok(()),
-            Outcome::Lost | Outcome::Pending | Outcome::TooLate => Err(ReleaseError::NoQuorum {
-                name: self.held.name().clone(),
-                votes: self.held.votes_of(&release.counter),
-            }),
+            Outcome::Lost | Outcome::Pending | Outcome::TooLate => {
+                release.settled().await; // for a full table; masters that are down have failed already
+                Err(ReleaseError::NoQuorum {
+                    name: self.held.name().clone(),
+                    votes: self.held.votes(&release),
+                })
+            }
         }
     }
 }

@@ -13,11 +13,11 @@ use crate::core::{
 const MASTERS: usize = 5;
 
 /// Counts five votes. Whether they won.
-pub fn tally() -> bool {
+pub fn tally(votes: [bool; MASTERS]) -> bool {
     let mut tally = Tally::new(MASTERS);
     let mut last = Verdict::Pending;
-    for _ in 0..MASTERS {
-        last = tally.count(true);
+    for yes in votes {
+        last = tally.count(yes);
     }
     last == Verdict::Won
 }
@@ -67,6 +67,7 @@ impl Acquisition {
             resource,
             token: Token::new([7; 20]),
             ttl: TtlAndDrift::new()?.0,
+            wakes: false,
         }))
     }
 

@@ -43,14 +43,17 @@ mod hold;
 mod live_round;
 mod lock;
 mod master;
+mod waiting;
+mod watchdog;
 
 pub use crate::{
     coordinator::{Builder, Coordinator},
     core::{
         quorum::{Failure, Refusal, Vote},
+        standing::{LostReason, Standing},
         votes::{VoteRow, Votes},
     },
-    error::{AcquireError, ConfigError, ExtendError, ReleaseError},
+    error::{AcquireError, ConfigError, ExtendError, LostError, ReleaseError, RunError},
     guard::Guard,
     lock::Lock,
     master::{Fault, MasterSpec, MemoryMaster},

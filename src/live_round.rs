@@ -5,30 +5,37 @@ use std::{
     mem,
     sync::{Arc, Weak},
     task::{Poll, Waker},
+    time::Instant,
 };
 
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    clock,
     core::{
+        lease::{Lease, Ttl},
         quorum::Vote,
         round::{Outcome, Round},
         votes::CastVote,
     },
-    engine::Debt,
+    engine::Undelivered,
     hold::Hold,
-    master::{Ask, CountVotes},
+    master::CountVotes,
 };
 
 /// A round that masters cast their votes into, from whatever task they are served by.
 #[derive(Debug)]
 pub(crate) struct LiveRound {
     state: Mutex<State>,
-    /// Of an extension: the hold whose key is put back where it was lost.
-    heals: Weak<Hold>,
-    /// Of a release: alive until every master has been told, or cannot hold the key any more.
-    _debt: Option<Debt>,
+    extends: Option<Extends>,
+}
+
+/// What an extension is for.
+#[derive(Debug)]
+pub(crate) struct Extends {
+    pub(crate) hold: Weak<Hold>,
+    /// What the hold gets if a majority confirms.
+    pub(crate) lease: Lease,
+    pub(crate) ttl: Ttl,
 }
 
 #[derive(Debug)]
@@ -39,30 +46,27 @@ struct State {
 }
 
 impl LiveRound {
-    pub(crate) fn new(round: Round) -> Self {
-        Self {
+    pub(crate) fn of_acquisition(round: Round) -> Arc<Self> {
+        Self::open(round, None)
+    }
+
+    pub(crate) fn of_extension(round: Round, extends: Extends) -> Arc<Self> {
+        Self::open(round, Some(extends))
+    }
+
+    pub(crate) fn of_release(round: Round) -> Arc<Self> {
+        Self::open(round, None)
+    }
+
+    fn open(round: Round, extends: Option<Extends>) -> Arc<Self> {
+        Arc::new(Self {
             state: Mutex::new(State {
                 round,
                 decided: None,
                 settled: Vec::new(),
             }),
-            heals: Weak::new(),
-            _debt: None,
-        }
-    }
-
-    pub(crate) fn healing(self, hold: Weak<Hold>) -> Self {
-        Self {
-            heals: hold,
-            ..self
-        }
-    }
-
-    pub(crate) fn owing(self, debt: Debt) -> Self {
-        Self {
-            _debt: Some(debt),
-            ..self
-        }
+            extends,
+        })
     }
 
     /// Waits until the outcome is certain. One task at a time.
@@ -107,56 +111,111 @@ impl LiveRound {
         ask(&self.state.lock().round)
     }
 
-    pub(crate) fn healed(&self, master: usize) {
-        self.state.lock().round.healed(master);
+    /// Whether no majority came together, or too late.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.read(Round::outcome), Outcome::Lost | Outcome::TooLate)
+    }
+
+    /// Whether the lock was ours at some time, by what is known after this round.
+    pub(crate) fn was_won(&self) -> bool {
+        self.extends.is_some() || self.read(Round::outcome) == Outcome::Won
+    }
+
+    /// Of an extension: when it began, and the lease that a majority confirms with it.
+    pub(crate) fn extended_to(&self) -> Option<(Instant, Lease)> {
+        let lease = self.extends.as_ref()?.lease;
+        Some((self.read(Round::start), lease))
     }
 
     fn wake(mut state: MutexGuard<'_, State>) {
-        let decided = match state.round.outcome() {
-            Outcome::Pending => None,
-            Outcome::Lost | Outcome::TooLate | Outcome::Won => state.decided.take(),
-        };
+        if state.round.outcome() == Outcome::Pending {
+            return;
+        }
+        let decided = state.decided.take();
         let settled = if state.round.is_settled() {
             mem::take(&mut state.settled)
         } else {
             Vec::new()
         };
         drop(state); // whoever wakes may look at once
-        decided.into_iter().chain(settled).for_each(Waker::wake);
+        if let Some(waker) = decided {
+            waker.wake();
+        }
+        for waker in settled {
+            waker.wake();
+        }
     }
 }
 
-impl CountVotes for LiveRound {
-    fn count(&self, master: usize, vote: Vote) {
-        let now = clock::now();
+impl CountVotes for Arc<LiveRound> {
+    fn count(&self, master: usize, vote: Vote, now: Instant) {
+        // A failure may be counted by the very call that posts the round, under the hold's lock: only
+        // answers may be passed on to the hold.
+        let is_answer = !matches!(vote, Vote::Fail(_));
         let mut state = self.state.lock();
         let before = state.round.outcome();
         let after = state.round.on_vote(master, vote, now);
-        let to_heal = match (before, after) {
-            // The majority is confirmed: the others may have it back, whoever said so before or now.
-            (Outcome::Pending, Outcome::Won) => state.round.lost_it(),
-            (Outcome::Won, Outcome::Won) => state.round.lost_it() & 1 << master,
-            _ => 0,
+        let Some(extends) = self.extends.as_ref().filter(|_| is_answer) else {
+            return LiveRound::wake(state);
         };
-        Self::wake(state);
-        if to_heal != 0
-            && let Some(hold) = self.heals.upgrade()
-        {
-            hold.heal(to_heal);
+        let is_won_now = before == Outcome::Pending && after == Outcome::Won;
+        let to_heal = match after {
+            // The majority is confirmed: the others may have it back, whoever said so before or now.
+            Outcome::Won if is_won_now => state.round.lost_it(),
+            Outcome::Won => state.round.lost_it() & 1 << master,
+            Outcome::Lost | Outcome::Pending | Outcome::TooLate => 0,
+        };
+        let is_disowned = after == Outcome::Lost && state.round.is_disowned();
+        drop(state);
+        if let Some(hold) = extends.hold.upgrade() {
+            if is_won_now {
+                hold.renewed(self);
+            }
+            if is_disowned {
+                hold.disowned();
+            }
+            if to_heal != 0 {
+                hold.heal(to_heal, extends.ttl, self);
+            }
         }
+        LiveRound::wake(self.state.lock());
+    }
+}
+
+/// A release on its way. The count of those that are not delivered goes with it, and not with the round:
+/// whoever looks at that keeps nobody waiting.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub(crate) release: Arc<LiveRound>,
+    /// When the last key that we may have written is gone by itself.
+    pub(crate) keys_until: Instant,
+    /// Masters that may hold the key, a bit each, and the last round that may have put it anywhere.
+    pub(crate) may_hold: u64,
+    pub(crate) newest: Arc<LiveRound>,
+    pub(crate) _undelivered: Undelivered,
+}
+
+impl CountVotes for Delivery {
+    fn count(&self, master: usize, vote: Vote, now: Instant) {
+        self.release.count(master, vote, now);
+    }
+
+    fn owed_until(&self, master: usize) -> Option<Instant> {
+        let may_hold = self.may_hold | self.newest.read(Round::may_hold);
+        (may_hold >> master & 1 == 1).then_some(self.keys_until)
     }
 }
 
 /// What the masters say to having the key put back.
 #[derive(Debug)]
 pub(crate) struct Healing {
-    pub(crate) extension: Arc<Ask<LiveRound>>,
+    pub(crate) extension: Arc<LiveRound>,
 }
 
 impl CountVotes for Healing {
-    fn count(&self, master: usize, vote: Vote) {
+    fn count(&self, master: usize, vote: Vote, _now: Instant) {
         if vote == Vote::Grant {
-            self.extension.counter.healed(master);
+            self.extension.state.lock().round.healed(master);
         }
     }
 }

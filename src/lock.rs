@@ -1,12 +1,13 @@
 //! A named lock, to be acquired.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use crate::{
     core::{lease::Ttl, name::Resource},
     engine::Engine,
-    error::{AcquireError, ConfigError},
+    error::{AcquireError, ConfigError, RunError},
     guard::Guard,
+    hold::Held,
 };
 
 /// A named lock on all masters of a [`Coordinator`](crate::Coordinator). Cheap to make and to clone;
@@ -23,6 +24,8 @@ pub struct Lock {
     engine: Arc<Engine>,
     resource: Result<Resource, ConfigError>,
     ttl: Result<Ttl, ConfigError>,
+    /// For how long it is renewed, if it is.
+    max_hold: Option<Duration>,
 }
 
 impl Lock {
@@ -30,15 +33,38 @@ impl Lock {
         Self {
             resource: engine.config().key_template.resource(name),
             ttl: Ok(engine.config().ttl),
+            max_hold: Some(engine.config().max_hold),
             engine,
         }
     }
 
-    /// How long the lock lives if nobody extends or releases it, instead of the coordinator's
-    /// [ttl](crate::Builder::ttl). A TTL that cannot be used is reported when the lock is acquired.
+    /// Has the lock live for `ttl`, and not be renewed: it ends by itself unless it is
+    /// [extended](Guard::extend). A TTL that cannot be used is reported when the lock is acquired.
+    ///
+    /// Without this, a lock has the coordinator's [ttl](crate::Builder::ttl) and is renewed for as long as
+    /// its guard lives, up to its [max hold](crate::Builder::max_hold).
     pub fn ttl(self, ttl: Duration) -> Self {
         Self {
             ttl: self.engine.config().ttl(ttl),
+            max_hold: None,
+            ..self
+        }
+    }
+
+    /// Has the lock renewed for as long as its guard lives, for `most` at most, counted from the attempt
+    /// that won it. Instead of the coordinator's [max hold](crate::Builder::max_hold); behind
+    /// [`ttl`](Self::ttl) it turns renewing on again.
+    pub fn max_hold(self, most: Duration) -> Self {
+        Self {
+            max_hold: Some(most),
+            ..self
+        }
+    }
+
+    /// Turns renewing off: the lock ends with its validity unless it is [extended](Guard::extend).
+    pub fn unrenewed(self) -> Self {
+        Self {
+            max_hold: None,
             ..self
         }
     }
@@ -70,7 +96,8 @@ impl Lock {
     /// ```
     pub async fn try_acquire(&self) -> Result<Guard, AcquireError> {
         let (resource, ttl) = self.checked()?;
-        Ok(Guard::new(self.engine.try_acquire(resource, ttl).await?))
+        let held = self.engine.try_acquire(resource, ttl).await?;
+        Ok(self.guard(held))
     }
 
     /// Tries until `patience` is over, with random delays, and a last time then.
@@ -103,7 +130,66 @@ impl Lock {
     async fn acquire_until(&self, patience: Option<Duration>) -> Result<Guard, AcquireError> {
         let (resource, ttl) = self.checked()?;
         let held = self.engine.acquire(resource, ttl, patience).await?;
-        Ok(Guard::new(held))
+        Ok(self.guard(held))
+    }
+
+    fn guard(&self, held: Held) -> Guard {
+        if let Some(most) = self.max_hold {
+            held.keep(most);
+        }
+        Guard::new(held)
+    }
+
+    /// Acquires the lock, runs `body` under it and releases it. When the lock is lost, `body` is dropped
+    /// where it waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Body`](RunError::Body) with the body's own error, also when the lock was lost by then;
+    /// [`Lost`](RunError::Lost) when it was lost before the body had ended well;
+    /// [`Acquire`](RunError::Acquire) as [`acquire`](Self::acquire) does.
+    ///
+    /// # Cancel safety
+    ///
+    /// Drops the body where it waits, and releases the lock.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{Coordinator, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let sum = locks
+    ///     .mutex("orders/42")
+    ///     .run(async |lease| {
+    ///         lease.ensure_held()?;
+    ///         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(40 + 2)
+    ///     })
+    ///     .await?;
+    /// assert_eq!(sum, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn run<T, E>(
+        &self,
+        body: impl AsyncFnOnce(&Guard) -> Result<T, E>,
+    ) -> Result<T, RunError<E>> {
+        let guard = self.acquire().await?;
+        let outcome = {
+            let mut body = pin!(body(&guard));
+            let mut lost = pin!(guard.lost());
+            poll_fn(|cx| {
+                // The body first: what it has to say goes before the loss.
+                if let Poll::Ready(done) = body.as_mut().poll(cx) {
+                    return Poll::Ready(done.map_err(RunError::Body));
+                }
+                lost.as_mut().poll(cx).map(|lost| Err(RunError::Lost(lost)))
+            })
+            .await
+        };
+        if outcome.is_ok() {
+            guard.ensure_held()?;
+        }
+        // Whatever becomes of it, the masters are owed it, and the body has done its work.
+        let _ = guard.release().await;
+        outcome
     }
 
     fn checked(&self) -> Result<(&Resource, Ttl), ConfigError> {
@@ -117,6 +203,7 @@ impl fmt::Debug for Lock {
         f.debug_struct("Lock")
             .field("resource", &self.resource)
             .field("ttl", &self.ttl)
+            .field("max_hold", &self.max_hold)
             .finish_non_exhaustive()
     }
 }

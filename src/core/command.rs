@@ -76,6 +76,8 @@ pub(crate) struct Command {
     pub(crate) token: Token,
     /// How long the key lives; of no meaning to a release.
     pub(crate) ttl: Ttl,
+    /// Whether a release tells those who wait. What was never held need not be waited for.
+    pub(crate) wakes: bool,
 }
 
 impl Command {
@@ -94,8 +96,17 @@ impl Command {
             Verb::Release => send(Request::Script {
                 script: 1,
                 key,
-                arguments: &[token],
+                arguments: &[token, self.wake_channel().as_bytes()],
             }),
+        }
+    }
+
+    /// Where a release is made known, or nothing.
+    pub(crate) fn wake_channel(&self) -> &str {
+        if self.wakes {
+            self.resource.channel()
+        } else {
+            ""
         }
     }
 
@@ -158,6 +169,7 @@ mod tests {
                 Drift::from_ppm(0).unwrap(),
             )
             .unwrap(),
+            wakes: true,
         }
     }
 
@@ -182,7 +194,10 @@ mod tests {
         for (verb, expected) in [
             (Verb::Acquire, format!("SET r {token} NX PX 10000")),
             (Verb::Extend, format!("[-- mutex/extend] r {token} 10000")),
-            (Verb::Release, format!("[-- mutex/release] r {token}")),
+            (
+                Verb::Release,
+                format!("[-- mutex/release] r {token} quorlock:wake:{{r}}"),
+            ),
         ] {
             assert_eq!(words(verb), expected);
         }

@@ -18,6 +18,8 @@ pub(crate) mod command;
 pub(crate) mod lease;
 pub(crate) mod name;
 pub(crate) mod quorum;
+pub(crate) mod renewal;
 pub(crate) mod retry;
 pub(crate) mod round;
+pub(crate) mod standing;
 pub(crate) mod votes;

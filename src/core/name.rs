@@ -9,6 +9,7 @@ use crate::error::ConfigError;
 pub(crate) struct Resource {
     name: Arc<str>,
     key: Arc<str>,
+    channel: Arc<str>,
 }
 
 impl Resource {
@@ -18,8 +19,13 @@ impl Resource {
     }
 
     /// The key on the masters.
-    pub(crate) fn key(&self) -> &str {
+    pub(crate) fn key(&self) -> &Arc<str> {
         &self.key
+    }
+
+    /// Where waiters are told of a release.
+    pub(crate) fn channel(&self) -> &Arc<str> {
+        &self.channel
     }
 }
 
@@ -55,7 +61,17 @@ impl KeyTemplate {
         } else {
             format!("{}{name}{}", self.before, self.after).into()
         };
-        Ok(Resource { name, key })
+        // In braces, as cluster-aware proxies route by them; a key with braces brings its own.
+        let channel = if key.contains('{') {
+            format!("quorlock:wake:{key}")
+        } else {
+            format!("quorlock:wake:{{{key}}}")
+        };
+        Ok(Resource {
+            name,
+            key,
+            channel: channel.into(),
+        })
     }
 }
 
@@ -105,9 +121,23 @@ mod tests {
         ] {
             let made = KeyTemplate::parse(template)
                 .ok()
-                .map(|template| template.resource(name.into()).unwrap().key().to_owned());
+                .map(|template| template.resource(name.into()).unwrap().key().to_string());
             assert_eq!(made.as_deref(), key, "{template}");
         }
+    }
+
+    #[test]
+    fn every_key_has_a_channel() {
+        let channel = |name: &str| {
+            let template = KeyTemplate::parse("{name}").unwrap();
+            template
+                .resource(name.into())
+                .unwrap()
+                .channel()
+                .to_string()
+        };
+        assert_eq!(channel("a"), "quorlock:wake:{a}");
+        assert_eq!(channel("{a}b"), "quorlock:wake:{a}b");
     }
 
     #[test]

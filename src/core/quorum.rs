@@ -50,13 +50,12 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether the master can have seen the command.
+    /// Whether the master may have done what was asked.
     pub(crate) fn may_have_executed(&self) -> bool {
         match self {
-            // An error reply to one of our commands means that nothing was written, except when a
-            // script failed half-way; the doubt goes to the side of cleaning up.
-            Self::Closed | Self::Disconnected(_) | Self::Rejected(_) | Self::TimedOut(_) => true,
-            Self::Unreachable(_) => false,
+            Self::Closed | Self::Disconnected(_) | Self::TimedOut(_) => true,
+            // What a server refuses with an error it does not do; scripts write last.
+            Self::Rejected(_) | Self::Unreachable(_) => false,
         }
     }
 }
@@ -98,6 +97,11 @@ impl fmt::Display for Failure {
 /// The least number of masters that any two majorities of `masters` share one of.
 pub(crate) fn majority(masters: usize) -> usize {
     masters / 2 + 1
+}
+
+/// Whether `some`, a bit each, are a majority of `masters`.
+pub(crate) fn is_majority(some: u64, masters: usize) -> bool {
+    some.count_ones() as usize >= majority(masters)
 }
 
 /// Where a count stands.

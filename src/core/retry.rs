@@ -24,6 +24,15 @@ impl Backoff {
         Ok(Self { least, most })
     }
 
+    /// Bounds that are known to be good.
+    pub(crate) const fn between(least: Duration, most: Duration) -> Self {
+        Self { least, most }
+    }
+
+    pub(crate) fn least(self) -> Duration {
+        self.least
+    }
+
     /// The delay after failure number `failures` (from 0): between `least` and a ceiling that starts at
     /// `2 * least` and doubles up to `most`. `random` is spread over the whole range.
     pub(crate) fn delay(self, failures: u32, random: u64) -> Duration {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     command::Verb,
-    quorum::{Refusal, Tally, Verdict, Vote},
+    quorum::{Refusal, Tally, Verdict, Vote, majority},
     votes::CastVote,
 };
 
@@ -29,6 +29,8 @@ pub(crate) struct Round {
     /// A majority that comes together at or after this instant is too late.
     limit: Option<Instant>,
     tally: Tally,
+    /// Masters that failed when it counted, whatever they said later.
+    failed: usize,
     cast: Box<[Option<CastVote>]>,
     outcome: Outcome,
 }
@@ -40,6 +42,7 @@ impl Round {
             start,
             limit,
             tally: Tally::new(masters),
+            failed: 0,
             cast: vec![None; masters].into_boxed_slice(),
             outcome: Outcome::Pending,
         }
@@ -48,7 +51,7 @@ impl Round {
     /// Counts what `master` said. `now` must have been read after the vote came in.
     ///
     /// A master counts once, for what it said first. A late answer of one that was given up on only
-    /// corrects the table.
+    /// corrects the table, and only when the round was won: otherwise the table says why it was not.
     pub(crate) fn on_vote(&mut self, master: usize, vote: Vote, now: Instant) -> Outcome {
         let Some(slot) = self.cast.get_mut(master) else {
             return self.outcome;
@@ -58,7 +61,7 @@ impl Round {
             Some(CastVote {
                 vote: Vote::Fail(_),
                 ..
-            }) => {
+            }) if self.outcome == Outcome::Won => {
                 *slot = Some(CastVote { vote, latency });
                 return self.outcome;
             }
@@ -66,6 +69,7 @@ impl Round {
             None => {}
         }
         let yes = self.verb.is_done(&vote);
+        self.failed += usize::from(matches!(vote, Vote::Fail(_)));
         *slot = Some(CastVote { vote, latency });
         let verdict = self.tally.count(yes);
         if self.outcome == Outcome::Pending {
@@ -81,6 +85,10 @@ impl Round {
 
     pub(crate) fn outcome(&self) -> Outcome {
         self.outcome
+    }
+
+    pub(crate) fn start(&self) -> Instant {
+        self.start
     }
 
     /// Whether every master has answered or was given up on.
@@ -106,6 +114,11 @@ impl Round {
         self.masters(|vote| matches!(vote, Some(Vote::Refuse(Refusal::Gone))))
     }
 
+    /// Of a release: the masters on which nothing is held now, a bit each.
+    pub(crate) fn free(&self) -> u64 {
+        self.masters(|vote| matches!(vote, Some(Vote::Grant | Vote::Refuse(Refusal::Gone))))
+    }
+
     /// Notes that the key was put back on `master`.
     pub(crate) fn healed(&mut self, master: usize) {
         if let Some(Some(cast)) = self.cast.get_mut(master) {
@@ -113,13 +126,18 @@ impl Round {
         }
     }
 
+    /// Whether a majority of masters say that the lock is not ours.
+    pub(crate) fn is_disowned(&self) -> bool {
+        let refused = self
+            .votes_cast()
+            .filter(|vote| matches!(vote, Vote::Refuse(_)))
+            .count();
+        refused >= majority(self.cast.len())
+    }
+
     /// Whether more masters failed than a majority can do without: nobody can get the lock.
     pub(crate) fn lacks_masters(&self) -> bool {
-        let mut without_failed = Tally::new(self.cast.len());
-        self.votes_cast()
-            .filter(|vote| matches!(vote, Vote::Fail(_)))
-            .map(|_| without_failed.count(false))
-            .any(|verdict| verdict == Verdict::Lost)
+        self.cast.len() - self.failed < majority(self.cast.len())
     }
 
     /// When enough of those who hold the lock elsewhere will have let go of it for a majority to be
@@ -225,16 +243,18 @@ mod tests {
     }
 
     #[test]
-    fn a_late_grant_corrects_the_table_and_no_outcome() {
+    fn a_late_answer_corrects_the_table_of_a_round_that_was_won() {
         let start = Instant::now();
-        let mut round = Round::open(Verb::Acquire, 3, start, None);
-        for master in 0..3 {
-            round.on_vote(master, vote('f'), start);
+        for (letters, outcome, late) in [("fgg", Outcome::Won, "g"), ("ffg", Outcome::Lost, "f")] {
+            let mut round = Round::open(Verb::Acquire, 3, start, None);
+            for (master, letter) in letters.chars().enumerate() {
+                round.on_vote(master, vote(letter), start);
+            }
+            assert_eq!(round.on_vote(0, Vote::Grant, start), outcome);
+            let said = round.votes()[0].as_ref().map(|cast| cast.vote.clone());
+            assert_eq!(said, late.chars().next().map(vote), "{letters}");
+            assert!(round.is_settled());
         }
-        assert_eq!(round.on_vote(0, Vote::Grant, start), Outcome::Lost);
-        assert_eq!(round.on_vote(1, Vote::Grant, start), Outcome::Lost);
-        assert!(matches!(&round.votes()[0], Some(cast) if cast.vote == Vote::Grant));
-        assert!(round.is_settled());
     }
 
     #[test]
@@ -262,6 +282,25 @@ mod tests {
                 round.on_vote(master, vote(letter), start);
             }
             assert_eq!(round.lacks_masters(), lacks, "{masters} {letters}");
+        }
+    }
+
+    #[test]
+    fn disowned_when_a_majority_says_so() {
+        for (masters, letters, disowned) in [
+            (3, "0", false),
+            (3, "0h", true),
+            (3, "0ff", false),  // ignorance is no knowledge
+            (4, "g0gh", false), // half of them is in the way, and nobody else can have a majority
+            (5, "ff00", false),
+            (5, "f0h0g", true),
+        ] {
+            let start = Instant::now();
+            let mut round = Round::open(Verb::Extend, masters, start, None);
+            for (master, letter) in letters.chars().enumerate() {
+                round.on_vote(master, vote(letter), start);
+            }
+            assert_eq!(round.is_disowned(), disowned, "{masters} {letters}");
         }
     }
 

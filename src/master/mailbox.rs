@@ -1,9 +1,9 @@
 //! Where callers leave what they ask of one master, and its supervisor picks it up.
 
 use std::{
-    collections::VecDeque,
-    mem,
-    sync::Arc,
+    collections::{BTreeMap, VecDeque},
+    fmt, mem,
+    sync::{Arc, Weak},
     task::{Context, Poll, Waker},
     time::Instant,
 };
@@ -21,6 +21,7 @@ use crate::core::quorum::{Failure, Vote};
 pub(crate) struct Mailbox {
     master: usize,
     address: Arc<str>,
+    now: fn() -> Instant,
     state: Mutex<State>,
 }
 
@@ -30,8 +31,33 @@ struct State {
     asks: Vec<Arc<Ask>>,
     /// What could not be delivered and must be, in order.
     owed: VecDeque<Arc<Ask>>,
+    /// Who listens to which channel, on this connection and the next ones.
+    ears: BTreeMap<Arc<str>, Weak<dyn Ear>>,
+    /// What the server does not know of that yet, in order.
+    changes: Vec<Change>,
     waker: Option<Waker>,
     abandoned: bool,
+}
+
+/// Whoever wants to hear of releases on a channel. Hearing is a hint: messages get lost.
+pub(crate) trait Ear: Send + Sync + fmt::Debug {
+    fn hear(&self, master: usize, heard: Heard);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// The connection is gone, and so is what is published until there is another.
+    Deaf,
+    /// Messages will be heard from now on.
+    Listening,
+    Message,
+}
+
+/// A channel to subscribe to, or not any more.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub(super) channel: Arc<str>,
+    pub(super) listen: bool,
 }
 
 #[derive(Debug)]
@@ -44,14 +70,17 @@ enum Phase {
 }
 
 impl Mailbox {
-    pub(crate) fn new(master: usize, address: Arc<str>) -> Self {
+    pub(crate) fn new(master: usize, address: Arc<str>, now: fn() -> Instant) -> Self {
         Self {
             master,
             address,
+            now,
             state: Mutex::new(State {
                 phase: Phase::Dialling,
                 asks: Vec::new(),
                 owed: VecDeque::new(),
+                ears: BTreeMap::new(),
+                changes: Vec::new(),
                 waker: None,
                 abandoned: false,
             }),
@@ -60,6 +89,10 @@ impl Mailbox {
 
     pub(crate) fn master(&self) -> usize {
         self.master
+    }
+
+    pub(super) fn clock(&self) -> fn() -> Instant {
+        self.now
     }
 
     pub(crate) fn address(&self) -> &Arc<str> {
@@ -81,7 +114,28 @@ impl Mailbox {
         };
         state.owe(self.master, &ask);
         drop(state);
-        ask.counter.count(self.master, Vote::Fail(failure));
+        self.fail_one(&ask, failure);
+    }
+
+    /// Has `ear` hear what is published on `channel`, over this connection and the next ones.
+    pub(crate) fn listen(&self, channel: &Arc<str>, ear: Weak<dyn Ear>) {
+        let mut state = self.state.lock();
+        state.ears.insert(channel.clone(), ear);
+        state.change(channel, true);
+    }
+
+    pub(crate) fn stop_listening(&self, channel: &Arc<str>) {
+        let mut state = self.state.lock();
+        state.ears.remove(channel);
+        state.change(channel, false);
+    }
+
+    /// Passes on what came over `channel`.
+    pub(super) fn hear(&self, channel: &str, heard: Heard) {
+        let ear = self.state.lock().ears.get(channel).and_then(Weak::upgrade);
+        if let Some(ear) = ear {
+            ear.hear(self.master, heard);
+        }
     }
 
     /// Nobody will post any more: the supervisor may end once all is delivered.
@@ -91,10 +145,17 @@ impl Mailbox {
         state.wake();
     }
 
-    /// Moves what was posted to `asks`, which is empty, and has `cx` woken when more comes.
-    pub(super) fn take_asks(&self, cx: &Context<'_>, asks: &mut Vec<Arc<Ask>>) {
+    /// Moves what was posted to `asks` and `changes`, which are empty, and has `cx` woken when more
+    /// comes.
+    pub(super) fn take(
+        &self,
+        cx: &Context<'_>,
+        asks: &mut Vec<Arc<Ask>>,
+        changes: &mut Vec<Change>,
+    ) {
         let mut state = self.state.lock();
         mem::swap(&mut state.asks, asks);
+        mem::swap(&mut state.changes, changes);
         state.wake_by(cx);
     }
 
@@ -112,7 +173,10 @@ impl Mailbox {
             return Poll::Ready(None);
         }
         let ask = state.asks.first().map(|ask| ask.deadline);
-        let owed = state.owed.front().and_then(|ask| ask.owed_to(self.master));
+        let owed = state
+            .owed
+            .front()
+            .and_then(|ask| ask.counter.owed_until(self.master));
         match (ask, owed) {
             (Some(ask), Some(owed)) => Poll::Ready(Some(ask.min(owed))),
             (Some(at), None) | (None, Some(at)) => Poll::Ready(Some(at)),
@@ -125,24 +189,33 @@ impl Mailbox {
     pub(super) fn expire(&self, now: Instant) {
         let master = self.master;
         let mut state = self.state.lock();
-        state
-            .owed
-            .retain(|ask| ask.owed_to(master).is_some_and(|until| until > now));
+        state.owed.retain(|ask| {
+            ask.counter
+                .owed_until(master)
+                .is_some_and(|until| until > now)
+        });
         let (late, waiting) = mem::take(&mut state.asks)
             .into_iter()
             .partition(|ask| ask.deadline <= now);
         state.asks = waiting;
-        self.fail(
-            state,
-            late,
-            &Failure::Unreachable("still connecting".into()),
-        );
+        drop(state);
+        let unsent = Failure::Unreachable("still connecting".into());
+        let late = late.into_iter().map(|ask| (ask, Some(&unsent)));
+        self.fail(late.collect());
     }
 
     /// The connection serves from now on. Returns what is owed, to be sent before what is posted here.
     pub(super) fn serve(&self) -> VecDeque<Arc<Ask>> {
         let mut state = self.state.lock();
         state.phase = Phase::Serving;
+        state.changes = state
+            .ears
+            .keys()
+            .map(|channel| Change {
+                channel: channel.clone(),
+                listen: true,
+            })
+            .collect();
         mem::take(&mut state.owed)
     }
 
@@ -153,21 +226,20 @@ impl Mailbox {
         unanswered: impl IntoIterator<Item = (Arc<Ask>, bool)>,
         why: &Arc<str>,
     ) {
+        let unsent = Failure::Unreachable(why.clone());
+        let unknown = Failure::Disconnected(why.clone());
         let mut state = self.state.lock();
-        let unreachable = Failure::Unreachable(why.clone());
-        state.phase = Phase::Down(unreachable.clone());
-        let mut open = Vec::new();
-        for (ask, is_open) in unanswered {
-            state.owe(self.master, &ask);
-            if is_open {
-                open.push(ask);
-            }
-        }
+        state.phase = Phase::Down(unsent.clone());
         let queued = mem::take(&mut state.asks);
-        self.fail(state, queued, &unreachable);
-        for ask in open {
-            let failure = Failure::Disconnected(why.clone());
-            ask.counter.count(self.master, Vote::Fail(failure));
+        let ears: Vec<_> = state.ears.values().filter_map(Weak::upgrade).collect();
+        drop(state);
+        let unanswered = unanswered
+            .into_iter()
+            .map(|(ask, is_open)| (ask, is_open.then_some(&unknown)));
+        let queued = queued.into_iter().map(|ask| (ask, Some(&unsent)));
+        self.fail(unanswered.chain(queued).collect());
+        for ear in ears {
+            ear.hear(self.master, Heard::Deaf);
         }
     }
 
@@ -180,28 +252,42 @@ impl Mailbox {
         drop(state);
         drop(owed); // not under the lock: the last one may wake who waits for it
         for ask in queued {
-            ask.counter.count(self.master, Vote::Fail(Failure::Closed));
+            self.fail_one(&ask, Failure::Closed);
         }
     }
 
-    /// Casts the votes of `asks`, which were never sent, without the lock: whoever is woken may post.
-    fn fail(
-        &self,
-        mut state: parking_lot::MutexGuard<'_, State>,
-        asks: Vec<Arc<Ask>>,
-        failure: &Failure,
-    ) {
-        for ask in &asks {
-            state.owe(self.master, ask);
+    fn fail_one(&self, ask: &Ask, failure: Failure) {
+        ask.counter
+            .count(self.master, Vote::Fail(failure), (self.now)());
+    }
+
+    /// Casts the votes that are open, in order and without the lock, as whoever is woken may post. Then
+    /// keeps what the master is owed, which may hang on just these votes.
+    fn fail(&self, asks: Vec<(Arc<Ask>, Option<&Failure>)>) {
+        for (ask, failure) in &asks {
+            if let Some(failure) = failure {
+                self.fail_one(ask, (*failure).clone());
+            }
         }
-        drop(state);
-        for ask in asks {
-            ask.counter.count(self.master, Vote::Fail(failure.clone()));
+        let mut state = self.state.lock();
+        for (ask, _) in &asks {
+            state.owe(self.master, ask);
         }
     }
 }
 
 impl State {
+    /// A connection that is yet to be made subscribes to all that is listened to then.
+    fn change(&mut self, channel: &Arc<str>, listen: bool) {
+        if matches!(self.phase, Phase::Serving) {
+            self.changes.push(Change {
+                channel: channel.clone(),
+                listen,
+            });
+            self.wake();
+        }
+    }
+
     fn is_done(&self) -> bool {
         self.abandoned && self.asks.is_empty() && self.owed.is_empty()
     }
@@ -209,7 +295,7 @@ impl State {
     /// Keeps `ask` for the next connection, if the master is owed it.
     fn owe(&mut self, master: usize, ask: &Arc<Ask>) {
         let is_closed = matches!(self.phase, Phase::Down(Failure::Closed));
-        if !is_closed && ask.owed_to(master).is_some() {
+        if !is_closed && ask.counter.owed_until(master).is_some() {
             self.owed.push_back(ask.clone());
             self.wake();
         }

@@ -1,26 +1,21 @@
 //! Masters in this process: what the scripts do, written down in Rust, with faults to order.
 
+mod connection;
+
 use std::{
-    collections::{BTreeMap, VecDeque},
-    fmt,
-    future::{Future, poll_fn},
-    mem,
-    pin::Pin,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt, mem,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Poll, Waker, ready},
+    task::Waker,
     time::Duration,
 };
 
 use parking_lot::Mutex;
-use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tokio::time::Instant;
 
-use super::{
-    Ask,
-    supervisor::{Connection, Dial, InFlight},
-};
 use crate::core::command::{Command, Reply, Verb};
 
 /// A master in this process, for tests without a server.
@@ -85,7 +80,11 @@ struct State {
     connections: u64,
     /// What was sent over connections that were given up while it stood still.
     stale: VecDeque<Command>,
-    /// Who must look again when the fault changes.
+    /// Which connections listen to which channel.
+    listeners: BTreeMap<String, BTreeSet<u64>>,
+    /// The channels of messages that a connection has not taken yet.
+    messages: BTreeMap<u64, Vec<String>>,
+    /// Who must look again when the fault changes or a message is there.
     wakers: BTreeMap<u64, Waker>,
 }
 
@@ -113,6 +112,8 @@ impl MemoryMaster {
                     commands: 0,
                     connections: 0,
                     stale: VecDeque::new(),
+                    listeners: BTreeMap::new(),
+                    messages: BTreeMap::new(),
                     wakers: BTreeMap::new(),
                 }),
             }),
@@ -184,6 +185,12 @@ impl MemoryMaster {
         self.server.state.lock().commands
     }
 
+    /// How many channels it is listened to on.
+    #[cfg(test)]
+    pub(crate) fn listeners(&self) -> usize {
+        self.server.state.lock().listeners.len()
+    }
+
     pub(super) fn address(&self) -> Arc<str> {
         self.server.address.clone()
     }
@@ -225,6 +232,28 @@ impl State {
             .filter(|entry| !entry.is_expired(now))
     }
 
+    fn publish(&mut self, channel: &str) {
+        for number in self.listeners.get(channel).into_iter().flatten() {
+            let messages = self.messages.entry(*number).or_default();
+            messages.push(channel.to_owned());
+            if let Some(waker) = self.wakers.get(number) {
+                waker.wake_by_ref();
+            }
+        }
+    }
+
+    fn listen(&mut self, number: u64, channel: &str, listen: bool) {
+        let listeners = self.listeners.entry(channel.to_owned()).or_default();
+        if listen {
+            listeners.insert(number);
+        } else {
+            listeners.remove(&number);
+        }
+        if listeners.is_empty() {
+            self.listeners.remove(channel);
+        }
+    }
+
     /// What `lua/mutex/*.lua` and `SET NX PX` do.
     fn execute(&mut self, command: &Command) -> Reply<'static> {
         const WRONGTYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -236,7 +265,7 @@ impl State {
             if command.verb == Verb::Acquire {
                 let value = Some(String::from_utf8_lossy(token).into_owned());
                 let expires = Some(expires);
-                self.keys.insert(key.to_owned(), Entry { value, expires });
+                self.keys.insert(key.to_string(), Entry { value, expires });
                 return Reply::Ok;
             }
             return Reply::Int(0);
@@ -253,7 +282,8 @@ impl State {
             };
         }
         if command.verb == Verb::Release {
-            self.keys.remove(key);
+            self.keys.remove(&**key);
+            self.publish(command.wake_channel());
         } else {
             // PTTL is -1 without a TTL, so that one is set even then.
             entry.expires = Some(entry.expires.map_or(expires, |old| old.max(expires)));
@@ -265,125 +295,6 @@ impl State {
 impl Entry {
     fn is_expired(&self, now: u64) -> bool {
         self.expires.is_some_and(|expires| now > expires)
-    }
-}
-
-impl Dial for MemoryMaster {
-    type Connection = MemoryConnection;
-
-    /// A greeting is delayed, lost or left unanswered like any other command.
-    async fn dial(&mut self) -> Result<MemoryConnection, Arc<str>> {
-        let connection = MemoryConnection::new(&self.server);
-        let fault = poll_fn(|cx| match connection.fault(cx) {
-            Fault::Hang | Fault::Mute => Poll::Pending,
-            fault => Poll::Ready(fault),
-        })
-        .await;
-        match fault {
-            Fault::Down => Err("connection refused".into()),
-            Fault::Delay(delay) => {
-                sleep(delay).await;
-                Ok(connection)
-            }
-            _ => Ok(connection),
-        }
-    }
-}
-
-pub(super) struct MemoryConnection {
-    number: u64,
-    server: Arc<Server>,
-    /// What is on its way, with when it was sent.
-    arriving: VecDeque<(Command, Instant)>,
-    timer: Option<Pin<Box<Sleep>>>,
-    lost_replies: bool,
-}
-
-impl Connection for MemoryConnection {
-    fn send(&mut self, ask: &Ask) {
-        self.arriving.push_back((ask.command.clone(), now()));
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight) -> Poll<Arc<str>> {
-        loop {
-            let fault = self.fault(cx);
-            if fault == Fault::Down {
-                return Poll::Ready("connection reset".into());
-            }
-            if self.lost_replies && fault != Fault::Mute {
-                return Poll::Ready("replies were lost".into());
-            }
-            let Some((_, sent)) = self.arriving.front() else {
-                return Poll::Pending;
-            };
-            if let Fault::Delay(delay) = fault {
-                let timer = self.timer.insert(Box::pin(sleep_until(*sent + delay)));
-                ready!(timer.as_mut().poll(cx));
-            }
-            if fault == Fault::Hang {
-                return Poll::Pending;
-            }
-            let Some((command, _)) = self.arriving.pop_front() else {
-                return Poll::Pending;
-            };
-            if let Err(why) = self.arrive(&command, &fault, in_flight) {
-                return Poll::Ready(why);
-            }
-        }
-    }
-}
-
-impl MemoryConnection {
-    fn new(server: &Arc<Server>) -> Self {
-        let mut state = server.state.lock();
-        state.connections += 1;
-        Self {
-            number: state.connections,
-            server: server.clone(),
-            arriving: VecDeque::new(),
-            timer: None,
-            lost_replies: false,
-        }
-    }
-
-    /// The fault of the moment; `cx` is woken when it changes.
-    fn fault(&self, cx: &Context<'_>) -> Fault {
-        let mut state = self.server.state.lock();
-        state.wakers.insert(self.number, cx.waker().clone());
-        state.fault.clone()
-    }
-
-    fn arrive(
-        &mut self,
-        command: &Command,
-        fault: &Fault,
-        in_flight: &mut InFlight,
-    ) -> Result<(), Arc<str>> {
-        let reply = {
-            let mut state = self.server.state.lock();
-            state.commands += 1;
-            match fault {
-                Fault::ErrorReply(error) => Reply::Error(error),
-                _ => state.execute(command),
-            }
-        };
-        if *fault == Fault::Mute {
-            self.lost_replies = true;
-            return Ok(());
-        }
-        in_flight.answer(&reply)
-    }
-}
-
-impl Drop for MemoryConnection {
-    fn drop(&mut self) {
-        let mut state = self.server.state.lock();
-        state.wakers.remove(&self.number);
-        if state.fault == Fault::Hang {
-            // A server that stands still finds these in its socket when it goes on.
-            let arriving = self.arriving.drain(..).map(|(command, _)| command);
-            state.stale.extend(arriving);
-        }
     }
 }
 

@@ -1,12 +1,16 @@
 //! How one master is reached. Knows commands and votes; what a majority is, it does not know.
 
 #[cfg(all(test, feature = "redis"))]
+#[path = "../../tests/conformance/mod.rs"]
 mod conformance;
+mod in_flight;
 mod mailbox;
 mod memory;
 #[cfg(feature = "redis")]
 mod redis;
 mod supervisor;
+#[cfg(feature = "tls")]
+mod tls;
 #[cfg(feature = "redis")]
 mod wire;
 
@@ -23,7 +27,7 @@ use std::sync::OnceLock;
 
 use crate::core::{command::Command, quorum::Vote, retry::Backoff};
 
-pub(crate) use mailbox::Mailbox;
+pub(crate) use mailbox::{Ear, Heard, Mailbox};
 pub use memory::{Fault, MemoryMaster};
 #[cfg(feature = "__internals")]
 pub(crate) use redis::encode_command;
@@ -33,48 +37,35 @@ use supervisor::supervise;
 /// one not later than the ask's deadline, but for the granularity of the timer; more may follow when an
 /// answer comes late.
 pub(crate) trait CountVotes: Send + Sync {
-    fn count(&self, master: usize, vote: Vote);
+    /// `now` was read after the vote was there.
+    fn count(&self, master: usize, vote: Vote, now: Instant);
+
+    /// Until when `master` must get the command even if it cannot be reached now, if it must: when what
+    /// the command would delete there is gone by itself.
+    fn owed_until(&self, _master: usize) -> Option<Instant> {
+        None
+    }
 }
 
 /// One command on its way to masters, shared by all of them.
 pub(crate) struct Ask<C: ?Sized = dyn CountVotes> {
     pub(crate) command: Command,
     pub(crate) deadline: Instant,
-    pub(crate) owed: Option<Owed>,
     /// The command's bytes, the same for all masters: made by the first one that sends it.
     #[cfg(feature = "redis")]
     wire: OnceLock<Vec<u8>>,
     pub(crate) counter: C,
 }
 
-/// A command that must reach its masters even when they cannot be reached now.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Owed {
-    /// When the keys that it would delete are gone by themselves.
-    pub(crate) until: Instant,
-    /// The masters it is owed to, a bit each: those that may hold the key.
-    pub(crate) masters: u64,
-}
-
 impl<C> Ask<C> {
-    pub(crate) fn new(command: Command, deadline: Instant, owed: Option<Owed>, counter: C) -> Self {
+    pub(crate) fn new(command: Command, deadline: Instant, counter: C) -> Self {
         Self {
             command,
             deadline,
-            owed,
             #[cfg(feature = "redis")]
             wire: OnceLock::new(),
             counter,
         }
-    }
-}
-
-impl<C: ?Sized> Ask<C> {
-    /// Until when `master` is owed this, if it is.
-    fn owed_to(&self, master: usize) -> Option<Instant> {
-        self.owed
-            .filter(|owed| owed.masters >> master & 1 == 1)
-            .map(|owed| owed.until)
     }
 }
 
@@ -83,7 +74,6 @@ impl<C: ?Sized> fmt::Debug for Ask<C> {
         f.debug_struct("Ask")
             .field("command", &self.command)
             .field("deadline", &self.deadline)
-            .field("owed", &self.owed)
             .finish_non_exhaustive()
     }
 }
@@ -187,7 +177,7 @@ impl MasterSpec {
         address: Arc<str>,
         terms: &Terms,
     ) -> (Arc<Mailbox>, Supervisor) {
-        let mailbox = Arc::new(Mailbox::new(master, address));
+        let mailbox = Arc::new(Mailbox::new(master, address, terms.now));
         let supervisor: Supervisor = match self.0 {
             Spec::Memory(memory) => Box::pin(supervise(memory, mailbox.clone(), terms.clone())),
             #[cfg(feature = "redis")]

@@ -7,17 +7,18 @@ use std::{
     path::PathBuf,
     sync::{Arc, LazyLock},
     task::{Context, Poll},
+    time::Instant,
 };
 
-use ::redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Value};
-use tokio::net::TcpStream;
+use ::redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, PushKind, Value};
 
 use super::{
     Ask, MasterSpec, Spec, Terms,
-    supervisor::{Connection, Dial, InFlight},
-    wire::{Wire, encode, is_push, reply},
+    in_flight::InFlight,
+    supervisor::{Connection, Dial},
+    wire::{self, Wire, connect_tcp, encode, is_push, reply},
 };
-use crate::core::command::{Command, Reply, Request, SCRIPTS};
+use crate::core::command::{Command, Reply, SCRIPTS};
 
 /// Where a server is and how to log in.
 #[derive(Clone)]
@@ -52,10 +53,16 @@ enum Step {
 impl Endpoint {
     /// Errors name no URL, as it may hold a password.
     pub(super) fn from_url(url: &str) -> Result<Self, String> {
-        let info = url
-            .into_connection_info()
-            .map_err(|error| format!("its URL cannot be used: {error}"))?;
-        Self::from_info(&info)
+        // Nor what the redis crate says of it, which may repeat a part.
+        match url.into_connection_info() {
+            Ok(info) => Self::from_info(&info),
+            Err(_) if url.starts_with("rediss:") && !cfg!(feature = "tls") => {
+                Err("rediss:// needs the crate's feature `tls`".to_owned())
+            }
+            Err(_) => Err("its URL cannot be used: it should look like \
+                           redis://[user][:password@]host[:port][/db] or unix:///path"
+                .to_owned()),
+        }
     }
 
     fn from_info(info: &ConnectionInfo) -> Result<Self, String> {
@@ -206,12 +213,14 @@ impl Dial for Dialer {
         wire.out().extend_from_slice(bytes);
         let mut steps = steps.iter();
         let greeted = poll_fn(|cx| {
-            wire.poll(cx, |frame, _| {
-                match steps.next().map_or(Ok(()), |step| step.check(frame)) {
+            wire.poll(
+                cx,
+                || (),
+                |frame, (), _| match steps.next().map_or(Ok(()), |step| step.check(frame)) {
                     Ok(()) if steps.len() > 0 => ControlFlow::Continue(()),
                     result => ControlFlow::Break(result),
-                }
-            })
+                },
+            )
         })
         .await?;
         greeted.map_err(Arc::<str>::from)?;
@@ -224,7 +233,7 @@ impl Dialer {
         match &self.endpoint.place {
             Place::Tcp(host, port) => connect_tcp(host, *port).await.map(Wire::new),
             #[cfg(feature = "tls")]
-            Place::Tls(host, port) => tls::connect(self.tls.clone(), host, *port).await,
+            Place::Tls(host, port) => super::tls::connect(self.tls.clone(), host, *port).await,
             #[cfg(unix)]
             Place::Unix(path) => tokio::net::UnixStream::connect(path)
                 .await
@@ -234,17 +243,6 @@ impl Dialer {
             Place::Unix(_) => Err("this system has no unix sockets".to_owned()),
         }
     }
-}
-
-async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, String> {
-    let stream = TcpStream::connect((host, port))
-        .await
-        .map_err(|error| error.to_string())?;
-    // A lock command is one small packet that nobody wants to wait for.
-    stream
-        .set_nodelay(true)
-        .map_err(|error| error.to_string())?;
-    Ok(stream)
 }
 
 /// An open connection to a server.
@@ -262,30 +260,61 @@ impl Connection for RedisConnection {
         self.wire.out().extend_from_slice(bytes);
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight) -> Poll<Arc<str>> {
-        let on_frame = |frame: &[u8], out: &mut Vec<u8>| {
+    fn give_up(&mut self) {
+        self.wire.forget_unsent();
+    }
+
+    fn listen(&mut self, channel: &str, listen: bool) {
+        let verb: &[u8] = if listen { b"SUBSCRIBE" } else { b"UNSUBSCRIBE" };
+        encode(self.wire.out(), &[verb, channel.as_bytes()], &[]);
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
+        let clock = in_flight.clock();
+        let on_frame = |frame: &[u8], now: Instant, out: &mut Vec<u8>| {
             if is_push(frame) {
-                return ControlFlow::Continue(());
+                return match pushed(frame, in_flight) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(why) => ControlFlow::Break(why),
+                };
             }
             match reply(frame) {
                 // Restarted with the connection kept by a proxy, or SCRIPT FLUSH: once more with the
                 // script itself, which the server then knows again. The vote is late, not lost.
                 Reply::Error(error) if error.starts_with("NOSCRIPT") => {
                     if let Some(ask) = in_flight.again() {
-                        encode_with(&ask.command, b"EVAL", &TEXTS, out);
+                        wire::encode_command(&ask.command, b"EVAL", &TEXTS, out);
                     }
                     ControlFlow::Continue(())
                 }
-                reply => match in_flight.answer(&reply) {
+                reply => match in_flight.answer(&reply, now) {
                     Ok(()) => ControlFlow::Continue(()),
                     Err(why) => ControlFlow::Break(why),
                 },
             }
         };
         self.wire
-            .poll(cx, on_frame)
+            .poll(cx, clock, on_frame)
             .map(|end| end.unwrap_or_else(|why| why))
     }
+}
+
+/// Passes on a message, or that a subscription is confirmed.
+fn pushed(frame: &[u8], in_flight: &mut InFlight<'_>) -> Result<(), Arc<str>> {
+    let Ok(Value::Push { kind, data }) = ::redis::parse_redis_value(frame) else {
+        return Err("a push that makes no sense".into());
+    };
+    let channel = data
+        .first()
+        .and_then(|channel| ::redis::from_redis_value_ref::<String>(channel).ok());
+    match (kind, channel) {
+        (PushKind::Message, Some(channel)) => in_flight.message(&channel),
+        (PushKind::Subscribe | PushKind::Unsubscribe, Some(channel)) => {
+            return in_flight.confirmed(&channel);
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// What names each script to a server that has it.
@@ -306,67 +335,7 @@ static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| {
 
 /// What a server is sent that knows our scripts.
 pub(crate) fn encode_command(command: &Command, out: &mut Vec<u8>) {
-    encode_with(command, b"EVALSHA", &HASHES, out);
-}
-
-fn encode_with(command: &Command, verb: &[u8], scripts: &[String], out: &mut Vec<u8>) {
-    command.request(|request| match request {
-        Request::Plain(words) => encode(out, words, &[]),
-        Request::Script {
-            script,
-            key,
-            arguments,
-        } => {
-            let script = scripts[script].as_bytes();
-            encode(out, &[verb, script, b"1", key], arguments);
-        }
-    });
-}
-
-#[cfg(feature = "tls")]
-mod tls {
-    use std::sync::{Arc, LazyLock};
-
-    use tokio_rustls::{
-        TlsConnector,
-        rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::ServerName},
-    };
-
-    use super::{Wire, connect_tcp};
-
-    /// The system's trusted roots, read once.
-    static SYSTEM: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
-        let mut roots = RootCertStore::empty();
-        let found = rustls_native_certs::load_native_certs();
-        roots.add_parsable_certificates(found.certs);
-        if roots.is_empty() {
-            return Err(
-                "the system has no trusted certificates: give some with Builder::tls".into(),
-            );
-        }
-        // By name, because a process with two providers compiled in has no default one.
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Arc::new(config))
-    });
-
-    pub(super) async fn connect(
-        config: Option<Arc<ClientConfig>>,
-        host: &str,
-        port: u16,
-    ) -> Result<Wire, String> {
-        let config = config.map_or_else(|| SYSTEM.clone(), Ok)?;
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| "its host is no name that a certificate could have".to_owned())?;
-        TlsConnector::from(config)
-            .connect(name, connect_tcp(host, port).await?)
-            .await
-            .map(Wire::new)
-            .map_err(|error| error.to_string())
-    }
+    wire::encode_command(command, b"EVALSHA", &HASHES, out);
 }
 
 #[cfg(test)]

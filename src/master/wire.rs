@@ -11,14 +11,39 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
 
-use crate::core::command::{Reply, decimal};
+use crate::core::command::{Command, Reply, Request, decimal};
 
 /// What a connection runs over: TCP, TLS or a unix socket.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send {}
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send {
+    /// Has what was written and not yet sent dropped with the stream, as far as there is such a thing.
+    fn forget_unsent(&self) {}
+}
 
-impl<S: AsyncRead + AsyncWrite + Send> Stream for S {}
+impl Stream for TcpStream {
+    fn forget_unsent(&self) {
+        // That it cannot be set is no reason to do anything else: the connection is given up.
+        let _ = self.set_zero_linger();
+    }
+}
+
+#[cfg(unix)]
+impl Stream for tokio::net::UnixStream {}
+
+pub(super) async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, String> {
+    let stream = TcpStream::connect((host, port))
+        .await
+        .map_err(|error| error.to_string())?;
+    // A lock command is one small packet that nobody wants to wait for.
+    stream
+        .set_nodelay(true)
+        .map_err(|error| error.to_string())?;
+    Ok(stream)
+}
 
 /// A stream with what is to be written to it, and what was read and not yet used.
 pub(super) struct Wire {
@@ -48,25 +73,32 @@ impl Wire {
         }
     }
 
+    /// To be called before a stream is given up whose peer is silent: the kernel would go on to deliver
+    /// what was written, behind what is sent over the next connection.
+    pub(super) fn forget_unsent(&self) {
+        self.stream.forget_unsent();
+    }
+
     /// What is written with the next poll.
     pub(super) fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
 
-    /// Writes and reads as far as the stream goes; `on_frame` sees each whole reply, and may append to
-    /// what is to be written, or break off. Ready when it did, or with the reason why the stream is of
+    /// Writes and reads as far as the stream goes; `on_frame` sees each whole reply, with what `on_read`
+    /// returned when it was read, and may append to what is to be written, or break off. Ready when it did, or with the reason why the stream is of
     /// no more use.
     ///
     /// Always tries both ways: a server that cannot get rid of its replies stops reading.
-    pub(super) fn poll<B>(
+    pub(super) fn poll<R: Copy, B>(
         &mut self,
         cx: &mut Context<'_>,
-        mut on_frame: impl FnMut(&[u8], &mut Vec<u8>) -> ControlFlow<B>,
+        on_read: impl Fn() -> R,
+        mut on_frame: impl FnMut(&[u8], R, &mut Vec<u8>) -> ControlFlow<B>,
     ) -> Poll<Result<B, Arc<str>>> {
         loop {
             self.write(cx)?;
             ready!(self.poll_read(cx))?;
-            if let ControlFlow::Break(done) = self.take_frames(&mut on_frame)? {
+            if let ControlFlow::Break(done) = self.take_frames(on_read(), &mut on_frame)? {
                 return Poll::Ready(Ok(done));
             }
         }
@@ -117,16 +149,17 @@ impl Wire {
         )
     }
 
-    fn take_frames<B>(
+    fn take_frames<R: Copy, B>(
         &mut self,
-        on_frame: &mut impl FnMut(&[u8], &mut Vec<u8>) -> ControlFlow<B>,
+        read: R,
+        on_frame: &mut impl FnMut(&[u8], R, &mut Vec<u8>) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>, Arc<str>> {
         let mut used = 0;
         let mut flow = ControlFlow::Continue(());
         while flow.is_continue()
             && let Some(length) = frame_length(&self.input[used..self.filled])?
         {
-            flow = on_frame(&self.input[used..used + length], &mut self.out);
+            flow = on_frame(&self.input[used..used + length], read, &mut self.out);
             used += length;
         }
         self.input.copy_within(used..self.filled, 0);
@@ -143,6 +176,26 @@ pub(super) fn encode(out: &mut Vec<u8>, head: &[&[u8]], rest: &[&[u8]]) {
         out.extend_from_slice(word);
         out.extend_from_slice(b"\r\n");
     }
+}
+
+/// Appends a lock command; `verb` takes scripts as they stand in `scripts`.
+pub(super) fn encode_command(
+    command: &Command,
+    verb: &[u8],
+    scripts: &[String],
+    out: &mut Vec<u8>,
+) {
+    command.request(|request| match request {
+        Request::Plain(words) => encode(out, words, &[]),
+        Request::Script {
+            script,
+            key,
+            arguments,
+        } => {
+            let script = scripts[script].as_bytes();
+            encode(out, &[verb, script, b"1", key], arguments);
+        }
+    });
 }
 
 fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {

@@ -253,18 +253,20 @@ impl Crew {
 
 impl Task {
     fn new(key: &str, sha: &str, recorder: Recorder) -> Self {
+        let channel = super::channel(key);
+        let channel = format!("${}\r\n{channel}\r\n", channel.len());
         let key = format!("${}\r\n{key}\r\n$40\r\n", key.len());
         let token = "0".repeat(40);
         let ttl = TTL_MS.to_string();
         let set = format!("*6\r\n$3\r\nSET\r\n{key}");
-        let evalsha = format!("*5\r\n$7\r\nEVALSHA\r\n$40\r\n{sha}\r\n$1\r\n1\r\n{key}");
+        let evalsha = format!("*6\r\n$7\r\nEVALSHA\r\n$40\r\n{sha}\r\n$1\r\n1\r\n{key}");
         let options = format!("$2\r\nNX\r\n$2\r\nPX\r\n${}\r\n{ttl}\r\n", ttl.len());
         Self {
             turn: 0,
             granted: 0,
             token_at: (set.len(), evalsha.len()),
             acquire: format!("{set}{token}\r\n{options}").into(),
-            release: format!("{evalsha}{token}\r\n").into(),
+            release: format!("{evalsha}{token}\r\n{channel}").into(),
             recorder,
         }
     }

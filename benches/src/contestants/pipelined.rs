@@ -77,7 +77,8 @@ impl Round {
                 .arg(&**sha)
                 .arg(1)
                 .arg(&*self.key)
-                .arg(&self.token),
+                .arg(&self.token)
+                .arg(super::channel(&self.key)),
         };
     }
 

@@ -1,0 +1,238 @@
+//! How a lock that was won is kept, and how it is lost.
+
+use std::{
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use parking_lot::MutexGuard;
+
+use super::{Hold, State, end_of};
+use crate::{
+    clock,
+    core::{
+        command::Verb,
+        lease::{Lease, Ttl},
+        renewal::Renewal,
+        round::{Outcome, Round},
+        standing::{LostReason, Standing},
+    },
+    engine::first_of,
+    error::ExtendError,
+    live_round::{Extends, LiveRound},
+};
+
+impl Hold {
+    pub(crate) async fn extend(self: &Arc<Self>, ttl: Duration) -> Result<(), ExtendError> {
+        let ttl = self.engine.config().ttl(ttl)?;
+        let extension = {
+            let now = clock::now();
+            let state = self.state.lock();
+            self.held_until(state, now)
+                .map(|state| self.post_extension(state, ttl, now))?
+        };
+        match extension.decided().await {
+            Outcome::Won => {
+                let now = clock::now();
+                self.renewed(&extension);
+                self.held_until(self.state.lock(), now).map(|_| ())
+            }
+            Outcome::Lost | Outcome::Pending => Err(self.extension_failed(&extension).await),
+            Outcome::TooLate => Err(ExtendError::TooSlow {
+                name: self.name().clone(),
+                votes: self.engine.votes(&extension),
+            }),
+        }
+    }
+
+    /// The state of a lock that is still held at `now`.
+    fn held_until<'a>(
+        &self,
+        mut state: MutexGuard<'a, State>,
+        now: Instant,
+    ) -> Result<MutexGuard<'a, State>, ExtendError> {
+        let name = || self.name().clone();
+        match self.look(&mut state, now) {
+            Standing::Held | Standing::InDoubt => Ok(state),
+            Standing::Lost(LostReason::Disowned) => Err(ExtendError::Lost {
+                name: name(),
+                votes: self.engine.votes(&state.newest),
+            }),
+            Standing::Lost(LostReason::Expired | LostReason::MaxHold) => {
+                Err(ExtendError::Expired {
+                    name: name(),
+                    since: now.saturating_duration_since(state.lease.until()),
+                })
+            }
+        }
+    }
+
+    async fn extension_failed(&self, extension: &LiveRound) -> ExtendError {
+        // Whether it is lost or only unconfirmed may hang on masters that have not spoken yet.
+        extension.settled().await;
+        let name = self.name().clone();
+        let votes = self.engine.votes(extension);
+        if extension.read(Round::is_disowned) {
+            return ExtendError::Lost { name, votes };
+        }
+        ExtendError::NoQuorum {
+            name,
+            remaining: self.remaining(),
+            votes,
+        }
+    }
+
+    /// Asks all masters to extend the lock. Under the state's lock, so that a release is behind it on
+    /// every wire, or it is not sent at all.
+    fn post_extension(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        ttl: Ttl,
+        start: Instant,
+    ) -> Arc<LiveRound> {
+        let lease = Lease::new(start, ttl, self.engine.config().drift);
+        // A majority counts only while the old validity lasts: after it, the lock may have been
+        // somebody else's in between.
+        let limit = state.lease.until().min(lease.until());
+        let round = Round::open(Verb::Extend, self.engine.size(), start, Some(limit));
+        let extension = LiveRound::of_extension(
+            round,
+            Extends {
+                hold: Arc::downgrade(self),
+                lease,
+                ttl,
+            },
+        );
+        state.may_hold |= state.newest.read(Round::may_hold);
+        state.in_doubt |= state.newest.has_failed();
+        state.keys_until = state.keys_until.max(end_of(start, ttl));
+        state.newest = extension.clone();
+        let command = self.command(Verb::Extend, ttl);
+        let ask = self.engine.ask(command, start, extension.clone());
+        self.engine.post(&ask);
+        extension
+    }
+
+    /// A majority has confirmed `lease`, which began at `since`.
+    pub(crate) fn renewed(&self, extension: &LiveRound) {
+        let Some((since, lease)) = extension.extended_to() else {
+            return;
+        };
+        let now = clock::now();
+        let mut state = self.state.lock();
+        if let Standing::Lost(_) = self.look(&mut state, now) {
+            return;
+        }
+        state.in_doubt = false;
+        if lease > state.lease {
+            state.lease = lease;
+            state.since = since;
+            state.validity = lease.remaining(now);
+        }
+    }
+
+    /// A majority of masters say that the lock is not ours.
+    pub(crate) fn disowned(&self) {
+        let mut state = self.state.lock();
+        self.lose(&mut state, LostReason::Disowned);
+    }
+
+    /// Has the watchdog keep the lock until `max_hold` after it was asked for.
+    pub(crate) fn keep(self: &Arc<Self>, max_hold: Duration) {
+        let node_timeout = self.engine.config().node_timeout;
+        let renewal = Renewal::new(self.start, self.ttl, node_timeout, max_hold);
+        let mut state = self.state.lock();
+        state.renewal = Some(renewal);
+        if let Some(due) = renewal.due(state.since, state.lease) {
+            state.place = Some(self.engine.watchdog().watch(due, Arc::downgrade(self)));
+        }
+    }
+
+    /// Lets the lock end with its present lease.
+    pub(crate) fn stop_renewing(&self) {
+        let mut state = self.state.lock();
+        state.renewal = None;
+        if let Some(place) = state.place.take() {
+            self.engine.watchdog().forget(place);
+        }
+    }
+
+    /// Renews the lock if it is time to. When to call again, if at all.
+    pub(crate) fn renew(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+        let mut state = self.state.lock();
+        let renewal = state.renewal.filter(|_| state.release.is_none())?;
+        if let Standing::Lost(_) = self.look(&mut state, now) {
+            return None;
+        }
+        let due = renewal.due(state.since, state.lease)?;
+        if now < due {
+            return Some(due);
+        }
+        if state.newest.read(Round::outcome) != Outcome::Pending {
+            self.post_extension(state, self.ttl, now);
+        }
+        Some(renewal.look_again(now))
+    }
+
+    /// How the lock stands now.
+    pub(crate) fn standing(&self) -> Standing {
+        let now = clock::now();
+        self.look(&mut self.state.lock(), now)
+    }
+
+    /// Waits until the lock is lost.
+    pub(crate) async fn lost(&self) -> LostReason {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable(); // first register, then look
+            if let Standing::Lost(reason) = self.standing() {
+                return reason;
+            }
+            // A timer of our own, which fires even when every renewal hangs.
+            let end = pin!(clock::sleep_until(self.valid_until()));
+            first_of(changed, end).await;
+        }
+    }
+
+    fn look(&self, state: &mut State, now: Instant) -> Standing {
+        if let Some(reason) = state.lost {
+            return Standing::Lost(reason);
+        }
+        if state.lease.is_valid(now) {
+            return if state.in_doubt || state.newest.has_failed() {
+                Standing::InDoubt
+            } else {
+                Standing::Held
+            };
+        }
+        let is_over = state
+            .renewal
+            .is_some_and(|renewal| renewal.due(state.since, state.lease).is_none());
+        let reason = if is_over {
+            LostReason::MaxHold
+        } else {
+            LostReason::Expired
+        };
+        self.lose(state, reason);
+        Standing::Lost(reason)
+    }
+
+    fn lose(&self, state: &mut State, reason: LostReason) {
+        if state.lost.is_none() && state.release.is_none() {
+            state.lost = Some(reason);
+            tracing::warn!(name = %self.name(), ?reason, "lock lost");
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// What is left of the validity: nothing once the lock is lost.
+    pub(crate) fn remaining(&self) -> Duration {
+        let now = clock::now();
+        let mut state = self.state.lock();
+        match self.look(&mut state, now) {
+            Standing::Held | Standing::InDoubt => state.lease.remaining(now),
+            Standing::Lost(_) => Duration::ZERO,
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Waiting for a lock that another holds: who is next in this process, and when it is worth trying.
+
+use std::{
+    collections::HashMap,
+    pin::pin,
+    sync::{Arc, Weak},
+    time::Instant,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+
+use crate::{
+    clock,
+    core::{name::Resource, quorum::is_majority},
+    engine::{Engine, first_of},
+    master::{Ear, Heard},
+};
+
+/// The lines of this process, one for each name that somebody waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    lines: Mutex<HashMap<Arc<str>, Arc<Line>>>,
+}
+
+/// The waiters of one name. One of them at a time contends for the lock on the masters, in the order in
+/// which they came.
+#[derive(Debug)]
+struct Line {
+    gate: Semaphore,
+    state: Mutex<State>,
+    /// Something was heard.
+    heard: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Under the lock of the lines as well: a line without waiters is taken down.
+    waiters: usize,
+    is_listening: bool,
+    /// Masters that will tell of a release, a bit each.
+    listening: u64,
+    /// Masters that would have told of a release at some time, a bit each.
+    listened: u64,
+    /// Masters that are free as far as is known since the last attempt, a bit each.
+    free: u64,
+    /// A guard of this very process was released.
+    is_ours_released: bool,
+}
+
+impl Waiting {
+    /// Joins the line for `resource`.
+    pub(crate) fn join<'a>(&self, engine: &'a Engine, resource: &'a Resource) -> Waiter<'a> {
+        let mut lines = self.lines.lock();
+        let line = lines.entry(resource.key().clone()).or_insert_with(|| {
+            Arc::new(Line {
+                gate: Semaphore::new(1),
+                state: Mutex::default(),
+                heard: Notify::new(),
+            })
+        });
+        line.state.lock().waiters += 1;
+        Waiter {
+            engine,
+            resource,
+            line: line.clone(),
+        }
+    }
+
+    /// A guard of this process has just posted its release: whoever contends for the lock will find it
+    /// free on every master, as its commands go the same way.
+    pub(crate) fn released(&self, resource: &Resource) {
+        let line = self.lines.lock().get(resource.key()).cloned();
+        if let Some(line) = line {
+            line.state.lock().is_ours_released = true;
+            line.heard.notify_waiters();
+        }
+    }
+
+    fn leave(&self, waiter: &Waiter<'_>) {
+        let mut lines = self.lines.lock();
+        let mut state = waiter.line.state.lock();
+        state.waiters -= 1;
+        if state.waiters > 0 {
+            return;
+        }
+        lines.remove(waiter.resource.key());
+        if state.is_listening {
+            // Under the lock, so that who joins next subscribes behind this.
+            let channel = waiter.resource.channel();
+            waiter
+                .engine
+                .each_mailbox(|mailbox| mailbox.stop_listening(channel));
+        }
+    }
+}
+
+/// A place in a line, given up when dropped.
+#[derive(Debug)]
+pub(crate) struct Waiter<'a> {
+    engine: &'a Engine,
+    resource: &'a Resource,
+    line: Arc<Line>,
+}
+
+impl Waiter<'_> {
+    /// Waits until it is this waiter's turn to contend, but not longer than to `deadline`.
+    pub(crate) async fn turn(&self, deadline: Option<Instant>) -> Option<SemaphorePermit<'_>> {
+        let turn = async { self.line.gate.acquire().await.ok() };
+        let Some(deadline) = deadline else {
+            return turn.await;
+        };
+        let mut mine = None;
+        {
+            let turn = pin!(async { mine = turn.await });
+            first_of(turn, pin!(clock::sleep_until(deadline))).await;
+        }
+        mine
+    }
+
+    /// Forgets what was heard: from here on counts what happens during and after the next attempt.
+    pub(crate) fn attempt(&self) {
+        let mut state = self.line.state.lock();
+        state.free = 0;
+        state.is_ours_released = false;
+    }
+
+    /// Has the masters tell of releases. Whether that is new: then a release may have been missed just
+    /// before, and it is worth trying again as soon as they listen.
+    pub(crate) async fn listen(&self, patience: Instant) -> bool {
+        {
+            let mut state = self.line.state.lock();
+            if state.is_listening {
+                return false;
+            }
+            state.is_listening = true;
+        }
+        let channel = self.resource.channel();
+        self.engine.each_mailbox(|mailbox| {
+            let line: Weak<dyn Ear> = Arc::downgrade(&self.line) as Weak<dyn Ear>;
+            mailbox.listen(channel, line);
+        });
+        self.until(patience, |state| {
+            is_majority(state.listening, self.engine.size())
+        })
+        .await;
+        true
+    }
+
+    /// Waits until a majority of masters are free as far as is known, `free` of them at the end of the
+    /// last attempt; or a guard of this process was released; but not longer than to `patience`.
+    pub(crate) async fn released(&self, free: u64, patience: Instant) {
+        self.line.state.lock().free |= free;
+        self.until(patience, |state| {
+            state.is_ours_released || is_majority(state.free, self.engine.size())
+        })
+        .await;
+    }
+
+    /// Whether a majority of masters tell of releases.
+    pub(crate) fn is_told(&self) -> bool {
+        is_majority(self.line.state.lock().listening, self.engine.size())
+    }
+
+    async fn until(&self, patience: Instant, done: impl Fn(&State) -> bool) {
+        loop {
+            let mut heard = pin!(self.line.heard.notified());
+            heard.as_mut().enable(); // first register, then look
+            if done(&self.line.state.lock()) || clock::now() >= patience {
+                return;
+            }
+            first_of(heard, pin!(clock::sleep_until(patience))).await;
+        }
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.engine.waiting().leave(self);
+    }
+}
+
+impl Ear for Line {
+    fn hear(&self, master: usize, heard: Heard) {
+        let bit = 1 << master;
+        let mut state = self.state.lock();
+        match heard {
+            Heard::Deaf => state.listening &= !bit,
+            Heard::Listening => {
+                // Over a new connection: what was published meanwhile is missed for good.
+                state.free |= state.listened & bit;
+                state.listening |= bit;
+                state.listened |= bit;
+            }
+            Heard::Message => state.free |= bit,
+        }
+        drop(state);
+        self.heard.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::{Coordinator, MemoryMaster};
+
+    /// Whether they got it, gave up or were dropped.
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_kept_of_names_that_nobody_waits_for() {
+        let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+        let (locks, others) = (
+            Coordinator::new(&masters).unwrap(),
+            Coordinator::new(&masters).unwrap(),
+        );
+        let patience = Duration::from_millis(20);
+        for name in 0..1_000 {
+            let lock = locks.mutex(format!("{name}"));
+            if name % 2 == 0 {
+                drop(lock.acquire().await.unwrap());
+                continue;
+            }
+            let _held = others.mutex(format!("{name}")).try_acquire().await.unwrap();
+            lock.acquire_within(patience).await.unwrap_err();
+            let _ = tokio::time::timeout(patience, lock.acquire()).await;
+        }
+        assert_eq!(locks.engine().waiting().lines.lock().len(), 0);
+        locks.close().await;
+        tokio::time::sleep(patience).await;
+        assert!(masters.iter().all(|master| master.listeners() == 0));
+    }
+}
