@@ -1,0 +1,92 @@
+//! What users may do with the types: send them to other threads, share them, keep them.
+//!
+//! The compiler checks it. A type that loses one of these breaks somebody's build.
+
+#![allow(clippy::unwrap_used, reason = "a failed test ends")]
+
+use std::{collections::BTreeSet, error::Error, fmt::Debug, time::Duration};
+
+use quorlock::{
+    AcquireError, Builder, ConfigError, Coordinator, ExtendError, Failure, Fault, Guard, Lock,
+    LostError, LostReason, MasterSpec, MemoryMaster, Refusal, ReleaseError, RunError, Standing,
+    Vote, VoteRow, Votes,
+};
+
+#[test]
+fn types() {
+    let mut seen = BTreeSet::new();
+    macro_rules! check {
+        ($($name:ident $(<$argument:tt>)? : $($bound:ident)*;)*) => {$(
+            has_bounds::<$name $(<$argument>)?>();
+            {
+                fn has_more<T: $($bound +)*>() {}
+                has_more::<$name $(<$argument>)?>();
+            }
+            seen.insert(stringify!($name));
+        )*};
+    }
+    check! {
+        AcquireError: Error Clone;
+        Builder:;
+        ConfigError: Error Clone Eq;
+        Coordinator: Clone;
+        ExtendError: Error Clone;
+        Failure: Clone Eq;
+        Fault: Clone Default Eq;
+        Guard:;
+        Lock: Clone;
+        LostError: Error Clone;
+        LostReason: Clone Copy Eq;
+        MasterSpec:;
+        MemoryMaster: Clone Default;
+        Refusal: Clone Eq;
+        ReleaseError: Error Clone;
+        RunError<ConfigError>: Error;
+        Standing: Clone Copy Eq;
+        Vote: Clone Eq;
+        VoteRow<'static>: Clone Copy;
+        Votes: Clone;
+    }
+    assert_eq!(seen, exported(), "a public type is not checked here");
+}
+
+/// So that they can be spawned on a runtime of many threads.
+#[test]
+fn futures() {
+    fn check(locks: &Coordinator, lock: &Lock, guard: &Guard) {
+        let second = Duration::from_secs(1);
+        is_send(&locks.close());
+        is_send(&lock.acquire());
+        is_send(&lock.acquire_within(second));
+        is_send(&lock.try_acquire());
+        is_send(&guard.extend(second));
+        is_send(&guard.settled());
+        is_send(&guard.lost());
+        is_send(&lock.run(async |guard| {
+            tokio::task::yield_now().await;
+            guard.ensure_held()
+        }));
+    }
+    fn check_owned(guard: Guard) {
+        let release = guard.release();
+        is_send(&release);
+        is_static(&release);
+    }
+    let _ = (check, check_owned);
+}
+
+fn has_bounds<T: Debug + Send + Sync + Unpin + 'static>() {}
+
+fn is_send<T: Send>(_: &T) {}
+
+fn is_static<T: 'static>(_: &T) {}
+
+/// The types that `lib.rs` exports.
+fn exported() -> BTreeSet<&'static str> {
+    let lib = include_str!("../src/lib.rs");
+    let (_, uses) = lib.split_once("pub use crate::{").unwrap();
+    let (uses, _) = uses.split_once("};").unwrap();
+    uses.split(|c: char| !c.is_alphanumeric())
+        .filter(|word| word.starts_with(|c: char| c.is_uppercase()))
+        .collect()
+}

@@ -1,0 +1,266 @@
+//! When a lock is won or lost, and for how long.
+
+use std::{pin::pin, time::Duration};
+
+use quorlock::{AcquireError, Fault, Guard};
+use tokio::time::{Instant, advance, sleep};
+
+use crate::world::{NAME, World, delay, millis, said, seconds, start, timed, valid};
+
+#[tokio::test(start_paused = true)]
+async fn won_when_a_majority_has_granted() {
+    for (delays, won) in [
+        ([10, 20, 30, 40, 45], 30),
+        ([45, 10, 40, 20, 30], 30),
+        ([40, 40, 5, 5, 5], 5),
+        ([0, 45, 45, 0, 45], 45),
+    ] {
+        let world = World::new(5).await;
+        world.order(delays.map(delay));
+        let (took, guard) = timed(world.lock().try_acquire()).await;
+        assert_eq!(took, millis(won), "{delays:?}");
+
+        let guard = guard.unwrap();
+        for (row, delay) in guard.votes().iter().zip(delays) {
+            assert_eq!(row.vote().is_some(), delay <= won);
+            assert_eq!(row.latency(), (delay <= won).then(|| millis(delay)));
+        }
+        let (took, votes) = timed(guard.settled()).await;
+        assert_eq!(took, millis(delays.into_iter().max().unwrap() - won));
+        assert_eq!((votes.granted(), votes.failed()), (5, 0));
+        for (row, delay) in votes.iter().zip(delays) {
+            assert_eq!(row.latency(), Some(millis(delay)));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_when_a_majority_is_impossible() {
+    let world = World::new(5).await;
+    world.occupy(0..5, seconds(5));
+    let expires = Instant::now() + seconds(5);
+    world.order([10, 20, 30, 40, 45].map(delay));
+    let (took, error) = timed(world.lock().try_acquire()).await;
+    // Three refused after 30 ms. The release went out then, and three have answered that after 30 more.
+    assert_eq!(took, millis(60));
+    let AcquireError::Contended {
+        remaining, votes, ..
+    } = error.unwrap_err()
+    else {
+        panic!("held by another");
+    };
+    assert_eq!(said(&votes)[..3], ["held by another"; 3]);
+    // As the first of the three said it, 20 ms ago: it is the last one to be free.
+    assert_eq!(Instant::now() - millis(20) + remaining.unwrap(), expires);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_master_that_hangs() {
+    let world = World::new(3).await;
+    world.masters[2].order(Fault::Hang);
+    let (took, guard) = timed(world.lock().try_acquire()).await;
+    assert_eq!(took, millis(0));
+    let (took, error) = timed(world.lock().try_acquire()).await;
+    assert_eq!(took, millis(0));
+    assert!(
+        matches!(error, Err(AcquireError::Contended { .. })),
+        "{error:?}"
+    );
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_of_four_are_no_majority() {
+    let world = World::new(4).await;
+    world.occupy([0, 3], seconds(5));
+    let error = world.lock().try_acquire().await.unwrap_err();
+    let AcquireError::Contended {
+        remaining, votes, ..
+    } = error
+    else {
+        panic!("split: {error:?}");
+    };
+    assert_eq!(
+        said(&votes),
+        ["held by another", "granted", "granted", "held by another"]
+    );
+    // Of the four, two are free now, and a third one is when the other client's key expires.
+    assert_eq!(remaining, Some(seconds(5)));
+    assert_eq!(world.holders(), ["another", "", "", "another"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn validity_is_ttl_minus_drift_minus_elapsed() {
+    for (ttl, ppm, took, micros) in [
+        (10_000, 10_000, 0, 9_898_000),
+        (10_000, 10_000, 30, 9_868_000),
+        (10_000, 0, 30, 9_968_000),
+        (60_000, 100_000, 45, 53_953_000),
+        (100, 10_000, 45, 52_000),
+        (54, 10_000, 50, 1_460),
+    ] {
+        let world = World::with(3, |builder| builder.drift_ppm(ppm)).await;
+        world.order([0, took, took].map(delay));
+        let guard = world.lock().ttl(millis(ttl)).try_acquire().await.unwrap();
+        let validity = Duration::from_micros(micros);
+        assert_eq!(guard.validity(), validity, "{ttl} {ppm} {took}");
+        assert_eq!(guard.remaining(), validity);
+        assert_eq!(guard.valid_until(), (Instant::now() + validity).into_std());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn validity_runs_out() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    let validity = valid(seconds(10));
+    assert_eq!(guard.validity(), validity);
+    sleep(validity - millis(1)).await;
+    assert!(guard.is_valid());
+    assert_eq!((guard.remaining(), guard.validity()), (millis(1), validity));
+    sleep(millis(1)).await;
+    assert!(!guard.is_valid());
+    assert_eq!(guard.remaining(), millis(0));
+    // The keys outlive it, by the drift allowance.
+    assert_eq!(world.ttls(), [Some(millis(102)); 3]);
+}
+
+/// The client stood still before the masters' votes came in.
+#[tokio::test(start_paused = true)]
+async fn votes_that_come_too_late_are_no_lock() {
+    for (pause, won) in [(9_897, true), (9_898, false), (20_000, false)] {
+        let world = World::new(3).await;
+        let lock = world.lock();
+        let mut acquisition = pin!(lock.try_acquire());
+        start(acquisition.as_mut()).await;
+        advance(millis(pause)).await;
+        check_too_slow(acquisition, pause, won).await;
+        world.locks.close().await;
+        assert_eq!(world.holders(), ["", "", ""]);
+    }
+}
+
+/// The client stood still after the votes had come in, and before it looked at them.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_looked_at_too_late_is_none() {
+    for (pause, won) in [(9_897, true), (9_898, false), (20_000, false)] {
+        let world = World::new(3).await;
+        let lock = world.lock();
+        let mut acquisition = pin!(lock.try_acquire());
+        start(acquisition.as_mut()).await;
+        sleep(millis(1)).await;
+        assert_eq!(world.holders(), ["mine"; 3]);
+        advance(millis(pause - 1)).await;
+        check_too_slow(acquisition, pause, won).await;
+        world.locks.close().await;
+        assert_eq!(world.holders(), ["", "", ""]);
+    }
+}
+
+async fn check_too_slow(
+    acquisition: impl Future<Output = Result<Guard, AcquireError>>,
+    pause: u64,
+    won: bool,
+) {
+    match acquisition.await {
+        Ok(guard) => {
+            assert!(won);
+            assert_eq!(guard.validity(), millis(9_898 - pause));
+        }
+        Err(AcquireError::TooSlow {
+            elapsed,
+            ttl,
+            votes,
+            ..
+        }) => {
+            assert!(!won);
+            assert_eq!((elapsed, ttl), (millis(pause), seconds(10)));
+            assert_eq!(said(&votes), ["granted"; 3]);
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_after_the_node_timeout_still_shows() {
+    let world = World::new(3).await;
+    world.masters[1].order(delay(80));
+    let guard = world.guard().await;
+    let (took, votes) = timed(guard.settled()).await;
+    assert_eq!(took, millis(50));
+    assert_eq!(said(&votes), ["granted", "no answer in 50ms", "granted"]);
+    sleep(millis(31)).await;
+    assert_eq!(said(&guard.votes()), ["granted"; 3]);
+    let latency = guard.votes().iter().map(|row| row.latency().unwrap()).max();
+    assert_eq!(latency, Some(millis(80)));
+}
+
+/// A master that was given up on counts as failed, whatever it says later.
+#[tokio::test(start_paused = true)]
+async fn an_answer_after_the_node_timeout_does_not_count() {
+    let world = World::new(3).await;
+    world.order([0, 80, 80].map(delay));
+    let (took, error) = timed(world.lock().try_acquire()).await;
+    assert!(
+        matches!(error, Err(AcquireError::NoQuorum { .. })),
+        "{error:?}"
+    );
+    assert_eq!(took, millis(100)); // 50 for the votes, as long again for the release
+    world.locks.close().await;
+    assert_eq!(world.holders(), ["", "", ""]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_alone_is_its_own_majority() {
+    let world = World::new(1).await;
+    let guard = world.guard().await;
+    assert_eq!((world.locks.masters(), world.locks.needed()), (1, 1));
+    assert_eq!(world.holders(), ["mine"]);
+    guard.extend(seconds(20)).await.unwrap();
+    guard.release().await.unwrap();
+    assert_eq!(world.holders(), [""]);
+    world.order([Fault::Down]);
+    let error = world.lock().try_acquire().await.unwrap_err();
+    assert!(matches!(error, AcquireError::NoQuorum { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_even_number_of_masters_needs_more_than_half() {
+    let world = World::new(4).await;
+    assert_eq!((world.locks.masters(), world.locks.needed()), (4, 3));
+    world.order([Fault::Down]);
+    world.guard().await.release().await.unwrap();
+    world.order([Fault::Down, Fault::Down]);
+    let error = world.lock().try_acquire().await.unwrap_err();
+    assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error:?}");
+    world.locks.close().await;
+    assert_eq!(world.holders()[2..], ["", ""]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sixty_four_masters() {
+    let world = World::new(64).await;
+    world.occupy(0..31, seconds(60));
+    let guard = world.guard().await;
+    let votes = guard.settled().await;
+    assert_eq!(
+        (votes.granted(), votes.refused(), votes.needed()),
+        (33, 31, 33)
+    );
+
+    // The last one loses the key and gets it back, once the others are enough without it.
+    world.masters[63].forget();
+    assert!(guard.extend(seconds(20)).await.is_err());
+    world.masters[0].set(NAME, world.masters[62].get(NAME).unwrap(), None);
+    guard.extend(seconds(20)).await.unwrap();
+    assert_eq!(guard.settled().await.granted(), 34);
+    assert_eq!(world.holders()[63], "mine");
+
+    // It is owed the release, too.
+    world.masters[63].order(Fault::Down);
+    guard.release().await.unwrap();
+    sleep(seconds(1)).await;
+    world.mend();
+    sleep(seconds(2)).await;
+    assert_eq!(world.holders()[31..], [""; 33]);
+}

@@ -1,0 +1,179 @@
+//! Futures that are dropped, at every poll and at every millisecond, leave nothing on the masters.
+
+use quorlock::{AcquireError, Fault, Guard};
+use tokio::time::{sleep, timeout};
+
+use crate::world::{World, delay, millis, polled, seconds};
+
+#[tokio::test(start_paused = true)]
+async fn try_acquire() {
+    dropped_anywhere(2, async |world, end| {
+        let lock = world.lock();
+        end.of(lock.try_acquire()).await.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn try_acquire_that_is_refused() {
+    dropped_anywhere(3, async |world, end| {
+        world.occupy(0..3, seconds(60));
+        let lock = world.lock();
+        end.of(lock.try_acquire()).await.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn try_acquire_without_a_quorum() {
+    dropped_anywhere(3, async |world, end| {
+        world.order([Fault::Down, Fault::Hang, Fault::Mute]);
+        let lock = world.lock();
+        end.of(lock.try_acquire()).await.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquire_within() {
+    dropped_anywhere(8, async |world, end| {
+        world.occupy(0..3, seconds(60));
+        let lock = world.lock();
+        end.of(lock.acquire_within(millis(60))).await.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquire() {
+    dropped_anywhere(8, async |world, end| {
+        world.occupy(0..3, millis(60)); // then it is won
+        let lock = world.lock();
+        end.of(lock.acquire()).await.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn extend() {
+    dropped_anywhere(2, async |world, end| {
+        let guard = world.guard().await;
+        end.of(guard.extend(seconds(20))).await.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn extend_that_heals() {
+    dropped_anywhere(2, async |world, end| {
+        let guard = world.guard().await;
+        world.masters[0].forget();
+        end.of(guard.extend(seconds(20))).await.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn extend_without_a_quorum() {
+    dropped_anywhere(2, async |world, end| {
+        let guard = world.guard().await;
+        world.order([Fault::Down, Fault::Down]);
+        end.of(guard.extend(seconds(20))).await.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn settled() {
+    dropped_anywhere(2, async |world, end| {
+        let guard = world.guard().await;
+        end.of(guard.settled()).await.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn release() {
+    dropped_anywhere(2, async |world, end| {
+        let guard = world.guard().await;
+        end.of(guard.release()).await.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn close() {
+    dropped_anywhere(2, async |world, end| {
+        drop(world.guard().await);
+        let is_done = end.of(world.locks.close()).await.is_some();
+        if end.is_polled() {
+            let refused = world.lock().try_acquire().await;
+            assert!(matches!(refused, Err(AcquireError::Closed)));
+        }
+        is_done
+    })
+    .await;
+}
+
+/// Of several waiters, one is gone: the others are not the worse for it.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_waiter_is_in_nobodys_way() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    let lock = world.lock();
+    let waiter = lock.acquire();
+    assert!(timeout(seconds(1), lock.acquire()).await.is_err());
+    guard.release().await.unwrap();
+    let guard: Guard = timeout(millis(1), waiter).await.unwrap().unwrap();
+    drop(guard);
+}
+
+/// Where a future is dropped.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    After(u64),
+    Polls(usize),
+}
+
+impl End {
+    async fn of<T>(self, future: impl Future<Output = T>) -> Option<T> {
+        match self {
+            Self::After(time) => timeout(millis(time), future).await.ok(),
+            Self::Polls(polls) => polled(polls, future).await,
+        }
+    }
+
+    fn is_polled(self) -> bool {
+        !matches!(self, Self::Polls(0))
+    }
+}
+
+/// Runs `case` on five masters, three of which are slow and one each hangs and is mute, with one end after
+/// the other until its future is done by then. It takes at least `polls`.
+async fn dropped_anywhere(polls: usize, case: impl AsyncFn(&World, End) -> bool) {
+    let mut needed = 0;
+    while !is_done(&case, End::Polls(needed)).await {
+        needed += 1;
+    }
+    assert!(
+        needed >= polls,
+        "only {needed} polls: is the case still what it was?"
+    );
+    for time in 0.. {
+        if is_done(&case, End::After(time)).await {
+            break;
+        }
+    }
+}
+
+async fn is_done(case: impl AsyncFn(&World, End) -> bool, end: End) -> bool {
+    let world = World::new(5).await;
+    world.order([delay(5), delay(10), delay(15), Fault::Hang, Fault::Mute]);
+    let is_done = case(&world, end).await;
+    sleep(millis(200)).await;
+    world.mend();
+    world.locks.close().await;
+    let holders = world.holders();
+    assert!(!holders.contains(&"mine"), "{end:?}: {holders:?}");
+    is_done
+}

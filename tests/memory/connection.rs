@@ -1,0 +1,109 @@
+//! How masters are given up and dialled again.
+
+use quorlock::Fault;
+use tokio::time::sleep;
+
+use crate::world::{World, delay, error, millis, said, seconds, timed};
+
+#[tokio::test(start_paused = true)]
+async fn given_up_after_three_node_timeouts() {
+    let world = World::new(3).await;
+    world.masters[0].order(Fault::Hang);
+    let ask = async |name: &str| {
+        let guard = world.locks.mutex(name).try_acquire().await.unwrap();
+        let (took, votes) = timed(guard.settled()).await;
+        (took, said(&votes)[0].clone())
+    };
+    let silence = (millis(50), "no answer in 50ms".to_owned());
+    assert_eq!(ask("at 0").await, silence);
+    assert_eq!(ask("at 50").await, silence);
+    // Whoever is asked when it is given up is told so; the time is over then, too.
+    assert_eq!(ask("at 100").await.0, millis(50));
+
+    // From now on nobody waits for it.
+    let gone = "unreachable: no answer to anything, given up".to_owned();
+    assert_eq!(ask("at 150").await, (millis(0), gone));
+    sleep(seconds(10)).await;
+    let no_dial = "unreachable: no connection in 1s".to_owned();
+    assert_eq!(ask("later").await, (millis(0), no_dial));
+
+    world.mend();
+    sleep(REDIAL).await;
+    assert_eq!(ask("mended").await, (millis(0), "granted".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_answers_keep_a_connection() {
+    let world = World::new(3).await;
+    world.masters[0].order(delay(140));
+    let guard = world.guard().await;
+    sleep(millis(139)).await;
+    assert_eq!(said(&guard.votes())[0], "no answer in 50ms");
+    sleep(millis(2)).await;
+    assert_eq!(said(&guard.votes())[0], "granted");
+    // The answer has come by the same connection, which still serves.
+    world.mend();
+    guard.extend(seconds(10)).await.unwrap();
+    assert_eq!(said(&guard.settled().await), ["granted"; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn down_fails_fast_with_the_reason() {
+    let world = World::new(3).await;
+    world.order_all(&Fault::Down);
+    sleep(seconds(5)).await;
+    let (took, error) = timed(world.lock().try_acquire()).await;
+    assert_eq!(took, millis(0));
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("unreachable: connection refused"), "{error}");
+}
+
+/// However long it was down.
+#[tokio::test(start_paused = true)]
+async fn dialled_again_within_a_second() {
+    for down in [millis(1), seconds(1), seconds(3_600)] {
+        let world = World::new(1).await;
+        world.order([Fault::Down]);
+        sleep(down).await;
+        world.mend();
+        sleep(REDIAL).await;
+        world.guard().await.release().await.unwrap();
+    }
+}
+
+/// The coordinator was built first.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_comes_up_late_is_waited_for() {
+    let world = World::new(3).await;
+    world.order([delay(30), delay(30), Fault::Hang]);
+    let locks = quorlock::Coordinator::new(&world.masters).unwrap();
+    // 30 ms for the dial, which a first ask waits for, and 30 more for the answer would be too long.
+    let (took, error) = timed(locks.mutex("late").try_acquire()).await;
+    assert_eq!(took, millis(100));
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("no answer in 50ms"), "{error}");
+    assert!(error.contains("unreachable: still connecting"), "{error}");
+
+    let (took, guard) = timed(locks.mutex("late").try_acquire()).await;
+    assert_eq!(took, millis(30));
+    guard.unwrap().release().await.unwrap();
+    locks.close().await;
+    assert_eq!(world.masters[0].keys(), [""; 0]);
+    assert_eq!(world.masters[1].keys(), [""; 0]);
+}
+
+/// An error reply is an answer: it costs a vote, not the connection.
+#[tokio::test(start_paused = true)]
+async fn error_replies_keep_a_connection() {
+    let world = World::new(1).await;
+    world.order([error()]);
+    for _ in 0..10 {
+        let error = world.lock().try_acquire().await.unwrap_err().to_string();
+        assert!(error.contains("answered OOM no room"), "{error}");
+    }
+    world.mend();
+    world.guard().await.release().await.unwrap();
+}
+
+/// The longest pause between two dials, and some time to dial.
+const REDIAL: tokio::time::Duration = millis(1_100);

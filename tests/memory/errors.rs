@@ -1,0 +1,232 @@
+//! What users read when it goes wrong, word by word.
+
+use std::{fmt::Display, time::Duration};
+
+use quorlock::{ConfigError, Coordinator, Fault, MemoryMaster};
+use tokio::time::{Instant, advance, sleep};
+
+use crate::world::{World, delay, error, millis, seconds, start};
+
+#[tokio::test(start_paused = true)]
+async fn contended() {
+    let world = World::new(3).await;
+    world.occupy(0..3, seconds(5));
+    assert_text(
+        &world,
+        world.lock().try_acquire().await.unwrap_err(),
+        r#"could not lock "orders/42": held by another on 3 of 3 masters for 5.0s: a held by another, b held by another, c held by another"#,
+    );
+    // Who holds it on two of them without a TTL does not say for how long.
+    world.masters[0].set_other_type("orders/42", None);
+    world.masters[1].set("orders/42", "by hand", None);
+    world.masters[2].order(Fault::Hang);
+    assert_text(
+        &world,
+        world.lock().try_acquire().await.unwrap_err(),
+        r#"could not lock "orders/42": held by another on 2 of 3 masters: a held by another, b held by another, c not answered yet"#,
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_quorum() {
+    let world = World::new(5).await;
+    world.occupy([1], seconds(5));
+    world.order([Fault::None, Fault::None, Fault::Down, Fault::Hang, error()]);
+    sleep(seconds(1)).await;
+    assert_text(
+        &world,
+        world.lock().try_acquire().await.unwrap_err(),
+        r#"could not lock "orders/42": only 2 of 5 masters answered (need 3): a granted, b held by another, c unreachable: connection refused, d no answer in 50ms, e answered OOM no room"#,
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_slow() {
+    let world = World::new(3).await;
+    let lock = world.lock();
+    let mut acquisition = std::pin::pin!(lock.try_acquire());
+    start(acquisition.as_mut()).await;
+    advance(seconds(12)).await;
+    assert_text(
+        &world,
+        acquisition.await.unwrap_err(),
+        r#"could not lock "orders/42": a majority took 12.0s to grant a ttl of 10s: a granted, b granted, c granted"#,
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn deadline() {
+    let world = World::with(1, |builder| builder.retry_delay(millis(250), millis(250))).await;
+    world.order_all(&Fault::ErrorReply("OOM no room".into()));
+    assert_text(
+        &world,
+        world.lock().acquire_within(seconds(1)).await.unwrap_err(),
+        r#"gave up after 5 attempts in 1.0s: could not lock "orders/42": only 0 of 1 masters answered (need 1): a answered OOM no room"#,
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn closed() {
+    let world = World::new(1).await;
+    world.locks.close().await;
+    assert_text(
+        &world,
+        world.lock().try_acquire().await.unwrap_err(),
+        "could not lock: the coordinator is closed",
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn extensions() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.order([Fault::Down, error()]);
+    assert_text(
+        &world,
+        guard.extend(seconds(20)).await.unwrap_err(),
+        r#"could not extend "orders/42": only 1 of 3 masters confirmed (need 2), still valid for 9.9s: a connection lost: connection reset, b answered OOM no room, c granted"#,
+    );
+    world.mend();
+    sleep(seconds(2)).await;
+
+    world.masters[0].forget();
+    world.occupy([2], seconds(60));
+    assert_text(
+        &world,
+        guard.extend(seconds(20)).await.unwrap_err(),
+        r#"could not extend "orders/42": it is lost: a holds nothing, b granted, c held by another for 60.0s"#,
+    );
+
+    // Once lost, it stays so, whatever becomes of its validity.
+    sleep(Instant::from_std(guard.valid_until()) - Instant::now() + millis(1)).await;
+    assert_text(
+        &world,
+        guard.extend(seconds(20)).await.unwrap_err(),
+        r#"could not extend "orders/42": it is lost: a holds nothing, b granted, c held by another for 60.0s"#,
+    );
+
+    world.masters.iter().for_each(MemoryMaster::forget);
+    let guard = world.guard().await;
+    sleep(guard.remaining() + millis(1)).await;
+    assert_text(
+        &world,
+        guard.extend(seconds(20)).await.unwrap_err(),
+        r#"could not extend "orders/42": its validity ended 1.0ms ago"#,
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_that_is_too_slow() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.order([delay(20), delay(20), Fault::Hang]);
+    sleep(guard.remaining() - millis(1)).await;
+    assert_text(
+        &world,
+        guard.extend(seconds(20)).await.unwrap_err(),
+        r#"could not extend "orders/42": a majority confirmed only after its validity had ended: a granted, b granted, c not answered yet"#,
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn releases() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.order([Fault::Down, Fault::Mute]);
+    assert_text(
+        &world,
+        guard.release().await.unwrap_err(),
+        r#"released "orders/42" on only 1 of 3 masters (need 2), the rest are owed it until its ttl has passed: a connection lost: connection reset, b no answer in 50ms, c granted"#,
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings() {
+    let world = World::new(1).await;
+    let master = || MemoryMaster::new();
+    let builder = || Coordinator::builder().master(master());
+    let none: [MemoryMaster; 0] = [];
+    let twin = master();
+    for (error, expected) in [
+        (Coordinator::new(none), "no masters were given"),
+        (
+            Coordinator::new((0..65).map(|_| master())),
+            "65 masters are too many: the most is 64, and 3 or 5 are usual",
+        ),
+        (
+            builder().drift_ppm(2_000_000).build(),
+            "a drift of 2000000 ppm is out of range: it must be below 1,000,000 (10,000 is 1 %)",
+        ),
+        (
+            builder().key_template("x").build(),
+            r#"the key template "x" must contain {name} exactly once"#,
+        ),
+        (
+            builder().retry_delay(millis(20), millis(10)).build(),
+            "a retry delay between 20ms and 10ms is no range: it needs 0 < least <= most <= 1 h",
+        ),
+        (
+            builder().node_timeout(Duration::ZERO).build(),
+            "a node timeout of 0ns is out of range: it must be between 1 ms and 60s",
+        ),
+        (
+            builder().connect_timeout(seconds(61)).build(),
+            "a connect timeout of 61s is out of range: it must be between 1 ms and 60s",
+        ),
+        (
+            builder().ttl(seconds(366 * 24 * 60 * 60 + 1)).build(),
+            "a ttl of 31622401s is too long: the most is 31622400s",
+        ),
+        (
+            builder().ttl(millis(50)).build(),
+            "a ttl of 50ms is too short: it must be above 52.5ms, the node timeout and the drift allowance together",
+        ),
+    ] {
+        assert_text(&world, error.unwrap_err(), expected);
+    }
+
+    let error = Coordinator::new([&master(), &twin, &twin]).unwrap_err();
+    let ConfigError::DuplicateMaster { address, .. } = &error else {
+        panic!("{error}");
+    };
+    let expected = format!(
+        "masters 2 and 3 are the same server, {address}: every master needs one of its own"
+    );
+    assert_text(&world, &error, &expected);
+    assert_text(
+        &world,
+        world.locks.mutex("").try_acquire().await.unwrap_err(),
+        "the lock's name is empty",
+    );
+
+    let error = builder()
+        .master("nonsense")
+        .build()
+        .unwrap_err()
+        .to_string();
+    assert!(error.starts_with("master 2: "), "{error}");
+    assert!(!error.contains("nonsense"), "{error}");
+}
+
+#[test]
+fn no_runtime() {
+    assert_eq!(
+        Coordinator::new([MemoryMaster::new()])
+            .unwrap_err()
+            .to_string(),
+        "there is no tokio runtime here with its timers and I/O enabled: build the coordinator inside one"
+    );
+}
+
+/// Compares, with the masters called `a`, `b`, `c` and so on.
+#[track_caller]
+fn assert_text(world: &World, error: impl Display, expected: &str) {
+    let mut text = error.to_string();
+    let addresses = world.addresses();
+    let names = ["a", "b", "c", "d", "e"].into_iter().zip(&addresses);
+    // From the last one on, as `memory:1` is a part of `memory:10`.
+    for (name, address) in names.collect::<Vec<_>>().into_iter().rev() {
+        text = text.replace(address, name);
+    }
+    assert_eq!(text, expected);
+}

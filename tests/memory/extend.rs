@@ -1,0 +1,285 @@
+//! Extensions: what they change, and that failed ones change nothing.
+
+use std::pin::pin;
+
+use quorlock::{AcquireError, ExtendError, Fault, Guard};
+use tokio::time::{Instant, advance, sleep};
+
+use crate::world::{NAME, World, delay, error, millis, said, seconds, start, timed, valid};
+
+#[tokio::test(start_paused = true)]
+async fn lengthens() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    sleep(seconds(5)).await;
+    world.order([delay(10), delay(20), delay(45)]);
+    let asked = Instant::now();
+    guard.extend(seconds(20)).await.unwrap();
+    // From when it was asked for, not from when it was confirmed.
+    assert_eq!(guard.valid_until(), (asked + valid(seconds(20))).into_std());
+    assert_eq!(guard.validity(), valid(seconds(20)) - millis(20));
+    assert_eq!(said(&guard.votes()), ["granted", "granted", "-"]);
+    assert_eq!(said(&guard.settled().await), ["granted"; 3]);
+    let since = Instant::now() - millis(45);
+    let left = |after| Some(since + millis(after) + seconds(20) - Instant::now());
+    assert_eq!(world.ttls(), [left(10), left(20), left(45)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_shortens() {
+    let world = World::new(3).await;
+    let guard = world.lock().ttl(seconds(60)).acquire().await.unwrap();
+    let before = (guard.valid_until(), guard.validity(), world.ttls());
+    for ttl in [seconds(1), millis(100), seconds(60)] {
+        guard.extend(ttl).await.unwrap();
+        let after = (guard.valid_until(), guard.validity(), world.ttls());
+        assert_eq!(before, after, "{ttl:?}");
+    }
+}
+
+/// The present validity ends later than a short TTL would; that one is enough to confirm it.
+#[tokio::test(start_paused = true)]
+async fn as_often_as_one_likes() {
+    let world = World::new(3).await;
+    let guard = world.lock().ttl(seconds(1)).acquire().await.unwrap();
+    for _ in 0..1_000 {
+        sleep(millis(900)).await;
+        guard.extend(seconds(1)).await.unwrap();
+        assert_eq!(guard.remaining(), valid(seconds(1)));
+    }
+    drop(guard);
+    world.locks.close().await;
+    assert_eq!(world.holders(), [""; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_guard_stays_expired() {
+    for late in [0, 1, 101, 60_000] {
+        let (world, guard) = held().await;
+        sleep(guard.remaining() + millis(late)).await;
+        let before = (snapshot(&world, &guard), world.commands());
+        let error = guard.extend(seconds(20)).await.unwrap_err();
+        let ExtendError::Expired { since, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(since, millis(late));
+        sleep(millis(1)).await;
+        assert_eq!(
+            before,
+            (snapshot(&world, &guard), world.commands()),
+            "{late}"
+        );
+    }
+}
+
+/// In the last millisecond it may be extended.
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_is_just_valid() {
+    let (_world, guard) = held().await;
+    sleep(guard.remaining() - millis(1)).await;
+    guard.extend(seconds(20)).await.unwrap();
+    assert_eq!(guard.remaining(), valid(seconds(20)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_to_forgetful_masters() {
+    let (world, guard) = held().await;
+    world.masters[0].forget();
+    world.occupy([2], seconds(60));
+    let before = snapshot(&world, &guard);
+    let error = guard.extend(seconds(5)).await.unwrap_err();
+    let ExtendError::Lost { votes, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(
+        said(&votes),
+        ["holds nothing", "granted", "held by another for 60.0s"]
+    );
+    sleep(millis(1)).await;
+    assert_eq!(before, snapshot(&world, &guard));
+}
+
+/// Whether it is lost hangs on the slowest master.
+#[tokio::test(start_paused = true)]
+async fn lost_or_not_is_told_when_all_have_spoken() {
+    for (slow, lost) in [(delay(40), true), (Fault::Hang, false)] {
+        let (world, guard) = held().await;
+        world.masters[0].forget();
+        world.masters[1].order(error());
+        world.masters[2].forget();
+        world.masters[2].order(slow.clone());
+        let (took, error) = timed(guard.extend(seconds(20))).await;
+        let error = error.unwrap_err();
+        assert_eq!(took, millis(if lost { 40 } else { 50 }));
+        assert_eq!(matches!(error, ExtendError::Lost { .. }), lost, "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_quorum_nothing_changes_and_it_may_be_tried_again() {
+    for fault in [Fault::Down, Fault::Hang, Fault::Mute, delay(80), error()] {
+        let (world, guard) = held().await;
+        world.order([fault.clone(), fault.clone()]);
+        let before = snapshot(&world, &guard);
+        let (took, error) = timed(guard.extend(seconds(5))).await;
+        let error = error.unwrap_err();
+        let ExtendError::NoQuorum { remaining, .. } = error else {
+            panic!("{fault:?}: {error}");
+        };
+        assert_eq!(remaining, guard.remaining());
+        assert_eq!(remaining, valid(seconds(10)) - seconds(1) - took);
+        assert_eq!(before, snapshot(&world, &guard), "{fault:?}");
+
+        world.mend();
+        sleep(seconds(2)).await;
+        assert_eq!(before, snapshot(&world, &guard), "{fault:?}");
+        guard.extend(seconds(20)).await.unwrap();
+        assert_eq!(guard.remaining(), valid(seconds(20)));
+        guard.release().await.unwrap();
+    }
+}
+
+/// The majority confirms when the old validity has just ended: by then the lock may have been another's.
+#[tokio::test(start_paused = true)]
+async fn a_majority_after_the_old_validity_is_too_slow() {
+    for (left, in_time) in [(21, true), (20, false), (5, false)] {
+        let (world, guard) = held().await;
+        sleep(guard.remaining() - millis(left)).await;
+        let before = (guard.valid_until(), guard.validity());
+        world.order([Fault::None, delay(20), delay(20)]);
+        let result = guard.extend(seconds(20)).await;
+        assert_eq!(result.is_ok(), in_time, "{left}");
+        assert_eq!(guard.is_valid(), in_time);
+        if let Err(error) = result {
+            assert!(matches!(error, ExtendError::TooSlow { .. }), "{error}");
+            assert_eq!(before, (guard.valid_until(), guard.validity()));
+            assert_eq!(world.holders(), ["mine"; 3]);
+        }
+    }
+}
+
+/// The client stood still while the masters answered.
+#[tokio::test(start_paused = true)]
+async fn a_pause_beyond_the_old_validity_is_too_slow() {
+    let (world, guard) = held().await;
+    let before = (guard.valid_until(), guard.validity());
+    let mut extension = pin!(guard.extend(seconds(60)));
+    start(extension.as_mut()).await;
+    advance(seconds(9)).await;
+    let error = extension.await.unwrap_err();
+    assert!(matches!(error, ExtendError::TooSlow { .. }), "{error}");
+    assert_eq!(before, (guard.valid_until(), guard.validity()));
+    assert!(!guard.is_valid());
+    assert_eq!(world.holders(), ["mine"; 3]); // for others to see, until it is released
+}
+
+/// The masters confirmed in time, and the client stood still before it looked at that.
+#[tokio::test(start_paused = true)]
+async fn an_extension_that_is_looked_at_late() {
+    // Beyond the old validity it is good for the new one, beyond that for nothing.
+    for (pause, expected) in [
+        (9_000, Ok(())),
+        (59_397, Ok(())),
+        (59_398, Err(0)),
+        (61_000, Err(1_602)),
+    ] {
+        let (world, guard) = held().await;
+        let mut extension = pin!(guard.extend(seconds(60)));
+        start(extension.as_mut()).await;
+        sleep(millis(1)).await;
+        assert!(world.ttls().iter().all(|ttl| *ttl > Some(seconds(59))));
+        advance(millis(pause - 1)).await;
+        let result = extension.await.map_err(|error| match error {
+            ExtendError::Expired { since, .. } => since.as_millis(),
+            error => panic!("{error}"),
+        });
+        assert_eq!(result, expected, "{pause}");
+        assert_eq!(guard.is_valid(), result.is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ttl_that_cannot_be_used_is_refused_unsent() {
+    let (world, guard) = held().await;
+    let before = (snapshot(&world, &guard), world.commands());
+    for ttl in [millis(0), millis(52), seconds(u64::MAX)] {
+        let error = guard.extend(ttl).await.unwrap_err();
+        assert!(matches!(error, ExtendError::Config(_)), "{error}");
+    }
+    sleep(millis(1)).await;
+    assert_eq!(before, (snapshot(&world, &guard), world.commands()));
+}
+
+/// It goes on without anybody who waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_extension_is_one_all_the_same() {
+    let (world, guard) = held().await;
+    world.order([delay(10), delay(10), delay(10)]);
+    let begun = Instant::now();
+    start(pin!(guard.extend(seconds(60)))).await;
+    sleep(seconds(1)).await;
+    let until = Instant::from_std(guard.valid_until());
+    assert_eq!(until - begun, seconds(60) - millis(602));
+    assert_eq!(world.ttls(), [Some(seconds(59) + millis(10)); 3]);
+    guard.release().await.unwrap();
+    world.locks.close().await;
+    assert_eq!(world.holders(), [""; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_at_once() {
+    let (world, guard) = held().await;
+    world.order([10, 20, 30].map(delay));
+    let (short, long) = tokio::join!(guard.extend(seconds(20)), guard.extend(seconds(30)));
+    short.unwrap();
+    long.unwrap();
+    assert_eq!(guard.validity(), valid(seconds(30)) - millis(20));
+}
+
+/// It keeps others out: an extension is more than a promise.
+#[tokio::test(start_paused = true)]
+async fn others_are_kept_out() {
+    let (world, guard) = held().await;
+    guard.extend(seconds(60)).await.unwrap();
+    let others = quorlock::Coordinator::new(&world.masters).unwrap();
+    let lock = others.mutex(NAME).unrenewed();
+    let error = lock.acquire_within(guard.remaining()).await.unwrap_err();
+    assert!(matches!(error, AcquireError::Deadline { .. }), "{error}");
+    assert!(!guard.is_valid());
+    lock.acquire_within(seconds(1))
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+}
+
+/// Three masters that hold a lock of ours for a second by now.
+async fn held() -> (World, Guard) {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    assert_eq!(guard.settled().await.granted(), 3);
+    sleep(seconds(1)).await;
+    (world, guard)
+}
+
+/// What a failed extension must not change: when each key expires, whose it is, and the guard.
+#[derive(Debug, PartialEq)]
+struct Snapshot {
+    holders: Vec<&'static str>,
+    expire: Vec<Option<Instant>>,
+    valid_until: std::time::Instant,
+    validity: std::time::Duration,
+}
+
+fn snapshot(world: &World, guard: &Guard) -> Snapshot {
+    let ttls = world.ttls().into_iter();
+    Snapshot {
+        holders: world.holders(),
+        expire: ttls
+            .map(|ttl| ttl.map(|ttl| Instant::now() + ttl))
+            .collect(),
+        valid_until: guard.valid_until(),
+        validity: guard.validity(),
+    }
+}

@@ -1,0 +1,177 @@
+//! Every fault, with every verb: on one master of three, which costs nothing, and on two, which costs
+//! the lock, but no longer than the node timeout.
+
+use quorlock::{AcquireError, ExtendError, Fault, Guard, ReleaseError, Votes};
+use tokio::{
+    task::yield_now,
+    time::{Duration, sleep},
+};
+
+use crate::world::{World, delay, error, millis, said, seconds, timed, valid};
+
+/// Faults, after how many milliseconds the master's vote is cast, and what it is.
+fn faults() -> [(Fault, u64, &'static str); 5] {
+    [
+        (Fault::Down, 0, "unreachable: connection reset"),
+        (Fault::Hang, 50, "no answer in 50ms"),
+        (Fault::Mute, 50, "no answer in 50ms"),
+        (delay(80), 50, "no answer in 50ms"),
+        (error(), 0, "answered OOM no room"),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquire_with_one_faulty_master() {
+    for (fault, after, vote) in faults() {
+        let world = struck(World::new(3).await, 1, &fault).await;
+        let (took, guard) = timed(world.lock().try_acquire()).await;
+        let guard = guard.unwrap();
+        let (settled, votes) = timed(guard.settled()).await;
+        assert_eq!((took, settled), (millis(0), millis(after)), "{:?}", fault);
+        assert_eq!(said(&votes), [vote, "granted", "granted"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquire_with_two_faulty_masters() {
+    for (fault, after, vote) in faults() {
+        let world = struck(World::new(3).await, 2, &fault).await;
+        let (took, error) = timed(world.lock().try_acquire()).await;
+        // As long again, for the release to say why.
+        assert_eq!(took, millis(2 * after), "{:?}", fault);
+        let Err(AcquireError::NoQuorum { votes, .. }) = error else {
+            panic!("{:?}: {error:?}", fault);
+        };
+        // Whatever they say while it is asked why.
+        assert_eq!(said(&votes), [vote, vote, "granted"]);
+        assert_eq!(world.holders()[2], "");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn extend_with_one_faulty_master() {
+    for (fault, after, vote) in faults() {
+        let (world, guard) = held().await;
+        let world = struck(world, 1, &fault).await;
+        let (took, result) = timed(guard.extend(seconds(20))).await;
+        result.unwrap();
+        assert_eq!(guard.remaining(), valid(seconds(20)));
+        let (settled, votes) = timed(guard.settled()).await;
+        assert_eq!((took, settled), (millis(0), millis(after)), "{:?}", fault);
+        assert_eq!(said(&votes), [vote, "granted", "granted"]);
+        drop(world);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn extend_with_two_faulty_masters() {
+    for (fault, after, vote) in faults() {
+        let (world, guard) = held().await;
+        let world = struck(world, 2, &fault).await;
+        let before = (guard.valid_until(), guard.validity(), world.holders());
+        let left = guard.remaining();
+        let (took, error) = timed(guard.extend(seconds(20))).await;
+        assert_eq!(took, millis(after), "{:?}", fault);
+        let Err(ExtendError::NoQuorum {
+            votes, remaining, ..
+        }) = error
+        else {
+            panic!("{:?}: {error:?}", fault);
+        };
+        assert_eq!(remaining, left - took);
+        assert_eq!(said(&votes), [vote, vote, "granted"]);
+        assert_eq!(
+            before,
+            (guard.valid_until(), guard.validity(), world.holders())
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn release_with_one_faulty_master() {
+    for (fault, ..) in faults() {
+        let (world, guard) = held().await;
+        let world = struck(world, 1, &fault).await;
+        let (took, result) = timed(guard.release()).await;
+        result.unwrap();
+        assert_eq!(took, millis(0), "{:?}", fault);
+        assert_eq!(world.holders()[1..], ["", ""]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn release_with_two_faulty_masters() {
+    for (fault, after, vote) in faults() {
+        let (world, guard) = held().await;
+        let world = struck(world, 2, &fault).await;
+        let (took, error) = timed(guard.release()).await;
+        assert_eq!(took, millis(after), "{:?}", fault);
+        let Err(ReleaseError::NoQuorum { votes, .. }) = error else {
+            panic!("{:?}: {error:?}", fault);
+        };
+        assert_eq!(said(&votes)[..2], [vote, vote]);
+        sleep(millis(1)).await; // it may be lost before the third one has answered
+        assert_eq!(world.holders()[2], "");
+    }
+}
+
+/// A slow majority is a majority.
+#[tokio::test(start_paused = true)]
+async fn every_verb_with_slow_masters() {
+    let world = World::new(3).await;
+    world.order([delay(20), delay(30), Fault::Hang]);
+    let (took, guard) = timed(world.lock().try_acquire()).await;
+    let guard = guard.unwrap();
+    assert_eq!(
+        (took, guard.validity()),
+        (millis(30), valid(seconds(10)) - took)
+    );
+    let (took, result) = timed(guard.extend(seconds(20))).await;
+    result.unwrap();
+    assert_eq!(
+        (took, guard.validity()),
+        (millis(30), valid(seconds(20)) - took)
+    );
+    let (took, result) = timed(guard.release()).await;
+    result.unwrap();
+    assert_eq!(took, millis(30));
+}
+
+/// Faults that come and go leave a master as good as before.
+#[tokio::test(start_paused = true)]
+async fn mended_masters_serve() {
+    for (fault, ..) in faults() {
+        let (world, guard) = held().await;
+        let world = struck(world, 3, &fault).await;
+        drop(guard);
+        let _ = world.lock().try_acquire().await.unwrap_err();
+        sleep(seconds(3)).await;
+        world.mend();
+        sleep(REDIAL).await;
+        let guard = world.guard().await;
+        assert_eq!(said(&guard.settled().await), ["granted"; 3], "{:?}", fault);
+    }
+}
+
+/// Three masters that hold a lock of ours for a second by now.
+async fn held() -> (World, Guard) {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    assert_eq!(settled(&guard).await.granted(), 3);
+    sleep(seconds(1)).await;
+    (world, guard)
+}
+
+async fn settled(guard: &Guard) -> Votes {
+    guard.settled().await
+}
+
+/// With `fault` at the first `masters`, which have noticed.
+async fn struck(world: World, masters: usize, fault: &Fault) -> World {
+    world.order((0..masters).map(|_| fault.clone()));
+    yield_now().await;
+    world
+}
+
+/// How long it may take until a master that is back is dialled again, and until it shows.
+const REDIAL: Duration = Duration::from_millis(1_100);

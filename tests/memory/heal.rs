@@ -1,0 +1,206 @@
+//! Masters that lost the key get it back, from an extension that a majority confirmed, and from nothing
+//! else.
+
+use std::pin::pin;
+
+use quorlock::{ExtendError, Fault};
+use tokio::time::sleep;
+
+use crate::world::{NAME, World, delay, error, millis, said, seconds, start, timed};
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_puts_the_key_back() {
+    // Whether the one that lost it answers before the majority has confirmed, with it, or later.
+    for delays in [[0, 0, 0], [0, 20, 20], [20, 0, 0], [45, 0, 0]] {
+        let world = World::new(3).await;
+        let guard = world.guard().await;
+        world.order(delays.map(delay));
+        world.masters[0].forget();
+        guard.extend(seconds(20)).await.unwrap();
+        sleep(seconds(1)).await;
+        assert_eq!(world.holders(), ["mine"; 3], "{delays:?}");
+        let ttl = world.masters[0].pttl(NAME).unwrap();
+        assert!(ttl > seconds(18) && ttl <= seconds(20), "{ttl:?}");
+        assert_eq!(said(&guard.votes()), ["granted"; 3]);
+
+        // From now on it counts like any other.
+        world.masters[1].order(Fault::Down);
+        guard.extend(seconds(30)).await.unwrap();
+        guard.release().await.unwrap();
+        assert_eq!(world.holders(), ["", "mine", ""]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minority_of_five_is_healed_at_once() {
+    let world = World::new(5).await;
+    let guard = world.guard().await;
+    world.masters[1].forget();
+    world.masters[4].forget();
+    guard.extend(seconds(20)).await.unwrap();
+    sleep(millis(1)).await;
+    assert_eq!(world.holders(), ["mine"; 5]);
+    assert_eq!(guard.votes().granted(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_put_back_when_a_majority_has_lost_it() {
+    for forgetful in [2, 3] {
+        let world = World::new(3).await;
+        let guard = world.guard().await;
+        sleep(seconds(1)).await;
+        let before = world.commands();
+        for master in &world.masters[..forgetful] {
+            master.forget();
+        }
+        let holders = world.holders();
+        let error = guard.extend(seconds(20)).await.unwrap_err();
+        assert!(matches!(error, ExtendError::Lost { .. }), "{error}");
+        sleep(seconds(1)).await;
+        assert_eq!(world.holders(), holders);
+        // Nothing was as much as tried.
+        let extension = before
+            .iter()
+            .map(|commands| commands + 1)
+            .collect::<Vec<_>>();
+        assert_eq!(world.commands(), extension);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_put_back_without_a_majority() {
+    for fault in [error(), Fault::Down, Fault::Hang, Fault::Mute] {
+        let world = World::new(3).await;
+        let guard = world.guard().await;
+        world.masters[0].forget();
+        world.masters[1].order(fault.clone());
+        let error = guard.extend(seconds(20)).await.unwrap_err();
+        assert!(
+            matches!(error, ExtendError::NoQuorum { .. }),
+            "{fault:?}: {error}"
+        );
+        sleep(seconds(1)).await;
+        assert_eq!(world.holders(), ["", "mine", "mine"], "{fault:?}");
+    }
+}
+
+/// A majority that confirms too late may have lost the lock in between.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_put_back_by_an_extension_that_is_too_late() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    sleep(guard.remaining() - millis(10)).await;
+    world.masters[0].forget();
+    world.order([Fault::None, delay(20), delay(20)]);
+    let error = guard.extend(seconds(20)).await.unwrap_err();
+    assert!(matches!(error, ExtendError::TooSlow { .. }), "{error}");
+    sleep(seconds(1)).await;
+    assert_eq!(world.holders(), ["", "mine", "mine"]);
+}
+
+/// The extension finds nothing there when the release has been posted: whether that is still waited for,
+/// or has been confirmed by the others.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_put_back_after_the_release() {
+    for (release_after, others) in [(0, 45), (0, 0), (10, 45), (10, 0), (39, 45), (39, 0)] {
+        let world = World::new(3).await;
+        let guard = world.guard().await;
+        let commands = world.masters[0].commands();
+        world.masters[0].forget();
+        world.masters[0].order(delay(40));
+        guard.extend(seconds(20)).await.unwrap();
+        sleep(millis(release_after)).await;
+        world.order([40, others, others].map(delay));
+        let (took, result) = timed(guard.release()).await;
+        result.unwrap();
+        assert_eq!(took, millis(others));
+        sleep(seconds(1)).await;
+        assert_eq!(world.holders(), [""; 3], "{release_after} {others}");
+        assert_eq!(world.masters[0].commands(), commands + 2);
+    }
+}
+
+/// The key is on its way when the lock is released.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_put_back_is_released() {
+    for release_after in [41, 60, 79] {
+        let world = World::new(3).await;
+        let guard = world.guard().await;
+        let commands = world.masters[0].commands();
+        world.masters[0].forget();
+        world.masters[0].order(delay(40));
+        guard.extend(seconds(20)).await.unwrap();
+        sleep(millis(release_after)).await;
+        guard.release().await.unwrap();
+        world.locks.close().await;
+        assert_eq!(world.holders(), [""; 3]);
+        assert_eq!(world.masters[0].commands(), commands + 3);
+    }
+}
+
+/// A master that never had the key, got it by an extension, and is down when the lock is released.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_was_put_back_is_owed_its_release() {
+    let world = World::new(3).await;
+    world.masters[0].order(Fault::Down);
+    sleep(millis(1)).await;
+    let guard = world.guard().await;
+    world.mend();
+    sleep(seconds(2)).await;
+    guard.extend(seconds(60)).await.unwrap();
+    sleep(millis(1)).await;
+    assert_eq!(world.holders(), ["mine"; 3]);
+
+    world.masters[0].order(Fault::Down);
+    guard.release().await.unwrap();
+    // For as long as the key lives that was put back.
+    sleep(seconds(50)).await;
+    assert_eq!(world.holders(), ["mine", "", ""]);
+    world.mend();
+    sleep(seconds(2)).await;
+    assert_eq!(world.holders(), [""; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_of_another_is_left_alone() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.occupy([0], seconds(60));
+    guard.extend(seconds(20)).await.unwrap();
+    sleep(seconds(1)).await;
+    assert_eq!(world.holders(), ["another", "mine", "mine"]);
+    let votes = said(&guard.votes());
+    assert_eq!(votes, ["held by another for 60.0s", "granted", "granted"]);
+}
+
+/// Between the answer that the key is gone, and the key that is put back, another one takes it.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_another_took_meanwhile_is_left_alone() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.masters[0].forget();
+    world.masters[0].order(delay(40));
+    guard.extend(seconds(20)).await.unwrap();
+    sleep(millis(60)).await;
+    world.occupy([0], seconds(60));
+    sleep(seconds(1)).await;
+    assert_eq!(world.holders(), ["another", "mine", "mine"]);
+    assert_eq!(said(&guard.votes())[0], "holds nothing");
+}
+
+/// Healing is no round of its own: nobody waits for it.
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_it() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.masters[0].forget();
+    world.masters[0].order(delay(40));
+    let mut extension = pin!(guard.extend(seconds(20)));
+    start(extension.as_mut()).await;
+    let (took, result) = timed(extension).await;
+    result.unwrap();
+    assert_eq!(took, millis(0));
+    let (took, votes) = timed(guard.settled()).await;
+    assert_eq!(took, millis(40));
+    assert_eq!(said(&votes)[0], "holds nothing");
+}

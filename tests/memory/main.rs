@@ -1,0 +1,25 @@
+//! The crate as a user sees it, on memory masters and under a clock that goes on when everybody waits.
+//!
+//! So times are exact: a test says after how many milliseconds something happens, not within how many.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests read the clock, spawn tasks, let time pass, and end when something is wrong"
+)]
+
+mod acquire;
+mod cancel;
+mod close;
+mod config;
+mod connection;
+mod contention;
+mod errors;
+mod extend;
+mod faults;
+mod heal;
+mod owed;
+mod random;
+mod retry;
+mod rollback;
+mod world;

@@ -1,0 +1,242 @@
+//! Releases that could not be delivered, and are when the master is back.
+
+use quorlock::{Fault, MemoryMaster, ReleaseError};
+use tokio::time::{Instant, sleep};
+
+use crate::world::{NAME, World, delay, error, millis, said, seconds, timed};
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_was_down_gets_it_when_it_is_back() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.masters[0].order(Fault::Down);
+    guard.release().await.unwrap();
+    sleep(seconds(3)).await;
+    assert_eq!(world.holders(), ["mine", "", ""]);
+
+    world.mend();
+    assert!(until_free(&world.masters[0]).await <= REDIAL);
+    world.locks.close().await; // nothing is owed any more
+    let left = world.masters[0].commands();
+    sleep(seconds(10)).await;
+    assert_eq!(world.masters[0].commands(), left);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_hangs_gets_it_when_it_goes_on() {
+    for pause in [millis(20), millis(100), seconds(3)] {
+        let world = World::new(3).await;
+        let guard = world.guard().await;
+        world.masters[0].order(Fault::Hang);
+        guard.release().await.unwrap();
+        sleep(pause).await;
+        assert_eq!(world.holders(), ["mine", "", ""]);
+        world.mend();
+        assert!(until_free(&world.masters[0]).await <= REDIAL, "{pause:?}");
+        world.locks.close().await;
+    }
+}
+
+/// Its connection had been given up when the lock was released, so that the release was never sent.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_had_been_given_up_gets_it() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.masters[0].order(Fault::Hang);
+    guard.extend(seconds(10)).await.unwrap();
+    sleep(seconds(1)).await;
+    let commands = world.masters[0].commands();
+    guard.release().await.unwrap();
+    sleep(seconds(1)).await;
+    world.mend();
+    assert!(until_free(&world.masters[0]).await <= REDIAL);
+    assert_eq!(world.masters[0].commands(), commands + 2); // the extension, which it finds in its socket
+}
+
+/// A debt is paid once, and the connection that it is paid over serves.
+#[tokio::test(start_paused = true)]
+async fn a_slow_master_gets_it_once() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    let commands = world.masters[0].commands();
+    world.masters[0].order(Fault::Down);
+    guard.release().await.unwrap();
+    sleep(seconds(3)).await;
+    world.masters[0].order(delay(40));
+    assert!(until_free(&world.masters[0]).await <= REDIAL + millis(80));
+    sleep(seconds(1)).await;
+    assert_eq!(world.masters[0].commands(), commands + 1);
+    let guard = world.guard().await;
+    assert_eq!(said(&guard.settled().await), ["granted"; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_majority_that_was_down_gets_it() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.order([Fault::Down, Fault::Hang]);
+    let error = guard.release().await.unwrap_err();
+    let ReleaseError::NoQuorum { votes, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!((votes.granted(), votes.failed()), (1, 2));
+    sleep(seconds(3)).await;
+    world.mend();
+    sleep(REDIAL).await;
+    assert_eq!(world.holders(), [""; 3]);
+}
+
+/// It answered, and did nothing: that is not delivered.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_answers_with_an_error_gets_it_later() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.masters[0].order(error());
+    guard.release().await.unwrap();
+    sleep(seconds(3)).await;
+    assert_eq!(world.holders(), ["mine", "", ""]);
+    // It is not asked all the time.
+    assert!(world.masters[0].commands() < 20);
+
+    world.mend();
+    assert!(until_free(&world.masters[0]).await <= REDIAL);
+    world.locks.close().await;
+}
+
+/// What holds for [`Guard::release`](quorlock::Guard::release) holds for dropped guards.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_guard_is_owed_as_well() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.order([Fault::Down, error(), Fault::Hang]);
+    drop(guard);
+    sleep(seconds(3)).await;
+    assert_eq!(world.holders(), ["mine"; 3]);
+    world.mend();
+    sleep(REDIAL).await;
+    assert_eq!(world.holders(), [""; 3]);
+}
+
+/// No coordinator is left when the master comes back.
+#[tokio::test(start_paused = true)]
+async fn it_outlives_the_coordinator() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.masters[0].order(Fault::Down);
+    let World { masters, locks } = world;
+    drop((guard, locks));
+    sleep(seconds(3)).await;
+    masters[0].order(Fault::None);
+    assert!(until_free(&masters[0]).await <= REDIAL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_debt_ends_with_the_ttl() {
+    for fault in [
+        Fault::Down,
+        Fault::Hang,
+        Fault::Mute,
+        delay(3_600_000),
+        error(),
+    ] {
+        let world = World::new(3).await;
+        let start = Instant::now();
+        let guard = world.guard().await;
+        world.masters[0].order(fault.clone());
+        guard.release().await.unwrap();
+        world.locks.close().await;
+        let took = start.elapsed();
+        assert!(
+            took >= seconds(10) && took <= seconds(10) + REDIAL,
+            "{fault:?}: {took:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_debt_ends_with_the_extended_ttl() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    sleep(seconds(5)).await;
+    guard.extend(seconds(10)).await.unwrap();
+    world.masters[0].order(Fault::Down);
+    guard.release().await.unwrap();
+    let (took, ()) = timed(world.locks.close()).await;
+    assert!(
+        took >= seconds(10) && took <= seconds(10) + REDIAL,
+        "{took:?}"
+    );
+}
+
+/// A debt that ends early does not end the others.
+#[tokio::test(start_paused = true)]
+async fn every_debt_has_its_own_end() {
+    let world = World::new(3).await;
+    let long = world
+        .locks
+        .mutex("long")
+        .ttl(seconds(60))
+        .try_acquire()
+        .await
+        .unwrap();
+    let short = world
+        .locks
+        .mutex("short")
+        .ttl(seconds(1))
+        .try_acquire()
+        .await
+        .unwrap();
+    let longer = world
+        .locks
+        .mutex("longer")
+        .ttl(seconds(90))
+        .try_acquire()
+        .await
+        .unwrap();
+    world.masters[0].order(Fault::Down);
+    for guard in [long, short, longer] {
+        guard.release().await.unwrap();
+    }
+    sleep(seconds(30)).await;
+    assert_eq!(world.masters[0].keys(), ["long", "longer"]);
+    world.mend();
+    let (took, ()) = timed(world.locks.close()).await;
+    assert!(took <= REDIAL);
+    assert_eq!(world.masters[0].keys(), [""; 0]);
+}
+
+/// A master that certainly never got the acquisition is owed nothing.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_was_never_asked_is_owed_nothing() {
+    let world = World::new(3).await;
+    world.masters[0].order(Fault::Down);
+    sleep(millis(1)).await; // passes when that is known
+    world.guard().await.release().await.unwrap();
+    let (took, ()) = timed(world.locks.close()).await;
+    assert_eq!(took, millis(0));
+}
+
+/// Refused is not held, but by a master that was never heard it may be.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_lost_is_owed() {
+    let world = World::new(3).await;
+    world.masters[0].order(Fault::Mute);
+    let guard = world.guard().await;
+    sleep(seconds(1)).await; // its connection was given up
+    assert_eq!(world.holders(), ["mine"; 3]);
+    guard.release().await.unwrap();
+    world.mend();
+    assert!(until_free(&world.masters[0]).await <= REDIAL);
+}
+
+async fn until_free(master: &MemoryMaster) -> tokio::time::Duration {
+    let start = Instant::now();
+    while master.get(NAME).is_some() {
+        assert!(start.elapsed() < seconds(100));
+        sleep(millis(1)).await;
+    }
+    start.elapsed()
+}
+
+/// The longest pause between two dials, and some time to dial.
+const REDIAL: tokio::time::Duration = millis(1_100);

@@ -1,0 +1,180 @@
+//! Waiting for a lock: when it is tried again, and when no more.
+
+use std::time::Duration;
+
+use quorlock::{AcquireError, Fault, MemoryMaster};
+use tokio::time::{Instant, sleep};
+
+use crate::world::{World, delay, millis, seconds, timed};
+
+#[tokio::test(start_paused = true)]
+async fn delays_are_random_within_their_bounds() {
+    let mut runs = Vec::new();
+    for _ in 0..3 {
+        let world = World::new(3).await;
+        world.order_all(&Fault::ErrorReply("OOM no room".into())); // nobody to be told of a release by
+        let lock = world.lock();
+        let (result, attempts) = tokio::join!(
+            lock.acquire_within(seconds(10)),
+            attempts(&world.masters[0], seconds(10)),
+        );
+        let error = result.unwrap_err();
+        let AcquireError::Deadline {
+            attempts: counted, ..
+        } = error
+        else {
+            panic!("{error}");
+        };
+        assert_eq!(counted as usize, attempts.len());
+
+        let mut gaps: Vec<_> = attempts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        gaps.pop(); // the last one ends at the deadline
+        assert!(gaps.len() > 40);
+        for (failures, gap) in gaps.iter().enumerate() {
+            // Timers go by the millisecond, and round up.
+            let most = millis(200.min(20 << failures.min(10))) + millis(1);
+            assert!(*gap >= millis(10) && *gap <= most, "{failures}: {gap:?}");
+        }
+        let late = &gaps[5..];
+        assert!(
+            late.iter().any(|gap| *gap < millis(80)) && late.iter().any(|gap| *gap > millis(120))
+        );
+        runs.push(gaps);
+    }
+    assert!(runs[0] != runs[1] && runs[1] != runs[2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bounds_are_the_users() {
+    let world = World::with(3, |builder| builder.retry_delay(millis(700), millis(700))).await;
+    world.order_all(&Fault::ErrorReply("OOM no room".into()));
+    let lock = world.lock();
+    let (result, attempts) = tokio::join!(
+        lock.acquire_within(seconds(2)),
+        attempts(&world.masters[0], seconds(3)),
+    );
+    assert!(result.is_err());
+    assert_eq!(
+        attempts,
+        [millis(0), millis(700), millis(1_400), seconds(2)]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn within_no_time_is_one_attempt() {
+    let world = World::new(3).await;
+    world.guard().await.release().await.unwrap();
+    world.occupy(0..3, seconds(60));
+    let before = world.commands();
+    let (took, result) = timed(world.lock().acquire_within(millis(0))).await;
+    let AcquireError::Deadline {
+        attempts,
+        waited,
+        last,
+    } = result.unwrap_err()
+    else {
+        panic!("the time was over");
+    };
+    assert_eq!((attempts, waited, took), (1, millis(0), millis(0)));
+    assert!(matches!(*last, AcquireError::Contended { .. }));
+    sleep(millis(1)).await;
+    let seen: Vec<_> = world
+        .commands()
+        .iter()
+        .zip(before)
+        .map(|(now, then)| now - then)
+        .collect();
+    assert_eq!(seen, [2; 3]); // an acquisition and its release
+}
+
+/// The lock comes free between the last random attempt and the deadline.
+#[tokio::test(start_paused = true)]
+async fn the_last_attempt_is_at_the_deadline() {
+    let world = World::with(3, |builder| builder.retry_delay(seconds(1), seconds(1))).await;
+    world.occupy(0..3, millis(2_200));
+    let (took, guard) = timed(world.lock().acquire_within(millis(2_500))).await;
+    assert!(guard.is_ok());
+    assert_eq!(took, millis(2_500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_is_overrun_by_two_attempts_at_most() {
+    for fault in [Fault::Hang, Fault::Mute, delay(45), delay(80), Fault::Down] {
+        for patience in [millis(0), millis(1), millis(333), seconds(5)] {
+            let world = World::new(3).await;
+            world.occupy(0..3, seconds(60));
+            world.order_all(&fault);
+            let (took, error) = timed(world.lock().acquire_within(patience)).await;
+            let AcquireError::Deadline { waited, .. } = error.unwrap_err() else {
+                panic!("the time was over");
+            };
+            assert_eq!(waited, took);
+            // One attempt is under way when the time is over, and one begins then. Each is a round, and
+            // one to say why not.
+            assert!(
+                took >= patience && took <= patience + millis(200),
+                "{fault:?}: {took:?} of {patience:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patience_that_no_clock_can_hold() {
+    let world = World::new(3).await;
+    world.occupy(0..3, seconds(60));
+    let guard = world.lock().acquire_within(Duration::MAX).await.unwrap();
+    assert!(guard.is_valid());
+}
+
+/// Waiting goes on while nobody can have the lock.
+#[tokio::test(start_paused = true)]
+async fn masters_that_are_down_are_waited_for() {
+    let world = World::new(3).await;
+    world.order_all(&Fault::Down);
+    let lock = world.lock();
+    let (guard, ()) = tokio::join!(lock.acquire(), async {
+        sleep(seconds(30)).await;
+        world.mend();
+    });
+    assert!(guard.unwrap().is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_gets_it_soon_after_it_is_free() {
+    let world = World::new(3).await;
+    world.occupy(0..3, seconds(30));
+    let (took, guard) = timed(world.lock().acquire()).await;
+    assert!(guard.is_ok());
+    assert!(took > seconds(30) && took < millis(30_202), "{took:?}");
+}
+
+/// Contenders that split the vote come apart.
+#[tokio::test(start_paused = true)]
+async fn a_split_vote_is_tried_again() {
+    let world = World::new(5).await;
+    world.occupy(0..2, seconds(60));
+    let lock = world.lock();
+    world.occupy([2], millis(5));
+    let (took, guard) = timed(lock.acquire_within(seconds(1))).await;
+    assert!(guard.is_ok());
+    assert!(took >= millis(10) && took <= millis(21), "{took:?}");
+}
+
+/// When `master` was asked, within `time` from now.
+async fn attempts(master: &MemoryMaster, time: Duration) -> Vec<Duration> {
+    let start = Instant::now();
+    let mut attempts = Vec::new();
+    let mut commands = 0;
+    while start.elapsed() <= time {
+        // Behind whoever waits for the same millisecond.
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+        if master.commands() > commands {
+            attempts.push(start.elapsed());
+            commands = master.commands();
+        }
+        sleep(millis(1)).await;
+    }
+    attempts
+}

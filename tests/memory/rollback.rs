@@ -1,0 +1,108 @@
+//! What a round that was not won leaves on the masters: nothing, wherever they were when it was lost.
+
+use std::pin::pin;
+
+use quorlock::{AcquireError, Fault};
+use tokio::time::sleep;
+
+use crate::world::{World, delay, error, millis, seconds, start};
+
+/// Three of five are somebody else's, the other two had the fault when we asked, and lose it a second
+/// later.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_on_masters_that() {
+    for fault in [
+        Fault::None,
+        delay(20),  // answered
+        delay(80),  // answered late
+        delay(500), // were given up on
+        Fault::Down,
+        Fault::Hang,
+        Fault::Mute, // executed it, and the reply was lost
+        error(),
+    ] {
+        let world = World::new(5).await;
+        world.occupy(0..3, seconds(60));
+        for master in &world.masters[3..] {
+            master.order(fault.clone());
+        }
+        let error = world.lock().try_acquire().await.unwrap_err();
+        assert!(
+            matches!(error, AcquireError::Contended { .. }),
+            "{fault:?}: {error}"
+        );
+        sleep(seconds(1)).await;
+        world.mend();
+        world.locks.close().await;
+        let holders = ["another", "another", "another", "", ""];
+        assert_eq!(world.holders(), holders, "{fault:?}");
+    }
+}
+
+/// The fault strikes when the master has granted, and we have not lost yet.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_on_masters_that_granted_and_then() {
+    for fault in [Fault::Down, Fault::Hang, Fault::Mute, delay(500)] {
+        let world = World::new(5).await;
+        world.occupy(0..3, seconds(60));
+        world.order([delay(20), delay(20), delay(20)]);
+        let lock = world.lock();
+        let mut acquisition = pin!(lock.try_acquire());
+        start(acquisition.as_mut()).await;
+        sleep(millis(10)).await;
+        assert_eq!(world.holders()[3..], ["mine", "mine"]);
+        for master in &world.masters[3..] {
+            master.order(fault.clone());
+        }
+        let error = acquisition.await.unwrap_err();
+        assert!(
+            matches!(error, AcquireError::Contended { .. }),
+            "{fault:?}: {error}"
+        );
+        sleep(seconds(1)).await;
+        world.mend();
+        world.locks.close().await;
+        let holders = ["another", "another", "another", "", ""];
+        assert_eq!(world.holders(), holders, "{fault:?}");
+    }
+}
+
+/// The keys are gone because of the release, and not because of their TTL.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_at_once() {
+    let world = World::new(5).await;
+    world.occupy(0..3, seconds(60));
+    let before = world.commands();
+    let error = world.lock().try_acquire().await.unwrap_err();
+    assert!(matches!(error, AcquireError::Contended { .. }), "{error}");
+    assert_eq!(world.holders()[3..], ["", ""]);
+    // To those that refused, too: an answer may be wrong by the time it is read.
+    let seen: Vec<_> = world
+        .commands()
+        .iter()
+        .zip(before)
+        .map(|(now, then)| now - then)
+        .collect();
+    assert_eq!(seen, [2; 5]);
+}
+
+/// A minority that answered, and a majority that did not.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_without_a_quorum() {
+    for fault in [delay(80), Fault::Down, Fault::Hang, Fault::Mute] {
+        let world = World::new(5).await;
+        for master in &world.masters[2..] {
+            master.order(fault.clone());
+        }
+        let error = world.lock().try_acquire().await.unwrap_err();
+        assert!(
+            matches!(error, AcquireError::NoQuorum { .. }),
+            "{fault:?}: {error}"
+        );
+        assert_eq!(world.holders()[..2], ["", ""]);
+        sleep(seconds(1)).await;
+        world.mend();
+        world.locks.close().await;
+        assert_eq!(world.holders(), [""; 5], "{fault:?}");
+    }
+}

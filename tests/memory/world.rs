@@ -1,0 +1,163 @@
+//! Masters, a coordinator of theirs, and what tests ask of them.
+
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    task::Poll,
+    time::Duration,
+};
+
+use quorlock::{Builder, Coordinator, Fault, Guard, Lock, MemoryMaster, Votes};
+use tokio::time::{Instant, sleep};
+
+/// Masters, connected with one coordinator.
+pub(crate) struct World {
+    pub(crate) masters: Vec<MemoryMaster>,
+    pub(crate) locks: Coordinator,
+}
+
+impl World {
+    pub(crate) async fn new(masters: usize) -> Self {
+        Self::with(masters, |builder| builder).await
+    }
+
+    pub(crate) async fn with(masters: usize, set: impl FnOnce(Builder) -> Builder) -> Self {
+        let masters: Vec<_> = (0..masters).map(|_| MemoryMaster::new()).collect();
+        let locks = set(Coordinator::builder().masters(&masters))
+            .build()
+            .unwrap();
+        sleep(millis(1)).await; // passes when all of them are connected
+        Self { masters, locks }
+    }
+
+    /// The lock that most tests are about.
+    pub(crate) fn lock(&self) -> Lock {
+        self.locks.mutex(NAME).unrenewed()
+    }
+
+    pub(crate) async fn guard(&self) -> Guard {
+        self.lock().try_acquire().await.unwrap()
+    }
+
+    /// The masters' addresses, as they are shown.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        let address = |master: &MemoryMaster| {
+            let shown = format!("{master:?}");
+            shown.split('"').nth(1).unwrap().to_owned()
+        };
+        self.masters.iter().map(address).collect()
+    }
+
+    /// One fault for each master, from the first one on.
+    pub(crate) fn order(&self, faults: impl IntoIterator<Item = Fault>) {
+        for (master, fault) in self.masters.iter().zip(faults) {
+            master.order(fault);
+        }
+    }
+
+    pub(crate) fn order_all(&self, fault: &Fault) {
+        self.order(self.masters.iter().map(|_| fault.clone()));
+    }
+
+    pub(crate) fn mend(&self) {
+        self.order_all(&Fault::None);
+    }
+
+    /// Has another client hold the lock on these masters.
+    pub(crate) fn occupy(&self, masters: impl IntoIterator<Item = usize>, ttl: Duration) {
+        for master in masters {
+            self.masters[master].set(NAME, ANOTHER, Some(ttl));
+        }
+    }
+
+    /// Whose key each master holds.
+    pub(crate) fn holders(&self) -> Vec<&'static str> {
+        let holder = |master: &MemoryMaster| match master.get(NAME) {
+            Some(value) if value == ANOTHER => "another",
+            Some(_) => "mine",
+            None => "",
+        };
+        self.masters.iter().map(holder).collect()
+    }
+
+    /// How long the key lives on each master.
+    pub(crate) fn ttls(&self) -> Vec<Option<Duration>> {
+        self.masters
+            .iter()
+            .map(|master| master.pttl(NAME))
+            .collect()
+    }
+
+    /// How many commands each master has seen.
+    pub(crate) fn commands(&self) -> Vec<u64> {
+        self.masters.iter().map(MemoryMaster::commands).collect()
+    }
+}
+
+/// What each master said, or `-` while it has not.
+pub(crate) fn said(votes: &Votes) -> Vec<String> {
+    let text =
+        |vote: Option<&quorlock::Vote>| vote.map_or_else(|| "-".to_owned(), ToString::to_string);
+    votes.iter().map(|row| text(row.vote())).collect()
+}
+
+/// What is left of a TTL after the default drift allowance.
+pub(crate) fn valid(ttl: Duration) -> Duration {
+    ttl - ttl / 100 - millis(2)
+}
+
+/// Runs `future`, and says how long it took.
+pub(crate) async fn timed<T>(future: impl Future<Output = T>) -> (Duration, T) {
+    let start = Instant::now();
+    let output = future.await;
+    (start.elapsed(), output)
+}
+
+/// Polls `future` not more than `polls` times, whenever it asks for it, and drops it.
+pub(crate) async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Polls `future` once; it must not be ready.
+pub(crate) async fn start(future: Pin<&mut impl Future>) {
+    let mut future = future;
+    poll_fn(|cx| {
+        assert!(future.as_mut().poll(cx).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+}
+
+pub(crate) fn delay(count: u64) -> Fault {
+    Fault::Delay(millis(count))
+}
+
+pub(crate) fn error() -> Fault {
+    Fault::ErrorReply("OOM no room".into())
+}
+
+pub(crate) const fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+pub(crate) const fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+pub(crate) const NAME: &str = "orders/42";
+
+/// The token of a client that is not ours.
+pub(crate) const ANOTHER: &str = "another's token";
