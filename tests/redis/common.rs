@@ -1,0 +1,145 @@
+//! What the tests of this crate share.
+
+use std::{
+    future::Future,
+    time::{Duration, Instant},
+};
+
+use quorlock::{Builder, Coordinator, Failure, Guard, Lock, VoteRow, Votes};
+use tokio::time::{sleep, timeout};
+
+pub(crate) use crate::support::server::{self, Server};
+
+/// What no test takes, however slow the machine: a test that hangs fails then.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A TTL that no test outlives: what is gone was released.
+pub(crate) const LONG: Duration = Duration::from_secs(600);
+
+/// Runs `test` on `n` masters of its own; not at all where no server can be started.
+pub(crate) fn with_masters(n: usize, test: impl AsyncFnOnce(Vec<Server>)) {
+    if server::only_urls() {
+        return;
+    }
+    let masters = server::masters(n);
+    run(test(masters));
+}
+
+/// Runs `test` on a runtime of its own and fails when it does not end.
+pub(crate) fn run(test: impl Future<Output = ()>) {
+    runtime().block_on(async {
+        if timeout(PATIENCE, test).await.is_err() {
+            panic!("the test has not ended in {PATIENCE:?}");
+        }
+    });
+}
+
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+/// A node timeout that a busy machine does not reach, for tests in which no master is slow.
+pub(crate) fn patient() -> Builder {
+    Coordinator::builder()
+        .node_timeout(Duration::from_secs(5))
+        .connect_timeout(Duration::from_secs(5))
+        .ttl(LONG)
+}
+
+/// Timeouts that soon find out which master is slow.
+pub(crate) fn brisk() -> Builder {
+    Coordinator::builder()
+        .node_timeout(Duration::from_millis(100))
+        .connect_timeout(Duration::from_millis(200))
+        .ttl(LONG)
+}
+
+pub(crate) fn urls(masters: &[Server]) -> Vec<String> {
+    masters.iter().map(Server::url).collect()
+}
+
+pub(crate) fn coordinator(builder: Builder, masters: &[Server]) -> Coordinator {
+    builder.masters(urls(masters)).build().unwrap()
+}
+
+/// Closes `locks`, and fails when that has to wait for the TTL of something.
+pub(crate) async fn close_at_once(locks: &Coordinator) {
+    let closed = timeout(PATIENCE / 8, locks.close()).await;
+    assert!(
+        closed.is_ok(),
+        "it waits for the TTL of a key that is nowhere"
+    );
+}
+
+/// Fails unless every master is without any key at all.
+#[track_caller]
+pub(crate) fn assert_no_keys(masters: &[Server]) {
+    for (number, master) in masters.iter().enumerate() {
+        assert_eq!(
+            master.command(&["KEYS", "*"]),
+            "",
+            "keys left on master {number}"
+        );
+    }
+}
+
+/// The milliseconds that `key` has left on `master`; negative when it is not there or has no TTL.
+#[track_caller]
+pub(crate) fn pttl(master: &Server, key: &str) -> i64 {
+    master.command(&["PTTL", key]).parse().unwrap()
+}
+
+/// Looks until `look` has an answer. For what nothing tells us of: a server's own affairs, or the
+/// reconnection of a master.
+pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE / 2, "never: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Acquires and releases `lock` until the votes are as `is_it` wants them.
+pub(crate) async fn until_votes(lock: &Lock, what: &str, is_it: impl Fn(&Votes) -> bool) -> Votes {
+    until(what, async || {
+        let guard = lock.try_acquire().await.ok()?;
+        let votes = guard.settled().await;
+        guard.release().await.ok()?;
+        is_it(&votes).then_some(votes)
+    })
+    .await
+}
+
+/// A guard that all masters granted.
+pub(crate) async fn acquire_on_all(lock: &Lock) -> Guard {
+    until("a grant of all masters", async || {
+        let guard = lock.try_acquire().await.ok()?;
+        let votes = guard.settled().await;
+        (votes.granted() == votes.masters()).then_some(guard)
+    })
+    .await
+}
+
+/// What `master` said.
+#[track_caller]
+pub(crate) fn row(votes: &Votes, master: usize) -> VoteRow<'_> {
+    votes.iter().nth(master).unwrap()
+}
+
+pub(crate) fn is_unreachable(votes: &Votes, master: usize) -> bool {
+    matches!(row(votes, master).failure(), Some(Failure::Unreachable(_)))
+}
+
+pub(crate) fn is_rejected(votes: &Votes, master: usize, with: &str) -> bool {
+    matches!(
+        row(votes, master).failure(),
+        Some(Failure::Rejected(reply)) if reply.starts_with(with)
+    )
+}

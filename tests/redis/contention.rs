@@ -1,0 +1,120 @@
+//! Many contenders in two processes, and a counter that shows whether two ever held the lock at once.
+
+use std::{
+    env, fs,
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use quorlock::Coordinator;
+use tokio::time::sleep;
+
+use crate::common::*;
+
+const PROCESSES: u64 = 2;
+const TASKS: u64 = 32;
+const TURNS: u64 = 3;
+
+/// What makes a second run of this test one of the contending processes.
+const MASTERS: &str = "QUORLOCK_CONTENTION_MASTERS";
+const COUNTER: &str = "QUORLOCK_CONTENTION_COUNTER";
+
+#[test]
+fn no_update_is_lost() {
+    if let (Ok(masters), Some(counter)) = (env::var(MASTERS), env::var_os(COUNTER)) {
+        return run(contend(&masters, counter.into()));
+    }
+    with_masters(5, async |masters| {
+        let counter = masters[0].socket().with_file_name("counter");
+        fs::write(&counter, "0").unwrap();
+        let contenders: Vec<_> = (0..PROCESSES)
+            .map(|_| Contender::start(&masters, &counter))
+            .collect();
+        for contender in contenders {
+            contender.finish();
+        }
+        let total = (PROCESSES * TASKS * TURNS).to_string();
+        assert_eq!(fs::read_to_string(&counter).unwrap(), total);
+        assert_no_keys(&masters);
+    });
+}
+
+async fn contend(masters: &str, counter: PathBuf) {
+    let locks = Coordinator::builder()
+        .masters(masters.split(','))
+        .node_timeout(Duration::from_secs(1))
+        .ttl(LONG)
+        .build()
+        .unwrap();
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|_| tokio::spawn(take_turns(locks.clone(), counter.clone())))
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    locks.close().await;
+}
+
+async fn take_turns(locks: Coordinator, counter: PathBuf) {
+    for _ in 0..TURNS {
+        let guard = locks
+            .mutex("counter")
+            .acquire_within(PATIENCE)
+            .await
+            .unwrap();
+        let count: u64 = fs::read_to_string(&counter).unwrap().parse().unwrap();
+        // This is what the lock is for: whoever else were here now would read the same.
+        sleep(Duration::from_micros(rand::random_range(0..3_000))).await;
+        fs::write(&counter, (count + 1).to_string()).unwrap();
+        assert!(guard.is_valid());
+        guard.release().await.unwrap();
+    }
+}
+
+/// This test once more, in a process of its own.
+struct Contender {
+    process: Child,
+    output: mpsc::Receiver<String>,
+}
+
+impl Contender {
+    fn start(masters: &[Server], counter: &Path) -> Self {
+        let mut process = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "contention::no_update_is_lost", "--nocapture"])
+            .env(MASTERS, urls(masters).join(","))
+            .env(COUNTER, counter)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, output) = mpsc::channel();
+        read_in_background(process.stdout.take(), sender.clone());
+        read_in_background(process.stderr.take(), sender);
+        Self { process, output }
+    }
+
+    fn finish(mut self) {
+        let mut said = String::new();
+        // Both outputs end when the process does, which has a bound of its own.
+        while let Ok(part) = self.output.recv_timeout(PATIENCE) {
+            said.push_str(&part);
+        }
+        let _ = self.process.kill();
+        let status = self.process.wait().unwrap();
+        assert!(status.success() && said.contains("1 passed"), "{said}");
+    }
+}
+
+fn read_in_background(mut pipe: Option<impl Read + Send + 'static>, to: mpsc::Sender<String>) {
+    thread::spawn(move || {
+        let mut said = String::new();
+        if let Some(pipe) = &mut pipe {
+            let _ = pipe.read_to_string(&mut said);
+        }
+        let _ = to.send(said);
+    });
+}

@@ -1,0 +1,187 @@
+//! Masters that are none: silent, talkative, hanging up at once, replicas.
+
+use std::{
+    io::{Read, Write},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
+
+use quorlock::{AcquireError, Coordinator, Lock};
+
+use crate::common::*;
+
+/// Listens on a port of its own and leaves each connection to `serve`; returns the URL.
+///
+/// The thread ends with the process: it waits for connections and nothing else would wake it.
+fn impostor(serve: impl Fn(TcpStream) + Send + 'static) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || listener.incoming().flatten().for_each(serve));
+    format!("redis://127.0.0.1:{port}")
+}
+
+/// With two good masters and one impostor, locks work, and nobody waits for the impostor.
+async fn costs_nothing(masters: &[Server], impostor: String, reason: &str) {
+    let locks = brisk()
+        .node_timeout(Duration::from_secs(2))
+        .masters(urls(masters))
+        .master(impostor)
+        .build()
+        .unwrap();
+    let lock = locks.mutex("r");
+    let start = Instant::now();
+    cycles(&lock).await;
+    assert!(start.elapsed() < Duration::from_secs(2));
+
+    let votes = until_votes(&lock, reason, |votes| votes.to_string().contains(reason)).await;
+    assert!(is_unreachable(&votes, 2));
+    let start = Instant::now();
+    cycles(&lock).await;
+    assert!(start.elapsed() < Duration::from_secs(2));
+    assert_eq!(votes.granted(), 2);
+}
+
+async fn cycles(lock: &Lock) {
+    for _ in 0..10 {
+        let guard = lock.try_acquire().await.unwrap();
+        guard.extend(LONG).await.unwrap();
+        guard.release().await.unwrap();
+    }
+}
+
+#[test]
+fn one_that_never_answers() {
+    with_masters(2, async |masters| {
+        let (keep, _kept) = std::sync::mpsc::channel();
+        let silent = impostor(move |stream| drop(keep.send(stream)));
+        costs_nothing(&masters, silent, "no connection in 200ms").await;
+    });
+}
+
+/// Nothing was ever sent to it, so it is owed nothing.
+#[test]
+fn closing_does_not_wait_for_one_that_never_answered() {
+    with_masters(2, async |masters| {
+        let (keep, _kept) = std::sync::mpsc::channel();
+        let silent = impostor(move |stream| drop(keep.send(stream)));
+        let locks = brisk()
+            .masters(urls(&masters))
+            .master(silent)
+            .build()
+            .unwrap();
+        locks
+            .mutex("r")
+            .try_acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn one_that_speaks_another_language() {
+    with_masters(2, async |masters| {
+        let http = impostor(|mut stream| {
+            let _ = stream.read(&mut [0; 64]);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+        });
+        costs_nothing(&masters, http, "is this a Redis server?").await;
+    });
+}
+
+#[test]
+fn one_that_hangs_up_at_once() {
+    with_masters(2, async |masters| {
+        // Its words are not read, so the hang-up may come as a reset or as an end.
+        let rude = impostor(drop);
+        costs_nothing(&masters, rude, "127.0.0.1").await;
+    });
+}
+
+#[test]
+fn one_that_talks_without_end() {
+    with_masters(2, async |masters| {
+        let talker = impostor(|mut stream| {
+            let _ = stream.write_all(b"$9999999\r\n");
+            while stream.write_all(&[b'x'; 4096]).is_ok() {}
+        });
+        costs_nothing(&masters, talker, "a reply without end").await;
+    });
+}
+
+#[test]
+fn no_majority_of_impostors_is_waited_for_longer_than_the_node_timeout() {
+    with_masters(1, async |masters| {
+        let (keep, _kept) = std::sync::mpsc::channel();
+        let silent = [(); 2].map(|()| {
+            let keep = keep.clone();
+            impostor(move |stream| drop(keep.send(stream)))
+        });
+        let locks = Coordinator::builder()
+            .node_timeout(Duration::from_millis(100))
+            .connect_timeout(Duration::from_secs(30))
+            .masters(urls(&masters))
+            .masters(silent)
+            .build()
+            .unwrap();
+        let start = Instant::now();
+        let refused = locks.mutex("r").try_acquire().await.unwrap_err();
+        assert!(
+            matches!(&refused, AcquireError::NoQuorum { .. }),
+            "{refused}"
+        );
+        assert!(
+            refused.to_string().contains("still connecting"),
+            "{refused}"
+        );
+        assert!(start.elapsed() < Duration::from_secs(5));
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn a_replica_has_no_vote() {
+    with_masters(3, async |masters| {
+        let port = masters[0].port().to_string();
+        assert_eq!(masters[2].command(&["REPLICAOF", "127.0.0.1", &port]), "OK");
+        let locks = coordinator(patient(), &masters);
+        let guard = locks.mutex("r").try_acquire().await.unwrap();
+        let votes = guard.settled().await;
+        assert_eq!(votes.granted(), 2);
+        assert!(is_unreachable(&votes, 2), "{votes}");
+        assert!(votes.to_string().contains("not a master"), "{votes}");
+        guard.release().await.unwrap();
+        locks.close().await;
+    });
+}
+
+#[test]
+fn a_master_that_becomes_a_replica_loses_its_vote_and_gets_it_back() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let lock = locks.mutex("r");
+        acquire_on_all(&lock).await.release().await.unwrap();
+
+        let port = masters[0].port().to_string();
+        assert_eq!(masters[2].command(&["REPLICAOF", "127.0.0.1", &port]), "OK");
+        let guard = lock.acquire_within(PATIENCE).await.unwrap();
+        let votes = guard.settled().await;
+        assert_eq!((votes.granted(), votes.failed()), (2, 1), "{votes}");
+        assert!(
+            is_rejected(&votes, 2, "READONLY") || is_unreachable(&votes, 2),
+            "{votes}"
+        );
+        guard.release().await.unwrap();
+
+        assert_eq!(masters[2].command(&["REPLICAOF", "NO", "ONE"]), "OK");
+        until_votes(&lock, "three votes", |votes| votes.granted() == 3).await;
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}

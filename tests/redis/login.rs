@@ -1,0 +1,170 @@
+//! Passwords, users, databases, ready clients.
+
+use quorlock::{AcquireError, Coordinator};
+
+use crate::common::*;
+
+/// What must be escaped in a URL, and what some parsers trip over.
+const PASSWORD: &str = "p@ss/wo:rd%?#ü";
+const IN_URL: &str = "p%40ss%2Fwo%3Ard%25%3F%23%C3%BC";
+
+#[test]
+fn a_password_a_user_and_a_database() {
+    with_masters(1, async |mut masters| {
+        let rules = format!(">{PASSWORD}");
+        let added = masters[0].command(&["ACL", "SETUSER", "alice", "on", &rules, "~*", "+@all"]);
+        assert_eq!(added, "OK");
+        masters.push(Server::start_with(&["--requirepass", PASSWORD]));
+        masters.push(Server::start_with(&["--requirepass", "plain"]));
+        let [user, escaped, plain] = [0, 1, 2].map(|master| masters[master].port());
+
+        let locks = patient()
+            .master(format!("redis://alice:{IN_URL}@127.0.0.1:{user}/3"))
+            .master(format!("redis://:{IN_URL}@127.0.0.1:{escaped}"))
+            .master(format!("redis://:plain@127.0.0.1:{plain}"))
+            .build()
+            .unwrap();
+        let guard = locks.mutex("r").try_acquire().await.unwrap();
+        let votes = guard.settled().await;
+        assert_eq!(votes.granted(), 3, "{votes}");
+        assert_eq!(keys_of_database(&masters[0], 0), 0);
+        assert_eq!(keys_of_database(&masters[0], 3), 1);
+
+        guard.extend(LONG).await.unwrap();
+        assert_eq!(guard.settled().await.granted(), 3);
+        guard.release().await.unwrap();
+        locks.close().await;
+        assert_eq!(keys_of_database(&masters[0], 3), 0);
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn a_user_without_the_right_to_load_scripts_will_do() {
+    with_masters(3, async |masters| {
+        for master in &masters {
+            let least = [
+                "ACL", "SETUSER", "lock", "on", ">pw", "~locks:*", "+hello", "+set", "+get",
+                "+pttl", "+pexpire", "+del", "+eval", "+evalsha",
+            ];
+            assert_eq!(master.command(&least), "OK");
+        }
+        let urls = masters
+            .iter()
+            .map(|master| format!("redis://lock:pw@127.0.0.1:{}", master.port()));
+        let locks = patient().masters(urls).build().unwrap();
+        let guard = locks.mutex("locks:r").try_acquire().await.unwrap();
+        assert_eq!(guard.settled().await.granted(), 3);
+        guard.extend(LONG).await.unwrap();
+        assert_eq!(guard.settled().await.granted(), 3);
+        guard.release().await.unwrap();
+
+        let forbidden = locks.mutex("elsewhere").try_acquire().await.unwrap_err();
+        assert!(matches!(&forbidden, AcquireError::NoQuorum { .. }));
+        assert!(forbidden.to_string().contains("NOPERM"), "{forbidden}");
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn a_release_that_was_answered_with_an_error_is_sent_again() {
+    with_masters(1, async |masters| {
+        let rules = |rules: &[&str]| {
+            let words = [&["ACL", "SETUSER", "lock"], rules].concat();
+            assert_eq!(masters[0].command(&words), "OK");
+        };
+        rules(&["on", ">pw", "~*", "+@all"]);
+        let url = format!("redis://lock:pw@127.0.0.1:{}", masters[0].port());
+        let locks = patient().master(url).build().unwrap();
+        let guard = locks.mutex("r").try_acquire().await.unwrap();
+
+        rules(&["-evalsha"]);
+        let unconfirmed = guard.release().await.unwrap_err();
+        assert!(unconfirmed.to_string().contains("NOPERM"), "{unconfirmed}");
+        assert_eq!(masters[0].command(&["EXISTS", "r"]), "1");
+        rules(&["+evalsha"]);
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn a_ready_client_is_a_master() {
+    with_masters(3, async |masters| {
+        masters[0].command(&["ACL", "SETUSER", "alice", "on", ">pw", "~*", "+@all"]);
+        let urls = [
+            format!("redis://alice:pw@127.0.0.1:{}/2", masters[0].port()),
+            masters[1].url(),
+            masters[2].unix_url(),
+        ];
+        let clients = urls.map(|url| redis::Client::open(url).unwrap());
+        let locks = patient().masters(clients).build().unwrap();
+        let guard = locks.mutex("r").try_acquire().await.unwrap();
+        let votes = guard.settled().await;
+        assert_eq!(votes.granted(), 3, "{votes}");
+        assert_eq!(keys_of_database(&masters[0], 2), 1);
+        guard.release().await.unwrap();
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn a_wrong_password_shows_in_the_votes_and_costs_no_lock() {
+    with_masters(2, async |mut masters| {
+        masters.push(Server::start_with(&["--requirepass", "right"]));
+        let urls = |password: &str| {
+            let mut urls = urls(&masters);
+            urls[2] = format!("redis://{password}127.0.0.1:{}", masters[2].port());
+            urls
+        };
+        for (password, reason) in [(":hunter2@", "WRONGPASS"), ("", "NOAUTH")] {
+            let locks = patient().masters(urls(password)).build().unwrap();
+            let guard = locks.mutex("r").try_acquire().await.unwrap();
+            let votes = guard.settled().await;
+            assert_eq!(votes.granted(), 2);
+            assert!(is_unreachable(&votes, 2), "{votes}");
+            assert!(votes.to_string().contains(reason), "{votes}");
+            assert!(!format!("{votes} {votes:?}").contains("hunter2"));
+            guard.release().await.unwrap();
+        }
+
+        // Two of three with the wrong password are no quorum, and no contention either.
+        let two_wrong = [
+            masters[0].url(),
+            format!("redis://:hunter2@127.0.0.1:{}", masters[2].port()),
+            format!("redis://bob:hunter2@127.0.0.1:{}", masters[1].port()),
+        ];
+        let locks = patient().masters(two_wrong).build().unwrap();
+        let refused = locks.mutex("r").try_acquire().await.unwrap_err();
+        assert!(matches!(&refused, AcquireError::NoQuorum { .. }));
+        let text = format!("{refused} {refused:?}");
+        assert!(
+            text.contains("WRONGPASS") && !text.contains("hunter2"),
+            "{text}"
+        );
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn a_password_that_is_mended_is_noticed() {
+    with_masters(0, async |_| {
+        let master = Server::start_with(&["--requirepass", "old"]);
+        let url = format!("redis://:new@127.0.0.1:{}", master.port());
+        let locks = Coordinator::builder().master(url).build().unwrap();
+        let lock = locks.mutex("r");
+        assert!(lock.try_acquire().await.is_err());
+        let mended = master.command(&["CONFIG", "SET", "requirepass", "new"]);
+        assert_eq!(mended, "OK");
+        drop(lock.acquire_within(PATIENCE).await.unwrap());
+    });
+}
+
+fn keys_of_database(master: &Server, database: u32) -> u64 {
+    let script = format!("redis.call('SELECT', {database}); return redis.call('DBSIZE')");
+    let size = master.command(&["EVAL", &script, "0"]);
+    size.parse().unwrap_or_else(|_| panic!("{size}"))
+}

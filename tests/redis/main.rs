@@ -1,0 +1,26 @@
+//! The crate end to end, on real servers: each test starts its own.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "real servers live in real time, and tests spawn tasks"
+)]
+#![allow(
+    clippy::unwrap_used,
+    reason = "helpers of tests fail like tests, and clippy only knows tests by their attribute"
+)]
+
+mod basics;
+mod cancel;
+mod common;
+mod contention;
+mod hang;
+mod impostors;
+mod login;
+mod minority;
+mod names;
+mod oom;
+mod restart;
+mod runtimes;
+mod scripts;
+#[path = "../support/mod.rs"]
+mod support;

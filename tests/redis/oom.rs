@@ -1,0 +1,98 @@
+//! Masters without memory: they can neither grant nor be asked in vain to let go.
+
+use std::time::Duration;
+
+use quorlock::AcquireError;
+
+use crate::common::*;
+
+fn run_out_of_memory(master: &Server) {
+    let full = [
+        "CONFIG",
+        "SET",
+        "maxmemory",
+        "1",
+        "maxmemory-policy",
+        "noeviction",
+    ];
+    assert_eq!(master.command(&full), "OK");
+    assert!(master.command(&["SET", "x", "y"]).starts_with("OOM"));
+}
+
+#[test]
+fn a_master_without_memory_fails_and_does_not_refuse() {
+    with_masters(5, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        masters[..2].iter().for_each(run_out_of_memory);
+        let guard = locks.mutex("r").try_acquire().await.unwrap();
+        let votes = guard.settled().await;
+        assert_eq!(
+            (votes.granted(), votes.refused(), votes.failed()),
+            (3, 0, 2)
+        );
+        assert!(is_rejected(&votes, 0, "OOM") && is_rejected(&votes, 1, "OOM"));
+        drop(guard);
+
+        run_out_of_memory(&masters[2]);
+        let refused = locks.mutex("r").try_acquire().await;
+        let Err(AcquireError::NoQuorum { votes, .. }) = &refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(votes.failed(), 3);
+        assert!((0..3).all(|master| is_rejected(votes, master, "OOM")));
+        assert!(
+            refused
+                .unwrap_err()
+                .to_string()
+                .contains("only 2 of 5 masters answered (need 3)")
+        );
+
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn what_is_held_can_be_extended_and_released_without_memory() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let lock = locks.mutex("r").ttl(Duration::from_secs(30));
+        let guard = lock.try_acquire().await.unwrap();
+        assert_eq!(guard.settled().await.granted(), 3);
+        masters.iter().for_each(run_out_of_memory);
+
+        guard.extend(LONG).await.unwrap();
+        assert_eq!(guard.settled().await.granted(), 3);
+        for master in &masters {
+            assert!(pttl(master, "r") > 60_000);
+        }
+        guard.release().await.unwrap();
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+/// The scripts are loaded when a connection is made, and again after a flush.
+#[test]
+fn scripts_are_loaded_without_memory() {
+    with_masters(3, async |masters| {
+        let before = coordinator(patient(), &masters);
+        let guard = before.mutex("r").try_acquire().await.unwrap();
+        assert_eq!(guard.settled().await.granted(), 3);
+        masters.iter().for_each(run_out_of_memory);
+        for master in &masters {
+            assert_eq!(master.command(&["SCRIPT", "FLUSH"]), "OK");
+        }
+        guard.extend(LONG).await.unwrap();
+        assert_eq!(guard.settled().await.granted(), 3);
+
+        let after = coordinator(patient(), &masters);
+        let refused = after.mutex("other").try_acquire().await.unwrap_err();
+        assert!(matches!(&refused, AcquireError::NoQuorum { .. }));
+        assert!(refused.to_string().contains("OOM"), "{refused}");
+        guard.release().await.unwrap();
+        before.close().await;
+        after.close().await;
+        assert_no_keys(&masters);
+    });
+}

@@ -1,0 +1,133 @@
+//! Guards and coordinators outside of the runtime that their connections live on.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use quorlock::{AcquireError, ConfigError, Coordinator, Failure};
+
+use crate::common::*;
+
+#[test]
+fn a_guard_can_be_dropped_in_a_plain_thread() {
+    if server::only_urls() {
+        return;
+    }
+    let masters = server::masters(3);
+    let runtime = runtime();
+    let (locks, guard) = runtime.block_on(async {
+        let locks = coordinator(patient(), &masters);
+        let guard = locks.mutex("r").try_acquire().await.unwrap();
+        (locks, guard)
+    });
+    thread::spawn(move || drop(guard)).join().unwrap();
+    runtime.block_on(locks.close());
+    assert_no_keys(&masters);
+}
+
+/// Nobody drives a current-thread runtime while no one blocks on it: the drop must not wait for that.
+#[test]
+fn a_guard_can_be_dropped_while_its_runtime_stands_still() {
+    if server::only_urls() {
+        return;
+    }
+    let masters = server::masters(3);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (locks, guard) = runtime.block_on(async {
+        let locks = coordinator(patient(), &masters);
+        let guard = acquire_on_all(&locks.mutex("r")).await;
+        (locks, guard)
+    });
+    drop(guard);
+    assert_eq!(masters[0].command(&["EXISTS", "r"]), "1");
+    runtime.block_on(locks.close());
+    assert_no_keys(&masters);
+}
+
+#[test]
+fn guards_outlive_their_runtime_without_harm() {
+    if server::only_urls() {
+        return;
+    }
+    let masters = server::masters(3);
+    let first = runtime();
+    let (locks, guards) = first.block_on(async {
+        let locks = coordinator(patient(), &masters);
+        let mut guards = Vec::new();
+        for name in ["dropped", "released", "extended"] {
+            guards.push(locks.mutex(name).try_acquire().await.unwrap());
+        }
+        (locks, guards)
+    });
+    drop(first);
+
+    run(async {
+        let [dropped, released, extended] = <[_; 3]>::try_from(guards).unwrap();
+        drop(dropped);
+        let unconfirmed = released.release().await.unwrap_err();
+        assert!(unconfirmed.to_string().contains("closed"), "{unconfirmed}");
+        let unconfirmed = extended.extend(LONG).await.unwrap_err();
+        assert!(unconfirmed.to_string().contains("closed"), "{unconfirmed}");
+
+        let Err(AcquireError::NoQuorum { votes, .. }) = locks.mutex("r").try_acquire().await else {
+            panic!("there is nobody to grant it");
+        };
+        let closed = votes
+            .iter()
+            .filter(|row| row.failure() == Some(&Failure::Closed));
+        assert_eq!(closed.count(), 3);
+        let start = Instant::now();
+        locks.close().await;
+        assert!(
+            start.elapsed() < Duration::from_secs(5),
+            "nothing can be delivered any more"
+        );
+    });
+}
+
+/// The commands are under way, and those who wait for the answers are on another runtime.
+#[test]
+fn a_runtime_that_ends_leaves_nobody_waiting() {
+    if server::only_urls() {
+        return;
+    }
+    let masters = server::masters(3);
+    let theirs = runtime();
+    let (locks, guard) = theirs.block_on(async {
+        let locks = coordinator(patient().node_timeout(PATIENCE), &masters);
+        let guard = acquire_on_all(&locks.mutex("held")).await;
+        (locks, guard)
+    });
+    for master in &masters {
+        assert_eq!(master.command(&["CLIENT", "PAUSE", "60000", "WRITE"]), "OK");
+    }
+    run(async {
+        let asked = tokio::spawn(async move { locks.mutex("r").try_acquire().await.map(drop) });
+        let extended = tokio::spawn(async move { guard.extend(LONG).await });
+        until("the commands at the masters", async || {
+            masters.iter().all(holds_back_a_command).then_some(())
+        })
+        .await;
+        theirs.shutdown_background();
+        assert!(matches!(
+            asked.await.unwrap(),
+            Err(AcquireError::NoQuorum { .. })
+        ));
+        assert!(extended.await.unwrap().is_err());
+    });
+}
+
+fn holds_back_a_command(master: &Server) -> bool {
+    let clients = master.command(&["CLIENT", "LIST"]);
+    clients.lines().any(|client| client.contains(" flags=b "))
+}
+
+#[test]
+fn a_coordinator_needs_a_runtime() {
+    let built = Coordinator::new(["redis://127.0.0.1:1"]).map(drop);
+    assert_eq!(built, Err(ConfigError::NoRuntime));
+}
