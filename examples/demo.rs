@@ -1,0 +1,140 @@
+//! What a majority buys: five real masters, and up to three of them killed.
+//!
+//! `cargo run --example demo` (or `./dev demo`) with `redis-server` or `valkey-server` on the `PATH`.
+//! The masters are private and go with the demo, also when it is interrupted.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the demo runs on real servers, in real time"
+)]
+
+use std::{
+    error::Error,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use quorlock::{AcquireError, Coordinator, Votes};
+use server::Server;
+
+#[path = "../tests/support/server.rs"]
+mod server;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    if server::find_binary().is_none() {
+        eprintln!(
+            "demo: neither redis-server nor valkey-server is on the PATH; ./dev demo sees to it"
+        );
+        return ExitCode::FAILURE;
+    }
+    match demo(server::masters(5)).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("demo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn demo(mut masters: Vec<Server>) -> Result<(), Box<dyn Error>> {
+    let urls: Vec<_> = masters.iter().map(Server::url).collect();
+    println!("Five independent masters are up; a lock needs three of them.");
+
+    title(1, "Acquire a lock of 10 s");
+    let locks = Coordinator::new(&urls)?;
+    let lock = locks.mutex("orders/42").ttl(Duration::from_secs(10));
+    let guard = lock.acquire_within(PATIENCE).await?;
+    println!("acquired, and valid for {:.3?}", guard.validity());
+    show(&guard.settled().await);
+
+    title(2, "A second contender asks for it");
+    let rival = Coordinator::new(&urls)?;
+    match rival.mutex("orders/42").try_acquire().await {
+        Err(AcquireError::Contended {
+            remaining: Some(remaining),
+            votes,
+            ..
+        }) => {
+            println!("refused: the holder has it for another {remaining:.3?}");
+            show(&votes);
+        }
+        other => return Err(unexpected(other)),
+    }
+    guard.release().await?;
+    println!("(the holder releases it)");
+
+    title(3, "Two masters are killed");
+    masters[0].kill();
+    masters[1].kill();
+    let guard = lock.acquire_within(PATIENCE).await?;
+    println!(
+        "acquired all the same, and valid for {:.3?}",
+        guard.validity()
+    );
+    show(&guard.settled().await);
+    guard.release().await?;
+
+    title(4, "A third one is killed");
+    masters[2].kill();
+    match lock.try_acquire().await {
+        Err(error @ AcquireError::NoQuorum { .. }) => show_error(&error),
+        other => return Err(unexpected(other)),
+    }
+
+    title(5, "One of them comes back");
+    masters[2].restart();
+    let start = Instant::now();
+    let guard = lock.acquire_within(PATIENCE).await?;
+    println!("acquired again, after {:.0?}", start.elapsed());
+    show(&guard.settled().await);
+    guard.release().await?;
+
+    drop(masters);
+    println!("\nReleased. The masters are gone, and so are their files.");
+    Ok(())
+}
+
+fn title(number: u32, what: &str) {
+    println!("\n{number}. {what}\n");
+}
+
+fn show(votes: &Votes) {
+    println!(
+        "{} of {} granted, {} are needed:",
+        votes.granted(),
+        votes.masters(),
+        votes.needed()
+    );
+    for row in votes.iter() {
+        let latency = row.latency().map(|latency| format!("{latency:.1?}"));
+        let vote = row.vote().map(ToString::to_string);
+        println!(
+            "    {}  {:>8}  {}",
+            row.master(),
+            latency.unwrap_or_default(),
+            vote.unwrap_or_else(|| "not answered yet".to_owned())
+        );
+    }
+}
+
+/// The error's text ends with the votes in one line; here they get a line each.
+fn show_error(error: &AcquireError) {
+    let text = error.to_string();
+    match error {
+        AcquireError::NoQuorum { votes, .. } => {
+            println!("{}", text.replace(&format!(": {votes}"), ""));
+            show(votes);
+        }
+        _ => println!("{text}"),
+    }
+}
+
+fn unexpected<T>(result: Result<T, AcquireError>) -> Box<dyn Error> {
+    match result {
+        Ok(_) => "a lock was granted that should not have been".into(),
+        Err(error) => error.into(),
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(5);
