@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{AcquireError, Coordinator, Votes};
+use quorlock::{AcquireError, ConfigError, Coordinator, Votes};
 use server::Server;
 
 #[path = "../tests/support/server.rs"]
@@ -42,14 +42,14 @@ async fn demo(mut masters: Vec<Server>) -> Result<(), Box<dyn Error>> {
     println!("Five independent masters are up; a lock needs three of them.");
 
     title(1, "Acquire a lock of 10 s");
-    let locks = Coordinator::new(&urls)?;
+    let locks = coordinator(&urls)?;
     let lock = locks.mutex("orders/42").ttl(Duration::from_secs(10));
     let guard = lock.acquire_within(PATIENCE).await?;
     println!("acquired, and valid for {:.3?}", guard.validity());
     show(&guard.settled().await);
 
     title(2, "A second contender asks for it");
-    let rival = Coordinator::new(&urls)?;
+    let rival = coordinator(&urls)?;
     match rival.mutex("orders/42").try_acquire().await {
         Err(AcquireError::Contended {
             remaining: Some(remaining),
@@ -93,6 +93,14 @@ async fn demo(mut masters: Vec<Server>) -> Result<(), Box<dyn Error>> {
     drop(masters);
     println!("\nReleased. The masters are gone, and so are their files.");
     Ok(())
+}
+
+fn coordinator(urls: &[String]) -> Result<Coordinator, ConfigError> {
+    Coordinator::builder()
+        .masters(urls)
+        // Five times the default: a machine that is busy with something else shows the same.
+        .node_timeout(Duration::from_millis(250))
+        .build()
 }
 
 fn title(number: u32, what: &str) {

@@ -70,16 +70,16 @@ fn no_text_and_no_event_shows_a_secret() {
 
         let quick = masters
             .builder()
-            .node_timeout(Duration::from_millis(200))
+            .node_timeout(Duration::from_millis(400))
             // Keys outlive their validity by so much that masters can confirm too late.
             .drift_ppm(300_000)
             .build()
             .unwrap();
         drop(masters.acquire(&quick).await);
-        let slow = quick.mutex("slow").ttl(Duration::from_millis(300));
+        let slow = quick.mutex("slow").ttl(Duration::from_secs(1));
         let (slow, ()) = tokio::join!(slow.try_acquire(), async {
             // The votes are counted meanwhile, and this task looks too late.
-            thread::sleep(Duration::from_millis(400));
+            thread::sleep(Duration::from_millis(800));
         });
         let slow = slow.unwrap_err();
         assert!(matches!(slow, AcquireError::TooSlow { .. }));
@@ -132,19 +132,19 @@ async fn collect_failed_extensions(masters: &Masters, locks: &Coordinator, texts
 
     // Too slow when it was asked for in time and confirmed afterwards; expired when asked for later.
     until("a slow extension", async || {
-        let lock = locks.mutex("brief").ttl(Duration::from_millis(300));
+        let lock = locks.mutex("brief").ttl(Duration::from_secs(1));
         let guard = lock.acquire_within(PATIENCE).await.ok()?;
-        let at = guard.valid_until() - Duration::from_millis(30);
+        let at = guard.valid_until() - Duration::from_millis(100);
         sleep_until(at.into()).await;
         for master in [&masters.plain, &masters.alice, &masters.all] {
-            master.command(&["CLIENT", "PAUSE", "60", "WRITE"]);
+            master.command(&["CLIENT", "PAUSE", "200", "WRITE"]);
         }
         let slow = guard.extend(Duration::from_secs(60)).await.unwrap_err();
         texts.add_error(&slow);
         matches!(slow, ExtendError::TooSlow { .. }).then_some(())
     })
     .await;
-    let lock = locks.mutex("briefer").ttl(Duration::from_millis(300));
+    let lock = locks.mutex("briefer").ttl(Duration::from_secs(1));
     let guard = lock.acquire_within(PATIENCE).await.unwrap();
     sleep_until(guard.valid_until().into()).await;
     let expired = guard.extend(Duration::from_secs(60)).await.unwrap_err();
