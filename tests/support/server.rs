@@ -35,7 +35,8 @@ pub struct Server {
     port: u16,
     directory: PathBuf,
     options: Vec<String>,
-    process: Option<Process>,
+    server: Option<Child>,
+    keeper: Keeper,
     /// Holds the UDP port of the same number: other fixtures, in this process or another, see the
     /// TCP port as taken even while no server listens on it.
     _claim: UdpSocket,
@@ -68,11 +69,13 @@ impl Server {
     /// As [`reserve`](Self::reserve), with options of the server's command line.
     pub fn reserve_with(options: &[&str]) -> Self {
         let (port, claim) = claim_port();
+        let directory = new_directory();
         Self {
             port,
-            directory: new_directory(),
+            keeper: Keeper::of(&directory),
+            directory,
             options: options.iter().map(|&option| option.to_owned()).collect(),
-            process: None,
+            server: None,
             _claim: claim,
         }
     }
@@ -95,8 +98,11 @@ impl Server {
 
     /// SIGKILL, and wait. Harmless when the server is down.
     pub fn kill(&mut self) {
-        if let Some(process) = self.process.take() {
-            process.end();
+        if let Some(mut server) = self.server.take() {
+            let _ = server.kill();
+            // Before the wait, after which its process id could be another's.
+            self.keeper.note("");
+            let _ = server.wait();
         }
     }
 
@@ -162,8 +168,8 @@ impl Server {
     }
 
     pub fn pid(&self) -> u32 {
-        match &self.process {
-            Some(process) => process.server.id(),
+        match &self.server {
+            Some(server) => server.id(),
             None => panic!("the server of port {} is down", self.port),
         }
     }
@@ -178,7 +184,12 @@ impl Server {
 
     fn launch(&mut self, deadline: Instant) -> Launch {
         let before = self.log_from(0).len();
-        self.process = Some(Process::spawn(self.server_command(), &self.directory));
+        let mut command = self.server_command();
+        let server = command.spawn().unwrap_or_else(|error| {
+            panic!("cannot run {}: {error}", command.get_program().display())
+        });
+        self.keeper.note(&server.id().to_string());
+        self.server = Some(server);
         loop {
             if let Some(status) = self.exited() {
                 self.kill();
@@ -200,8 +211,7 @@ impl Server {
     }
 
     fn exited(&mut self) -> Option<process::ExitStatus> {
-        let process = self.process.as_mut()?;
-        process.server.try_wait().ok().flatten()
+        self.server.as_mut()?.try_wait().ok().flatten()
     }
 
     fn server_command(&self) -> Command {
@@ -282,53 +292,49 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
-        // Nothing to be done about a failure, and this may run while a test panics.
-        let _ = fs::remove_dir_all(&self.directory);
+        self.keeper.end();
     }
 }
 
-/// A running server, and the shell that removes it should this process be killed before it can.
+/// A shell that waits for the end of its input, which comes when this process ends, however it ends; then
+/// it kills the server that it was told of last, and removes the directory. This covers servers in a
+/// `static` too, for those are never dropped.
 #[derive(Debug)]
-struct Process {
-    server: Child,
-    watchdog: Child,
+struct Keeper {
+    shell: Child,
 }
 
-impl Process {
-    fn spawn(mut command: Command, directory: &Path) -> Self {
-        let mut server = command.spawn().unwrap_or_else(|error| {
-            panic!("cannot run {}: {error}", command.get_program().display())
-        });
-        match watchdog(server.id(), directory) {
-            Ok(watchdog) => Self { server, watchdog },
-            Err(error) => {
-                let _ = server.kill();
-                panic!("cannot run sh: {error}");
-            }
+impl Keeper {
+    fn of(directory: &Path) -> Self {
+        let script = r#"while read -r line; do pid=$line; done
+            [ -z "$pid" ] || kill -9 "$pid"
+            rm -rf "$1""#;
+        let shell = Command::new("sh")
+            .args(["-c", script, "sh"])
+            .arg(directory)
+            .env_remove("pid")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
+        Self {
+            shell: shell.unwrap_or_else(|error| panic!("cannot run sh: {error}")),
         }
     }
 
-    fn end(mut self) {
-        // The watchdog goes first, while the server's process id cannot yet be another's.
-        for child in [&mut self.watchdog, &mut self.server] {
-            let _ = child.kill();
-            let _ = child.wait();
+    /// Tells it which server runs, or that none does.
+    fn note(&mut self, pid: &str) {
+        if let Some(input) = &mut self.shell.stdin {
+            let _ = writeln!(input, "{pid}"); // it is killed only together with us
         }
     }
-}
 
-/// Waits for the end of its input, which comes when this process ends, however it ends. This
-/// covers servers in a `static` too, for those are never dropped.
-fn watchdog(server: u32, directory: &Path) -> io::Result<Child> {
-    Command::new("sh")
-        .args(["-c", r#"read -r _; kill -9 "$1"; rm -rf "$2""#, "sh"])
-        .arg(server.to_string())
-        .arg(directory)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .spawn()
+    /// Has it remove the directory. Nothing to be done about a failure: this may run while a test panics.
+    fn end(&mut self) {
+        drop(self.shell.stdin.take());
+        let _ = self.shell.wait();
+    }
 }
 
 enum Launch {
