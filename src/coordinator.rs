@@ -15,7 +15,8 @@ use crate::{
 /// A set of independent masters that hold locks together. Cheap to clone; clones share everything.
 ///
 /// Each master has one connection and one background task, which dials it, notices when it hangs and
-/// dials it again; a master that is down fails at once and costs the others nothing. The tasks end
+/// dials it again; a master that is down fails at once and costs the others nothing. One more task keeps
+/// the locks that are held. The tasks end
 /// when the last coordinator, lock and guard is gone and what was posted is delivered.
 ///
 /// # Guarantees
@@ -46,7 +47,7 @@ pub struct Coordinator {
 
 impl Coordinator {
     /// A coordinator of `masters` with all settings at their defaults. Must be called inside a tokio
-    /// runtime; sends nothing yet.
+    /// runtime, and starts to dial.
     ///
     /// # Errors
     ///
@@ -90,11 +91,13 @@ impl Coordinator {
         &self.engine
     }
 
-    /// Refuses new acquisitions and waits until every release that was posted so far has reached the
-    /// masters it is owed to, or their keys are gone by themselves: at most the longest TTL in use.
+    /// Refuses new acquisitions and waits until nothing is owed: every release that was posted has
+    /// reached the masters that may hold the key, or their keys are gone by themselves, which takes the
+    /// longest TTL in use at most.
     ///
-    /// This is the barrier for guards that were dropped. Guards that are still alive stay valid, and
-    /// can be extended and released. Clones of the coordinator are closed with it; closing twice does no
+    /// This is the barrier for guards that were dropped. Guards that are still alive stay valid, are
+    /// renewed, and can be extended and released; they are not waited for, nor are attempts under way. Whoever
+    /// waits for a lock gets [`Closed`](crate::AcquireError::Closed) at the next attempt. Clones of the coordinator are closed with it; closing twice does no
     /// harm.
     ///
     /// # Cancel safety
@@ -187,8 +190,10 @@ impl Builder {
         self
     }
 
-    /// The bounds of the random delay between two attempts. The upper one is reached after a few
-    /// failures. Defaults to 10 ms and 200 ms.
+    /// The bounds of the random delay between two attempts when there is nothing better to wait for: too few
+    /// masters answered, the vote was split, or no majority of them can tell of releases. The upper one is
+    /// reached after a few failures. The lower one is also the least time between attempts of a waiter
+    /// whom messages keep waking. Defaults to 10 ms and 200 ms.
     ///
     /// The lower one should be above the time that it takes to acquire a majority, so that contenders who
     /// split the vote come apart.

@@ -117,9 +117,9 @@ pub enum ExtendError {
         votes: Votes,
     },
 
-    /// A majority confirmed, but after the guard's validity had ended.
+    /// A majority confirmed, but after the validity of the guard had ended, or that which it would have got.
     #[error(
-        "could not extend {name:?}: a majority confirmed only after its validity had ended: {votes}"
+        "could not extend {name:?}: a majority confirmed too late to be of use: {votes}"
     )]
     TooSlow {
         /// The lock's name.

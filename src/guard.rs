@@ -17,6 +17,10 @@ use crate::{
 
 /// A lock that a majority of masters hold for us, until [`valid_until`](Self::valid_until).
 ///
+/// It is renewed at a third of its validity for as long as the guard lives, up to the [max
+/// hold](crate::Builder::max_hold), unless the lock was given a [TTL of its own](crate::Lock::ttl) or is
+/// [unrenewed](crate::Lock::unrenewed). [`lost`](Self::lost) tells when that was in vain.
+///
 /// Dropping it posts a release to all masters, without blocking and without a task of its own, inside a
 /// runtime or not. To know what came of it, call [`release`](Self::release); to be sure that it arrived,
 /// wait for [`Coordinator::close`](crate::Coordinator::close).
@@ -140,8 +144,7 @@ impl Guard {
     ///
     /// # Cancel safety
     ///
-    /// The masters may extend the lock all the same, and this guard does not know: it ends when it would
-    /// have ended.
+    /// The extension goes on, and counts if a majority confirms.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

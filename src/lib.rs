@@ -10,14 +10,14 @@
 //!
 //! let guard = locks.mutex("orders/42").acquire_within(Duration::from_secs(1)).await?;
 //! assert!(guard.validity() > Duration::from_secs(9)); // of the default ttl of 10 s
-//! // ... work while guard.is_valid() ...
+//! // ... work: the guard is renewed meanwhile, and guard.lost() tells when that did not help ...
 //! guard.release().await?;
 //! # Ok(()) }
 //! ```
 //!
 //! # What is not promised
 //!
-//! A holder that is paused, by a garbage collector, a page fault or a suspended laptop, can act after its
+//! A holder that is paused, by its scheduler, a page fault or a virtual machine that moves, can act after its
 //! validity has ended. No lock that expires can stop that. See [`docs::guarantees`].
 //!
 //! # Where to read on

@@ -100,7 +100,10 @@ impl Lock {
         Ok(self.guard(held))
     }
 
-    /// Tries until `patience` is over, with random delays, and a last time then.
+    /// Waits for the lock until `patience` is over, and tries a last time then.
+    ///
+    /// See [`acquire`](Self::acquire) for how it waits. An attempt that is under way when the time is over, and
+    /// the last one, may take two node timeouts each.
     ///
     /// # Errors
     ///
@@ -109,12 +112,16 @@ impl Lock {
     ///
     /// # Cancel safety
     ///
-    /// Leaves nothing: see [`Lock`].
+    /// Leaves nothing, and gives up the place in the line: see [`Lock`].
     pub async fn acquire_within(&self, patience: Duration) -> Result<Guard, AcquireError> {
         self.acquire_until(Some(patience)).await
     }
 
-    /// Tries until the lock is held, with random delays; also while too few masters are up.
+    /// Waits until the lock is held; also while too few masters are up.
+    ///
+    /// Waiters of one coordinator are served in the order in which they came, and one of them at a time
+    /// contends on the masters. It tries when a majority of masters are known to be free: because a release
+    /// told so, or TTLs have passed; and about once a second, as not every release is told of.
     ///
     /// # Errors
     ///
@@ -122,7 +129,7 @@ impl Lock {
     ///
     /// # Cancel safety
     ///
-    /// Leaves nothing: see [`Lock`].
+    /// Leaves nothing, and gives up the place in the line: see [`Lock`].
     pub async fn acquire(&self) -> Result<Guard, AcquireError> {
         self.acquire_until(None).await
     }

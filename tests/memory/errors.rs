@@ -124,7 +124,7 @@ async fn an_extension_that_is_too_slow() {
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
-        r#"could not extend "orders/42": a majority confirmed only after its validity had ended: a granted, b granted, c not answered yet"#,
+        r#"could not extend "orders/42": a majority confirmed too late to be of use: a granted, b granted, c not answered yet"#,
     );
 }
 
