@@ -118,9 +118,7 @@ pub enum ExtendError {
     },
 
     /// A majority confirmed, but after the validity of the guard had ended, or that which it would have got.
-    #[error(
-        "could not extend {name:?}: a majority confirmed too late to be of use: {votes}"
-    )]
+    #[error("could not extend {name:?}: a majority confirmed too late to be of use: {votes}")]
     TooSlow {
         /// The lock's name.
         name: Arc<str>,

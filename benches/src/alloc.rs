@@ -10,6 +10,7 @@ pub struct Counting;
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
+static FREED: AtomicU64 = AtomicU64::new(0);
 
 /// What has been counted so far.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +24,13 @@ pub fn counts() -> Counts {
         calls: CALLS.load(Ordering::Relaxed),
         bytes: BYTES.load(Ordering::Relaxed),
     }
+}
+
+/// Bytes that are allocated and not freed.
+pub fn live() -> u64 {
+    BYTES
+        .load(Ordering::Relaxed)
+        .saturating_sub(FREED.load(Ordering::Relaxed))
 }
 
 fn count(bytes: usize) {
@@ -44,10 +52,12 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         count(new_size);
+        FREED.fetch_add(layout.size() as u64, Ordering::Relaxed);
         unsafe { System.realloc(ptr, layout, new_size) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        FREED.fetch_add(layout.size() as u64, Ordering::Relaxed);
         unsafe { System.dealloc(ptr, layout) }
     }
 }

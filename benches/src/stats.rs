@@ -128,7 +128,7 @@ impl CpuTime {
         Self(ticks().map(|ticks| Duration::from_millis(ticks * 10)))
     }
 
-    fn since(self) -> Duration {
+    pub fn since(self) -> Duration {
         match (Self::now().0, self.0) {
             (Some(now), Some(then)) => now.saturating_sub(then),
             _ => Duration::ZERO,
