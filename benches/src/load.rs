@@ -1,7 +1,6 @@
 //! The closed loop: a number of tasks, each with a key of its own, each starting its next cycle as
 //! soon as the last one has ended.
 
-use std::error::Error;
 use std::future::Future;
 use std::time::Duration;
 
@@ -9,7 +8,8 @@ use futures::future::try_join_all;
 
 use crate::stats::{CpuTime, Outcome, Recorder, Window};
 
-pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+pub type Result<T> = std::result::Result<T, Error>;
 
 /// The time to live every contestant asks for.
 pub const TTL_MS: u64 = 10_000;

@@ -23,7 +23,7 @@ pub const PLAIN_RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
      return redis.call('DEL', KEYS[1]) else return 0 end";
 
 /// A client with TCP_NODELAY, which `redis` 1.x does not set by itself.
-fn client(url: &str) -> Result<Client> {
+pub(crate) fn client(url: &str) -> Result<Client> {
     let info = url.into_connection_info()?;
     let tcp = info.tcp_settings().clone().set_nodelay(true);
     Ok(Client::open(info.set_tcp_settings(tcp))?)

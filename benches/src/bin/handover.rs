@@ -1,0 +1,126 @@
+//! How long a lock that was given back stays idle while others wait for it, in other processes.
+
+use std::time::Duration;
+
+use quorlock_benches::figure::figure;
+use quorlock_benches::handover::{self, NAME, Plan, Seen, Who};
+use quorlock_benches::load::Result;
+use quorlock_benches::options::Options;
+use quorlock_benches::servers::{self, Server};
+use quorlock_benches::stats::median;
+
+const MASTERS: usize = 5;
+
+fn main() -> Result<()> {
+    if handover::play()? {
+        return Ok(());
+    }
+    let options = Options::from_args();
+    let servers = servers::masters(MASTERS);
+    pairs(&options, &servers)?;
+    crowd(&options, &servers, 1)?;
+    crowd(&options, &servers, 10)?;
+    servers::check_empty(&servers, NAME)
+}
+
+/// Two processes, which take turns. Everybody in each round, as the machine may change its speed.
+fn pairs(options: &Options, servers: &[Server]) -> Result<()> {
+    let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { 5 });
+    let mut p50s: [Vec<f64>; 3] = Default::default();
+    println!(
+        "{:10} {:>6} {:>6} {:>10} {:>10} {:>10}",
+        "", "count", "within", "p50 us", "p90 us", "p99 us"
+    );
+    for _ in 0..rounds {
+        for (who, p50s) in Who::ALL.into_iter().zip(&mut p50s) {
+            let millis = match (options.quick, who) {
+                (true, Who::Rslock) => 2_500,
+                (true, _) => 300,
+                (false, Who::Rslock) => 10_000,
+                (false, _) => 4_000,
+            };
+            // Whoever releases stays away for longer than a hand-over takes, or it would take the lock
+            // again and only the fastest hand-overs would be seen; and it waits again well before the
+            // next release. The longest pause of rslock is 200 ms.
+            let (hold, rest) = if who == Who::Rslock {
+                (240, 205)
+            } else {
+                (20, 12)
+            };
+            let plan = Plan {
+                who,
+                processes: 2,
+                tasks: 1,
+                hold: Duration::from_millis(hold),
+                rest: Duration::from_millis(rest),
+                warm_up: Duration::from_millis(if options.quick { 50 } else { 500 }),
+                measured: options.measured(millis),
+            };
+            let seen = handover::run(plan, servers)?;
+            print(who.name(), &seen, &seen.micros);
+            p50s.push(percentile(&seen.micros, 50.0)?);
+        }
+    }
+    let [bare, quorlock, rslock] = &p50s;
+    let ratio = |to: &[f64]| median(quorlock.iter().zip(to).map(|(a, b)| a / b));
+    let middle = |of: &[f64]| median(of.iter().copied());
+    figure("handover_p50_us", middle(quorlock), "us");
+    figure("handover_limit_p50_us", middle(bare), "us");
+    figure("handover_rslock_p50_us", middle(rslock), "us");
+    figure("handover_p50_vs_limit", ratio(bare), "ratio");
+    figure("handover_vs_rslock", ratio(rslock), "ratio");
+    Ok(())
+}
+
+/// Five processes that all wait.
+fn crowd(options: &Options, servers: &[Server], tasks: usize) -> Result<()> {
+    let plan = Plan {
+        who: Who::Quorlock,
+        processes: 5,
+        tasks,
+        hold: Duration::from_millis(15),
+        rest: Duration::from_millis(2),
+        warm_up: Duration::from_millis(if options.quick { 200 } else { 1_000 }),
+        measured: options.measured(if options.quick { 1_000 } else { 10_000 }),
+    };
+    let seen = handover::run(plan, servers)?;
+    let waiters = plan.processes * tasks;
+    print(&format!("{waiters} waiters"), &seen, &seen.all_micros);
+    let commands = seen.commands as f64 / seen.all_micros.len() as f64;
+    let suffix = if tasks == 1 {
+        "5_waiters_5_processes"
+    } else {
+        "50_waiters"
+    };
+    figure(
+        &format!("commands_per_handover_{suffix}"),
+        commands,
+        "count",
+    );
+    let all = &seen.all_micros;
+    let (p50, p99) = (percentile(all, 50.0)?, percentile(all, 99.0)?);
+    figure(&format!("handover_p50_{suffix}_us"), p50, "us");
+    figure(&format!("handover_p99_{suffix}_us"), p99, "us");
+    let longest = seen.longest_within as f64;
+    figure(
+        &format!("longest_in_one_process_{suffix}"),
+        longest,
+        "count",
+    );
+    Ok(())
+}
+
+/// Prints how long the hand-overs took that are in `micros`.
+fn print(who: &str, seen: &Seen, micros: &[f64]) {
+    let at = |percent| percentile(micros, percent).unwrap_or(f64::NAN);
+    let (p50, p90, p99) = (at(50.0), at(90.0), at(99.0));
+    let count = seen.all_micros.len();
+    let within = count - seen.micros.len();
+    println!("{who:10} {count:6} {within:6} {p50:10.0} {p90:10.0} {p99:10.0}");
+}
+
+fn percentile(sorted: &[f64], percent: f64) -> Result<f64> {
+    let rank = (sorted.len() as f64 * percent / 100.0).ceil() as usize;
+    let value = sorted.get(rank.saturating_sub(1));
+    Ok(*value.ok_or("no hand-over between processes")?)
+}

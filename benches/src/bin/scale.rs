@@ -1,0 +1,130 @@
+//! Many locks held and renewed by one process: what a guard takes of memory and processor, and whether
+//! its renewals come in time.
+
+use std::time::{Duration, Instant};
+
+use futures::stream::{self, StreamExt, TryStreamExt};
+use quorlock::{Coordinator, Guard};
+use quorlock_benches::alloc::{self, Counting};
+use quorlock_benches::figure::figure;
+use quorlock_benches::load::{Flavour, Result};
+use quorlock_benches::options::Options;
+use quorlock_benches::servers::{self, Server};
+use quorlock_benches::stats::CpuTime;
+use quorlock_benches::sweep::{self, Sweep};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const MASTERS: usize = 5;
+
+/// How many locks are taken or given back at once.
+const ABREAST: usize = 64;
+
+fn main() -> Result<()> {
+    if sweep::play()? {
+        return Ok(());
+    }
+    let options = Options::from_args();
+    let (sizes, ttl) = if options.quick {
+        (vec![200, 1_000], Duration::from_secs(3))
+    } else {
+        (vec![1_000, 10_000, 100_000], Duration::from_secs(30))
+    };
+    let sizes = options.widths.clone().unwrap_or(sizes);
+    let servers = servers::masters(MASTERS);
+    let mut totals = Totals::default();
+    for guards in sizes {
+        let run = hold(&servers, guards, ttl);
+        Flavour::CurrentThread
+            .runtime()?
+            .block_on(run)?
+            .add_to(&mut totals);
+        servers::check_empty(&servers, "scale")?;
+    }
+    figure("bytes_per_guard", totals.bytes_per_guard, "bytes");
+    figure("locks_lost", totals.lost as f64, "count");
+    if totals.lost > 0 {
+        return Err(format!("{} locks were lost", totals.lost).into());
+    }
+    Ok(())
+}
+
+/// Over all sizes: the most bytes, all locks lost.
+#[derive(Debug, Default)]
+struct Totals {
+    bytes_per_guard: f64,
+    lost: usize,
+}
+
+impl Totals {
+    fn add_to(self, all: &mut Self) {
+        all.bytes_per_guard = all.bytes_per_guard.max(self.bytes_per_guard);
+        all.lost += self.lost;
+    }
+}
+
+/// Takes `guards` locks, keeps them for two renewal periods and gives them back.
+async fn hold(servers: &[Server], guards: usize, ttl: Duration) -> Result<Totals> {
+    let builder = Coordinator::builder().masters(servers::urls(servers));
+    let locks = builder.ttl(ttl).build()?;
+    // As many at once as later: what the connections keep for that is not the guards'.
+    drop(take(&locks, 4 * ABREAST, "warm-up").await?);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let before = alloc::live();
+    let began = Instant::now();
+    let held = take(&locks, guards, "scale").await?;
+    let took = began.elapsed();
+    tokio::time::sleep(Duration::from_millis(200)).await; // the last answers
+    let fresh = alloc::live();
+    let sweep = Sweep::start(servers[0].url().trim_start_matches("redis://"), guards, ttl)?;
+    let (cpu, began) = (CpuTime::now(), Instant::now());
+    tokio::time::sleep(ttl * 2 / 3).await;
+    let cpu = cpu.since().as_secs_f64() / began.elapsed().as_secs_f64();
+    let renewed = alloc::live();
+    let swept = sweep.end()?;
+    let lost = held.iter().filter(|guard| !guard.is_valid()).count();
+    let released = stream::iter(held).map(Guard::release);
+    let released: Vec<_> = released.buffer_unordered(ABREAST).collect().await;
+    // Owed to the masters then, and `close` waits for that.
+    if let Some(error) = released.iter().find_map(|release| release.as_ref().err()) {
+        println!("a release: {error}");
+    }
+    let unconfirmed = released.iter().filter(|release| release.is_err()).count();
+    locks.close().await;
+
+    let each = |live: u64| live.saturating_sub(before) as f64 / guards as f64;
+    println!(
+        "{guards} guards of {} bytes in {:.1} s, {:.0} bytes each when new, {:.0} after renewals",
+        size_of::<Guard>(),
+        took.as_secs_f64(),
+        each(fresh),
+        each(renewed),
+    );
+    let bytes_per_guard = each(fresh).max(each(renewed));
+    let name = |what: &str| format!("{what}_{guards}");
+    figure(&name("bytes_per_guard"), bytes_per_guard, "bytes");
+    figure(&name("cpu_share"), cpu * 100.0, "percent");
+    figure(&name("renewals"), swept.renewals as f64, "count");
+    figure(&name("renewals_late"), swept.late as f64, "count");
+    figure(&name("renewal_gap_worst"), swept.worst.as_secs_f64(), "s");
+    figure(&name("releases_unconfirmed"), unconfirmed as f64, "count");
+    figure(&name("keys_missing"), swept.missing as f64, "count");
+    Ok(Totals {
+        bytes_per_guard,
+        lost,
+    })
+}
+
+async fn take(locks: &Coordinator, count: usize, prefix: &str) -> Result<Vec<Guard>> {
+    let take = |n| {
+        let lock = locks.mutex(format!("{prefix}-{n}"));
+        async move { lock.acquire().await }
+    };
+    let mut guards = Vec::with_capacity(count);
+    let mut taken = stream::iter(0..count).map(take).buffer_unordered(ABREAST);
+    while let Some(guard) = taken.try_next().await? {
+        guards.push(guard);
+    }
+    Ok(guards)
+}

@@ -1,0 +1,190 @@
+//! The limit: two processes that tell each other through the masters, on raw sockets and one thread each.
+//! Who hears a message from a majority writes a key on a majority: the least that a hand-over takes.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream as BlockingStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+
+use super::{NAME, Role, Tenure, now, ready, when_over};
+use crate::load::{Result, TTL_MS};
+
+pub(super) fn play(role: &Role) -> Result<Vec<Tenure>> {
+    let poll = Poll::new()?;
+    let mut links = Vec::new();
+    for (i, url) in role.urls.iter().enumerate() {
+        let mut link = Link::connect(url, role.index)?;
+        poll.registry()
+            .register(&mut link.stream, Token(i), Interest::READABLE)?;
+        links.push(link);
+    }
+    let key = format!("{NAME}-bare");
+    let ttl = TTL_MS.to_string();
+    let set = request(&["SET", &key, &"0".repeat(40), "PX", &ttl]);
+    let publish = request(&["PUBLISH", &channel(1 - role.index), "0"]);
+    let mut party = Party {
+        poll,
+        majority: links.len() / 2 + 1,
+        links,
+    };
+    ready()?;
+    let over = Arc::new(AtomicBool::new(false));
+    let set_over = over.clone();
+    when_over(move || set_over.store(true, Ordering::Release));
+    let mut tenures = Vec::new();
+    let mut heard = 0;
+    while !over.load(Ordering::Acquire) {
+        // The first one begins unasked.
+        if role.index == 1 || !tenures.is_empty() {
+            heard += 1;
+            while !party.turn(|link| link.heard >= heard)? {
+                if over.load(Ordering::Acquire) {
+                    break;
+                }
+            }
+        }
+        party.say(&set)?;
+        let written = tenures.len() + 1;
+        while !party.turn(|link| link.written >= written)? {}
+        let acquired = now();
+        thread::sleep(role.hold);
+        let released = now();
+        party.say(&publish)?;
+        tenures.push(Tenure { acquired, released });
+    }
+    party.say(&request(&["DEL", &key]))?;
+    let published = 2 * tenures.len() + 1; // all PUBLISH, and the DEL
+    while !party.turn(|link| link.written + link.counted >= published)? {}
+    Ok(tenures)
+}
+
+fn channel(index: usize) -> String {
+    format!("quorlock:wake:{{{NAME}}}:{index}")
+}
+
+fn request(words: &[&str]) -> Vec<u8> {
+    let mut out = format!("*{}\r\n", words.len());
+    for word in words {
+        out.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    out.into()
+}
+
+struct Party {
+    poll: Poll,
+    links: Vec<Link>,
+    majority: usize,
+}
+
+impl Party {
+    fn say(&mut self, bytes: &[u8]) -> Result<()> {
+        for link in &mut self.links {
+            // A few bytes into an empty socket: it takes them whole.
+            link.stream.write_all(bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for answers, a tenth of a second at most. Whether `done` holds for a majority.
+    fn turn(&mut self, done: impl Fn(&Link) -> bool) -> Result<bool> {
+        let is_done =
+            |links: &[Link]| links.iter().filter(|link| done(link)).count() >= self.majority;
+        if is_done(&self.links) {
+            return Ok(true);
+        }
+        let mut events = Events::with_capacity(16);
+        self.poll
+            .poll(&mut events, Some(Duration::from_millis(100)))?;
+        for event in &events {
+            self.links[event.token().0].read()?;
+        }
+        Ok(is_done(&self.links))
+    }
+}
+
+/// One connection, which hears messages between its answers.
+struct Link {
+    stream: TcpStream,
+    input: Vec<u8>,
+    message: Vec<u8>,
+    /// How many messages, answers of SET, and answers of anything else have come.
+    heard: usize,
+    written: usize,
+    counted: usize,
+}
+
+impl Link {
+    fn connect(url: &str, index: usize) -> Result<Self> {
+        let address = url.strip_prefix("redis://").ok_or("bare: not a TCP url")?;
+        let channel = channel(index);
+        let mut stream = BlockingStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.write_all(&request(&["HELLO", "3"]))?;
+        stream.write_all(&request(&["SUBSCRIBE", &channel]))?;
+        let len = channel.len();
+        let subscribed = format!(">3\r\n$9\r\nsubscribe\r\n${len}\r\n{channel}\r\n:1\r\n");
+        let mut answer = Vec::new();
+        while !answer.ends_with(subscribed.as_bytes()) {
+            let mut byte = [0];
+            stream.read_exact(&mut byte)?;
+            answer.push(byte[0]);
+        }
+        stream.set_nonblocking(true)?;
+        let message = format!(">3\r\n$7\r\nmessage\r\n${len}\r\n{channel}\r\n$1\r\n0\r\n");
+        Ok(Self {
+            stream: TcpStream::from_std(stream),
+            input: Vec::with_capacity(4096),
+            message: message.into(),
+            heard: 0,
+            written: 0,
+            counted: 0,
+        })
+    }
+
+    fn read(&mut self) -> Result<()> {
+        let mut buffer = [0; 4096];
+        loop {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err("bare: a server hung up".into()),
+                Ok(got) => self.input.extend_from_slice(&buffer[..got]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return self.count(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Takes every whole answer from the input.
+    fn count(&mut self) -> Result<()> {
+        loop {
+            let input = &self.input;
+            let len = match input.first() {
+                Some(b'>') if input.starts_with(&self.message) => {
+                    self.heard += 1;
+                    self.message.len()
+                }
+                Some(b'>') if self.message.starts_with(input) => return Ok(()),
+                Some(b'+' | b':') => {
+                    let Some(end) = input.windows(2).position(|two| two == b"\r\n") else {
+                        return Ok(());
+                    };
+                    if input[0] == b'+' {
+                        self.written += 1;
+                    } else {
+                        self.counted += 1;
+                    }
+                    end + 2
+                }
+                None => return Ok(()),
+                Some(_) => {
+                    return Err(format!("bare: got {}", String::from_utf8_lossy(input)).into());
+                }
+            };
+            self.input.drain(..len);
+        }
+    }
+}

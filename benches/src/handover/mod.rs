@@ -1,0 +1,276 @@
+//! Processes that hand one lock around, and what they saw.
+
+mod bare;
+mod hands;
+
+use std::env;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::load::Result;
+use crate::servers::{self, Server};
+
+/// What the lock is called.
+pub const NAME: &str = "handover";
+
+/// Set in the processes that a bench starts of itself.
+const ROLE: &str = "QUORLOCK_BENCH_HANDOVER";
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Who {
+    /// The limit: raw sockets, PUBLISH to push and then SET, a majority each.
+    Bare,
+    Quorlock,
+    Rslock,
+}
+
+impl Who {
+    pub const ALL: [Self; 3] = [Self::Bare, Self::Quorlock, Self::Rslock];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "bare",
+            Self::Quorlock => "quorlock",
+            Self::Rslock => "rslock",
+        }
+    }
+}
+
+/// A run: so many processes with so many tasks each. Each task waits for the lock, holds it, gives it
+/// back and stays away for a moment, so that it is another process's turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub who: Who,
+    pub processes: usize,
+    pub tasks: usize,
+    pub hold: Duration,
+    pub rest: Duration,
+    pub warm_up: Duration,
+    pub measured: Duration,
+}
+
+/// What one process is to do.
+#[derive(Debug)]
+struct Role {
+    who: Who,
+    index: usize,
+    tasks: usize,
+    hold: Duration,
+    rest: Duration,
+    urls: Vec<String>,
+}
+
+/// One tenure. Nanoseconds of the system clock, the one clock with an epoch that two processes share;
+/// a step of it spoils a sample or two, which a median bears.
+#[derive(Clone, Copy, Debug)]
+struct Tenure {
+    acquired: u64,
+    released: u64,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Seen {
+    /// How long hand-overs from one process to another took, from the call of `release` to the return of
+    /// `acquire`, sorted.
+    pub micros: Vec<f64>,
+    /// All of them, sorted.
+    pub all_micros: Vec<f64>,
+    /// The most in a row that stayed within one process.
+    pub longest_within: usize,
+    /// What clients sent to all masters together, while those were counted.
+    pub commands: u64,
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// Plays the part for which another process has started this one; false when it was started by hand.
+pub fn play() -> Result<bool> {
+    let Ok(role) = env::var(ROLE) else {
+        return Ok(false);
+    };
+    let role = Role::parse(&role).ok_or("a role that makes no sense")?;
+    let tenures = match role.who {
+        Who::Bare => bare::play(&role)?,
+        Who::Quorlock => hands::quorlock(&role)?,
+        Who::Rslock => hands::rslock(&role)?,
+    };
+    let mut out = String::new();
+    for Tenure { acquired, released } in tenures {
+        out.push_str(&format!("{acquired} {released}\n"));
+    }
+    std::io::stdout().lock().write_all(out.as_bytes())?;
+    Ok(true)
+}
+
+/// Says that this process is ready, and waits until all are.
+fn ready() -> Result<()> {
+    println!("ready");
+    std::io::stdin().lock().read_line(&mut String::new())?;
+    Ok(())
+}
+
+/// Runs `then` when the parent has seen enough, or is gone.
+fn when_over(then: impl FnOnce() + Send + 'static) {
+    thread::spawn(move || {
+        let _ = std::io::stdin().lock().read_line(&mut String::new());
+        then();
+    });
+}
+
+impl Role {
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let who = words.next()?;
+        let who = Who::ALL.into_iter().find(|one| one.name() == who)?;
+        let mut number = || words.next()?.parse::<u64>().ok();
+        let (index, tasks) = (number()? as usize, number()? as usize);
+        let hold = Duration::from_micros(number()?);
+        let rest = Duration::from_micros(number()?);
+        Some(Self {
+            who,
+            index,
+            tasks,
+            hold,
+            rest,
+            urls: words.map(str::to_owned).collect(),
+        })
+    }
+}
+
+/// Starts the processes of `plan` and looks on.
+pub fn run(plan: Plan, servers: &[Server]) -> Result<Seen> {
+    let mut hands = (0..plan.processes)
+        .map(|index| Hand::start(plan, index, servers))
+        .collect::<Result<Vec<_>>>()?;
+    for hand in &mut hands {
+        if hand.lines.next().transpose()?.as_deref() != Some("ready") {
+            return Err(format!("{}: a process did not get ready", plan.who.name()).into());
+        }
+    }
+    for hand in &mut hands {
+        hand.say()?;
+    }
+    thread::sleep(plan.warm_up);
+    let (from, before) = (now(), commands(servers)?);
+    thread::sleep(plan.measured);
+    let (until, after) = (now(), commands(servers)?);
+    for hand in &mut hands {
+        hand.say()?;
+    }
+    let mut tenures = Vec::new();
+    for (process, hand) in hands.iter_mut().enumerate() {
+        for line in &mut hand.lines {
+            let line = line?;
+            let (acquired, released) = line.split_once(' ').ok_or("not a tenure")?;
+            let tenure = Tenure {
+                acquired: acquired.parse()?,
+                released: released.parse()?,
+            };
+            tenures.push((tenure, process));
+        }
+        if !hand.child.wait()?.success() {
+            return Err(format!("{}: a process failed", plan.who.name()).into());
+        }
+    }
+    tenures.sort_by_key(|(tenure, _)| tenure.acquired);
+    let mut micros = Vec::new();
+    let mut all_micros = Vec::new();
+    let (mut within, mut longest_within) = (0, 0);
+    for pair in tenures.windows(2) {
+        let [(from_whom, giver), (to_whom, taker)] = [pair[0], pair[1]];
+        if to_whom.acquired < from || to_whom.acquired > until {
+            continue;
+        }
+        let took = to_whom.acquired as i64 - from_whom.released as i64;
+        if took < 0 {
+            return Err(format!("{}: held by two at once", plan.who.name()).into());
+        }
+        let took = took as f64 / 1000.0;
+        all_micros.push(took);
+        if giver == taker {
+            within += 1;
+            longest_within = longest_within.max(within);
+        } else {
+            within = 0;
+            micros.push(took);
+        }
+    }
+    micros.sort_by(f64::total_cmp);
+    all_micros.sort_by(f64::total_cmp);
+    Ok(Seen {
+        micros,
+        all_micros,
+        longest_within,
+        commands: after - before,
+    })
+}
+
+/// What clients have sent to all masters so far: not what the release script calls, nor what this asks.
+fn commands(servers: &[Server]) -> Result<u64> {
+    const OURS: [&str; 6] = ["set", "eval", "evalsha", "subscribe", "unsubscribe", "ping"];
+    let mut sum = 0;
+    for server in servers {
+        for line in server.command(&["INFO", "commandstats"]).lines() {
+            let Some((name, stats)) = line
+                .strip_prefix("cmdstat_")
+                .and_then(|l| l.split_once(":calls="))
+            else {
+                continue;
+            };
+            if OURS.contains(&name) {
+                let calls = stats.split(',').next().unwrap_or_default();
+                sum += calls.parse::<u64>()?;
+            }
+        }
+    }
+    Ok(sum)
+}
+
+/// One of the processes.
+struct Hand {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Hand {
+    fn start(plan: Plan, index: usize, servers: &[Server]) -> Result<Self> {
+        let role = format!(
+            "{} {index} {} {} {} {}",
+            plan.who.name(),
+            plan.tasks,
+            plan.hold.as_micros(),
+            plan.rest.as_micros(),
+            servers::urls(servers).join(" ")
+        );
+        let mut child = Command::new(env::current_exe()?)
+            .env(ROLE, role)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let stdin = child.stdin.take().ok_or("no stdin")?;
+        let stdout = child.stdout.take().ok_or("no stdout")?;
+        Ok(Self {
+            child,
+            stdin,
+            lines: BufReader::new(stdout).lines(),
+        })
+    }
+
+    fn say(&mut self) -> Result<()> {
+        Ok(self.stdin.write_all(b"\n")?)
+    }
+}
+
+impl Drop for Hand {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

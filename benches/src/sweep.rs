@@ -1,0 +1,149 @@
+//! Watches from outside, in a process of its own, when the keys of held locks are renewed: one master is
+//! asked for the TTL of every key again and again, which says when each was last set or extended.
+
+use std::env;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::load::Result;
+
+/// Set in the process that a bench starts of itself.
+const ROLE: &str = "QUORLOCK_BENCH_SWEEP";
+
+/// Keys that are asked for at once: their answers are taken to be from the same moment.
+const BATCH: usize = 500;
+
+/// What the sweep came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Swept {
+    /// How many renewals there were.
+    pub renewals: u64,
+    /// Those, and keys at the end, later than a third of the TTL after the one before, by more than a
+    /// tenth of the TTL.
+    pub late: u64,
+    /// How often a key was not there.
+    pub missing: u64,
+    /// The longest from one renewal of a key to the next.
+    pub worst: Duration,
+}
+
+/// The key of the n-th lock.
+pub fn key(n: usize) -> String {
+    format!("scale-{n}")
+}
+
+/// A sweep under way.
+pub struct Sweep(Child);
+
+impl Sweep {
+    /// Over the first `keys` keys on the master at `address`, which were set with `ttl`.
+    pub fn start(address: &str, keys: usize, ttl: Duration) -> Result<Self> {
+        let child = Command::new(env::current_exe()?)
+            .env(ROLE, format!("{address} {keys} {}", ttl.as_millis()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        Ok(Self(child))
+    }
+
+    pub fn end(mut self) -> Result<Swept> {
+        drop(self.0.stdin.take());
+        let mut out = String::new();
+        let stdout = self.0.stdout.take().ok_or("no stdout")?;
+        BufReader::new(stdout).read_to_string(&mut out)?;
+        let mut numbers = out.split_whitespace().map(str::parse::<u64>);
+        let mut number = || Ok::<_, crate::load::Error>(numbers.next().ok_or("no sweep")??);
+        Ok(Swept {
+            renewals: number()?,
+            late: number()?,
+            missing: number()?,
+            worst: Duration::from_millis(number()?),
+        })
+    }
+}
+
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Sweeps, if another process has started this one for that; false when it was started by hand.
+pub fn play() -> Result<bool> {
+    let Ok(role) = env::var(ROLE) else {
+        return Ok(false);
+    };
+    let mut words = role.split(' ');
+    let mut word = || words.next().ok_or("a role that makes no sense");
+    let (address, keys, ttl) = (word()?, word()?.parse()?, word()?.parse()?);
+    let over = Arc::new(AtomicBool::new(false));
+    let set_over = over.clone();
+    thread::spawn(move || {
+        let _ = std::io::stdin().lock().read_line(&mut String::new());
+        set_over.store(true, Ordering::Release);
+    });
+    let Swept {
+        renewals,
+        late,
+        missing,
+        worst,
+    } = sweep(address, keys, ttl, &over)?;
+    println!("{renewals} {late} {missing} {}", worst.as_millis());
+    Ok(true)
+}
+
+fn sweep(address: &str, keys: usize, ttl: u64, over: &AtomicBool) -> Result<Swept> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    let mut answers = BufReader::new(stream.try_clone()?);
+    let epoch = Instant::now();
+    // When each key was last set or extended, in milliseconds since `epoch`.
+    let mut set_at: Vec<Option<i64>> = vec![None; keys];
+    let too_long = (ttl / 3 + ttl / 10) as i64;
+    let mut swept = Swept::default();
+    let mut worst = 0;
+    let mut line = String::new();
+    while !over.load(Ordering::Acquire) {
+        let began = Instant::now();
+        for first in (0..keys).step_by(BATCH) {
+            let batch = first..keys.min(first + BATCH);
+            let mut request = String::new();
+            for n in batch.clone() {
+                request.push_str(&format!("PTTL {}\r\n", key(n)));
+            }
+            stream.write_all(request.as_bytes())?;
+            for n in batch {
+                line.clear();
+                answers.read_line(&mut line)?;
+                let left: i64 = line.trim_start_matches(':').trim_end().parse()?;
+                if left < 0 {
+                    swept.missing += 1;
+                    continue;
+                }
+                let at = epoch.elapsed().as_millis() as i64 - (ttl as i64 - left);
+                let before = *set_at[n].get_or_insert(at);
+                // What is less is the time that the answer took.
+                if at - before > ttl as i64 / 30 {
+                    swept.renewals += 1;
+                    swept.late += u64::from(at - before > too_long);
+                    worst = worst.max(at - before);
+                    set_at[n] = Some(at);
+                }
+            }
+        }
+        let pause = Duration::from_millis(ttl / 30);
+        thread::sleep(pause.saturating_sub(began.elapsed()).max(pause / 4));
+    }
+    let now = epoch.elapsed().as_millis() as i64;
+    let ages = set_at.iter().flatten().map(|at| now - at);
+    swept.late += ages.clone().filter(|age| *age > too_long).count() as u64;
+    worst = worst.max(ages.max().unwrap_or_default());
+    swept.worst = Duration::from_millis(worst as u64);
+    Ok(swept)
+}
