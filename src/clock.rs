@@ -1,33 +1,35 @@
 //! Where time and chance come in. Nobody else reads a clock or draws a random number.
 
 use std::{
-    sync::{
-        OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant, SystemTime},
 };
 
-/// The monotonic clock, moved on by what it slept through.
+use parking_lot::Mutex;
+
+/// The clock by which locks are held: the monotonic clock, moved on by what it slept through.
 ///
-/// It stops while a machine is suspended, and the masters' TTLs run on. The wall clock does not stop:
+/// That one stops while a machine is suspended, and the masters' TTLs run on. The wall clock does not stop:
 /// when it has run ahead of the monotonic one, the difference counts as time that has passed. A wall
 /// clock that is set forward looks the same, and costs a holder some validity; one that is set back
 /// changes nothing.
 ///
-/// Under tokio's paused clock this is virtual time, which is how tests drive the real code.
+/// Timers, and whatever is between us and one master, go by the [`monotonic`] clock alone. Under tokio's paused
+/// clock both are virtual time, which is how tests drive the real code.
 pub(crate) fn now() -> Instant {
     monotonic() + slept()
 }
 
-/// Like [`now`], at half the cost, but for what was slept through since `now` was last called. For
-/// votes, whose outcome is looked at once more with `now` before anybody relies on it.
-pub(crate) fn fast_now() -> Instant {
-    monotonic() + Duration::from_nanos(SLEPT.load(Ordering::Relaxed))
+/// An instant of the [`monotonic`] clock on the clock of [`now`], but for what was slept through since that
+/// was last asked. For votes, whose outcome is looked at once more before anybody relies on it.
+pub(crate) fn from_monotonic(at: Instant) -> Instant {
+    at + known_slept()
 }
 
-/// For how long the monotonic clock has stood still, in all, as far as has been noticed.
-static SLEPT: AtomicU64 = AtomicU64::new(0);
+/// An instant of the clock of [`now`] on the [`monotonic`] one, if nothing more is slept through.
+pub(crate) fn to_monotonic(at: Instant) -> Instant {
+    at.checked_sub(known_slept()).unwrap_or(at)
+}
 
 /// Sleeps until `at` on the clock of [`now`], looking up at least once a second.
 pub(crate) async fn sleep_until(at: Instant) {
@@ -45,44 +47,68 @@ pub(crate) async fn sleep_until(at: Instant) {
     clippy::disallowed_methods,
     reason = "the one place where the crate reads its clock"
 )]
-fn monotonic() -> Instant {
+pub(crate) fn monotonic() -> Instant {
     tokio::time::Instant::now().into_std()
+}
+
+/// For how long the monotonic clock has stood still, in all, in nanoseconds.
+static SLEPT: AtomicU64 = AtomicU64::new(0);
+
+fn known_slept() -> Duration {
+    Duration::from_nanos(SLEPT.load(Ordering::Relaxed))
+}
+
+/// Compares the clocks, if that has not just been done.
+fn slept() -> Duration {
+    static LAST: Mutex<Option<Reading>> = Mutex::new(None);
+    if let Some(mut last) = LAST.try_lock() {
+        let reading = Reading::take(*last);
+        if let Some(reading) = reading {
+            if let Some(last) = *last {
+                SLEPT.fetch_add(reading.ahead_of(last), Ordering::Relaxed);
+            }
+            *last = Some(reading);
+        }
+    }
+    known_slept()
 }
 
 /// The clocks whose difference tells of a suspended machine. Not tokio's, which tests may stop and wind
 /// on.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place where the crate compares the clocks of the machine"
-)]
-fn real() -> (Instant, SystemTime) {
-    let wall = SystemTime::now(); // first: a pause in between must not look like sleep
-    (Instant::now(), wall)
+#[derive(Clone, Copy)]
+struct Reading {
+    monotonic: Instant,
+    wall: SystemTime,
 }
 
-fn slept() -> Duration {
-    static ORIGIN: OnceLock<(Instant, SystemTime)> = OnceLock::new();
-    let now = real();
-    let origin = *ORIGIN.get_or_init(|| now);
-    let known = SLEPT.load(Ordering::Relaxed);
-    let ahead = ahead(origin, now);
-    if ahead <= known {
-        return Duration::from_nanos(known);
+impl Reading {
+    /// None when the last one was just taken, or when a pause while reading would look like sleep.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place where the crate compares the clocks of the machine"
+    )]
+    fn take(last: Option<Self>) -> Option<Self> {
+        const APART: Duration = Duration::from_millis(1);
+        let before = Instant::now();
+        if last.is_some_and(|last| before.saturating_duration_since(last.monotonic) < APART) {
+            // After a suspend the monotonic clock may not have moved, either; the next look will tell.
+            return None;
+        }
+        let wall = SystemTime::now();
+        let monotonic = Instant::now();
+        (monotonic - before < APART).then_some(Self { monotonic, wall })
     }
-    Duration::from_nanos(SLEPT.fetch_max(ahead, Ordering::Relaxed).max(ahead))
-}
 
-/// By how many nanoseconds the wall clock has run ahead of the monotonic one since `origin`; less than
-/// the two can differ by being read one after the other is none.
-fn ahead(origin: (Instant, SystemTime), now: (Instant, SystemTime)) -> u64 {
-    const NOISE: Duration = Duration::from_millis(5);
-    let monotonic = now.0.saturating_duration_since(origin.0);
-    let wall = now.1.duration_since(origin.1).unwrap_or_default();
-    let ahead = wall.saturating_sub(monotonic);
-    if ahead < NOISE {
-        return 0;
+    /// By how many nanoseconds the wall clock has run ahead of the monotonic one since `last`.
+    fn ahead_of(self, last: Self) -> u64 {
+        const NOISE: Duration = Duration::from_millis(5);
+        let monotonic = self.monotonic.saturating_duration_since(last.monotonic);
+        let wall = self.wall.duration_since(last.wall).unwrap_or_default();
+        match wall.saturating_sub(monotonic) {
+            ahead if ahead < NOISE => 0,
+            ahead => u64::try_from(ahead.as_nanos()).unwrap_or(0),
+        }
     }
-    u64::try_from(ahead.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[expect(
@@ -105,25 +131,29 @@ mod tests {
 
     #[test]
     fn only_a_wall_clock_that_ran_ahead_counts() {
-        let origin = real();
-        let at = |monotonic, wall: i64| {
-            let monotonic = origin.0 + Duration::from_secs(monotonic);
-            let distance = Duration::from_secs(wall.unsigned_abs());
-            let wall = if wall < 0 {
-                origin.1 - distance
-            } else {
-                origin.1 + distance
-            };
-            Duration::from_nanos(ahead(origin, (monotonic, wall))).as_secs()
-        };
+        let origin = Reading::take(None).unwrap();
+        let mut last = origin;
+        let mut slept = 0;
         for (monotonic, wall, expected) in [
             (10, 10, 0),
-            (10, 70, 60),   // suspended for a minute
-            (10, 5, 0),     // set back
-            (10, -3600, 0), // far back
-            (0, 1, 1),
+            (20, 80, 60),     // suspended for a minute
+            (30, 85, 60),     // set back a little
+            (40, -3_600, 60), // set back by an hour
+            (50, -3_560, 90), // suspended for half a minute after that
+            (50, -3_559, 91),
         ] {
-            assert_eq!(at(monotonic, wall), expected, "{monotonic} {wall}");
+            let distance = Duration::from_secs(i64::unsigned_abs(wall));
+            let reading = Reading {
+                monotonic: origin.monotonic + Duration::from_secs(monotonic),
+                wall: if wall < 0 {
+                    origin.wall - distance
+                } else {
+                    origin.wall + distance
+                },
+            };
+            slept += Duration::from_nanos(reading.ahead_of(last)).as_secs();
+            assert_eq!(slept, expected, "{monotonic} {wall}");
+            last = reading;
         }
     }
 }

@@ -224,8 +224,9 @@ impl Builder {
         self
     }
 
-    /// Checks everything and starts to dial. Must be called inside a tokio runtime with time and I/O
-    /// enabled, which the connections live on. Does not wait for any master: one that is not up yet is
+    /// Checks everything and starts to dial. Must be called inside a tokio runtime, with time and I/O
+    /// enabled, which the connections live on from then on: it must be driven for as long as locks are used,
+    /// also from other runtimes. Does not wait for any master: one that is not up yet is
     /// dialled again until it is.
     ///
     /// # Errors
@@ -239,7 +240,7 @@ impl Builder {
             node_timeout: config.node_timeout,
             connect_timeout: config.connect_timeout,
             redial: Backoff::new(Duration::from_millis(20), Duration::from_secs(1))?,
-            now: clock::fast_now,
+            now: clock::monotonic,
             random: clock::random_u64,
             #[cfg(feature = "tls")]
             tls: self.tls,

@@ -105,6 +105,7 @@ impl Engine {
         start: Instant,
         counter: C,
     ) -> Arc<Ask<C>> {
+        let start = clock::to_monotonic(start);
         let deadline = start.checked_add(self.config.node_timeout).unwrap_or(start);
         Arc::new(Ask::new(command, deadline, counter))
     }
@@ -269,6 +270,7 @@ impl Engine {
     /// Refuses new acquisitions and waits until nothing is undelivered.
     pub(crate) async fn close(&self) {
         self.closed.store(true, Ordering::Release);
+        self.waiting.wake_all();
         loop {
             let mut done = pin!(self.deliveries.done.notified());
             done.as_mut().enable(); // first register, then look

@@ -220,13 +220,22 @@ pub enum ConfigError {
         template: String,
     },
 
+    /// The lock's name is too long.
+    #[error("a name of {length} bytes is too long: the most is {most}")]
+    NameTooLong {
+        /// How many bytes it has.
+        length: usize,
+        /// How many it may have.
+        most: usize,
+    },
+
     /// No masters were listed.
     #[error("no masters were given")]
     NoMasters,
 
     /// Coordinators supervise their masters in background tasks, and there is no runtime to run them.
     #[error(
-        "there is no tokio runtime here with its timers and I/O enabled: build the coordinator inside one"
+        "there is no tokio runtime here: build the coordinator inside one, with time and I/O enabled"
     )]
     NoRuntime,
 

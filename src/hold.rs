@@ -42,8 +42,6 @@ pub(crate) struct Hold {
 #[derive(Debug)]
 struct State {
     lease: Lease,
-    /// When the round began that the lease is from.
-    since: Instant,
     /// What was left of the lease when it was won.
     validity: Duration,
     /// When the last key that we may have written is gone by itself.
@@ -85,7 +83,6 @@ impl Hold {
             start,
             state: Mutex::new(State {
                 lease,
-                since: start,
                 validity: Duration::ZERO,
                 keys_until: end_of(start, ttl),
                 may_hold: 0,
@@ -125,12 +122,14 @@ impl Hold {
         if let Some(release) = &state.release {
             return release.clone();
         }
-        let start = clock::fast_now();
+        let start = clock::now();
         let round = Round::open(Verb::Release, self.engine.size(), start, None);
         let release = LiveRound::of_release(round);
         state.release = Some(release.clone());
+        // Not of an attempt that failed: whoever made it would wake himself.
+        let is_worth_telling = state.newest.was_won();
         let command = Command {
-            wakes: state.newest.was_won(),
+            wakes: is_worth_telling,
             ..self.command(Verb::Release, self.ttl)
         };
         let delivery = Delivery {
@@ -142,7 +141,9 @@ impl Hold {
         };
         let ask = self.engine.ask(command, start, delivery);
         self.engine.post(&ask);
-        self.engine.waiting().released(&self.resource);
+        if is_worth_telling {
+            self.engine.waiting().released(&self.resource);
+        }
         if let Some(place) = state.place.take() {
             self.engine.watchdog().forget(place);
         }
@@ -153,10 +154,10 @@ impl Hold {
     /// just confirmed that the lock is ours, and does nothing after a release.
     pub(crate) fn heal(&self, masters: u64, ttl: Ttl, extension: &Arc<LiveRound>) {
         let mut state = self.state.lock();
-        if state.release.is_some() {
+        if state.release.is_some() || state.lost.is_some() {
             return;
         }
-        let start = clock::fast_now();
+        let start = clock::now();
         state.keys_until = state.keys_until.max(end_of(start, ttl));
         state.may_hold |= masters;
         let healing = Healing {
@@ -185,8 +186,9 @@ impl Hold {
         self.state.lock().validity
     }
 
+    /// When the lease ends, on the clock that users have.
     pub(crate) fn valid_until(&self) -> Instant {
-        self.state.lock().lease.until()
+        clock::to_monotonic(self.state.lock().lease.until())
     }
 
     /// The acquisition, or the last extension.

@@ -11,6 +11,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
+    clock,
     core::{
         lease::{Lease, Ttl},
         quorum::Vote,
@@ -121,10 +122,9 @@ impl LiveRound {
         self.extends.is_some() || self.read(Round::outcome) == Outcome::Won
     }
 
-    /// Of an extension: when it began, and the lease that a majority confirms with it.
-    pub(crate) fn extended_to(&self) -> Option<(Instant, Lease)> {
-        let lease = self.extends.as_ref()?.lease;
-        Some((self.read(Round::start), lease))
+    /// Of an extension: the lease that a majority confirms with it.
+    pub(crate) fn extended_to(&self) -> Option<Lease> {
+        self.extends.as_ref().map(|extends| extends.lease)
     }
 
     fn wake(mut state: MutexGuard<'_, State>) {
@@ -149,6 +149,7 @@ impl LiveRound {
 
 impl CountVotes for Arc<LiveRound> {
     fn count(&self, master: usize, vote: Vote, now: Instant) {
+        let now = clock::from_monotonic(now);
         // A failure may be counted by the very call that posts the round, under the hold's lock: only
         // answers may be passed on to the hold.
         let is_answer = !matches!(vote, Vote::Fail(_));
@@ -202,7 +203,7 @@ impl CountVotes for Delivery {
 
     fn owed_until(&self, master: usize) -> Option<Instant> {
         let may_hold = self.may_hold | self.newest.read(Round::may_hold);
-        (may_hold >> master & 1 == 1).then_some(self.keys_until)
+        (may_hold >> master & 1 == 1).then(|| clock::to_monotonic(self.keys_until))
     }
 }
 

@@ -42,6 +42,8 @@ struct State {
     listening: u64,
     /// Masters that would have told of a release at some time, a bit each.
     listened: u64,
+    /// Masters that will never tell, a bit each.
+    refused: u64,
     /// Masters that are free as far as is known since the last attempt, a bit each.
     free: u64,
     /// A guard of this very process was released.
@@ -72,6 +74,14 @@ impl Waiting {
     pub(crate) fn released(&self, resource: &Resource) {
         let line = self.lines.lock().get(resource.key()).cloned();
         if let Some(line) = line {
+            line.state.lock().is_ours_released = true;
+            line.heard.notify_waiters();
+        }
+    }
+
+    /// Has all who contend try again, as there is something new to learn.
+    pub(crate) fn wake_all(&self) {
+        for line in self.lines.lock().values() {
             line.state.lock().is_ours_released = true;
             line.heard.notify_waiters();
         }
@@ -140,8 +150,12 @@ impl Waiter<'_> {
             let line: Weak<dyn Ear> = Arc::downgrade(&self.line) as Weak<dyn Ear>;
             mailbox.listen(channel, line);
         });
+        let masters = self.engine.size();
         self.until(patience, |state| {
-            is_majority(state.listening, self.engine.size())
+            is_majority(state.listening, masters)
+                || is_majority(state.free, masters)
+                || is_majority(state.refused, masters)
+                || state.is_ours_released
         })
         .await;
         true
@@ -193,6 +207,7 @@ impl Ear for Line {
                 state.listened |= bit;
             }
             Heard::Message => state.free |= bit,
+            Heard::Refused => state.refused |= bit,
         }
         drop(state);
         self.heard.notify_waiters();

@@ -38,6 +38,8 @@ pub(crate) struct KeyTemplate {
 
 impl KeyTemplate {
     const PLACE: &str = "{name}";
+    /// Masters repeat names to those who subscribe, and a longer one is a mistake.
+    const MOST_NAME: usize = 64 * 1024;
 
     pub(crate) fn parse(template: &str) -> Result<Self, ConfigError> {
         match template.split_once(Self::PLACE) {
@@ -56,14 +58,21 @@ impl KeyTemplate {
         if name.is_empty() {
             return Err(ConfigError::EmptyName);
         }
+        if name.len() > Self::MOST_NAME {
+            return Err(ConfigError::NameTooLong {
+                length: name.len(),
+                most: Self::MOST_NAME,
+            });
+        }
         let key = if self.before.is_empty() && self.after.is_empty() {
             name.clone()
         } else {
             format!("{}{name}{}", self.before, self.after).into()
         };
-        // In braces, as cluster-aware proxies route by them; a key with braces brings its own.
+        // In braces, as cluster-aware proxies route by them; a key with braces brings its own, and a second
+        // colon, so that no two keys share a channel.
         let channel = if key.contains('{') {
-            format!("quorlock:wake:{key}")
+            format!("quorlock:wake::{key}")
         } else {
             format!("quorlock:wake:{{{key}}}")
         };
@@ -137,7 +146,8 @@ mod tests {
                 .to_string()
         };
         assert_eq!(channel("a"), "quorlock:wake:{a}");
-        assert_eq!(channel("{a}b"), "quorlock:wake:{a}b");
+        assert_eq!(channel("{a}b"), "quorlock:wake::{a}b");
+        assert_ne!(channel("a"), channel("{a}"));
     }
 
     #[test]

@@ -7,32 +7,29 @@ use super::lease::{Lease, Ttl};
 /// The schedule of one held lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Renewal {
+    /// How long before the lease ends it is due.
+    ahead: Duration,
     retry: Duration,
     /// When renewing ends, whoever still wants the lock.
     ends: Instant,
 }
 
 impl Renewal {
-    /// A lock of `ttl` that may be held until `max_hold` after `start`.
+    /// A lock that is renewed with leases as long as `lease`, which began at `start`, and may be held until
+    /// `max_hold` after that. A renewal that failed is tried again after `retry`.
     ///
-    /// A failed renewal is tried again after a twentieth of the TTL, a dozen times before the lease
-    /// ends, and not before masters that hang have been given up on.
-    pub(crate) fn new(
-        start: Instant,
-        ttl: Ttl,
-        node_timeout: Duration,
-        max_hold: Duration,
-    ) -> Self {
+    /// Due with two thirds of a lease left: for masters that are slow, restarting or gone.
+    pub(crate) fn new(start: Instant, lease: Lease, retry: Duration, max_hold: Duration) -> Self {
         Self {
-            retry: node_timeout.max(ttl.duration() / 20),
+            ahead: lease.remaining(start) / 3 * 2,
+            retry,
             ends: start.checked_add(max_hold).unwrap_or(start + Ttl::MOST),
         }
     }
 
-    /// When a lease that was taken at `start` is due: after a third of it, so that two more thirds are
-    /// left for masters that are slow, restarting or gone. `None` when it is not to be renewed again.
-    pub(crate) fn due(self, start: Instant, lease: Lease) -> Option<Instant> {
-        let due = start + lease.remaining(start) / 3;
+    /// When `lease` is due, however long it is. `None` when it is not to be renewed again.
+    pub(crate) fn due(self, lease: Lease) -> Option<Instant> {
+        let due = lease.until().checked_sub(self.ahead)?;
         (due < self.ends).then_some(due)
     }
 
@@ -56,18 +53,23 @@ mod tests {
     }
 
     #[test]
-    fn renewed_at_a_third_until_the_most_is_over() {
-        let start = Instant::now();
-        let drift = Drift::from_ppm(10_000).unwrap();
-        let ttl = parse(9_000, drift).unwrap();
+    fn renewed_with_two_thirds_left_until_the_most_is_over() {
         let (millis, seconds) = (Duration::from_millis, Duration::from_secs);
-        let renewal = Renewal::new(start, ttl, millis(50), seconds(60));
-        let lease = Lease::new(start, ttl, drift);
-        let due = renewal.due(start, lease).unwrap();
-        assert_eq!(due - start, (millis(9_000) - millis(92)) / 3);
+        let start = Instant::now();
+        let drift = Drift::from_ppm(0).unwrap();
+        let lease = |at: Instant, ttl: u64| Lease::new(at, parse(ttl, drift).unwrap(), drift);
+        let renewal = Renewal::new(start, lease(start, 9_002), millis(450), seconds(60));
+        for (at, ttl, due) in [
+            (0, 9_002, Some(millis(3_000))),
+            (3, 9_002, Some(millis(6_000))),
+            (3, 40_002, Some(seconds(37))), // extended by hand: due when that nears its end
+            (57, 9_002, None),
+            (56, 9_002, Some(millis(59_000))),
+        ] {
+            let due_at = renewal.due(lease(start + seconds(at), ttl));
+            assert_eq!(due_at.map(|due_at| due_at - start), due, "{at} {ttl}");
+        }
         assert_eq!(renewal.look_again(start) - start, millis(450));
-        let late = start + seconds(58);
-        assert_eq!(renewal.due(late, Lease::new(late, ttl, drift)), None);
     }
 
     proptest! {
@@ -76,9 +78,8 @@ mod tests {
             let start = Instant::now();
             let drift = Drift::from_ppm(ppm).unwrap();
             if let Some(ttl) = parse(ttl, drift) {
-                let renewal = Renewal::new(start, ttl, Duration::from_millis(50), Ttl::MOST);
                 let lease = Lease::new(start, ttl, drift);
-                let due = renewal.due(start, lease).unwrap();
+                let due = Renewal::new(start, lease, Duration::from_millis(50), Ttl::MOST).due(lease).unwrap();
                 prop_assert!(start <= due && due < lease.until());
             }
         }

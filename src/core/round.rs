@@ -87,10 +87,6 @@ impl Round {
         self.outcome
     }
 
-    pub(crate) fn start(&self) -> Instant {
-        self.start
-    }
-
     /// Whether every master has answered or was given up on.
     pub(crate) fn is_settled(&self) -> bool {
         self.tally.is_complete()

@@ -99,7 +99,7 @@ impl fmt::Display for Votes {
 
 impl fmt::Debug for Votes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
+        write!(f, "[{self}]")
     }
 }
 

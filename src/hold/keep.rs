@@ -114,9 +114,9 @@ impl Hold {
         extension
     }
 
-    /// A majority has confirmed `lease`, which began at `since`.
+    /// A majority has confirmed an extension.
     pub(crate) fn renewed(&self, extension: &LiveRound) {
-        let Some((since, lease)) = extension.extended_to() else {
+        let Some(lease) = extension.extended_to() else {
             return;
         };
         let now = clock::now();
@@ -127,7 +127,6 @@ impl Hold {
         state.in_doubt = false;
         if lease > state.lease {
             state.lease = lease;
-            state.since = since;
             state.validity = lease.remaining(now);
         }
     }
@@ -140,11 +139,13 @@ impl Hold {
 
     /// Has the watchdog keep the lock until `max_hold` after it was asked for.
     pub(crate) fn keep(self: &Arc<Self>, max_hold: Duration) {
-        let node_timeout = self.engine.config().node_timeout;
-        let renewal = Renewal::new(self.start, self.ttl, node_timeout, max_hold);
+        let config = self.engine.config();
+        let lease = Lease::new(self.start, self.ttl, config.drift);
+        let retry = config.node_timeout.max(self.ttl.duration() / 20);
+        let renewal = Renewal::new(self.start, lease, retry, max_hold);
         let mut state = self.state.lock();
         state.renewal = Some(renewal);
-        if let Some(due) = renewal.due(state.since, state.lease) {
+        if let Some(due) = renewal.due(state.lease) {
             state.place = Some(self.engine.watchdog().watch(due, Arc::downgrade(self)));
         }
     }
@@ -165,7 +166,7 @@ impl Hold {
         if let Standing::Lost(_) = self.look(&mut state, now) {
             return None;
         }
-        let due = renewal.due(state.since, state.lease)?;
+        let due = renewal.due(state.lease)?;
         if now < due {
             return Some(due);
         }
@@ -190,9 +191,13 @@ impl Hold {
                 return reason;
             }
             // A timer of our own, which fires even when every renewal hangs.
-            let end = pin!(clock::sleep_until(self.valid_until()));
+            let end = pin!(clock::sleep_until(self.lease_end()));
             first_of(changed, end).await;
         }
+    }
+
+    fn lease_end(&self) -> Instant {
+        self.state.lock().lease.until()
     }
 
     fn look(&self, state: &mut State, now: Instant) -> Standing {
@@ -208,7 +213,7 @@ impl Hold {
         }
         let is_over = state
             .renewal
-            .is_some_and(|renewal| renewal.due(state.since, state.lease).is_none());
+            .is_some_and(|renewal| renewal.due(state.lease).is_none());
         let reason = if is_over {
             LostReason::MaxHold
         } else {

@@ -29,12 +29,20 @@ pub(super) struct InFlight<'a> {
     pub(super) rejected: VecDeque<Arc<Ask>>,
     /// When to send that again, and how often it was.
     retry: Option<(Instant, u32)>,
+    /// A subscription was refused, and the log says so.
+    is_deaf: bool,
+}
+
+#[derive(Debug)]
+enum What {
+    Ask(Arc<Ask>),
+    /// A change of subscriptions.
+    Change(Arc<str>),
 }
 
 #[derive(Debug)]
 struct Sent {
-    /// `None` for a change of subscriptions, which nobody waits for.
-    ask: Option<Arc<Ask>>,
+    what: What,
     deadline: Instant,
     /// Its vote has been cast.
     expired: bool,
@@ -49,6 +57,7 @@ impl<'a> InFlight<'a> {
             expired: 0,
             rejected: VecDeque::new(),
             retry: None,
+            is_deaf: false,
         }
     }
 
@@ -64,15 +73,15 @@ impl<'a> InFlight<'a> {
     pub(super) fn push(&mut self, ask: Arc<Ask>) {
         self.asks.push_back(Sent {
             deadline: ask.deadline,
-            ask: Some(ask),
+            what: What::Ask(ask),
             expired: false,
         });
     }
 
-    pub(super) fn push_change(&mut self, now: Instant) {
+    pub(super) fn push_change(&mut self, channel: Arc<str>, now: Instant) {
         self.asks.push_back(Sent {
             deadline: now + self.node_timeout,
-            ask: None,
+            what: What::Change(channel),
             expired: true,
         });
     }
@@ -88,6 +97,7 @@ impl<'a> InFlight<'a> {
     /// Votes on it have been cast, and it gets as much time as a new command.
     pub(super) fn send_rejected(&mut self, connection: &mut impl Connection, terms: &Terms) {
         if self.rejected.is_empty() {
+            self.retry = None;
             return;
         }
         let now = (terms.now)();
@@ -104,7 +114,7 @@ impl<'a> InFlight<'a> {
                 connection.send(&ask);
                 self.asks.push_back(Sent {
                     deadline: now + self.node_timeout,
-                    ask: Some(ask),
+                    what: What::Ask(ask),
                     expired: true,
                 });
             }
@@ -115,13 +125,19 @@ impl<'a> InFlight<'a> {
     /// `now` was read after the reply was there.
     pub(super) fn answer(&mut self, reply: &Reply<'_>, now: Instant) -> Result<(), Arc<str>> {
         let ask = match (self.pop()?, reply) {
-            (Some(ask), _) => ask,
-            (None, Reply::Error(error)) => {
-                let master = self.mailbox.address();
-                tracing::warn!(%master, %error, "cannot subscribe: releases are noticed by polling");
+            (What::Ask(ask), _) => ask,
+            (What::Change(channel), Reply::Error(error)) => {
+                if !self.is_deaf {
+                    self.is_deaf = true;
+                    let master = self.mailbox.address();
+                    tracing::warn!(%master, %error, "cannot subscribe: releases are noticed by polling");
+                }
+                self.mailbox.hear(&channel, Heard::Refused);
                 return Ok(());
             }
-            (None, _) => return Err("a reply where a subscription was to be confirmed".into()),
+            (What::Change(_), _) => {
+                return Err("a reply where a subscription was to be confirmed".into());
+            }
         };
         let master = self.mailbox.master();
         let vote = ask.command.vote(reply);
@@ -134,7 +150,7 @@ impl<'a> InFlight<'a> {
 
     /// The oldest command, a change of subscriptions, is confirmed.
     pub(super) fn confirmed(&mut self, channel: &str) -> Result<(), Arc<str>> {
-        if self.pop()?.is_some() {
+        if let What::Ask(_) = self.pop()? {
             return Err("a subscription was confirmed in place of a reply".into());
         }
         self.mailbox.hear(channel, Heard::Listening);
@@ -152,13 +168,16 @@ impl<'a> InFlight<'a> {
         let sent = self.asks.pop_front()?;
         self.expired = self.expired.saturating_sub(1);
         self.asks.push_back(sent);
-        self.asks.back()?.ask.as_deref()
+        match &self.asks.back()?.what {
+            What::Ask(ask) => Some(ask),
+            What::Change(_) => None,
+        }
     }
 
-    fn pop(&mut self) -> Result<Option<Arc<Ask>>, Arc<str>> {
+    fn pop(&mut self) -> Result<What, Arc<str>> {
         let sent = self.asks.pop_front().ok_or("a reply to nothing")?;
         self.expired = self.expired.saturating_sub(1);
-        Ok(sent.ask)
+        Ok(sent.what)
     }
 
     /// When the next command must be given up on, or else the connection, or what was rejected sent
@@ -184,7 +203,7 @@ impl<'a> InFlight<'a> {
             if !sent.expired {
                 sent.expired = true;
                 let failure = Failure::TimedOut(self.node_timeout);
-                if let Some(ask) = &sent.ask {
+                if let What::Ask(ask) = &sent.what {
                     ask.counter
                         .count(self.mailbox.master(), Vote::Fail(failure), now);
                 }
@@ -206,7 +225,10 @@ impl<'a> InFlight<'a> {
         let rejected = mem::take(&mut self.rejected);
         mem::take(&mut self.asks)
             .into_iter()
-            .filter_map(|sent| Some((sent.ask?, !sent.expired)))
+            .filter_map(|sent| match sent.what {
+                What::Ask(ask) => Some((ask, !sent.expired)),
+                What::Change(_) => None,
+            })
             .chain(rejected.into_iter().map(|ask| (ask, false)))
     }
 }

@@ -51,6 +51,8 @@ pub(crate) enum Heard {
     /// Messages will be heard from now on.
     Listening,
     Message,
+    /// The master will not tell of anything.
+    Refused,
 }
 
 /// A channel to subscribe to, or not any more.

@@ -277,7 +277,10 @@ impl State {
         };
         if !is_mine {
             return match entry.expires {
-                Some(expires) => Reply::Int(-((expires - now).max(1) as i64)),
+                Some(expires) => {
+                    let left = i64::try_from(expires - now).unwrap_or(i64::MAX);
+                    Reply::Int(-left.max(1))
+                }
                 None => Reply::Nil,
             };
         }

@@ -39,19 +39,31 @@ pub(super) trait Connection: Send {
 /// Serves `mailbox` until nobody needs it any more.
 ///
 /// While the master is down its asks fail at once, so that a dead master costs callers nothing.
-pub(super) async fn supervise<D: Dial>(mut dialer: D, mailbox: Arc<Mailbox>, terms: Terms) {
-    let _closing = CloseOnDrop(&mailbox);
+pub(super) fn supervise<D: Dial>(
+    dialer: D,
+    mailbox: Arc<Mailbox>,
+    terms: Terms,
+) -> impl Future<Output = ()> + Send {
+    // Made here, not when first polled: a runtime may end before that.
+    let closing = CloseOnDrop(mailbox);
+    async move {
+        let closing = closing;
+        look_after(dialer, &closing.0, &terms).await;
+    }
+}
+
+async fn look_after<D: Dial>(mut dialer: D, mailbox: &Mailbox, terms: &Terms) {
     let mut failures = 0;
     loop {
         let dial = timeout(terms.connect_timeout, dialer.dial());
-        let Some(dialled) = unless_abandoned(&mailbox, dial).await else {
+        let Some(dialled) = unless_abandoned(mailbox, dial).await else {
             return;
         };
         let why = match dialled {
             Ok(Ok(connection)) => {
                 failures = 0;
                 tracing::info!(master = %mailbox.address(), "connected");
-                let Some(why) = serve(connection, &mailbox, &terms).await else {
+                let Some(why) = serve(connection, mailbox, terms).await else {
                     return;
                 };
                 why
@@ -68,7 +80,7 @@ pub(super) async fn supervise<D: Dial>(mut dialer: D, mailbox: Arc<Mailbox>, ter
         };
         tracing::warn!(master = %mailbox.address(), %why, "master down");
         let pause = sleep(terms.redial.delay(failures, (terms.random)()));
-        if unless_abandoned(&mailbox, pause).await.is_none() {
+        if unless_abandoned(mailbox, pause).await.is_none() {
             return;
         }
         failures = failures.saturating_add(1);
@@ -110,7 +122,7 @@ async fn serve<C: Connection>(
             mailbox.take(cx, &mut fresh, &mut changes);
             for change in changes.drain(..) {
                 connection.listen(&change.channel, change.listen);
-                in_flight.push_change((terms.now)());
+                in_flight.push_change(change.channel, (terms.now)());
             }
             for ask in fresh.drain(..) {
                 connection.send(&ask);
@@ -173,9 +185,9 @@ impl Alarm {
 }
 
 /// Whatever ends the supervisor, also the end of its runtime: nobody is left waiting for a vote.
-struct CloseOnDrop<'a>(&'a Mailbox);
+struct CloseOnDrop(Arc<Mailbox>);
 
-impl Drop for CloseOnDrop<'_> {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.0.close();
     }

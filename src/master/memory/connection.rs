@@ -84,7 +84,10 @@ impl Connection for MemoryConnection {
                 return Poll::Pending;
             };
             if let Fault::Delay(delay) = fault {
-                let timer = self.timer.insert(Box::pin(sleep_until(*at + delay)));
+                let Some(at) = at.checked_add(delay) else {
+                    return Poll::Pending; // it never arrives
+                };
+                let timer = self.timer.insert(Box::pin(sleep_until(at)));
                 ready!(timer.as_mut().poll(cx));
             }
             let Some((sent, _)) = self.arriving.pop_front() else {
