@@ -30,7 +30,7 @@ const FLOORS: &[(&str, &str)] = &[
     ),
     ("hold.rs", "clock, core, engine, live_round, watchdog"),
     ("hold/", "clock, core, engine, error, hold, live_round"),
-    ("live_round.rs", "core, engine, hold, master"),
+    ("live_round.rs", "clock, core, engine, hold, master"),
     ("waiting.rs", "clock, core, engine, master"),
     ("watchdog.rs", "clock, hold"),
     // What a user holds: no protocol, no counting.

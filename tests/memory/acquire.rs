@@ -135,7 +135,7 @@ async fn votes_that_come_too_late_are_no_lock() {
         start(acquisition.as_mut()).await;
         advance(millis(pause)).await;
         check_too_slow(acquisition, pause, won).await;
-        world.locks.close().await;
+        world.close().await;
         assert_eq!(world.holders(), ["", "", ""]);
     }
 }
@@ -152,7 +152,7 @@ async fn a_lock_that_is_looked_at_too_late_is_none() {
         assert_eq!(world.holders(), ["mine"; 3]);
         advance(millis(pause - 1)).await;
         check_too_slow(acquisition, pause, won).await;
-        world.locks.close().await;
+        world.close().await;
         assert_eq!(world.holders(), ["", "", ""]);
     }
 }
@@ -206,7 +206,7 @@ async fn an_answer_after_the_node_timeout_does_not_count() {
         "{error:?}"
     );
     assert_eq!(took, millis(100)); // 50 for the votes, as long again for the release
-    world.locks.close().await;
+    world.close().await;
     assert_eq!(world.holders(), ["", "", ""]);
 }
 
@@ -233,7 +233,7 @@ async fn an_even_number_of_masters_needs_more_than_half() {
     world.order([Fault::Down, Fault::Down]);
     let error = world.lock().try_acquire().await.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error:?}");
-    world.locks.close().await;
+    world.close().await;
     assert_eq!(world.holders()[2..], ["", ""]);
 }
 

@@ -105,7 +105,7 @@ async fn release() {
 async fn close() {
     dropped_anywhere(2, async |world, end| {
         drop(world.guard().await);
-        let is_done = end.of(world.locks.close()).await.is_some();
+        let is_done = end.of(world.close()).await.is_some();
         if end.is_polled() {
             let refused = world.lock().try_acquire().await;
             assert!(matches!(refused, Err(AcquireError::Closed)));
@@ -172,7 +172,7 @@ async fn is_done(case: impl AsyncFn(&World, End) -> bool, end: End) -> bool {
     let is_done = case(&world, end).await;
     sleep(millis(200)).await;
     world.mend();
-    world.locks.close().await;
+    world.close().await;
     let holders = world.holders();
     assert!(!holders.contains(&"mine"), "{end:?}: {holders:?}");
     is_done

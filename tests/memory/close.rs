@@ -17,7 +17,7 @@ async fn waits_for_what_dropped_guards_posted() {
     world.order([delay(40), delay(20), Fault::None]);
     drop(guard);
     assert_eq!(world.holders(), ["mine"; 3]);
-    let (took, ()) = timed(world.locks.close()).await;
+    let (took, ()) = timed(world.close()).await;
     assert_eq!(took, millis(40));
     assert_eq!(world.holders(), [""; 3]);
 }
@@ -46,7 +46,7 @@ async fn ends_waiting() {
     let lock = world.lock();
     let (result, ()) = tokio::join!(lock.acquire(), async {
         sleep(seconds(5)).await;
-        world.locks.close().await;
+        world.close().await;
     });
     assert!(matches!(result, Err(AcquireError::Closed)), "{result:?}");
 }
@@ -60,7 +60,7 @@ async fn closing_twice_or_at_once_does_no_harm() {
     let closing = async { tokio::join!(first.close(), second.close(), second.close()) };
     let (took, _) = timed(closing).await;
     assert_eq!(took, millis(40));
-    let (took, ()) = timed(world.locks.close()).await;
+    let (took, ()) = timed(world.close()).await;
     assert_eq!(took, millis(0));
 }
 
@@ -69,7 +69,7 @@ async fn closing_twice_or_at_once_does_no_harm() {
 async fn guards_live_on() {
     let world = World::new(3).await;
     let guard = world.guard().await;
-    let (took, ()) = timed(world.locks.close()).await;
+    let (took, ()) = timed(world.close()).await;
     assert_eq!(took, millis(0));
     assert!(guard.is_valid());
     world.masters[1].forget();
@@ -77,7 +77,7 @@ async fn guards_live_on() {
     assert_eq!(said(&guard.settled().await), ["granted"; 3]);
     assert_eq!(world.holders(), ["mine"; 3]);
     guard.release().await.unwrap();
-    world.locks.close().await;
+    world.close().await;
     assert_eq!(world.holders(), [""; 3]);
 }
 
@@ -117,7 +117,7 @@ async fn a_guard_dropped_on_a_plain_thread_is_released() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     thread::spawn(move || drop(guard)).join().unwrap();
-    world.locks.close().await;
+    world.close().await;
     assert_eq!(world.holders(), [""; 3]);
 }
 

@@ -214,7 +214,7 @@ fn no_runtime() {
         Coordinator::new([MemoryMaster::new()])
             .unwrap_err()
             .to_string(),
-        "there is no tokio runtime here with its timers and I/O enabled: build the coordinator inside one"
+        "there is no tokio runtime here: build the coordinator inside one, with time and I/O enabled"
     );
 }
 

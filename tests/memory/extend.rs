@@ -48,7 +48,7 @@ async fn as_often_as_one_likes() {
         assert_eq!(guard.remaining(), valid(seconds(1)));
     }
     drop(guard);
-    world.locks.close().await;
+    world.close().await;
     assert_eq!(world.holders(), [""; 3]);
 }
 
@@ -222,7 +222,7 @@ async fn a_dropped_extension_is_one_all_the_same() {
     assert_eq!(until - begun, seconds(60) - millis(602));
     assert_eq!(world.ttls(), [Some(seconds(59) + millis(10)); 3]);
     guard.release().await.unwrap();
-    world.locks.close().await;
+    world.close().await;
     assert_eq!(world.holders(), [""; 3]);
 }
 

@@ -132,7 +132,7 @@ async fn a_key_that_is_put_back_is_released() {
         guard.extend(seconds(20)).await.unwrap();
         sleep(millis(release_after)).await;
         guard.release().await.unwrap();
-        world.locks.close().await;
+        world.close().await;
         assert_eq!(world.holders(), [""; 3]);
         assert_eq!(world.masters[0].commands(), commands + 3);
     }

@@ -16,7 +16,7 @@ async fn a_master_that_was_down_gets_it_when_it_is_back() {
 
     world.mend();
     assert!(until_free(&world.masters[0]).await <= REDIAL);
-    world.locks.close().await; // nothing is owed any more
+    world.close().await; // nothing is owed any more
     let left = world.masters[0].commands();
     sleep(seconds(10)).await;
     assert_eq!(world.masters[0].commands(), left);
@@ -33,7 +33,7 @@ async fn a_master_that_hangs_gets_it_when_it_goes_on() {
         assert_eq!(world.holders(), ["mine", "", ""]);
         world.mend();
         assert!(until_free(&world.masters[0]).await <= REDIAL, "{pause:?}");
-        world.locks.close().await;
+        world.close().await;
     }
 }
 
@@ -100,7 +100,7 @@ async fn a_master_that_answers_with_an_error_gets_it_later() {
 
     world.mend();
     assert!(until_free(&world.masters[0]).await <= REDIAL);
-    world.locks.close().await;
+    world.close().await;
 }
 
 /// What holds for [`Guard::release`](quorlock::Guard::release) holds for dropped guards.
@@ -144,7 +144,7 @@ async fn a_debt_ends_with_the_ttl() {
         let guard = world.guard().await;
         world.masters[0].order(fault.clone());
         guard.release().await.unwrap();
-        world.locks.close().await;
+        world.close().await;
         let took = start.elapsed();
         assert!(
             took >= seconds(10) && took <= seconds(10) + REDIAL,
@@ -161,7 +161,7 @@ async fn a_debt_ends_with_the_extended_ttl() {
     guard.extend(seconds(10)).await.unwrap();
     world.masters[0].order(Fault::Down);
     guard.release().await.unwrap();
-    let (took, ()) = timed(world.locks.close()).await;
+    let (took, ()) = timed(world.close()).await;
     assert!(
         took >= seconds(10) && took <= seconds(10) + REDIAL,
         "{took:?}"
@@ -200,7 +200,7 @@ async fn every_debt_has_its_own_end() {
     sleep(seconds(30)).await;
     assert_eq!(world.masters[0].keys(), ["long", "longer"]);
     world.mend();
-    let (took, ()) = timed(world.locks.close()).await;
+    let (took, ()) = timed(world.close()).await;
     assert!(took <= REDIAL);
     assert_eq!(world.masters[0].keys(), [""; 0]);
 }
@@ -212,7 +212,7 @@ async fn a_master_that_was_never_asked_is_owed_nothing() {
     world.masters[0].order(Fault::Down);
     sleep(millis(1)).await; // passes when that is known
     world.guard().await.release().await.unwrap();
-    let (took, ()) = timed(world.locks.close()).await;
+    let (took, ()) = timed(world.close()).await;
     assert_eq!(took, millis(0));
 }
 

@@ -33,7 +33,7 @@ async fn nothing_is_left_on_masters_that() {
         );
         sleep(seconds(1)).await;
         world.mend();
-        world.locks.close().await;
+        world.close().await;
         let holders = ["another", "another", "another", "", ""];
         assert_eq!(world.holders(), holders, "{fault:?}");
     }
@@ -61,7 +61,7 @@ async fn nothing_is_left_on_masters_that_granted_and_then() {
         );
         sleep(seconds(1)).await;
         world.mend();
-        world.locks.close().await;
+        world.close().await;
         let holders = ["another", "another", "another", "", ""];
         assert_eq!(world.holders(), holders, "{fault:?}");
     }
@@ -102,7 +102,7 @@ async fn nothing_is_left_without_a_quorum() {
         assert_eq!(world.holders()[..2], ["", ""]);
         sleep(seconds(1)).await;
         world.mend();
-        world.locks.close().await;
+        world.close().await;
         assert_eq!(world.holders(), [""; 5], "{fault:?}");
     }
 }

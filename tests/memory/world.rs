@@ -8,7 +8,7 @@ use std::{
 };
 
 use quorlock::{Builder, Coordinator, Fault, Guard, Lock, MemoryMaster, Votes};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Masters, connected with one coordinator.
 pub(crate) struct World {
@@ -37,6 +37,12 @@ impl World {
 
     pub(crate) async fn guard(&self) -> Guard {
         self.lock().try_acquire().await.unwrap()
+    }
+
+    /// Waits for all that is owed; a test fails rather than hang.
+    pub(crate) async fn close(&self) {
+        let closing = timeout(seconds(3_600), self.locks.close());
+        closing.await.unwrap();
     }
 
     /// The masters' addresses, as they are shown.

@@ -14,6 +14,7 @@ mod cancel;
 mod common;
 mod contention;
 mod hang;
+mod holding;
 mod impostors;
 mod login;
 mod minority;
@@ -24,3 +25,4 @@ mod runtimes;
 mod scripts;
 #[path = "../support/mod.rs"]
 mod support;
+mod waiting;

@@ -1,0 +1,199 @@
+//! Locks that are lost, and who hears of it, under the paused clock.
+
+use std::{sync::Arc, time::Duration};
+
+use quorlock::{ExtendError, Fault, Guard, LostReason, Standing};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::world::*;
+
+const TTL: Duration = seconds(10); // the default
+
+async fn renewed(world: &World) -> Guard {
+    world.locks.mutex(NAME).try_acquire().await.unwrap()
+}
+
+/// A renewal, and what it takes to hear of it.
+fn period() -> Duration {
+    valid(TTL) / 3 + millis(10)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_a_majority_lost_is_a_lost_lock_at_the_next_renewal() {
+    for lost_on in [3, 4, 5] {
+        let world = World::new(5).await;
+        let guard = renewed(&world).await;
+        sleep(seconds(33)).await;
+        for master in &world.masters[..lost_on] {
+            master.delete(NAME);
+        }
+        let (took, lost) = timed(guard.lost()).await;
+        assert_eq!(lost.reason, LostReason::Disowned);
+        assert!(took <= period(), "{took:?}");
+        sleep(TTL * 2).await;
+        let left = vec![""; 5]; // never made again, and what was left has expired
+        assert_eq!(world.holders(), left);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_a_minority_lost_is_put_back() {
+    let world = World::new(5).await;
+    let guard = renewed(&world).await;
+    for round in 0..10 {
+        world.masters[round % 5].delete(NAME);
+        world.masters[(round + 1) % 5].delete(NAME);
+        let lost = timeout(period(), guard.lost()).await;
+        assert!(lost.is_err());
+        assert_eq!(guard.standing(), Standing::Held);
+        assert_eq!(world.holders(), ["mine"; 5]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_key_of_another_owner_is_left_alone() {
+    let world = World::new(5).await;
+    let guard = renewed(&world).await;
+    world.occupy(0..5, seconds(60));
+    let (took, lost) = timed(guard.lost()).await;
+    assert_eq!(lost.reason, LostReason::Disowned);
+    assert!(took <= period(), "{took:?}");
+    let since = Instant::now() - took;
+    guard.release().await.unwrap();
+    world.locks.close().await;
+    assert_eq!(world.holders(), ["another"; 5]);
+    let left = seconds(60) - since.elapsed();
+    for ttl in world.ttls() {
+        assert!(ttl.unwrap().abs_diff(left) <= millis(2), "{ttl:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_owner_on_a_minority_does_not_end_it_nor_is_harmed() {
+    let world = World::new(5).await;
+    let guard = renewed(&world).await;
+    world.occupy(0..2, seconds(600));
+    sleep(TTL * 10).await;
+    assert_eq!(guard.standing(), Standing::Held);
+    assert_eq!(
+        world.holders(),
+        ["another", "another", "mine", "mine", "mine"]
+    );
+}
+
+/// Whatever ended it, all ways to ask agree, and go on to do so when the masters are well again.
+#[tokio::test(start_paused = true)]
+async fn lost_is_for_ever() {
+    for (reason, fault) in [
+        (LostReason::Disowned, None),
+        (LostReason::Expired, Some(Fault::Hang)),
+        (LostReason::Expired, Some(Fault::Mute)),
+        (LostReason::Expired, Some(Fault::Down)),
+        (LostReason::Expired, Some(error())),
+    ] {
+        let world = World::new(3).await;
+        let guard = renewed(&world).await;
+        let tokens: Vec<_> = world.masters.iter().map(|m| m.get(NAME)).collect();
+        match &fault {
+            Some(fault) => world.order_all(fault),
+            None => world.masters.iter().for_each(|m| m.delete(NAME)),
+        }
+        assert_eq!(guard.lost().await.reason, reason, "{fault:?}");
+        for _ in 0..20 {
+            assert_eq!(guard.standing(), Standing::Lost(reason), "{fault:?}");
+            assert!(!guard.is_valid());
+            assert_eq!(guard.remaining(), Duration::ZERO);
+            assert_eq!(guard.ensure_held().unwrap_err().reason, reason);
+            let refused = guard.extend(TTL).await.unwrap_err();
+            match reason {
+                LostReason::Disowned => assert!(matches!(refused, ExtendError::Lost { .. })),
+                _ => assert!(matches!(refused, ExtendError::Expired { .. })),
+            }
+            let (took, lost) = timed(guard.lost()).await;
+            assert_eq!((took, lost.reason), (Duration::ZERO, reason));
+            world.mend();
+            for (master, token) in world.masters.iter().zip(&tokens) {
+                master.set(NAME, token.clone().unwrap(), Some(seconds(60)));
+            }
+            sleep(millis(700)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn everybody_who_waits_for_the_loss_hears_of_it() {
+    for disowned in [true, false] {
+        let world = World::new(3).await;
+        let guard = Arc::new(renewed(&world).await);
+        let tasks: Vec<_> = (0..20)
+            .map(|_| {
+                let guard = guard.clone();
+                tokio::spawn(async move { (guard.lost().await.reason, Instant::now()) })
+            })
+            .collect();
+        sleep(seconds(40)).await;
+        if disowned {
+            world.masters.iter().for_each(|master| master.delete(NAME));
+        } else {
+            world.order_all(&Fault::Hang);
+        }
+        let expected = guard.lost().await.reason;
+        let heard = Instant::now();
+        for task in tasks {
+            let (reason, at) = timeout(seconds(60), task).await.unwrap().unwrap();
+            assert_eq!(reason, expected);
+            assert!(at.duration_since(heard) <= millis(1));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_needs_to_wait_for_the_loss_to_see_it() {
+    let world = World::new(3).await;
+    let guard = renewed(&world).await;
+    world.order_all(&Fault::Hang);
+    let until = Instant::from_std(guard.valid_until());
+    sleep_until(until - millis(2)).await;
+    assert!(guard.is_valid());
+    sleep_until(until).await;
+    assert!(!guard.is_valid());
+    assert_eq!(guard.standing(), Standing::Lost(LostReason::Expired));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loss_can_be_waited_for_again_when_that_was_dropped_at_any_poll() {
+    for polls in 0..6 {
+        let world = World::new(3).await;
+        let guard = renewed(&world).await;
+        let dropped = timeout(seconds(25), polled(polls, guard.lost())).await;
+        assert!(matches!(dropped, Err(_) | Ok(None)));
+        world.masters.iter().for_each(|master| master.delete(NAME));
+        let (took, lost) = timed(guard.lost()).await;
+        assert_eq!(lost.reason, LostReason::Disowned);
+        assert!(took <= period(), "{took:?}");
+    }
+}
+
+/// The renewal is sent before the end, and confirmed after it.
+#[tokio::test(start_paused = true)]
+async fn a_majority_that_confirms_too_late_revives_nothing() {
+    let world = World::with(3, |builder| builder.node_timeout(seconds(9))).await;
+    let guard = renewed(&world).await;
+    let until = guard.valid_until();
+    world.order_all(&delay(8_000));
+    let lost = guard.lost().await;
+    assert_eq!(lost.reason, LostReason::Expired);
+    assert!(Instant::now().into_std() - until <= millis(2));
+    sleep(seconds(9)).await;
+    assert_eq!(guard.standing(), Standing::Lost(LostReason::Expired));
+    assert_eq!(guard.valid_until(), until);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_releases_a_lost_lock_hears_nothing_bad() {
+    let world = World::new(3).await;
+    let guard = renewed(&world).await;
+    world.masters.iter().for_each(|master| master.delete(NAME));
+    guard.lost().await;
+    guard.release().await.unwrap();
+}

@@ -1,0 +1,162 @@
+//! Work that is done under a lock, under the paused clock.
+
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use quorlock::{AcquireError, Fault, LostReason, RunError};
+use tokio::time::{sleep, timeout};
+
+use crate::world::*;
+
+/// Tells when it is dropped.
+struct Flag(Arc<AtomicBool>);
+
+impl Drop for Flag {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn flag() -> (Flag, Arc<AtomicBool>) {
+    let dropped = Arc::<AtomicBool>::default();
+    (Flag(dropped.clone()), dropped)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_result_is_passed_on_and_the_lock_is_released() {
+    let world = World::new(3).await;
+    let lock = world.locks.mutex(NAME);
+    let done = lock
+        .run(async |guard| {
+            sleep(seconds(40)).await; // four ttls
+            guard.ensure_held().map_err(|_| "lost")?;
+            assert_eq!(world.holders(), ["mine"; 3]);
+            Ok::<_, &str>(42)
+        })
+        .await;
+    assert_eq!(done.unwrap(), 42);
+    lock.try_acquire().await.unwrap().release().await.unwrap();
+    world.locks.close().await;
+    assert_eq!(world.holders(), [""; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_error_of_the_body_is_passed_on_and_the_lock_is_released() {
+    let world = World::new(3).await;
+    let lock = world.locks.mutex(NAME);
+    let failed = lock.run(async |_| Err::<(), _>("mine")).await;
+    assert!(matches!(failed, Err(RunError::Body("mine"))));
+    world.locks.close().await;
+    assert_eq!(world.holders(), [""; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_body_is_dropped_when_the_lock_is_lost() {
+    for (reason, fault) in [
+        (LostReason::Disowned, None),
+        (LostReason::Expired, Some(Fault::Hang)),
+        (LostReason::MaxHold, Some(Fault::None)),
+    ] {
+        let world = World::new(3).await;
+        let (flag, dropped) = flag();
+        let lock = world.locks.mutex(NAME).max_hold(seconds(20));
+        let (took, outcome) = timed(lock.run(async |_| {
+            let _flag = flag;
+            match fault {
+                Some(fault) => world.order_all(&fault),
+                None => world.masters.iter().for_each(|master| master.delete(NAME)),
+            }
+            pending::<Result<(), ()>>().await
+        }))
+        .await;
+        let Err(RunError::Lost(lost)) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(lost.reason, reason);
+        assert!(dropped.load(Ordering::SeqCst));
+        assert!(took <= seconds(31), "{took:?}");
+        world.mend();
+        world.locks.close().await;
+        assert_eq!(world.holders(), [""; 3], "{reason:?}");
+    }
+}
+
+/// Both are there when the body is polled again.
+#[tokio::test(start_paused = true)]
+async fn the_error_of_the_body_goes_before_the_loss() {
+    let world = World::new(3).await;
+    let outcome = world
+        .lock()
+        .run(async |guard| {
+            guard.lost().await;
+            Err::<(), _>("mine")
+        })
+        .await;
+    assert!(matches!(outcome, Err(RunError::Body("mine"))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_ends_well_but_too_late_is_no_success() {
+    let world = World::new(3).await;
+    let outcome = world
+        .lock()
+        .run(async |guard| {
+            guard.lost().await;
+            Ok::<_, ()>(())
+        })
+        .await;
+    let Err(RunError::Lost(lost)) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(lost.reason, LostReason::Expired);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_body_does_not_run_without_the_lock() {
+    let world = World::new(3).await;
+    world.locks.close().await;
+    let (flag, dropped) = flag();
+    let body = async move |_: &quorlock::Guard| {
+        let _flag = flag;
+        panic!("it ran");
+        #[expect(unreachable_code, reason = "it says what the type is")]
+        Ok::<(), ()>(())
+    };
+    let outcome = world.lock().run(body).await;
+    assert!(matches!(
+        outcome,
+        Err(RunError::Acquire(AcquireError::Closed))
+    ));
+    assert!(dropped.load(Ordering::SeqCst));
+}
+
+/// While it waits for the lock, while the body runs, while it releases.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_dropped_at_any_millisecond_leaves_nothing() {
+    let mut ran = [0; 3];
+    for end in 0..90 {
+        let world = World::new(3).await;
+        world.occupy(0..3, millis(30));
+        world.order_all(&delay(3));
+        let (flag, dropped) = flag();
+        let lock = world.locks.mutex(NAME);
+        let started = AtomicBool::new(false);
+        let body = async |_: &quorlock::Guard| {
+            let _flag = flag;
+            started.store(true, Ordering::SeqCst);
+            sleep(millis(20)).await;
+            Ok::<_, ()>(())
+        };
+        let ended = timeout(millis(end), lock.run(body)).await;
+        assert!(dropped.load(Ordering::SeqCst));
+        ran[usize::from(started.load(Ordering::SeqCst)) + usize::from(ended.is_ok())] += 1;
+        world.locks.close().await;
+        assert!(!world.holders().contains(&"mine"), "after {end} ms");
+    }
+    assert!(ran.iter().all(|count| *count > 5), "{ran:?}");
+}

@@ -1,0 +1,352 @@
+//! Waiting for a lock that another holds, under the paused clock.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use quorlock::{AcquireError, Coordinator, Fault, Guard, MemoryMaster};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::world::*;
+
+/// The longest that one who is told of releases relies on that, and a little for the attempt.
+const POLL: Duration = millis(1_600);
+
+/// A coordinator as another process would have it.
+async fn another(masters: &[MemoryMaster]) -> Coordinator {
+    let locks = Coordinator::new(masters).unwrap();
+    sleep(millis(1)).await;
+    locks
+}
+
+/// Waits in the background, and says when it got the lock.
+fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
+    let lock = locks.mutex(NAME);
+    tokio::spawn(async move {
+        let guard = lock.acquire().await.unwrap();
+        (Instant::now(), guard)
+    })
+}
+
+/// How long `waiter` takes from now.
+async fn wait_of(waiter: JoinHandle<(Instant, Guard)>) -> Duration {
+    let now = Instant::now();
+    let (at, guard) = timeout(seconds(30), waiter).await.unwrap().unwrap();
+    guard.release().await.unwrap();
+    at.saturating_duration_since(now)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_in_another_process_wakes_at_once() {
+    for masters in [1, 3, 5] {
+        let world = World::new(masters).await;
+        let others = another(&world.masters).await;
+        // After a few polls there may be the least pause between two attempts in between.
+        for (wait, most) in [(100, 1), (450, 1), (3_000, 11)] {
+            let guard = world.locks.mutex(NAME).acquire().await.unwrap();
+            let waiting = waiter(&others);
+            sleep(millis(wait)).await;
+            drop(guard);
+            let took = wait_of(waiting).await;
+            assert!(took <= millis(most), "{masters} masters: {took:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_wakes_at_once_with_a_minority_down() {
+    let world = World::new(5).await;
+    let others = another(&world.masters).await;
+    world.order([Fault::Down, Fault::Hang]);
+    for _ in 0..20 {
+        let guard = world.locks.mutex(NAME).acquire().await.unwrap();
+        let waiting = waiter(&others);
+        sleep(millis(333)).await;
+        drop(guard);
+        let took = wait_of(waiting).await;
+        assert!(took <= millis(1), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_in_the_same_process_wakes_at_once() {
+    let world = World::new(3).await;
+    for wait in [1, 5, 100, 777, 3_000] {
+        let guard = world.locks.mutex(NAME).acquire().await.unwrap();
+        let waiting = waiter(&world.locks);
+        sleep(millis(wait)).await;
+        drop(guard);
+        let took = wait_of(waiting).await;
+        assert!(took <= millis(11), "{took:?}"); // the least pause between attempts, at most
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_come_first_served() {
+    let world = World::new(3).await;
+    let guard = world.locks.mutex(NAME).acquire().await.unwrap();
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for n in 0..20 {
+        let (lock, served) = (world.locks.mutex(NAME), served.clone());
+        tasks.push(tokio::spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            served.lock().unwrap().push(n);
+            sleep(millis(30)).await;
+            guard.release().await.unwrap();
+        }));
+        sleep(millis(3)).await;
+    }
+    drop(guard);
+    let start = Instant::now();
+    for task in tasks {
+        timeout(seconds(30), task).await.unwrap().unwrap();
+    }
+    assert_eq!(*served.lock().unwrap(), Vec::from_iter(0..20));
+    // Each is woken by the one before.
+    assert!(start.elapsed() < millis(20 * 40), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_in_the_line_does_not_hold_it_up() {
+    let world = World::new(3).await;
+    let guard = world.locks.mutex(NAME).acquire().await.unwrap();
+    let waiting: Vec<_> = (0..10).map(|_| waiter(&world.locks)).collect();
+    sleep(millis(100)).await;
+    let refused = world.lock().acquire_within(millis(300)).await.unwrap_err();
+    assert!(matches!(refused, AcquireError::Deadline { .. }));
+    for aborted in &waiting[..9] {
+        aborted.abort(); // the one whose turn it is among them
+    }
+    sleep(millis(20)).await;
+    drop(guard);
+    let last = waiting.into_iter().next_back().unwrap();
+    let took = wait_of(last).await;
+    assert!(took <= millis(11), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_without_a_word_is_noticed_by_polling() {
+    let world = World::new(3).await;
+    for wait in [50, 700, 4_000] {
+        world.occupy(0..3, seconds(600));
+        let waiting = waiter(&world.locks);
+        sleep(millis(wait)).await;
+        world.masters.iter().for_each(|master| master.delete(NAME));
+        let took = wait_of(waiting).await;
+        assert!(took <= POLL, "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_expires_is_noticed_by_its_ttl() {
+    for masters in [3, 5] {
+        let world = World::new(masters).await;
+        // The last of a majority counts.
+        for (n, master) in world.masters.iter().enumerate() {
+            master.set(NAME, ANOTHER, Some(millis(200 + 50 * n as u64)));
+        }
+        let free = millis(200 + 50 * (masters as u64 / 2));
+        let took = wait_of(waiter(&world.locks)).await;
+        assert!(free < took && took <= free + millis(5), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_died_is_waited_for_no_longer_than_its_ttl() {
+    let world = World::new(3).await;
+    let others = another(&world.masters).await;
+    let guard = others.mutex(NAME).acquire().await.unwrap();
+    sleep(seconds(60)).await;
+    guard.stop_renewing();
+    let gone = world.ttls().into_iter().flatten().max().unwrap();
+    let took = wait_of(waiter(&world.locks)).await;
+    assert!(took <= gone + millis(15), "{took:?}"); // a poll just before is followed by a pause
+    drop(guard);
+}
+
+/// The release is executed and its message lost; then the connections break and are made again.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_got_lost_with_its_connection_is_made_up_for() {
+    for wait in [200, 450, 2_000] {
+        let world = World::new(3).await;
+        let others = another(&world.masters).await;
+        let guard = others.mutex(NAME).acquire().await.unwrap();
+        let waiting = waiter(&world.locks);
+        sleep(millis(wait)).await;
+        world.order_all(&Fault::Mute);
+        drop(guard);
+        sleep(millis(1)).await;
+        assert_eq!(world.holders(), [""; 3]);
+        world.mend();
+        let took = wait_of(waiting).await;
+        // Redialled and asked again, sometimes after an attempt that found no quorum.
+        assert!(took <= millis(350), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_while_all_masters_are_down_is_noticed_when_they_are_back() {
+    for down in [5, 100, 3_000] {
+        let world = World::new(3).await;
+        let others = another(&world.masters).await;
+        let guard = others.mutex(NAME).acquire().await.unwrap();
+        let waiting = waiter(&world.locks);
+        sleep(millis(300)).await;
+        world.order_all(&Fault::Down);
+        drop(guard);
+        sleep(millis(down)).await;
+        world.mend();
+        let took = wait_of(waiting).await;
+        assert!(took <= POLL, "{took:?}");
+    }
+}
+
+/// Less than the shortest poll, so none of these was found by polling alone.
+#[tokio::test(start_paused = true)]
+async fn no_wake_up_is_lost() {
+    let world = World::new(3).await;
+    let others = another(&world.masters).await;
+    let mut slowest = Duration::ZERO;
+    for run in 0..1_000 {
+        let lag = || delay(rand::random_range(1..15));
+        world.order([lag(), lag(), lag()]);
+        let guard = world.locks.mutex(NAME).acquire().await.unwrap();
+        let waiting = waiter(&others);
+        sleep(Duration::from_micros(rand::random_range(0..120_000))).await;
+        if run % 2 == 0 {
+            world.order([lag(), lag(), lag()]);
+        }
+        drop(guard);
+        slowest = slowest.max(wait_of(waiting).await);
+        assert!(slowest < millis(450), "run {run}: {slowest:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_waits_for_a_silent_holder_only_polls() {
+    let world = World::new(3).await;
+    world.occupy(0..3, seconds(600));
+    let before = world.commands();
+    let refused = world.lock().acquire_within(seconds(60)).await.unwrap_err();
+    let AcquireError::Deadline { attempts, .. } = refused else {
+        panic!("{refused}");
+    };
+    assert!((40..=124).contains(&attempts), "{attempts}"); // every 0.5 s to 1.5 s
+    sleep(millis(10)).await;
+    for (before, after) in before.iter().zip(world.commands()) {
+        // An attempt and its release; to listen, and not to listen any more.
+        assert_eq!(after - before, 2 * u64::from(attempts) + 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_who_wait_in_one_process_ask_no_more_than_one() {
+    let world = World::new(3).await;
+    let others = another(&world.masters).await;
+    world.occupy(0..3, seconds(600));
+    let mut asked = Vec::new();
+    for count in [1, 500] {
+        let waiting: Vec<_> = (0..count).map(|_| waiter(&others)).collect();
+        sleep(millis(50)).await;
+        let before = world.commands()[0];
+        sleep(seconds(60)).await;
+        asked.push(world.commands()[0] - before);
+        waiting.iter().for_each(JoinHandle::abort);
+        sleep(millis(50)).await;
+    }
+    assert!(asked.iter().all(|asked| *asked <= 2 * 121), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_hears_that_the_coordinator_is_closed() {
+    let world = World::new(3).await;
+    world.occupy(0..3, seconds(600));
+    let lock = world.lock();
+    let waiting = tokio::spawn(async move { lock.acquire().await.map(drop) });
+    sleep(millis(100)).await;
+    world.locks.close().await;
+    let refused = timeout(POLL, waiting).await.unwrap().unwrap();
+    assert!(matches!(refused, Err(AcquireError::Closed)));
+}
+
+/// With the lock released now and then, so that every await is there to be dropped at.
+#[tokio::test(start_paused = true)]
+async fn one_who_is_dropped_at_any_poll_leaves_nothing_and_the_next_gets_it() {
+    for local in [true, false] {
+        for polls in 0..24 {
+            let world = World::new(3).await;
+            let others = another(&world.masters).await;
+            world.order([delay(1), delay(2), delay(3)]);
+            let holder = if local { &world.locks } else { &others };
+            let guard = holder.mutex(NAME).acquire().await.unwrap();
+            let lock = world.locks.mutex(NAME);
+            let dropping = timeout(seconds(5), polled(polls, lock.acquire()));
+            let releasing = async {
+                sleep(millis(40)).await;
+                drop(guard);
+            };
+            let (got, ()) = tokio::join!(dropping, releasing);
+            drop(got);
+            world.mend();
+            let took = wait_of(waiter(&world.locks)).await;
+            assert!(took <= millis(30), "{polls} polls: {took:?}");
+            others.close().await;
+            world.locks.close().await;
+            assert_eq!(world.holders(), [""; 3], "{polls} polls");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_is_dropped_at_any_millisecond_leaves_nothing_and_the_next_gets_it() {
+    for end in 0..60 {
+        let world = World::new(3).await;
+        let others = another(&world.masters).await;
+        world.order([delay(1), delay(2), delay(3)]);
+        let guard = others.mutex(NAME).acquire().await.unwrap();
+        let first = waiter(&world.locks);
+        let next = waiter(&world.locks);
+        sleep(millis(end)).await;
+        first.abort();
+        drop(guard);
+        let took = wait_of(next).await;
+        assert!(took <= millis(60), "after {end} ms: {took:?}");
+        world.locks.close().await;
+        assert_eq!(world.holders(), [""; 3], "after {end} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_of_four_processes_are_all_served() {
+    let world = World::new(3).await;
+    let mut tasks = Vec::new();
+    let mut processes = Vec::new();
+    let inside = Arc::new(Mutex::new(0));
+    for _ in 0..4 {
+        let locks = another(&world.masters).await;
+        for _ in 0..250 {
+            let (lock, inside) = (locks.mutex(NAME), inside.clone());
+            tasks.push(tokio::spawn(async move {
+                let guard = lock.acquire().await.unwrap();
+                let seen = *inside.lock().unwrap();
+                sleep(millis(1)).await;
+                *inside.lock().unwrap() = seen + 1;
+                guard.release().await.unwrap();
+            }));
+        }
+        processes.push(locks);
+    }
+    for task in tasks {
+        timeout(seconds(600), task).await.unwrap().unwrap();
+    }
+    assert_eq!(*inside.lock().unwrap(), 1_000);
+    for locks in processes {
+        locks.close().await;
+    }
+    assert_eq!(world.holders(), [""; 3]);
+}

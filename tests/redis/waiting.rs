@@ -1,0 +1,417 @@
+//! Waiting for a lock that another holds, on real servers.
+
+use std::{
+    env, fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use quorlock::{AcquireError, Coordinator, Guard};
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+
+use crate::common::*;
+
+/// The longest that one who is told of releases relies on that, and a little for the attempt.
+const POLL: Duration = Duration::from_millis(1_900);
+
+/// Who is woken does not take so long; the shortest poll takes more.
+const WOKEN: Duration = Duration::from_millis(100);
+
+const fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
+    let lock = locks.mutex("r");
+    tokio::spawn(async move {
+        let guard = lock.acquire().await.unwrap();
+        (Instant::now(), guard)
+    })
+}
+
+/// How long after `since` the waiter got the lock.
+async fn wait_of(waiter: JoinHandle<(Instant, Guard)>, since: Instant) -> Duration {
+    let (at, guard) = timeout(PATIENCE / 2, waiter).await.unwrap().unwrap();
+    guard.release().await.unwrap();
+    at.saturating_duration_since(since)
+}
+
+/// Waits until somebody is told of releases by all masters.
+async fn until_listened(masters: &[Server]) {
+    until("subscriptions", async || {
+        let listened = |master: &Server| channels(master) == "quorlock:wake:{r}";
+        masters.iter().all(listened).then_some(())
+    })
+    .await;
+}
+
+fn channels(master: &Server) -> String {
+    master.command(&["PUBSUB", "CHANNELS"])
+}
+
+async fn until_nobody_listens(masters: &[Server]) {
+    until("no subscriptions", async || {
+        masters.iter().all(|m| channels(m).is_empty()).then_some(())
+    })
+    .await;
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+#[test]
+fn a_release_wakes_who_waits_in_another_process_or_in_this_one() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let others = coordinator(patient(), &masters);
+        for theirs in [&others, &locks] {
+            let mut times = Vec::new();
+            for _ in 0..9 {
+                let guard = locks.mutex("r").acquire().await.unwrap();
+                let waiting = waiter(theirs);
+                until_listened(&masters).await;
+                sleep(millis(30)).await; // tried again, and waits
+                let since = Instant::now();
+                drop(guard);
+                times.push(wait_of(waiting, since).await);
+                until_nobody_listens(&masters).await;
+            }
+            let median = median(times);
+            assert!(median < WOKEN, "{median:?}");
+        }
+        close_at_once(&locks).await;
+        close_at_once(&others).await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn first_come_first_served() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let guard = locks.mutex("r").acquire().await.unwrap();
+        let served = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = Vec::new();
+        for n in 0..20 {
+            let (lock, served) = (locks.mutex("r"), served.clone());
+            tasks.push(tokio::spawn(async move {
+                let guard = lock.acquire().await.unwrap();
+                served.lock().unwrap().push(n);
+                guard.release().await.unwrap();
+            }));
+            sleep(millis(10)).await;
+        }
+        drop(guard);
+        for task in tasks {
+            timeout(PATIENCE / 2, task).await.unwrap().unwrap();
+        }
+        assert_eq!(*served.lock().unwrap(), Vec::from_iter(0..20));
+    });
+}
+
+#[test]
+fn a_release_without_a_word_is_noticed_by_polling() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        for master in &masters {
+            assert_eq!(
+                master.command(&["SET", "r", "another's", "PX", "60000"]),
+                "OK"
+            );
+        }
+        let waiting = waiter(&locks);
+        until_listened(&masters).await;
+        let since = Instant::now();
+        for master in &masters {
+            assert_eq!(master.command(&["DEL", "r"]), "1");
+        }
+        let took = wait_of(waiting, since).await;
+        assert!(took < POLL, "{took:?}");
+    });
+}
+
+#[test]
+fn a_key_that_expires_is_noticed_by_its_ttl() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        acquire_on_all(&locks.mutex("r"))
+            .await
+            .release()
+            .await
+            .unwrap();
+        let mut late = Vec::new();
+        for _ in 0..3 {
+            for master in &masters {
+                assert_eq!(
+                    master.command(&["SET", "r", "another's", "PX", "430"]),
+                    "OK"
+                );
+            }
+            let since = Instant::now();
+            let took = wait_of(waiter(&locks), since).await;
+            late.push(took.saturating_sub(millis(430)));
+        }
+        let late = median(late); // below the shortest poll in all
+        assert!(late < millis(60), "{late:?}");
+    });
+}
+
+#[test]
+fn a_message_that_got_lost_with_its_connection_is_made_up_for() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let others = coordinator(patient(), &masters);
+        let mut times = Vec::new();
+        for _ in 0..5 {
+            let guard = acquire_on_all(&others.mutex("r")).await;
+            let waiting = waiter(&locks);
+            until_listened(&masters).await;
+            sleep(millis(30)).await; // tried again, and waits
+            for master in &masters {
+                assert_eq!(master.command(&["CLIENT", "KILL", "TYPE", "pubsub"]), "1");
+            }
+            let since = Instant::now();
+            drop(guard);
+            times.push(wait_of(waiting, since).await);
+            until_nobody_listens(&masters).await;
+        }
+        let median = median(times);
+        assert!(median < millis(300), "{median:?}");
+    });
+}
+
+#[test]
+fn messages_without_end_are_no_hot_loop() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        for master in &masters {
+            assert_eq!(
+                master.command(&["SET", "r", "another's", "PX", "60000"]),
+                "OK"
+            );
+        }
+        let stop = AtomicBool::new(false);
+        let refused = thread::scope(|scope| {
+            for master in &masters {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        master.command(&["PUBLISH", "quorlock:wake:{r}", "0"]);
+                    }
+                });
+            }
+            let refused = tokio::task::block_in_place(|| {
+                let waiting = locks.mutex("r");
+                tokio::runtime::Handle::current()
+                    .block_on(async move { waiting.acquire_within(millis(2_000)).await.map(drop) })
+            });
+            stop.store(true, Ordering::Relaxed);
+            refused
+        });
+        let Err(AcquireError::Deadline { attempts, .. }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!((10..=220).contains(&attempts), "{attempts}");
+    });
+}
+
+#[test]
+fn one_who_is_dropped_at_any_poll_leaves_nothing_and_the_next_gets_it() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let others = coordinator(patient(), &masters);
+        for polls in 1..16 {
+            let guard = others.mutex("r").acquire().await.unwrap();
+            let lock = locks.mutex("r");
+            let dropping = timeout(millis(60), polled(polls, lock.acquire()));
+            let releasing = async {
+                sleep(millis(25)).await;
+                drop(guard);
+            };
+            let (got, ()) = tokio::join!(dropping, releasing);
+            drop(got);
+            let took = wait_of(waiter(&locks), Instant::now()).await;
+            assert!(took < millis(450), "{polls} polls: {took:?}");
+        }
+        close_at_once(&locks).await;
+        close_at_once(&others).await;
+        assert_no_keys(&masters);
+        until_nobody_listens(&masters).await;
+    });
+}
+
+/// Polls `future` not more than `polls` times, whenever it asks for it, and drops it.
+async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    let mut left = polls;
+    std::future::poll_fn(|cx| {
+        left -= 1;
+        match future.as_mut().poll(cx) {
+            std::task::Poll::Ready(output) => std::task::Poll::Ready(Some(output)),
+            std::task::Poll::Pending if left == 0 => std::task::Poll::Ready(None),
+            std::task::Poll::Pending => std::task::Poll::Pending,
+        }
+    })
+    .await
+}
+
+#[test]
+fn who_may_neither_publish_nor_subscribe_polls() {
+    with_masters(3, async |masters| {
+        let mut urls = Vec::new();
+        for master in &masters {
+            let rules = [
+                "ACL", "SETUSER", "u", "on", ">pw", "~*", "+@all", "-@pubsub",
+            ];
+            let rules = [&rules[..], &["resetchannels"]].concat();
+            assert_eq!(master.command(&rules), "OK");
+            urls.push(format!("redis://u:pw@127.0.0.1:{}", master.port()));
+        }
+        let locks = patient().masters(urls.clone()).build().unwrap();
+        let others = patient().masters(urls).build().unwrap();
+        for _ in 0..3 {
+            let guard = acquire_on_all(&others.mutex("r")).await;
+            let waiting = waiter(&locks);
+            sleep(millis(100)).await;
+            let since = Instant::now();
+            guard.release().await.unwrap();
+            let took = wait_of(waiting, since).await;
+            assert!(took < millis(500), "{took:?}");
+        }
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+const PROCESSES: usize = 4;
+const TASKS: usize = 250;
+
+/// What makes a second run of a test one of the waiting processes.
+const MASTERS: &str = "QUORLOCK_WAITING_MASTERS";
+const COUNTER: &str = "QUORLOCK_WAITING_COUNTER";
+
+#[test]
+fn a_thousand_of_four_processes_are_all_served() {
+    if let (Ok(masters), Some(counter)) = (env::var(MASTERS), env::var_os(COUNTER)) {
+        return run(wait_for_turns(&masters, counter.into()));
+    }
+    with_masters(3, async |masters| {
+        let counter = masters[0].socket().with_file_name("counter");
+        fs::write(&counter, "0").unwrap();
+        let test = "waiting::a_thousand_of_four_processes_are_all_served";
+        let processes: Vec<_> = (0..PROCESSES)
+            .map(|_| Process::start(test, &masters, &counter))
+            .collect();
+        for process in processes {
+            process.finish();
+        }
+        let total = (PROCESSES * TASKS).to_string();
+        assert_eq!(fs::read_to_string(&counter).unwrap(), total);
+        assert_no_keys(&masters);
+        until_nobody_listens(&masters).await;
+    });
+}
+
+async fn wait_for_turns(masters: &str, counter: PathBuf) {
+    let locks = patient().masters(masters.split(',')).build().unwrap();
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|_| {
+            let (lock, counter) = (locks.mutex("r"), counter.clone());
+            tokio::spawn(async move {
+                let guard = lock.acquire().await.unwrap();
+                let count: usize = fs::read_to_string(&counter).unwrap().parse().unwrap();
+                tokio::task::yield_now().await;
+                fs::write(&counter, (count + 1).to_string()).unwrap();
+                guard.release().await.unwrap();
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    locks.close().await;
+}
+
+#[test]
+fn a_waiter_that_is_killed_hinders_nobody() {
+    if let Ok(masters) = env::var(MASTERS) {
+        return run(async {
+            let locks = patient().masters(masters.split(',')).build().unwrap();
+            drop(locks.mutex("r").acquire().await);
+        });
+    }
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let guard = acquire_on_all(&locks.mutex("r")).await;
+        let test = "waiting::a_waiter_that_is_killed_hinders_nobody";
+        let mut process = Process::start(test, &masters, Path::new(""));
+        until_listened(&masters).await;
+        let waiting = waiter(&locks);
+        process.kill();
+        let since = Instant::now();
+        drop(guard);
+        let took = wait_of(waiting, since).await;
+        assert!(took < millis(450), "{took:?}");
+        until_nobody_listens(&masters).await;
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+/// A test once more, in a process of its own.
+struct Process {
+    process: Child,
+    output: mpsc::Receiver<String>,
+}
+
+impl Process {
+    fn start(test: &str, masters: &[Server], counter: &Path) -> Self {
+        let mut process = Command::new(env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .env(MASTERS, urls(masters).join(","))
+            .env(COUNTER, counter)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, output) = mpsc::channel();
+        read_in_background(process.stdout.take(), sender.clone());
+        read_in_background(process.stderr.take(), sender);
+        Self { process, output }
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    fn finish(mut self) {
+        let mut said = String::new();
+        // Both outputs end when the process does, which has a bound of its own.
+        while let Ok(part) = self.output.recv_timeout(PATIENCE) {
+            said.push_str(&part);
+        }
+        self.process.kill().ok();
+        let status = self.process.wait().unwrap();
+        assert!(status.success() && said.contains("1 passed"), "{said}");
+    }
+}
+
+fn read_in_background(pipe: Option<impl Read + Send + 'static>, to: mpsc::Sender<String>) {
+    thread::spawn(move || {
+        let said = pipe.map(io::read_to_string);
+        let _ = to.send(said.and_then(Result::ok).unwrap_or_default());
+    });
+}
