@@ -110,17 +110,29 @@ impl Engine {
         Arc::new(Ask::new(command, deadline, counter))
     }
 
-    /// Puts a question to every master. Neither blocks nor spawns, so it may be done from `Drop`.
+    /// Puts a question to every master.
     pub(crate) fn post<C: CountVotes + 'static>(&self, ask: &Arc<Ask<C>>) {
+        self.post_to(u64::MAX, ask);
+    }
+
+    /// Puts a question to `masters`, a bit each. Neither blocks nor spawns, so it may be done from `Drop`.
+    pub(crate) fn post_to<C: CountVotes + 'static>(&self, masters: u64, ask: &Arc<Ask<C>>) {
         for mailbox in &self.mailboxes {
-            mailbox.post(ask.clone());
+            if masters >> mailbox.master() & 1 == 1 {
+                mailbox.post(ask.clone());
+            }
         }
     }
 
-    pub(crate) fn post_to<C: CountVotes + 'static>(&self, master: usize, ask: Arc<Ask<C>>) {
-        if let Some(mailbox) = self.mailboxes.get(master) {
-            mailbox.post(ask);
-        }
+    /// Up to two masters, a bit each, that can tell waiters of a release: they are connected. Two, as one may
+    /// have just died; not all, as telling costs a master as much as the half of a release.
+    pub(crate) fn tellers(&self, random: u8) -> u64 {
+        let size = self.size();
+        (0..size)
+            .map(|step| (usize::from(random) + step) % size)
+            .filter(|master| self.mailboxes[*master].is_serving())
+            .take(2)
+            .fold(0, |tellers, master| tellers | 1 << master)
     }
 
     pub(crate) fn each_mailbox(&self, mut visit: impl FnMut(&Mailbox)) {
@@ -133,16 +145,8 @@ impl Engine {
         resource: &Resource,
         ttl: Ttl,
     ) -> Result<Held, AcquireError> {
-        let attempt = self.attempt(resource, ttl).await;
-        attempt.map_err(|failed| failed.error)
-    }
-
-    async fn attempt(self: &Arc<Self>, resource: &Resource, ttl: Ttl) -> Result<Held, Failed> {
         if self.closed.load(Ordering::Acquire) {
-            return Err(Failed {
-                error: AcquireError::Closed,
-                free: 0,
-            });
+            return Err(AcquireError::Closed);
         }
         let held = Held::new(Hold::ask(self, resource, ttl));
         match held.decided().await {
@@ -165,57 +169,65 @@ impl Engine {
         let waiter = self.waiting.join(self, resource);
         let _turn = waiter.turn(deadline).await;
         let mut attempts = 0u32;
+        let mut is_told = false;
         loop {
             let is_last = deadline.is_some_and(|deadline| deadline <= clock::now());
             waiter.attempt();
-            let failed = match self.attempt(resource, ttl).await {
+            let error = match self.try_acquire(resource, ttl).await {
                 Ok(held) => return Ok(held),
-                Err(failed) => failed,
+                Err(error) => error,
             };
-            if matches!(failed.error, AcquireError::Closed | AcquireError::Config(_)) {
-                return Err(failed.error);
+            if matches!(error, AcquireError::Closed | AcquireError::Config(_)) {
+                return Err(error);
             }
             if is_last {
                 return Err(AcquireError::Deadline {
                     waited: clock::now().saturating_duration_since(start),
                     attempts: attempts.saturating_add(1),
-                    last: Box::new(failed.error),
+                    last: Box::new(error),
                 });
             }
-            self.wait(&waiter, &failed, attempts, deadline).await;
+            is_told = self
+                .wait(&waiter, &error, attempts, is_told, deadline)
+                .await;
             attempts = attempts.saturating_add(1);
         }
     }
 
-    /// Waits until another attempt is worth it.
+    /// Waits until another attempt is worth it. Whether that is because of a release that was heard of; the
+    /// attempt that failed with `error` `was_told` so.
     async fn wait(
         &self,
         waiter: &Waiter<'_>,
-        failed: &Failed,
+        error: &AcquireError,
         attempts: u32,
+        was_told: bool,
         deadline: Option<Instant>,
-    ) {
+    ) -> bool {
         let now = clock::now();
         let not_later = |at: Instant| deadline.map_or(at, |deadline| deadline.min(at));
         let delay = self.config.retry.delay(attempts, clock::random_u64());
-        let AcquireError::Contended { remaining, .. } = &failed.error else {
-            return clock::sleep_until(not_later(now + delay)).await;
+        let AcquireError::Contended { remaining, .. } = error else {
+            clock::sleep_until(not_later(now + delay)).await;
+            return false;
         };
         if remaining.is_some_and(|remaining| remaining.is_zero()) {
             // A split vote: who comes back at once meets the same rivals.
-            return clock::sleep_until(not_later(now + delay)).await;
+            clock::sleep_until(not_later(now + delay)).await;
+            return false;
         }
-        if waiter
-            .listen(not_later(now + self.config.node_timeout))
-            .await
-        {
-            return;
+        let patience = not_later(now + self.config.node_timeout);
+        if waiter.listen(patience).await {
+            return false;
         }
         // However often others release and take it again, and whatever they publish: not a hot loop.
         if attempts > 2 {
             clock::sleep_until(not_later(now + self.config.retry.least())).await;
         }
-        let poll = if waiter.is_told() {
+        let poll = if was_told {
+            // Somebody else was first, or the release has not reached a majority yet.
+            self.config.retry.delay(0, clock::random_u64())
+        } else if waiter.is_told() {
             POLL.delay(u32::MAX, clock::random_u64())
         } else {
             delay
@@ -223,13 +235,13 @@ impl Engine {
         // A key lives to the end of the millisecond in which it expires.
         let expiry = remaining.map(|remaining| remaining + Duration::from_millis(2));
         let patience = now + expiry.map_or(poll, |expiry| expiry.min(poll));
-        waiter.released(failed.free, not_later(patience)).await;
+        waiter.released(not_later(patience)).await
     }
 
     /// Takes back what a round that was not won may have left, and says why it was not.
     ///
     /// The answers to the release come anyway, and say for how long others hold the lock.
-    async fn give_up(&self, held: &Held, outcome: Outcome) -> Failed {
+    async fn give_up(&self, held: &Held, outcome: Outcome) -> AcquireError {
         let (elapsed, ttl) = held.elapsed();
         let release = held.release();
         let acquisition = held.newest_round();
@@ -241,7 +253,7 @@ impl Engine {
         }
         let name = held.name().clone();
         let votes = self.votes(&acquisition);
-        let error = if outcome == Outcome::TooLate {
+        if outcome == Outcome::TooLate {
             AcquireError::TooSlow {
                 name,
                 elapsed,
@@ -256,9 +268,7 @@ impl Engine {
                 remaining: release.read(Round::free_in),
                 votes,
             }
-        };
-        let free = release.read(Round::free);
-        Failed { error, free }
+        }
     }
 
     /// A release that has not reached all its masters until the returned value is dropped.
@@ -280,12 +290,6 @@ impl Engine {
             done.await;
         }
     }
-}
-
-/// Why an attempt failed, and on which masters nothing is held now, a bit each.
-struct Failed {
-    error: AcquireError,
-    free: u64,
 }
 
 /// Waits for the first of two futures.

@@ -128,19 +128,28 @@ impl Hold {
         state.release = Some(release.clone());
         // Not of an attempt that failed: whoever made it would wake himself.
         let is_worth_telling = state.newest.was_won();
-        let command = Command {
-            wakes: is_worth_telling,
-            ..self.command(Verb::Release, self.ttl)
-        };
-        let delivery = Delivery {
+        let delivery = Arc::new(Delivery {
             release: release.clone(),
             keys_until: state.keys_until,
             may_hold: state.may_hold,
             newest: state.newest.clone(),
             _undelivered: self.engine.undelivered(),
+        });
+        let tellers = if is_worth_telling {
+            self.engine.tellers(self.token.spread())
+        } else {
+            0
         };
-        let ask = self.engine.ask(command, start, delivery);
-        self.engine.post(&ask);
+        for (wakes, masters) in [(true, tellers), (false, !tellers)] {
+            let command = Command {
+                wakes,
+                ..self.command(Verb::Release, self.ttl)
+            };
+            if masters != 0 {
+                let ask = self.engine.ask(command, start, delivery.clone());
+                self.engine.post_to(masters, &ask);
+            }
+        }
         if is_worth_telling {
             self.engine.waiting().released(&self.resource);
         }
@@ -165,11 +174,7 @@ impl Hold {
         };
         let command = self.command(Verb::Acquire, ttl);
         let ask = self.engine.ask(command, start, healing);
-        for master in 0..self.engine.size() {
-            if masters >> master & 1 == 1 {
-                self.engine.post_to(master, ask.clone());
-            }
-        }
+        self.engine.post_to(masters, &ask);
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {

@@ -44,10 +44,8 @@ struct State {
     listened: u64,
     /// Masters that will never tell, a bit each.
     refused: u64,
-    /// Masters that are free as far as is known since the last attempt, a bit each.
-    free: u64,
-    /// A guard of this very process was released.
-    is_ours_released: bool,
+    /// Somebody who held the lock has released it, or may have.
+    is_released: bool,
 }
 
 impl Waiting {
@@ -74,7 +72,7 @@ impl Waiting {
     pub(crate) fn released(&self, resource: &Resource) {
         let line = self.lines.lock().get(resource.key()).cloned();
         if let Some(line) = line {
-            line.state.lock().is_ours_released = true;
+            line.state.lock().is_released = true;
             line.heard.notify_waiters();
         }
     }
@@ -82,7 +80,7 @@ impl Waiting {
     /// Has all who contend try again, as there is something new to learn.
     pub(crate) fn wake_all(&self) {
         for line in self.lines.lock().values() {
-            line.state.lock().is_ours_released = true;
+            line.state.lock().is_released = true;
             line.heard.notify_waiters();
         }
     }
@@ -130,9 +128,7 @@ impl Waiter<'_> {
 
     /// Forgets what was heard: from here on counts what happens during and after the next attempt.
     pub(crate) fn attempt(&self) {
-        let mut state = self.line.state.lock();
-        state.free = 0;
-        state.is_ours_released = false;
+        self.line.state.lock().is_released = false;
     }
 
     /// Has the masters tell of releases. Whether that is new: then a release may have been missed just
@@ -153,22 +149,17 @@ impl Waiter<'_> {
         let masters = self.engine.size();
         self.until(patience, |state| {
             is_majority(state.listening, masters)
-                || is_majority(state.free, masters)
                 || is_majority(state.refused, masters)
-                || state.is_ours_released
+                || state.is_released
         })
         .await;
         true
     }
 
-    /// Waits until a majority of masters are free as far as is known, `free` of them at the end of the
-    /// last attempt; or a guard of this process was released; but not longer than to `patience`.
-    pub(crate) async fn released(&self, free: u64, patience: Instant) {
-        self.line.state.lock().free |= free;
-        self.until(patience, |state| {
-            state.is_ours_released || is_majority(state.free, self.engine.size())
-        })
-        .await;
+    /// Waits until somebody has released the lock, but not longer than to `patience`. Whether that was heard.
+    pub(crate) async fn released(&self, patience: Instant) -> bool {
+        self.until(patience, |state| state.is_released).await;
+        self.line.state.lock().is_released
     }
 
     /// Whether a majority of masters tell of releases.
@@ -202,11 +193,11 @@ impl Ear for Line {
             Heard::Deaf => state.listening &= !bit,
             Heard::Listening => {
                 // Over a new connection: what was published meanwhile is missed for good.
-                state.free |= state.listened & bit;
+                state.is_released |= state.listened & bit != 0;
                 state.listening |= bit;
                 state.listened |= bit;
             }
-            Heard::Message => state.free |= bit,
+            Heard::Message => state.is_released = true,
             Heard::Refused => state.refused |= bit,
         }
         drop(state);

@@ -106,6 +106,11 @@ impl Token {
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+
+    /// A number by which things can be spread.
+    pub(crate) fn spread(&self) -> u8 {
+        self.0.iter().fold(0, |sum, byte| sum.wrapping_add(*byte))
+    }
 }
 
 impl fmt::Debug for Token {

@@ -110,11 +110,6 @@ impl Round {
         self.masters(|vote| matches!(vote, Some(Vote::Refuse(Refusal::Gone))))
     }
 
-    /// Of a release: the masters on which nothing is held now, a bit each.
-    pub(crate) fn free(&self) -> u64 {
-        self.masters(|vote| matches!(vote, Some(Vote::Grant | Vote::Refuse(Refusal::Gone))))
-    }
-
     /// Notes that the key was put back on `master`.
     pub(crate) fn healed(&mut self, master: usize) {
         if let Some(Some(cast)) = self.cast.get_mut(master) {

@@ -119,6 +119,11 @@ impl Mailbox {
         self.fail_one(&ask, failure);
     }
 
+    /// Whether there is a connection.
+    pub(crate) fn is_serving(&self) -> bool {
+        matches!(self.state.lock().phase, Phase::Serving)
+    }
+
     /// Has `ear` hear what is published on `channel`, over this connection and the next ones.
     pub(crate) fn listen(&self, channel: &Arc<str>, ear: Weak<dyn Ear>) {
         let mut state = self.state.lock();

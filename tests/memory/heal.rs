@@ -4,7 +4,7 @@
 use std::pin::pin;
 
 use quorlock::{ExtendError, Fault};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::world::{NAME, World, delay, error, millis, said, seconds, start, timed};
 
@@ -159,6 +159,45 @@ async fn a_key_that_was_put_back_is_owed_its_release() {
     world.mend();
     sleep(seconds(2)).await;
     assert_eq!(world.holders(), [""; 3]);
+}
+
+/// As above, when the master put it back and its answer was lost.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_may_have_been_put_back_is_owed_its_release() {
+    let world = World::new(3).await;
+    world.masters[0].order(Fault::Down);
+    sleep(millis(1)).await;
+    let guard = world.guard().await;
+    world.mend();
+    sleep(seconds(2)).await;
+    world.masters[0].order(delay(20));
+    guard.extend(seconds(20)).await.unwrap();
+    sleep(millis(30)).await;
+    world.masters[0].order(Fault::Mute);
+    sleep(seconds(1)).await; // its connection was given up
+    assert_eq!(world.holders(), ["mine"; 3]);
+    assert_eq!(said(&guard.votes())[0], "holds nothing");
+    guard.release().await.unwrap();
+    world.mend();
+    sleep(seconds(2)).await;
+    assert_eq!(world.holders(), [""; 3]);
+}
+
+/// It lives longer than the others, as it was written later.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_was_put_back_is_owed_its_release_for_longer() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.masters[0].forget();
+    world.masters[0].order(delay(140));
+    let extended = Instant::now();
+    guard.extend(seconds(20)).await.unwrap();
+    sleep(millis(300)).await;
+    assert_eq!(world.holders(), ["mine"; 3]);
+    world.masters[0].order(Fault::Down);
+    guard.release().await.unwrap();
+    world.close().await;
+    assert!(extended.elapsed() >= seconds(20) + millis(140));
 }
 
 #[tokio::test(start_paused = true)]
