@@ -253,8 +253,6 @@ impl Crew {
 
 impl Task {
     fn new(key: &str, sha: &str, recorder: Recorder) -> Self {
-        let channel = super::channel(key);
-        let channel = format!("${}\r\n{channel}\r\n", channel.len());
         let key = format!("${}\r\n{key}\r\n$40\r\n", key.len());
         let token = "0".repeat(40);
         let ttl = TTL_MS.to_string();
@@ -266,7 +264,7 @@ impl Task {
             granted: 0,
             token_at: (set.len(), evalsha.len()),
             acquire: format!("{set}{token}\r\n{options}").into(),
-            release: format!("{evalsha}{token}\r\n{channel}").into(),
+            release: format!("{evalsha}{token}\r\n$0\r\n\r\n").into(),
             recorder,
         }
     }

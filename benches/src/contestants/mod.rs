@@ -13,11 +13,6 @@ use crate::load::Result;
 /// The crate's own release script, for the contestants that stand for its design.
 pub const RELEASE: &str = include_str!("../../../lua/mutex/release.lua");
 
-/// Where it tells of the release of a key.
-fn channel(key: &str) -> String {
-    format!("quorlock:wake:{{{key}}}")
-}
-
 /// What a user writes by hand, and what rslock sends.
 pub const PLAIN_RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
      return redis.call('DEL', KEYS[1]) else return 0 end";

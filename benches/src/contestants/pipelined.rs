@@ -78,7 +78,7 @@ impl Round {
                 .arg(1)
                 .arg(&*self.key)
                 .arg(&self.token)
-                .arg(super::channel(&self.key)),
+                .arg(""),
         };
     }
 
