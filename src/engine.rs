@@ -125,11 +125,11 @@ impl Engine {
     }
 
     /// Up to two masters, a bit each, that can tell waiters of a release: they are connected. Two, as one may
-    /// have just died; not all, as telling costs a master as much as the half of a release.
-    pub(crate) fn tellers(&self, random: u8) -> u64 {
+    /// have just died; not all, as telling makes a release cost a master a quarter more.
+    pub(crate) fn tellers(&self, spread: u8) -> u64 {
         let size = self.size();
         (0..size)
-            .map(|step| (usize::from(random) + step) % size)
+            .map(|step| (usize::from(spread) + step) % size)
             .filter(|master| self.mailboxes[*master].is_serving())
             .take(2)
             .fold(0, |tellers, master| tellers | 1 << master)
@@ -227,7 +227,7 @@ impl Engine {
         let poll = if was_told {
             // Somebody else was first, or the release has not reached a majority yet.
             self.config.retry.delay(0, clock::random_u64())
-        } else if waiter.is_told() {
+        } else if waiter.can_be_told() {
             POLL.delay(u32::MAX, clock::random_u64())
         } else {
             delay

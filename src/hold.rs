@@ -141,11 +141,11 @@ impl Hold {
             0
         };
         for (wakes, masters) in [(true, tellers), (false, !tellers)] {
-            let command = Command {
-                wakes,
-                ..self.command(Verb::Release, self.ttl)
-            };
             if masters != 0 {
+                let command = Command {
+                    wakes,
+                    ..self.command(Verb::Release, self.ttl)
+                };
                 let ask = self.engine.ask(command, start, delivery.clone());
                 self.engine.post_to(masters, &ask);
             }

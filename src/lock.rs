@@ -120,8 +120,8 @@ impl Lock {
     /// Waits until the lock is held; also while too few masters are up.
     ///
     /// Waiters of one coordinator are served in the order in which they came, and one of them at a time
-    /// contends on the masters. It tries when a majority of masters are known to be free: because a release
-    /// told so, or TTLs have passed; and about once a second, as not every release is told of.
+    /// contends on the masters. It tries when it is told of a release, when the TTLs on a majority of masters have
+    /// passed, and about once a second, as not every release is told of.
     ///
     /// # Errors
     ///

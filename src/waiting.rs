@@ -163,7 +163,7 @@ impl Waiter<'_> {
     }
 
     /// Whether a majority of masters tell of releases.
-    pub(crate) fn is_told(&self) -> bool {
+    pub(crate) fn can_be_told(&self) -> bool {
         is_majority(self.line.state.lock().listening, self.engine.size())
     }
 
