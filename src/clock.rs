@@ -51,6 +51,12 @@ pub(crate) fn monotonic() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
+/// The wall clock in microseconds since 1970, for tickets that are compared with those of other processes.
+pub(crate) fn wall_micros() -> u64 {
+    let since = wall().duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
+}
+
 /// For how long the monotonic clock has stood still, in all, in nanoseconds.
 static SLEPT: AtomicU64 = AtomicU64::new(0);
 

@@ -14,6 +14,9 @@ use crate::{
 /// The most masters that a coordinator takes.
 pub(crate) const MOST_MASTERS: usize = 64;
 
+/// The longest that a dead waiter of a fair lock may be in the way.
+const MOST_PATIENCE: Duration = Duration::from_secs(60 * 60);
+
 /// What the user asked for, before it is checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -24,6 +27,7 @@ pub(crate) struct Settings {
     pub(crate) retry_delay: (Duration, Duration),
     pub(crate) key_template: String,
     pub(crate) max_hold: Duration,
+    pub(crate) patience: Duration,
 }
 
 impl Default for Settings {
@@ -36,6 +40,7 @@ impl Default for Settings {
             retry_delay: (Duration::from_millis(10), Duration::from_millis(200)),
             key_template: "{name}".to_owned(),
             max_hold: Duration::from_secs(60 * 60),
+            patience: Duration::from_secs(3),
         }
     }
 }
@@ -50,6 +55,7 @@ pub(crate) struct Config {
     pub(crate) retry: Backoff,
     pub(crate) key_template: KeyTemplate,
     pub(crate) max_hold: Duration,
+    pub(crate) patience: Duration,
 }
 
 impl Config {
@@ -64,9 +70,17 @@ impl Config {
             retry_delay: (least, most),
             key_template,
             max_hold,
+            patience,
         } = settings;
         timeout("node timeout", node_timeout)?;
         timeout("connect timeout", connect_timeout)?;
+        if patience < 4 * node_timeout || patience > MOST_PATIENCE {
+            return Err(ConfigError::Patience {
+                given: patience,
+                least: 4 * node_timeout,
+                most: MOST_PATIENCE,
+            });
+        }
         let drift = Drift::from_ppm(drift_ppm)?;
         Ok(Self {
             ttl: Ttl::parse(ttl, node_timeout, drift)?,
@@ -76,6 +90,7 @@ impl Config {
             retry: Backoff::new(least, most)?,
             key_template: KeyTemplate::parse(&key_template)?,
             max_hold,
+            patience,
         })
     }
 

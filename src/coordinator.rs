@@ -5,11 +5,12 @@ use std::{fmt, sync::Arc, time::Duration};
 use crate::{
     clock,
     config::{Config, MOST_MASTERS, Settings},
-    core::{quorum::majority, retry::Backoff},
+    core::{name::Kind, quorum::majority, retry::Backoff},
     engine::Engine,
     error::ConfigError,
     lock::Lock,
     master::{Mailbox, MasterSpec, Supervisor, Terms},
+    owner::Owner,
 };
 
 /// A set of independent masters that hold locks together. Cheap to clone; clones share everything.
@@ -73,7 +74,41 @@ impl Coordinator {
     ///
     /// Sends nothing. A name that cannot be used is reported when the lock is acquired.
     pub fn mutex(&self, name: impl Into<Arc<str>>) -> Lock {
-        Lock::new(self.engine.clone(), name.into())
+        Lock::new(self.engine.clone(), Kind::Mutex, name.into(), None)
+    }
+
+    /// A new owner for [`reentrant`](Self::reentrant) and [`fair`](Self::fair) locks.
+    pub fn owner(&self) -> Owner {
+        self.engine.owner()
+    }
+
+    /// The reentrant lock called `name`, to be held by `owner`, as often as he likes: every guard is one level,
+    /// and the last one that is dropped gives the lock up.
+    ///
+    /// On every master a hash under that key, as Redisson's `RLock` writes it: its locks on these masters and
+    /// this one exclude each other, and wake each other's waiters. Acquiring it again is a round of its own, which
+    /// extends the lock; the guards of one owner share their validity, and are lost together.
+    ///
+    /// Sends nothing. A name or an owner that cannot be used is reported when the lock is acquired.
+    pub fn reentrant(&self, name: impl Into<Arc<str>>, owner: &Owner) -> Lock {
+        Lock::new(
+            self.engine.clone(),
+            Kind::Reentrant,
+            name.into(),
+            Some(owner),
+        )
+    }
+
+    /// The fair lock called `name`, to be held by `owner`: a [reentrant](Self::reentrant) one whose waiters are
+    /// served in the order in which they came, across all processes and masters.
+    ///
+    /// Waiting is a place in a queue on every master. It costs each of them a command about once a second for
+    /// every waiter, and a waiter whose process died is passed over when the [patience](Builder::patience) is
+    /// over. [`try_acquire`](Lock::try_acquire) takes no place, and passes nobody.
+    ///
+    /// Sends nothing. A name or an owner that cannot be used is reported when the lock is acquired.
+    pub fn fair(&self, name: impl Into<Arc<str>>, owner: &Owner) -> Lock {
+        Lock::new(self.engine.clone(), Kind::Fair, name.into(), Some(owner))
     }
 
     /// How many masters there are.
@@ -128,6 +163,7 @@ impl fmt::Debug for Coordinator {
 /// - retry delay: 10 ms to 200 ms
 /// - key template: `{name}`
 /// - max hold: 1 h
+/// - patience: 3 s
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder {
@@ -206,6 +242,13 @@ impl Builder {
     /// ends with its validity, even if its holder is alive and stuck. Defaults to 1 h.
     pub fn max_hold(mut self, most: Duration) -> Self {
         self.settings.max_hold = most;
+        self
+    }
+
+    /// How long a waiter of a fair lock may give no sign of life before the others pass it over. Waiters ask again
+    /// three times in that time. Defaults to 3 s; at least four node timeouts.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.settings.patience = patience;
         self
     }
 

@@ -1,14 +1,18 @@
 //! Drives all masters: one question to each, one outcome.
 
+mod acquire;
+mod queue;
+
 use std::{
+    fmt::Write as _,
     future::{Future, poll_fn},
     pin::{Pin, pin},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
     task::Poll,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use tokio::sync::Notify;
@@ -16,24 +20,14 @@ use tokio::sync::Notify;
 use crate::{
     clock,
     config::Config,
-    core::{
-        command::Command,
-        lease::Ttl,
-        name::Resource,
-        retry::Backoff,
-        round::{Outcome, Round},
-        votes::Votes,
-    },
-    error::AcquireError,
-    hold::{Held, Hold},
+    core::{command::Command, votes::Votes},
     live_round::LiveRound,
     master::{Ask, CountVotes, Mailbox, Supervisor},
-    waiting::{Waiter, Waiting},
+    owner::Owner,
+    turns::Turns,
+    waiting::Waiting,
     watchdog::Watchdog,
 };
-
-/// How long a waiter that is told of releases relies on that: others may release without a word.
-const POLL: Backoff = Backoff::between(Duration::from_millis(500), Duration::from_millis(1_500));
 
 /// What all locks of one coordinator share. Its supervisors end when the last handle on it is gone and
 /// all that was posted is delivered.
@@ -45,6 +39,15 @@ pub(crate) struct Engine {
     deliveries: Arc<Deliveries>,
     watchdog: Arc<Watchdog>,
     waiting: Waiting,
+    turns: Turns,
+    /// What this process is called on the masters.
+    process: Arc<str>,
+    /// How many owners it has had.
+    owners: AtomicU64,
+    /// The time in the newest ticket.
+    last_ticket: AtomicU64,
+    /// By how many microseconds the masters' clocks are ahead of ours.
+    clock_offset: AtomicI64,
     closed: AtomicBool,
 }
 
@@ -59,6 +62,7 @@ impl Engine {
             runtime.spawn(supervisor);
         }
         let watchdog = Arc::<Watchdog>::default();
+        let process: Arc<str> = uuid(clock::random()).into();
         runtime.spawn(watchdog.clone().run());
         Self {
             config,
@@ -70,6 +74,11 @@ impl Engine {
             deliveries: Arc::default(),
             watchdog,
             waiting: Waiting::default(),
+            turns: Turns::new(&process),
+            process,
+            owners: AtomicU64::new(0),
+            last_ticket: AtomicU64::new(0),
+            clock_offset: AtomicI64::new(0),
             closed: AtomicBool::new(false),
         }
     }
@@ -89,6 +98,21 @@ impl Engine {
 
     pub(crate) fn waiting(&self) -> &Waiting {
         &self.waiting
+    }
+
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// A new owner of this process.
+    pub(crate) fn owner(&self) -> Owner {
+        let number = self.owners.fetch_add(1, Ordering::Relaxed) + 1;
+        Owner::new(&self.process, number)
+    }
+
+    /// Whether `owner` was made here, so that what he holds is counted here.
+    pub(crate) fn knows(&self, owner: &Owner) -> bool {
+        owner.id().starts_with(&*self.process)
     }
 
     pub(crate) fn addresses(&self) -> &[Arc<str>] {
@@ -139,138 +163,6 @@ impl Engine {
         self.mailboxes.iter().for_each(|mailbox| visit(mailbox));
     }
 
-    /// One round.
-    pub(crate) async fn try_acquire(
-        self: &Arc<Self>,
-        resource: &Resource,
-        ttl: Ttl,
-    ) -> Result<Held, AcquireError> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(AcquireError::Closed);
-        }
-        let held = Held::new(Hold::ask(self, resource, ttl));
-        match held.decided().await {
-            Outcome::Won => Ok(held),
-            outcome => Err(self.give_up(&held, outcome).await),
-        }
-    }
-
-    /// Rounds until one is won, when it is this waiter's turn in this process and whenever a release is
-    /// likely. With `patience`, the last one begins when it is over.
-    pub(crate) async fn acquire(
-        self: &Arc<Self>,
-        resource: &Resource,
-        ttl: Ttl,
-        patience: Option<Duration>,
-    ) -> Result<Held, AcquireError> {
-        let start = clock::now();
-        // A patience that no clock can hold is none.
-        let deadline = patience.and_then(|patience| start.checked_add(patience));
-        let waiter = self.waiting.join(self, resource);
-        let _turn = waiter.turn(deadline).await;
-        let mut attempts = 0u32;
-        let mut is_told = false;
-        loop {
-            let is_last = deadline.is_some_and(|deadline| deadline <= clock::now());
-            waiter.attempt();
-            let error = match self.try_acquire(resource, ttl).await {
-                Ok(held) => return Ok(held),
-                Err(error) => error,
-            };
-            if matches!(error, AcquireError::Closed | AcquireError::Config(_)) {
-                return Err(error);
-            }
-            if is_last {
-                return Err(AcquireError::Deadline {
-                    waited: clock::now().saturating_duration_since(start),
-                    attempts: attempts.saturating_add(1),
-                    last: Box::new(error),
-                });
-            }
-            is_told = self
-                .wait(&waiter, &error, attempts, is_told, deadline)
-                .await;
-            attempts = attempts.saturating_add(1);
-        }
-    }
-
-    /// Waits until another attempt is worth it. Whether that is because of a release that was heard of; the
-    /// attempt that failed with `error` `was_told` so.
-    async fn wait(
-        &self,
-        waiter: &Waiter<'_>,
-        error: &AcquireError,
-        attempts: u32,
-        was_told: bool,
-        deadline: Option<Instant>,
-    ) -> bool {
-        let now = clock::now();
-        let not_later = |at: Instant| deadline.map_or(at, |deadline| deadline.min(at));
-        let delay = self.config.retry.delay(attempts, clock::random_u64());
-        let AcquireError::Contended { remaining, .. } = error else {
-            clock::sleep_until(not_later(now + delay)).await;
-            return false;
-        };
-        if remaining.is_some_and(|remaining| remaining.is_zero()) {
-            // A split vote: who comes back at once meets the same rivals.
-            clock::sleep_until(not_later(now + delay)).await;
-            return false;
-        }
-        let patience = not_later(now + self.config.node_timeout);
-        if waiter.listen(patience).await {
-            return false;
-        }
-        // However often others release and take it again, and whatever they publish: not a hot loop.
-        if attempts > 2 {
-            clock::sleep_until(not_later(now + self.config.retry.least())).await;
-        }
-        let poll = if was_told {
-            // Somebody else was first, or the release has not reached a majority yet.
-            self.config.retry.delay(0, clock::random_u64())
-        } else if waiter.can_be_told() {
-            POLL.delay(u32::MAX, clock::random_u64())
-        } else {
-            delay
-        };
-        // A key lives to the end of the millisecond in which it expires.
-        let expiry = remaining.map(|remaining| remaining + Duration::from_millis(2));
-        let patience = now + expiry.map_or(poll, |expiry| expiry.min(poll));
-        waiter.released(not_later(patience)).await
-    }
-
-    /// Takes back what a round that was not won may have left, and says why it was not.
-    ///
-    /// The answers to the release come anyway, and say for how long others hold the lock.
-    async fn give_up(&self, held: &Held, outcome: Outcome) -> AcquireError {
-        let (elapsed, ttl) = held.elapsed();
-        let release = held.release();
-        let acquisition = held.newest_round();
-        if outcome == Outcome::Lost && !acquisition.read(Round::lacks_masters) {
-            release.decided().await;
-        } else {
-            // For a full table. Masters that are down have failed already.
-            release.settled().await;
-        }
-        let name = held.name().clone();
-        let votes = self.votes(&acquisition);
-        if outcome == Outcome::TooLate {
-            AcquireError::TooSlow {
-                name,
-                elapsed,
-                ttl,
-                votes,
-            }
-        } else if acquisition.read(Round::lacks_masters) {
-            AcquireError::NoQuorum { name, votes }
-        } else {
-            AcquireError::Contended {
-                name,
-                remaining: release.read(Round::free_in),
-                votes,
-            }
-        }
-    }
-
     /// A release that has not reached all its masters until the returned value is dropped.
     pub(crate) fn undelivered(&self) -> Undelivered {
         self.deliveries.count.fetch_add(1, Ordering::AcqRel);
@@ -281,6 +173,7 @@ impl Engine {
     pub(crate) async fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.waiting.wake_all();
+        self.turns.wake_all();
         loop {
             let mut done = pin!(self.deliveries.done.notified());
             done.as_mut().enable(); // first register, then look
@@ -290,6 +183,20 @@ impl Engine {
             done.await;
         }
     }
+}
+
+/// The random UUID that `bytes` make.
+fn uuid(mut bytes: [u8; 16]) -> String {
+    bytes[6] = bytes[6] & 0x0f | 0x40; // version 4
+    bytes[8] = bytes[8] & 0x3f | 0x80; // and its variant
+    let mut text = String::with_capacity(36);
+    for (at, byte) in bytes.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        let _ = write!(text, "{byte:02x}"); // a string takes everything
+    }
+    text
 }
 
 /// Waits for the first of two futures.

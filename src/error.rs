@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::core::{standing::LostReason, votes::Votes};
+use crate::core::{name::Kind, standing::LostReason, votes::Votes};
 
 /// Why a lock was not acquired.
 ///
@@ -53,6 +53,17 @@ pub enum AcquireError {
     NoQuorum {
         /// The lock's name.
         name: Arc<str>,
+        /// Who said what.
+        votes: Votes,
+    },
+
+    /// The name is held as another kind of lock, which is a mistake somewhere: waiting does not mend it.
+    #[error("could not lock {name:?} as a {asked}: it is held as another kind of lock: {votes}")]
+    OtherKind {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The kind that was asked for.
+        asked: Kind,
         /// Who said what.
         votes: Votes,
     },
@@ -238,6 +249,26 @@ pub enum ConfigError {
         "there is no tokio runtime here: build the coordinator inside one, with time and I/O enabled"
     )]
     NoRuntime,
+
+    /// The owner was made by another coordinator, which counts how deep he holds what.
+    #[error("the owner {owner:?} is of another coordinator: make one with Coordinator::owner")]
+    ForeignOwner {
+        /// What he is called.
+        owner: String,
+    },
+
+    /// Waiters of fair locks would be taken for dead between two signs of life, or for far too long not.
+    #[error(
+        "a patience of {given:?} is out of range: it must be between {least:?}, four node timeouts, and {most:?}"
+    )]
+    Patience {
+        /// What was given.
+        given: Duration,
+        /// The least that makes sense.
+        least: Duration,
+        /// The most that makes sense.
+        most: Duration,
+    },
 
     /// The bounds of the retry delay make no sense.
     #[error(

@@ -50,6 +50,11 @@ impl Guard {
         self.held.name()
     }
 
+    /// How many guards the owner has of this lock; 1 for a mutex.
+    pub fn depth(&self) -> u32 {
+        self.held.depth()
+    }
+
     /// What was left of the TTL when the lock was won or last extended: TTL minus what the round took
     /// minus the drift allowance.
     pub fn validity(&self) -> Duration {

@@ -3,7 +3,7 @@
 mod keep;
 
 use std::{
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -13,27 +13,39 @@ use tokio::sync::Notify;
 use crate::{
     clock,
     core::{
+        claim::{Claim, Patience},
         command::{Command, Verb},
         lease::{Lease, Ttl},
-        name::{Resource, Token},
+        name::{Kind, Resource},
         renewal::Renewal,
         round::{Outcome, Round},
         standing::LostReason,
         votes::Votes,
     },
     engine::Engine,
-    live_round::{Delivery, Healing, LiveRound},
+    live_round::{Delivery, Healing, LiveRound, Unheard},
+    owner::{Owner, Tenure},
     watchdog::Place,
 };
 
-/// What a token may have left on the masters, how it is kept, and how it is taken back.
+/// What is asked for: a lock, for how long, and in whose name.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) resource: Resource,
+    pub(crate) ttl: Ttl,
+    /// Of a mutex there is none.
+    pub(crate) owner: Option<Owner>,
+}
+
+/// What a claim may have left on the masters, how it is kept, and how it is taken back.
 #[derive(Debug)]
 pub(crate) struct Hold {
     engine: Arc<Engine>,
     resource: Resource,
-    token: Token,
+    claim: Claim,
     ttl: Ttl,
-    start: Instant,
+    /// For the owner's other attempts, while this one is held.
+    _tenure: Option<Arc<Tenure>>,
     state: Mutex<State>,
     /// The lock may be lost: whoever waits for that looks again.
     changed: Notify,
@@ -41,6 +53,8 @@ pub(crate) struct Hold {
 
 #[derive(Debug)]
 struct State {
+    /// When the acquisition was asked for.
+    start: Instant,
     lease: Lease,
     /// What was left of the lease when it was won.
     validity: Duration,
@@ -48,6 +62,8 @@ struct State {
     keys_until: Instant,
     /// Masters that may hold the key, a bit each; those of the newest round come on top.
     may_hold: u64,
+    /// How many guards there are, or will be when their rounds are won.
+    depth: u32,
     /// The acquisition, or the last extension.
     newest: Arc<LiveRound>,
     /// An extension before the newest round failed, and none has succeeded since.
@@ -61,40 +77,77 @@ struct State {
 
 impl Hold {
     /// Asks all masters for the lock.
-    pub(crate) fn ask(engine: &Arc<Engine>, resource: &Resource, ttl: Ttl) -> Arc<Self> {
+    pub(crate) fn ask(
+        engine: &Arc<Engine>,
+        wanted: &Wanted,
+        claim: Claim,
+        tenure: Option<Arc<Tenure>>,
+        patience: Option<Patience>,
+    ) -> Arc<Self> {
         let start = clock::now();
-        let token = Token::new(clock::random());
-        let lease = Lease::new(start, ttl, engine.config().drift);
-        let round = Round::open(Verb::Acquire, engine.size(), start, Some(lease.until()));
-        let acquisition = LiveRound::of_acquisition(round);
-        let command = Command {
-            verb: Verb::Acquire,
-            resource: resource.clone(),
-            token,
-            ttl,
-            wakes: false,
+        let lease = Lease::new(start, wanted.ttl, engine.config().drift);
+        let question = Question {
+            engine,
+            resource: &wanted.resource,
+            claim: &claim,
+            ttl: wanted.ttl,
         };
-        engine.post(&engine.ask(command, start, acquisition.clone()));
+        let newest = question.post(patience, start, lease);
         Arc::new(Self {
             engine: engine.clone(),
-            resource: resource.clone(),
-            token,
-            ttl,
-            start,
+            resource: wanted.resource.clone(),
+            ttl: wanted.ttl,
+            _tenure: tenure,
             state: Mutex::new(State {
+                start,
                 lease,
                 validity: Duration::ZERO,
-                keys_until: end_of(start, ttl),
+                keys_until: question.keys_until(patience, start),
                 may_hold: 0,
-                newest: acquisition,
+                depth: 1,
+                newest,
                 in_doubt: false,
                 lost: None,
                 renewal: None,
                 place: None,
                 release: None,
             }),
+            claim,
             changed: Notify::new(),
         })
+    }
+
+    /// Asks all masters once more, from the same place in their queues.
+    pub(crate) fn ask_again(&self, patience: Patience) {
+        let start = clock::now();
+        let mut state = self.state.lock();
+        let question = Question {
+            engine: &self.engine,
+            resource: &self.resource,
+            claim: &self.claim,
+            ttl: self.ttl,
+        };
+        state.start = start;
+        state.lease = Lease::new(start, self.ttl, self.engine.config().drift);
+        state.may_hold |= state.newest.read(Round::may_keep);
+        state.keys_until = state
+            .keys_until
+            .max(question.keys_until(Some(patience), start));
+        state.newest = question.post(Some(patience), start, state.lease);
+    }
+
+    /// Gives back what a round was granted that did not win, and keeps the place in the queues.
+    pub(crate) fn yield_back(&self, patience: Patience) {
+        let state = self.state.lock();
+        let masters = state.newest.read(Round::may_hold);
+        if masters != 0 {
+            let command = Command {
+                patience: Some(patience),
+                ..self.command(Verb::Yield, self.ttl, 0)
+            };
+            let ask = self.engine.ask(command, clock::now(), Unheard);
+            self.engine.post_to(masters, &ask);
+        }
     }
 
     /// Waits for the outcome of the acquisition. A lock that was won is still given up when nothing is
@@ -115,16 +168,21 @@ impl Hold {
         }
     }
 
-    /// Takes the token back from all masters, once: behind whatever was sent for it, and owed to those
-    /// that may hold it and cannot be reached now.
-    pub(crate) fn release(&self) -> Arc<LiveRound> {
+    /// Takes one level off, and with the last one the claim back from all masters: behind whatever was sent for
+    /// it, and owed to those that may hold it and cannot be reached now.
+    fn leave(&self) -> Arc<LiveRound> {
         let mut state = self.state.lock();
-        if let Some(release) = &state.release {
-            return release.clone();
-        }
+        state.depth = state.depth.saturating_sub(1);
         let start = clock::now();
         let round = Round::open(Verb::Release, self.engine.size(), start, None);
         let release = LiveRound::of_release(round);
+        if state.depth > 0 {
+            // Owed to nobody: whatever comes next sets the depth right.
+            let command = self.command(Verb::Release, self.ttl, state.depth);
+            self.engine
+                .post(&self.engine.ask(command, start, release.clone()));
+            return release;
+        }
         state.release = Some(release.clone());
         // Not of an attempt that failed: whoever made it would wake himself.
         let is_worth_telling = state.newest.was_won();
@@ -135,16 +193,17 @@ impl Hold {
             newest: state.newest.clone(),
             _undelivered: self.engine.undelivered(),
         });
-        let tellers = if is_worth_telling {
-            self.engine.tellers(self.token.spread())
-        } else {
-            0
+        let tellers = match (&self.claim, is_worth_telling) {
+            (_, false) => 0,
+            (Claim::Token(token), true) => self.engine.tellers(token.spread()),
+            // Redisson's waiters listen to any master, and those of a fair lock to each.
+            (_, true) => u64::MAX,
         };
         for (wakes, masters) in [(true, tellers), (false, !tellers)] {
             if masters != 0 {
                 let command = Command {
                     wakes,
-                    ..self.command(Verb::Release, self.ttl)
+                    ..self.command(Verb::Release, self.ttl, 0)
                 };
                 let ask = self.engine.ask(command, start, delivery.clone());
                 self.engine.post_to(masters, &ask);
@@ -172,9 +231,18 @@ impl Hold {
         let healing = Healing {
             extension: extension.clone(),
         };
-        let command = self.command(Verb::Acquire, ttl);
+        let command = self.command(Verb::Acquire, ttl, state.depth);
         let ask = self.engine.ask(command, start, healing);
         self.engine.post_to(masters, &ask);
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.resource.kind()
+    }
+
+    /// How many guards there are.
+    pub(crate) fn depth(&self) -> u32 {
+        self.state.lock().depth
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
@@ -183,7 +251,7 @@ impl Hold {
 
     /// How long the acquisition has been under way, and what it asked for.
     pub(crate) fn elapsed(&self) -> (Duration, Duration) {
-        let elapsed = clock::now().saturating_duration_since(self.start);
+        let elapsed = clock::now().saturating_duration_since(self.state.lock().start);
         (elapsed, self.ttl.duration())
     }
 
@@ -205,14 +273,59 @@ impl Hold {
         self.engine.votes(round)
     }
 
-    fn command(&self, verb: Verb, ttl: Ttl) -> Command {
+    fn command(&self, verb: Verb, ttl: Ttl, depth: u32) -> Command {
         Command {
             verb,
             resource: self.resource.clone(),
-            token: self.token,
+            claim: self.claim.clone(),
             ttl,
+            depth,
             wakes: false,
+            patience: None,
         }
+    }
+}
+
+/// The question for a lock.
+#[derive(Clone, Copy)]
+struct Question<'a> {
+    engine: &'a Engine,
+    resource: &'a Resource,
+    claim: &'a Claim,
+    ttl: Ttl,
+}
+
+impl Question<'_> {
+    fn post(self, patience: Option<Patience>, start: Instant, lease: Lease) -> Arc<LiveRound> {
+        let mut round = Round::open(
+            Verb::Acquire,
+            self.engine.size(),
+            start,
+            Some(lease.until()),
+        );
+        if patience.is_some() {
+            round.queue();
+        }
+        let acquisition = LiveRound::of_acquisition(round);
+        let command = Command {
+            verb: Verb::Acquire,
+            resource: self.resource.clone(),
+            claim: self.claim.clone(),
+            ttl: self.ttl,
+            depth: 1,
+            wakes: false,
+            patience,
+        };
+        let ask = self.engine.ask(command, start, acquisition.clone());
+        self.engine.post(&ask);
+        acquisition
+    }
+
+    /// When what a question at `start` leaves is gone by itself.
+    fn keys_until(self, patience: Option<Patience>, start: Instant) -> Instant {
+        let key = end_of(start, self.ttl);
+        let place = patience.and_then(|patience| start.checked_add(patience.patience * 2));
+        place.map_or(key, |place| place.max(key))
     }
 }
 
@@ -220,15 +333,27 @@ fn end_of(start: Instant, ttl: Ttl) -> Instant {
     start.checked_add(ttl.duration()).unwrap_or(start)
 }
 
-/// A hold that is released when it is dropped, wherever its owner's future was: this is what makes
-/// every round that does not end in a lock end in a release.
+/// One level of a hold, which is given up when this is dropped, wherever its owner's future was: this is what
+/// makes every round that does not end in a lock end in a release.
 #[derive(Debug)]
 #[must_use = "dropping it releases the lock"]
-pub(crate) struct Held(Arc<Hold>);
+pub(crate) struct Held {
+    hold: Arc<Hold>,
+    release: OnceLock<Arc<LiveRound>>,
+}
 
 impl Held {
+    /// The first level.
     pub(crate) fn new(hold: Arc<Hold>) -> Self {
-        Self(hold)
+        Self {
+            hold,
+            release: OnceLock::new(),
+        }
+    }
+
+    /// Gives the level up, once.
+    pub(crate) fn release(&self) -> Arc<LiveRound> {
+        self.release.get_or_init(|| self.hold.leave()).clone()
     }
 }
 
@@ -236,12 +361,12 @@ impl std::ops::Deref for Held {
     type Target = Arc<Hold>;
 
     fn deref(&self) -> &Arc<Hold> {
-        &self.0
+        &self.hold
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.0.release();
+        self.release();
     }
 }

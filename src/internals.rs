@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use crate::core::{
+    claim::Claim,
     command::{Command, Verb},
     lease::{Drift, Lease, Ttl},
-    name::{KeyTemplate, Token},
+    name::{KeyTemplate, Kind, Token},
     quorum::{Tally, Verdict, Vote},
     round::{Outcome, Round},
 };
@@ -60,14 +61,16 @@ impl Acquisition {
     pub fn new() -> Option<Self> {
         let resource = KeyTemplate::parse("{name}")
             .ok()?
-            .resource("orders/42".into())
+            .resource(Kind::Mutex, "orders/42".into())
             .ok()?;
         Some(Self(Command {
             verb: Verb::Acquire,
             resource,
-            token: Token::new([7; 20]),
+            claim: Claim::Token(Token::new([7; 20])),
             ttl: TtlAndDrift::new()?.0,
+            depth: 1,
             wakes: false,
+            patience: None,
         }))
     }
 

@@ -43,13 +43,16 @@ mod hold;
 mod live_round;
 mod lock;
 mod master;
+mod owner;
+mod turns;
 mod waiting;
 mod watchdog;
 
 pub use crate::{
     coordinator::{Builder, Coordinator},
     core::{
-        quorum::{Failure, Refusal, Vote},
+        name::Kind,
+        quorum::{Failure, Holder, Refusal, Vote},
         standing::{LostReason, Standing},
         votes::{VoteRow, Votes},
     },
@@ -57,6 +60,7 @@ pub use crate::{
     guard::Guard,
     lock::Lock,
     master::{Fault, MasterSpec, MemoryMaster},
+    owner::Owner,
 };
 
 #[cfg(feature = "tls")]

@@ -5,7 +5,7 @@ use std::{
     mem,
     sync::{Arc, Weak},
     task::{Poll, Waker},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -112,6 +112,11 @@ impl LiveRound {
         ask(&self.state.lock().round)
     }
 
+    /// For how long it has been under way.
+    pub(crate) fn elapsed(&self, now: Instant) -> Duration {
+        self.read(|round| now.saturating_duration_since(round.start()))
+    }
+
     /// Whether no majority came together, or too late.
     pub(crate) fn has_failed(&self) -> bool {
         matches!(self.read(Round::outcome), Outcome::Lost | Outcome::TooLate)
@@ -202,7 +207,7 @@ impl CountVotes for Arc<Delivery> {
     }
 
     fn owed_until(&self, master: usize) -> Option<Instant> {
-        let may_hold = self.may_hold | self.newest.read(Round::may_hold);
+        let may_hold = self.may_hold | self.newest.read(Round::may_keep);
         (may_hold >> master & 1 == 1).then(|| clock::to_monotonic(self.keys_until))
     }
 }
@@ -219,4 +224,12 @@ impl CountVotes for Healing {
             self.extension.state.lock().round.healed(master);
         }
     }
+}
+
+/// Nobody waits for the votes.
+#[derive(Debug)]
+pub(crate) struct Unheard;
+
+impl CountVotes for Unheard {
+    fn count(&self, _master: usize, _vote: Vote, _now: Instant) {}
 }

@@ -3,11 +3,15 @@
 use std::{fmt, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use crate::{
-    core::{lease::Ttl, name::Resource},
+    core::{
+        lease::Ttl,
+        name::{Kind, Resource},
+    },
     engine::Engine,
     error::{AcquireError, ConfigError, RunError},
     guard::Guard,
-    hold::Held,
+    hold::{Held, Wanted},
+    owner::Owner,
 };
 
 /// A named lock on all masters of a [`Coordinator`](crate::Coordinator). Cheap to make and to clone;
@@ -24,14 +28,28 @@ pub struct Lock {
     engine: Arc<Engine>,
     resource: Result<Resource, ConfigError>,
     ttl: Result<Ttl, ConfigError>,
+    /// Of a mutex there is none.
+    owner: Option<Owner>,
     /// For how long it is renewed, if it is.
     max_hold: Option<Duration>,
 }
 
 impl Lock {
-    pub(crate) fn new(engine: Arc<Engine>, name: Arc<str>) -> Self {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        kind: Kind,
+        name: Arc<str>,
+        owner: Option<&Owner>,
+    ) -> Self {
+        let foreign = owner.filter(|owner| !engine.knows(owner));
         Self {
-            resource: engine.config().key_template.resource(name),
+            resource: match foreign {
+                None => engine.config().key_template.resource(kind, name),
+                Some(owner) => Err(ConfigError::ForeignOwner {
+                    owner: owner.id().to_owned(),
+                }),
+            },
+            owner: owner.cloned(),
             ttl: Ok(engine.config().ttl),
             max_hold: Some(engine.config().max_hold),
             engine,
@@ -95,8 +113,7 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire(&self) -> Result<Guard, AcquireError> {
-        let (resource, ttl) = self.checked()?;
-        let held = self.engine.try_acquire(resource, ttl).await?;
+        let held = self.engine.try_acquire(&self.wanted()?).await?;
         Ok(self.guard(held))
     }
 
@@ -135,8 +152,7 @@ impl Lock {
     }
 
     async fn acquire_until(&self, patience: Option<Duration>) -> Result<Guard, AcquireError> {
-        let (resource, ttl) = self.checked()?;
-        let held = self.engine.acquire(resource, ttl, patience).await?;
+        let held = self.engine.acquire(&self.wanted()?, patience).await?;
         Ok(self.guard(held))
     }
 
@@ -199,9 +215,12 @@ impl Lock {
         outcome
     }
 
-    fn checked(&self) -> Result<(&Resource, Ttl), ConfigError> {
-        let resource = self.resource.as_ref().map_err(Clone::clone)?;
-        Ok((resource, self.ttl.clone()?))
+    fn wanted(&self) -> Result<Wanted, ConfigError> {
+        Ok(Wanted {
+            resource: self.resource.clone()?,
+            ttl: self.ttl.clone()?,
+            owner: self.owner.clone(),
+        })
     }
 }
 
@@ -210,6 +229,7 @@ impl fmt::Debug for Lock {
         f.debug_struct("Lock")
             .field("resource", &self.resource)
             .field("ttl", &self.ttl)
+            .field("owner", &self.owner)
             .field("max_hold", &self.max_hold)
             .finish_non_exhaustive()
     }

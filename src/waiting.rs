@@ -20,7 +20,7 @@ use crate::{
 /// The lines of this process, one for each name that somebody waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    lines: Mutex<HashMap<Arc<str>, Arc<Line>>>,
+    lines: Mutex<HashMap<Resource, Arc<Line>>>,
 }
 
 /// The waiters of one name. One of them at a time contends for the lock on the masters, in the order in
@@ -52,7 +52,7 @@ impl Waiting {
     /// Joins the line for `resource`.
     pub(crate) fn join<'a>(&self, engine: &'a Engine, resource: &'a Resource) -> Waiter<'a> {
         let mut lines = self.lines.lock();
-        let line = lines.entry(resource.key().clone()).or_insert_with(|| {
+        let line = lines.entry(resource.clone()).or_insert_with(|| {
             Arc::new(Line {
                 gate: Semaphore::new(1),
                 state: Mutex::default(),
@@ -70,7 +70,7 @@ impl Waiting {
     /// A guard of this process has just posted its release: whoever contends for the lock will find it
     /// free on every master, as its commands go the same way.
     pub(crate) fn released(&self, resource: &Resource) {
-        let line = self.lines.lock().get(resource.key()).cloned();
+        let line = self.lines.lock().get(resource).cloned();
         if let Some(line) = line {
             line.state.lock().is_released = true;
             line.heard.notify_waiters();
@@ -92,13 +92,14 @@ impl Waiting {
         if state.waiters > 0 {
             return;
         }
-        lines.remove(waiter.resource.key());
+        lines.remove(waiter.resource);
         if state.is_listening {
             // Under the lock, so that who joins next subscribes behind this.
             let channel = waiter.resource.channel();
+            let ear = waiter.line.ear();
             waiter
                 .engine
-                .each_mailbox(|mailbox| mailbox.stop_listening(channel));
+                .each_mailbox(|mailbox| mailbox.stop_listening(channel, &ear));
         }
     }
 }
@@ -142,10 +143,8 @@ impl Waiter<'_> {
             state.is_listening = true;
         }
         let channel = self.resource.channel();
-        self.engine.each_mailbox(|mailbox| {
-            let line: Weak<dyn Ear> = Arc::downgrade(&self.line) as Weak<dyn Ear>;
-            mailbox.listen(channel, line);
-        });
+        self.engine
+            .each_mailbox(|mailbox| mailbox.listen(channel, self.line.ear()));
         let masters = self.engine.size();
         self.until(patience, |state| {
             is_majority(state.listening, masters)
@@ -185,8 +184,14 @@ impl Drop for Waiter<'_> {
     }
 }
 
+impl Line {
+    fn ear(self: &Arc<Self>) -> Weak<dyn Ear> {
+        Arc::downgrade(self) as Weak<dyn Ear>
+    }
+}
+
 impl Ear for Line {
-    fn hear(&self, master: usize, heard: Heard) {
+    fn hear(&self, master: usize, heard: Heard<'_>) {
         let bit = 1 << master;
         let mut state = self.state.lock();
         match heard {
@@ -197,7 +202,7 @@ impl Ear for Line {
                 state.listening |= bit;
                 state.listened |= bit;
             }
-            Heard::Message => state.is_released = true,
+            Heard::Message(_) => state.is_released = true,
             Heard::Refused => state.refused |= bit,
         }
         drop(state);

@@ -1,11 +1,13 @@
-//! The one table: what each verb sends to a master, and what the reply means.
+//! The one table: what each verb of each kind of lock sends to a master, and what the reply means.
 
 use std::time::Duration;
 
 use super::{
+    claim::{Claim, Patience, Ticket},
     lease::Ttl,
     name::{Resource, Token},
     quorum::{Failure, Refusal, Vote},
+    report,
 };
 
 /// What is asked of a master.
@@ -13,7 +15,10 @@ use super::{
 pub(crate) enum Verb {
     Acquire,
     Extend,
+    Inspect,
     Release,
+    /// Gives back what a minority granted, and keeps the place in the queue.
+    Yield,
 }
 
 impl Verb {
@@ -23,35 +28,68 @@ impl Verb {
             (_, Vote::Grant) => true,
             (_, Vote::Fail(_)) => false,
             // Whoever's the key is now, it is not ours: released.
-            (Self::Release, Vote::Refuse(_)) => true,
-            (Self::Acquire | Self::Extend, Vote::Refuse(_)) => false,
+            (Self::Release | Self::Yield, Vote::Refuse(_)) => true,
+            (Self::Acquire | Self::Extend | Self::Inspect, Vote::Refuse(_)) => false,
         }
     }
 }
 
-/// A script that masters keep, from `lua/`.
-#[derive(Debug)]
-pub(crate) struct Script {
-    pub(crate) text: &'static str,
+/// The scripts that masters keep, from `lua/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Script {
+    MutexExtend,
+    MutexRelease,
+    ReentrantAcquire,
+    ReentrantExtend,
+    ReentrantRelease,
+    FairAcquire,
+    FairRelease,
+    FairYield,
+    Inspect,
 }
 
-const EXTEND: Script = Script {
-    text: include_str!("../../lua/mutex/extend.lua"),
-};
-const RELEASE: Script = Script {
-    text: include_str!("../../lua/mutex/release.lua"),
-};
+/// A script from `lua/`, behind the shared parts that it needs.
+macro_rules! lua {
+    ($($file:literal),+) => {
+        concat!($(include_str!(concat!("../../lua/", $file, ".lua"))),+)
+    };
+}
 
-/// Every script; a [`Request::Script`] names one by its place in this list.
-pub(crate) const SCRIPTS: [Script; 2] = [EXTEND, RELEASE];
+impl Script {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::MutexExtend,
+        Self::MutexRelease,
+        Self::ReentrantAcquire,
+        Self::ReentrantExtend,
+        Self::ReentrantRelease,
+        Self::FairAcquire,
+        Self::FairRelease,
+        Self::FairYield,
+        Self::Inspect,
+    ];
 
-/// How a command goes to a server: a plain one word by word, or a script with its key and arguments.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::MutexExtend => lua!("mutex/extend"),
+            Self::MutexRelease => lua!("mutex/release"),
+            Self::ReentrantAcquire => lua!("shared/held", "reentrant/acquire"),
+            Self::ReentrantExtend => lua!("shared/held", "reentrant/extend"),
+            Self::ReentrantRelease => lua!("shared/held", "reentrant/release"),
+            Self::FairAcquire => lua!("shared/held", "shared/queue", "fair/acquire"),
+            Self::FairRelease => lua!("shared/held", "shared/queue", "fair/release"),
+            Self::FairYield => lua!("shared/queue", "fair/yield"),
+            Self::Inspect => lua!("shared/inspect"),
+        }
+    }
+}
+
+/// How a command goes to a server: a plain one word by word, or a script with its keys and arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request<'a> {
     Plain(&'a [&'a [u8]]),
     Script {
-        script: usize,
-        key: &'a [u8],
+        script: Script,
+        keys: &'a [&'a [u8]],
         arguments: &'a [&'a [u8]],
     },
 }
@@ -64,6 +102,7 @@ pub(crate) enum Reply<'a> {
     Int(i64),
     Nil,
     Ok,
+    Text(&'a str),
     /// Something that no command of ours is answered with.
     Other,
 }
@@ -73,32 +112,138 @@ pub(crate) enum Reply<'a> {
 pub(crate) struct Command {
     pub(crate) verb: Verb,
     pub(crate) resource: Resource,
-    pub(crate) token: Token,
-    /// How long the key lives; of no meaning to a release.
+    pub(crate) claim: Claim,
+    /// How long the key lives; of no meaning to what gives it up.
     pub(crate) ttl: Ttl,
+    /// How many levels the owner holds after this; of no meaning to a mutex.
+    pub(crate) depth: u32,
     /// Whether a release tells those who wait. What was never held need not be waited for.
     pub(crate) wakes: bool,
+    /// Of the acquisition of a fair lock: how to be queued, if at all.
+    pub(crate) patience: Option<Patience>,
 }
+
+/// The field of a hash that tells the kind of lock, and the attempt that holds it.
+const REENTRANT: &[u8] = b"quorlock:reentrant";
+const FAIR: &[u8] = b"quorlock:fair";
 
 impl Command {
     /// Hands `send` the words for a server.
     pub(crate) fn request<T>(&self, send: impl FnOnce(Request<'_>) -> T) -> T {
-        let (key, token) = (self.resource.key().as_bytes(), self.token.as_bytes());
+        match (&self.claim, self.verb) {
+            (_, Verb::Inspect) | (Claim::Nobody, _) => {
+                let keys = [self.resource.key(), self.resource.queue()];
+                send(Request::Script {
+                    script: Script::Inspect,
+                    keys: &keys.map(str::as_bytes),
+                    arguments: &[],
+                })
+            }
+            (Claim::Token(token), verb) => self.mutex(verb, token, send),
+            (Claim::Owner { owner, attempt }, verb) => {
+                self.owned(verb, owner, *attempt, REENTRANT, send)
+            }
+            (
+                Claim::Ticket {
+                    owner,
+                    attempt,
+                    ticket,
+                },
+                verb,
+            ) => match verb {
+                Verb::Extend => self.owned(verb, owner, *attempt, FAIR, send),
+                Verb::Release if self.depth > 0 => self.owned(verb, owner, *attempt, FAIR, send),
+                _ => self.fair(verb, owner, *attempt, ticket, send),
+            },
+        }
+    }
+
+    fn mutex<T>(&self, verb: Verb, token: &Token, send: impl FnOnce(Request<'_>) -> T) -> T {
+        let (key, token) = (self.resource.key().as_bytes(), token.as_bytes());
         let mut digits = [0; 20];
         let ttl = decimal(self.ttl.millis(), &mut digits);
-        match self.verb {
+        match verb {
             Verb::Acquire => send(Request::Plain(&[b"SET", key, token, b"NX", b"PX", ttl])),
             Verb::Extend => send(Request::Script {
-                script: 0,
-                key,
+                script: Script::MutexExtend,
+                keys: &[key],
                 arguments: &[token, ttl],
             }),
-            Verb::Release => send(Request::Script {
-                script: 1,
-                key,
+            Verb::Inspect | Verb::Release | Verb::Yield => send(Request::Script {
+                script: Script::MutexRelease,
+                keys: &[key],
                 arguments: &[token, self.wake_channel().as_bytes()],
             }),
         }
+    }
+
+    fn owned<T>(
+        &self,
+        verb: Verb,
+        owner: &str,
+        attempt: u64,
+        marker: &[u8],
+        send: impl FnOnce(Request<'_>) -> T,
+    ) -> T {
+        let mut digits = [[0; 20]; 3];
+        let [ttl, number, depth] = &mut digits;
+        let ttl = decimal(self.ttl.millis(), ttl);
+        let attempt = decimal(attempt, number);
+        let depth = decimal(self.depth.into(), depth);
+        let channel = self.wake_channel().as_bytes();
+        let owner = owner.as_bytes();
+        let (script, arguments): (_, &[&[u8]]) = match verb {
+            Verb::Acquire => (Script::ReentrantAcquire, &[owner, attempt, depth, ttl]),
+            Verb::Extend => (
+                Script::ReentrantExtend,
+                &[owner, attempt, depth, ttl, marker],
+            ),
+            Verb::Inspect | Verb::Release | Verb::Yield => (
+                Script::ReentrantRelease,
+                &[owner, attempt, depth, marker, channel],
+            ),
+        };
+        send(Request::Script {
+            script,
+            keys: &[self.resource.key().as_bytes()],
+            arguments,
+        })
+    }
+
+    fn fair<T>(
+        &self,
+        verb: Verb,
+        owner: &str,
+        attempt: u64,
+        ticket: &Ticket,
+        send: impl FnOnce(Request<'_>) -> T,
+    ) -> T {
+        let mut digits = [[0; 20]; 5];
+        let [ttl, number, depth, patience, window] = &mut digits;
+        let ttl = decimal(self.ttl.millis(), ttl);
+        let attempt = decimal(attempt, number);
+        let depth = decimal(self.depth.into(), depth);
+        let (millis, micros) = self.patience.map_or((0, 0), Patience::in_words);
+        let (patience, window) = (decimal(millis, patience), decimal(micros, window));
+        let (owner, ticket) = (owner.as_bytes(), ticket.as_str().as_bytes());
+        let (script, arguments): (_, &[&[u8]]) = match verb {
+            Verb::Acquire | Verb::Extend => (
+                Script::FairAcquire,
+                &[owner, attempt, depth, ttl, ticket, patience, window],
+            ),
+            Verb::Yield => (Script::FairYield, &[owner, attempt, ticket, patience]),
+            Verb::Inspect | Verb::Release => (Script::FairRelease, &[owner, attempt, ticket]),
+        };
+        let keys = [
+            self.resource.key(),
+            self.resource.queue(),
+            self.resource.deadlines(),
+        ];
+        send(Request::Script {
+            script,
+            keys: &keys.map(str::as_bytes),
+            arguments,
+        })
     }
 
     /// Where a release is made known, or nothing.
@@ -113,22 +258,34 @@ impl Command {
     /// What a reply says about the lock. An error reply is no answer, whatever it says, but for
     /// WRONGTYPE: a lock of another kind is held under the name, and that is knowledge.
     pub(crate) fn vote(&self, reply: &Reply<'_>) -> Vote {
-        let held = |remaining| Vote::Refuse(Refusal::Held { remaining });
+        let held = |remaining| Vote::Refuse(Refusal::held(remaining));
+        let is_mutex = matches!(self.claim, Claim::Token(_));
         match (self.verb, reply) {
-            (_, Reply::Error(text)) if is_wrong_type(text) => held(None),
+            (_, Reply::Error(text)) if is_wrong_type(text) => Vote::Refuse(Refusal::OtherKind),
             (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((*text).into())),
-            (Verb::Acquire, Reply::Ok) => Vote::Grant,
-            (Verb::Extend | Verb::Release, Reply::Int(1)) => Vote::Grant,
-            (Verb::Extend | Verb::Release, Reply::Int(0)) => Vote::Refuse(Refusal::Gone),
-            (Verb::Extend | Verb::Release, Reply::Int(left)) if *left < 0 => {
+            (Verb::Inspect, Reply::Text(_)) => Vote::Grant,
+            (Verb::Inspect, _) => nonsense(),
+            (Verb::Acquire, Reply::Ok) if is_mutex => Vote::Grant,
+            (Verb::Acquire, Reply::Nil) if is_mutex => held(None),
+            (Verb::Acquire, Reply::Int(_)) if is_mutex => nonsense(),
+            (_, Reply::Int(1)) => Vote::Grant,
+            (Verb::Extend | Verb::Release | Verb::Yield, Reply::Int(0)) => {
+                Vote::Refuse(Refusal::Gone)
+            }
+            (Verb::Extend | Verb::Release, Reply::Int(left)) if is_mutex && *left < 0 => {
                 held(Some(Duration::from_millis(left.unsigned_abs())))
             }
-            (Verb::Acquire | Verb::Extend | Verb::Release, Reply::Nil) => held(None),
-            (_, Reply::Int(_) | Reply::Ok | Reply::Other) => {
-                Vote::Fail(Failure::Rejected("a reply that makes no sense".into()))
+            (Verb::Extend | Verb::Release, Reply::Nil) if is_mutex => held(None),
+            (_, Reply::Text(text)) if !is_mutex => {
+                report::refusal(text).map_or_else(nonsense, Vote::Refuse)
             }
+            _ => nonsense(),
         }
     }
+}
+
+fn nonsense() -> Vote {
+    Vote::Fail(Failure::Rejected("a reply that makes no sense".into()))
 }
 
 /// Redis 6 wraps the errors of a script, so that the word is not always the first one.
@@ -153,23 +310,28 @@ pub(crate) fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{lease::Drift, name::KeyTemplate};
+    use crate::core::{
+        lease::Drift,
+        name::{KeyTemplate, Kind},
+    };
 
     fn command(verb: Verb) -> Command {
         Command {
             verb,
             resource: KeyTemplate::parse("{name}")
                 .unwrap()
-                .resource("r".into())
+                .resource(Kind::Mutex, "r".into())
                 .unwrap(),
-            token: Token::new([0; 20]),
+            claim: Claim::Token(Token::new([0; 20])),
             ttl: Ttl::parse(
                 Duration::from_secs(10),
                 Duration::ZERO,
                 Drift::from_ppm(0).unwrap(),
             )
             .unwrap(),
+            depth: 1,
             wakes: true,
+            patience: None,
         }
     }
 
@@ -178,12 +340,11 @@ mod tests {
             Request::Plain(words) => String::from_utf8(words.join(&b' ')).unwrap(),
             Request::Script {
                 script,
-                key,
+                keys,
                 arguments,
             } => {
-                let head = SCRIPTS[script].text.split(':').next().unwrap();
-                let rest = [&[key], arguments].concat().join(&b' ');
-                format!("[{head}] {}", String::from_utf8(rest).unwrap())
+                let rest = [keys, arguments].concat().join(&b' ');
+                format!("{script:?} {}", String::from_utf8(rest).unwrap())
             }
         })
     }
@@ -193,10 +354,10 @@ mod tests {
         let token = "0".repeat(40);
         for (verb, expected) in [
             (Verb::Acquire, format!("SET r {token} NX PX 10000")),
-            (Verb::Extend, format!("[-- mutex/extend] r {token} 10000")),
+            (Verb::Extend, format!("MutexExtend r {token} 10000")),
             (
                 Verb::Release,
-                format!("[-- mutex/release] r {token} quorlock:wake:{{r}}"),
+                format!("MutexRelease r {token} quorlock:wake:{{r}}"),
             ),
         ] {
             assert_eq!(words(verb), expected);
@@ -207,13 +368,10 @@ mod tests {
     fn vote_table() {
         use Verb::{Acquire, Extend, Release};
         let held = |remaining: Option<u64>| {
-            Vote::Refuse(Refusal::Held {
-                remaining: remaining.map(Duration::from_millis),
-            })
+            Vote::Refuse(Refusal::held(remaining.map(Duration::from_millis)))
         };
         let gone = || Vote::Refuse(Refusal::Gone);
         let rejected = |text: &str| Vote::Fail(Failure::Rejected(text.into()));
-        let nonsense = || rejected("a reply that makes no sense");
         for (verb, reply, vote) in [
             (Acquire, Reply::Ok, Vote::Grant),
             (Acquire, Reply::Nil, held(None)),
@@ -223,7 +381,11 @@ mod tests {
                 Reply::Error("OOM command not allowed"),
                 rejected("OOM command not allowed"),
             ),
-            (Acquire, Reply::Error("WRONGTYPE Operation"), held(None)),
+            (
+                Acquire,
+                Reply::Error("WRONGTYPE Operation"),
+                Vote::Refuse(Refusal::OtherKind),
+            ),
             (Extend, Reply::Int(1), Vote::Grant),
             (Extend, Reply::Int(0), gone()),
             (Extend, Reply::Int(-250), held(Some(250))),
@@ -239,7 +401,7 @@ mod tests {
                 Reply::Error(
                     "ERR Error running script (call to f_1): @user_script:13: WRONGTYPE Op",
                 ),
-                held(None),
+                Vote::Refuse(Refusal::OtherKind),
             ),
             (
                 Release,

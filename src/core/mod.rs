@@ -10,6 +10,7 @@
 //!          └─────────────── round <── quorum <─────────┘
 //! ```
 
+pub(crate) mod claim;
 #[cfg_attr(
     not(feature = "redis"),
     allow(dead_code, reason = "only real masters are sent words")
@@ -19,6 +20,7 @@ pub(crate) mod lease;
 pub(crate) mod name;
 pub(crate) mod quorum;
 pub(crate) mod renewal;
+mod report;
 pub(crate) mod retry;
 pub(crate) mod round;
 pub(crate) mod standing;

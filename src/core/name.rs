@@ -4,28 +4,104 @@ use std::{fmt, sync::Arc};
 
 use crate::error::ConfigError;
 
-/// The name of a lock, and the key that stands for it on every master.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Resource {
+/// A kind of lock. All kinds of a name exclude each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Held once. What most Redlock libraries have.
+    Mutex,
+    /// Held by an owner, as often as he likes. Redisson's plain lock.
+    Reentrant,
+    /// Reentrant, and those who wait are served in the order in which they came.
+    Fair,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mutex => "mutex",
+            Self::Reentrant => "reentrant lock",
+            Self::Fair => "fair lock",
+        })
+    }
+}
+
+/// The name of a lock and its kind, and the keys that stand for it on every master.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Resource(Arc<Names>);
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Names {
+    kind: Kind,
     name: Arc<str>,
     key: Arc<str>,
     channel: Arc<str>,
+    /// Of a fair lock.
+    queue: String,
+    deadlines: String,
 }
 
 impl Resource {
+    fn new(kind: Kind, name: Arc<str>, key: Arc<str>) -> Self {
+        let aside = |what: &str| match kind {
+            Kind::Fair => beside(what, &key),
+            Kind::Mutex | Kind::Reentrant => String::new(),
+        };
+        let channel = match kind {
+            Kind::Mutex => beside("quorlock:wake:", &key),
+            // Redisson's rule. Names with and without braces may share a channel: messages are hints.
+            Kind::Reentrant if key.contains('{') => format!("redisson_lock__channel:{key}"),
+            Kind::Reentrant => format!("redisson_lock__channel:{{{key}}}"),
+            // Waiters are told one by one.
+            Kind::Fair => String::new(),
+        };
+        Self(Arc::new(Names {
+            kind,
+            name,
+            queue: aside("quorlock:queue:"),
+            deadlines: aside("quorlock:deadlines:"),
+            channel: channel.into(),
+            key,
+        }))
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
     /// The name as the user gave it, for messages.
     pub(crate) fn name(&self) -> &Arc<str> {
-        &self.name
+        &self.0.name
     }
 
     /// The key on the masters.
     pub(crate) fn key(&self) -> &Arc<str> {
-        &self.key
+        &self.0.key
     }
 
     /// Where waiters are told of a release.
     pub(crate) fn channel(&self) -> &Arc<str> {
-        &self.channel
+        &self.0.channel
+    }
+
+    /// The tickets of those who wait for a fair lock, in order.
+    pub(crate) fn queue(&self) -> &str {
+        &self.0.queue
+    }
+
+    /// When each of them counts as dead.
+    pub(crate) fn deadlines(&self) -> &str {
+        &self.0.deadlines
+    }
+}
+
+/// What stands beside `key`: in braces, as cluster-aware proxies route by them; a key with braces brings its
+/// own, and a second colon, so that no two keys share it.
+fn beside(what: &str, key: &str) -> String {
+    if key.contains('{') {
+        format!("{what}:{key}")
+    } else {
+        format!("{what}{{{key}}}")
     }
 }
 
@@ -53,8 +129,8 @@ impl KeyTemplate {
         }
     }
 
-    /// The resource called `name`; an empty name would lock the bare template.
-    pub(crate) fn resource(&self, name: Arc<str>) -> Result<Resource, ConfigError> {
+    /// The `kind` of lock called `name`; an empty name would lock the bare template.
+    pub(crate) fn resource(&self, kind: Kind, name: Arc<str>) -> Result<Resource, ConfigError> {
         if name.is_empty() {
             return Err(ConfigError::EmptyName);
         }
@@ -69,18 +145,7 @@ impl KeyTemplate {
         } else {
             format!("{}{name}{}", self.before, self.after).into()
         };
-        // In braces, as cluster-aware proxies route by them; a key with braces brings its own, and a second
-        // colon, so that no two keys share a channel.
-        let channel = if key.contains('{') {
-            format!("quorlock:wake::{key}")
-        } else {
-            format!("quorlock:wake:{{{key}}}")
-        };
-        Ok(Resource {
-            name,
-            key,
-            channel: channel.into(),
-        })
+        Ok(Resource::new(kind, name, key))
     }
 }
 
@@ -133,31 +198,41 @@ mod tests {
             ("", "a", None),
             ("{name}{name}", "a", None),
         ] {
-            let made = KeyTemplate::parse(template)
-                .ok()
-                .map(|template| template.resource(name.into()).unwrap().key().to_string());
+            let made = KeyTemplate::parse(template).ok().map(|template| {
+                template
+                    .resource(Kind::Mutex, name.into())
+                    .unwrap()
+                    .key()
+                    .to_string()
+            });
             assert_eq!(made.as_deref(), key, "{template}");
         }
     }
 
     #[test]
     fn every_key_has_a_channel() {
-        let channel = |name: &str| {
+        let channel = |kind, name: &str| {
             let template = KeyTemplate::parse("{name}").unwrap();
             template
-                .resource(name.into())
+                .resource(kind, name.into())
                 .unwrap()
                 .channel()
                 .to_string()
         };
-        assert_eq!(channel("a"), "quorlock:wake:{a}");
-        assert_eq!(channel("{a}b"), "quorlock:wake::{a}b");
-        assert_ne!(channel("a"), channel("{a}"));
+        assert_eq!(channel(Kind::Mutex, "a"), "quorlock:wake:{a}");
+        assert_eq!(channel(Kind::Mutex, "{a}b"), "quorlock:wake::{a}b");
+        assert_eq!(channel(Kind::Reentrant, "a"), "redisson_lock__channel:{a}");
+        assert_eq!(
+            channel(Kind::Reentrant, "{a}b"),
+            "redisson_lock__channel:{a}b"
+        );
     }
 
     #[test]
     fn an_empty_name_is_refused() {
-        let refused = KeyTemplate::parse("{name}").unwrap().resource("".into());
+        let refused = KeyTemplate::parse("{name}")
+            .unwrap()
+            .resource(Kind::Mutex, "".into());
         assert!(matches!(refused, Err(ConfigError::EmptyName)));
     }
 

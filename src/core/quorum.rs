@@ -30,7 +30,42 @@ pub enum Refusal {
     Held {
         /// For how long still, where the master said so.
         remaining: Option<Duration>,
+        /// Who, where the master said so: the token of a mutex says nothing.
+        holder: Option<Arc<Holder>>,
     },
+    /// It is held there as another kind of lock.
+    OtherKind,
+    /// It is free there, and others come first.
+    Queued {
+        /// The place in the queue there: 1 is next. `None` for an attempt that does not wait.
+        place: Option<u64>,
+    },
+    /// The ticket for the queue has a time that is too far from the master's.
+    Skewed {
+        /// The master's clock, since 1970.
+        clock: Duration,
+    },
+}
+
+/// Who holds a reentrant or a fair lock, as a master says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The owner, as he is called on the wire.
+    pub owner: String,
+    /// How many times he has acquired it.
+    pub depth: u64,
+    /// The place of who asked in the queue of a fair lock: 1 is next. `None` when he is not in it.
+    pub place: Option<u64>,
+}
+
+impl Refusal {
+    pub(crate) fn held(remaining: Option<Duration>) -> Self {
+        Self::Held {
+            remaining,
+            holder: None,
+        }
+    }
 }
 
 /// Why a master gave no answer that counts.
@@ -74,10 +109,35 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gone => f.write_str("holds nothing"),
-            Self::Held { remaining: None } => f.write_str("held by another"),
-            Self::Held {
-                remaining: Some(remaining),
-            } => write!(f, "held by another for {remaining:.1?}"),
+            Self::Held { remaining, holder } => {
+                match holder {
+                    None => f.write_str("held by another")?,
+                    Some(holder) => holder.fmt(f)?,
+                }
+                if let Some(remaining) = remaining {
+                    write!(f, " for {remaining:.1?}")?;
+                }
+                match holder.as_ref().and_then(|holder| holder.place) {
+                    None => Ok(()),
+                    Some(place) => write!(f, ", at place {place} of the queue"),
+                }
+            }
+            Self::OtherKind => f.write_str("held as another kind of lock"),
+            Self::Queued { place: None } => f.write_str("free, but others wait"),
+            Self::Queued { place: Some(place) } => {
+                write!(f, "free, at place {place} of the queue")
+            }
+            Self::Skewed { .. } => f.write_str("not queued, as the clocks are too far apart"),
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "held by {:?}", self.owner)?;
+        match self.depth {
+            1 => Ok(()),
+            depth => write!(f, " ({depth} times)"),
         }
     }
 }

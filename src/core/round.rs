@@ -33,6 +33,8 @@ pub(crate) struct Round {
     failed: usize,
     cast: Box<[Option<CastVote>]>,
     outcome: Outcome,
+    /// Whether masters that refuse keep a place for us in their queues.
+    queues: bool,
 }
 
 impl Round {
@@ -45,7 +47,13 @@ impl Round {
             failed: 0,
             cast: vec![None; masters].into_boxed_slice(),
             outcome: Outcome::Pending,
+            queues: false,
         }
+    }
+
+    /// Has masters that refuse count as keeping something of ours.
+    pub(crate) fn queue(&mut self) {
+        self.queues = true;
     }
 
     /// Counts what `master` said. `now` must have been read after the vote came in.
@@ -83,6 +91,10 @@ impl Round {
         self.outcome
     }
 
+    pub(crate) fn start(&self) -> Instant {
+        self.start
+    }
+
     pub(crate) fn outcome(&self) -> Outcome {
         self.outcome
     }
@@ -105,6 +117,11 @@ impl Round {
         })
     }
 
+    /// The masters that may hold the key or a place in a queue because of this round, a bit each.
+    pub(crate) fn may_keep(&self) -> u64 {
+        self.may_hold() | self.masters(|vote| self.queues && matches!(vote, Some(Vote::Refuse(_))))
+    }
+
     /// The masters that say that they hold nothing, a bit each.
     pub(crate) fn lost_it(&self) -> u64 {
         self.masters(|vote| matches!(vote, Some(Vote::Refuse(Refusal::Gone))))
@@ -119,11 +136,60 @@ impl Round {
 
     /// Whether a majority of masters say that the lock is not ours.
     pub(crate) fn is_disowned(&self) -> bool {
-        let refused = self
+        self.do_most(|vote| matches!(vote, Vote::Refuse(_)))
+    }
+
+    /// Whether a majority of masters hold the name as another kind of lock.
+    pub(crate) fn is_other_kind(&self) -> bool {
+        self.do_most(|vote| matches!(vote, Vote::Refuse(Refusal::OtherKind)))
+    }
+
+    /// Whether a majority of masters have us in their queues, or granted.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.do_most(|vote| {
+            matches!(
+                vote,
+                Vote::Grant | Vote::Refuse(Refusal::Held { .. } | Refusal::Queued { .. })
+            )
+        })
+    }
+
+    /// Whether a majority of masters say that one and the same owner holds the lock: nobody can have it before
+    /// he gives it up. In a split vote there is no such owner.
+    pub(crate) fn is_held_by_one(&self) -> bool {
+        let holder = |vote: &Vote| match vote {
+            Vote::Refuse(Refusal::Held { holder, .. }) => holder.clone(),
+            _ => None,
+        };
+        self.votes_cast().filter_map(holder).any(|one| {
+            self.do_most(|vote| holder(vote).is_some_and(|other| other.owner == one.owner))
+        })
+    }
+
+    /// Whether any master says that we are the next one in its queue.
+    pub(crate) fn is_next(&self) -> bool {
+        self.votes_cast().any(|vote| match vote {
+            Vote::Refuse(Refusal::Held {
+                holder: Some(holder),
+                ..
+            }) => holder.place == Some(1),
+            Vote::Refuse(Refusal::Queued { place }) => *place == Some(1),
+            _ => false,
+        })
+    }
+
+    /// The clocks of the masters to which our ticket's time is off, when they are a majority: the middle one.
+    pub(crate) fn skewed_to(&self) -> Option<Duration> {
+        let mut clocks: Vec<_> = self
             .votes_cast()
-            .filter(|vote| matches!(vote, Vote::Refuse(_)))
-            .count();
-        refused >= majority(self.cast.len())
+            .filter_map(|vote| match vote {
+                Vote::Refuse(Refusal::Skewed { clock }) => Some(*clock),
+                _ => None,
+            })
+            .collect();
+        clocks.sort_unstable();
+        let middle = clocks.get(clocks.len() / 2).copied();
+        middle.filter(|_| clocks.len() >= majority(self.cast.len()))
     }
 
     /// Whether more masters failed than a majority can do without: nobody can get the lock.
@@ -138,8 +204,12 @@ impl Round {
         let mut left: Vec<_> = self
             .votes_cast()
             .filter_map(|vote| match vote {
-                Vote::Refuse(Refusal::Held { remaining }) => *remaining,
-                Vote::Grant | Vote::Refuse(Refusal::Gone) => Some(Duration::ZERO),
+                Vote::Refuse(Refusal::Held { remaining, .. }) => *remaining,
+                Vote::Refuse(Refusal::OtherKind) => None,
+                Vote::Grant
+                | Vote::Refuse(Refusal::Gone | Refusal::Queued { .. } | Refusal::Skewed { .. }) => {
+                    Some(Duration::ZERO)
+                }
                 Vote::Fail(_) => None,
             })
             .collect();
@@ -153,6 +223,10 @@ impl Round {
             .enumerate()
             .filter(|(_, cast)| of(cast.as_ref().map(|cast| &cast.vote)))
             .fold(0, |masters, (master, _)| masters | 1 << master)
+    }
+
+    fn do_most(&self, of: impl Fn(&Vote) -> bool) -> bool {
+        self.votes_cast().filter(|vote| of(vote)).count() >= majority(self.cast.len())
     }
 
     fn votes_cast(&self) -> impl Iterator<Item = &Vote> {
@@ -177,7 +251,7 @@ mod tests {
     fn vote(letter: char) -> Vote {
         match letter {
             'g' => Vote::Grant,
-            'h' => Vote::Refuse(Refusal::Held { remaining: None }),
+            'h' => Vote::Refuse(Refusal::held(None)),
             '0' => Vote::Refuse(Refusal::Gone),
             'f' => Vote::Fail(Failure::TimedOut(millis(50))),
             'u' => Vote::Fail(Failure::Unreachable("refused".into())),
@@ -307,7 +381,7 @@ mod tests {
             let mut round = Round::open(Verb::Release, masters, start, None);
             for (master, left) in left.iter().enumerate() {
                 let remaining = left.map(millis);
-                round.on_vote(master, Vote::Refuse(Refusal::Held { remaining }), start);
+                round.on_vote(master, Vote::Refuse(Refusal::held(remaining)), start);
             }
             assert_eq!(round.free_in(), free.map(millis), "{masters} {left:?}");
         }

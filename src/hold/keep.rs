@@ -8,7 +8,7 @@ use std::{
 
 use parking_lot::MutexGuard;
 
-use super::{Hold, State, end_of};
+use super::{Held, Hold, State, end_of};
 use crate::{
     clock,
     core::{
@@ -32,16 +32,40 @@ impl Hold {
             self.held_until(state, now)
                 .map(|state| self.post_extension(state, ttl, now))?
         };
+        self.extended(&extension).await
+    }
+
+    /// Whether the lock can be acquired once more by its owner.
+    pub(crate) fn can_be_entered(&self) -> bool {
+        let now = clock::now();
+        let mut state = self.state.lock();
+        state.release.is_none() && !matches!(self.look(&mut state, now), Standing::Lost(_))
+    }
+
+    /// One more level, which takes a round like any extension. `None` when the lock is not held any more.
+    pub(crate) fn enter(self: &Arc<Self>, ttl: Ttl) -> Option<(Held, Arc<LiveRound>)> {
+        let now = clock::now();
+        let mut state = self.held_until(self.state.lock(), now).ok()?;
+        if state.release.is_some() {
+            return None;
+        }
+        state.depth = state.depth.saturating_add(1);
+        let held = Held::new(self.clone());
+        Some((held, self.post_extension(state, ttl, now)))
+    }
+
+    /// What came of an extension.
+    pub(crate) async fn extended(&self, extension: &Arc<LiveRound>) -> Result<(), ExtendError> {
         match extension.decided().await {
             Outcome::Won => {
                 let now = clock::now();
-                self.renewed(&extension);
+                self.renewed(extension);
                 self.held_until(self.state.lock(), now).map(|_| ())
             }
-            Outcome::Lost | Outcome::Pending => Err(self.extension_failed(&extension).await),
+            Outcome::Lost | Outcome::Pending => Err(self.extension_failed(extension).await),
             Outcome::TooLate => Err(ExtendError::TooSlow {
                 name: self.name().clone(),
-                votes: self.engine.votes(&extension),
+                votes: self.engine.votes(extension),
             }),
         }
     }
@@ -108,7 +132,7 @@ impl Hold {
         state.in_doubt |= state.newest.has_failed();
         state.keys_until = state.keys_until.max(end_of(start, ttl));
         state.newest = extension.clone();
-        let command = self.command(Verb::Extend, ttl);
+        let command = self.command(Verb::Extend, ttl, state.depth);
         let ask = self.engine.ask(command, start, extension.clone());
         self.engine.post(&ask);
         extension
@@ -140,11 +164,14 @@ impl Hold {
     /// Has the watchdog keep the lock until `max_hold` after it was asked for.
     pub(crate) fn keep(self: &Arc<Self>, max_hold: Duration) {
         let config = self.engine.config();
-        let lease = Lease::new(self.start, self.ttl, config.drift);
         let retry = config.node_timeout.max(self.ttl.duration() / 20);
-        let renewal = Renewal::new(self.start, lease, retry, max_hold);
         let mut state = self.state.lock();
+        let lease = Lease::new(state.start, self.ttl, config.drift);
+        let renewal = Renewal::new(state.start, lease, retry, max_hold);
         state.renewal = Some(renewal);
+        if state.place.is_some() {
+            return; // an owner who enters once more may keep it for longer
+        }
         if let Some(due) = renewal.due(state.lease) {
             state.place = Some(self.engine.watchdog().watch(due, Arc::downgrade(self)));
         }

@@ -140,6 +140,9 @@ impl<'a> InFlight<'a> {
             }
         };
         let master = self.mailbox.master();
+        if let Reply::Text(text) = reply {
+            ask.counter.note(master, text);
+        }
         let vote = ask.command.vote(reply);
         if matches!(vote, Vote::Fail(_)) && ask.counter.owed_until(master).is_some() {
             self.rejected.push_back(ask.clone());
@@ -158,8 +161,8 @@ impl<'a> InFlight<'a> {
     }
 
     /// A message came that nobody asked for just now.
-    pub(super) fn message(&self, channel: &str) {
-        self.mailbox.hear(channel, Heard::Message);
+    pub(super) fn message(&self, channel: &str, message: &str) {
+        self.mailbox.hear(channel, Heard::Message(message));
     }
 
     /// Puts the oldest command behind all others and returns it, to be sent once more.

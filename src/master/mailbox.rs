@@ -32,7 +32,7 @@ struct State {
     /// What could not be delivered and must be, in order.
     owed: VecDeque<Arc<Ask>>,
     /// Who listens to which channel, on this connection and the next ones.
-    ears: BTreeMap<Arc<str>, Weak<dyn Ear>>,
+    ears: BTreeMap<Arc<str>, Vec<Weak<dyn Ear>>>,
     /// What the server does not know of that yet, in order.
     changes: Vec<Change>,
     waker: Option<Waker>,
@@ -41,16 +41,17 @@ struct State {
 
 /// Whoever wants to hear of releases on a channel. Hearing is a hint: messages get lost.
 pub(crate) trait Ear: Send + Sync + fmt::Debug {
-    fn hear(&self, master: usize, heard: Heard);
+    fn hear(&self, master: usize, heard: Heard<'_>);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum Heard<'a> {
     /// The connection is gone, and so is what is published until there is another.
     Deaf,
     /// Messages will be heard from now on.
     Listening,
-    Message,
+    /// What was published.
+    Message(&'a str),
     /// The master will not tell of anything.
     Refused,
 }
@@ -127,20 +128,31 @@ impl Mailbox {
     /// Has `ear` hear what is published on `channel`, over this connection and the next ones.
     pub(crate) fn listen(&self, channel: &Arc<str>, ear: Weak<dyn Ear>) {
         let mut state = self.state.lock();
-        state.ears.insert(channel.clone(), ear);
+        state.ears.entry(channel.clone()).or_default().push(ear);
+        // Also when others listen to it already: the confirmation is for all.
         state.change(channel, true);
     }
 
-    pub(crate) fn stop_listening(&self, channel: &Arc<str>) {
+    pub(crate) fn stop_listening(&self, channel: &Arc<str>, ear: &Weak<dyn Ear>) {
         let mut state = self.state.lock();
-        state.ears.remove(channel);
-        state.change(channel, false);
+        let Some(ears) = state.ears.get_mut(channel) else {
+            return;
+        };
+        ears.retain(|other| !other.ptr_eq(ear));
+        if ears.is_empty() {
+            state.ears.remove(channel);
+            state.change(channel, false);
+        }
     }
 
     /// Passes on what came over `channel`.
-    pub(super) fn hear(&self, channel: &str, heard: Heard) {
-        let ear = self.state.lock().ears.get(channel).and_then(Weak::upgrade);
-        if let Some(ear) = ear {
+    pub(super) fn hear(&self, channel: &str, heard: Heard<'_>) {
+        let ears: Vec<_> = {
+            let state = self.state.lock();
+            let ears = state.ears.get(channel).into_iter().flatten();
+            ears.filter_map(Weak::upgrade).collect()
+        };
+        for ear in ears {
             ear.hear(self.master, heard);
         }
     }
@@ -238,7 +250,12 @@ impl Mailbox {
         let mut state = self.state.lock();
         state.phase = Phase::Down(unsent.clone());
         let queued = mem::take(&mut state.asks);
-        let ears: Vec<_> = state.ears.values().filter_map(Weak::upgrade).collect();
+        let ears: Vec<_> = state
+            .ears
+            .values()
+            .flatten()
+            .filter_map(Weak::upgrade)
+            .collect();
         drop(state);
         let unanswered = unanswered
             .into_iter()

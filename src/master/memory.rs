@@ -16,7 +16,10 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::core::command::{Command, Reply, Verb};
+use crate::core::{
+    claim::Claim,
+    command::{Command, Reply, Verb},
+};
 
 /// A master in this process, for tests without a server.
 ///
@@ -83,7 +86,7 @@ struct State {
     /// Which connections listen to which channel.
     listeners: BTreeMap<String, BTreeSet<u64>>,
     /// The channels of messages that a connection has not taken yet.
-    messages: BTreeMap<u64, Vec<String>>,
+    messages: BTreeMap<u64, Vec<(String, String)>>,
     /// Who must look again when the fault changes or a message is there.
     wakers: BTreeMap<u64, Waker>,
 }
@@ -232,10 +235,10 @@ impl State {
             .filter(|entry| !entry.is_expired(now))
     }
 
-    fn publish(&mut self, channel: &str) {
+    fn publish(&mut self, channel: &str, message: &str) {
         for number in self.listeners.get(channel).into_iter().flatten() {
             let messages = self.messages.entry(*number).or_default();
-            messages.push(channel.to_owned());
+            messages.push((channel.to_owned(), message.to_owned()));
             if let Some(waker) = self.wakers.get(number) {
                 waker.wake_by_ref();
             }
@@ -258,7 +261,10 @@ impl State {
     fn execute(&mut self, command: &Command) -> Reply<'static> {
         const WRONGTYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
         let now = self.now();
-        let token = command.token.as_bytes();
+        let Claim::Token(token) = &command.claim else {
+            return Reply::Error("ERR not yet");
+        };
+        let token = token.as_bytes();
         let expires = now.saturating_add(command.ttl.millis());
         let key = command.resource.key();
         let Some(entry) = self.live(key) else {
@@ -272,8 +278,8 @@ impl State {
         };
         let is_mine = match (&entry.value, command.verb) {
             (_, Verb::Acquire) => return Reply::Nil,
-            (None, Verb::Extend | Verb::Release) => return Reply::Error(WRONGTYPE),
-            (Some(value), Verb::Extend | Verb::Release) => value.as_bytes() == token,
+            (None, _) => return Reply::Error(WRONGTYPE),
+            (Some(value), _) => value.as_bytes() == token,
         };
         if !is_mine {
             return match entry.expires {
@@ -286,7 +292,7 @@ impl State {
         }
         if command.verb == Verb::Release {
             self.keys.remove(&**key);
-            self.publish(command.wake_channel());
+            self.publish(command.wake_channel(), "0");
         } else {
             // PTTL is -1 without a TTL, so that one is set even then.
             entry.expires = Some(entry.expires.map_or(expires, |old| old.max(expires)));

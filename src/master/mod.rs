@@ -40,6 +40,9 @@ pub(crate) trait CountVotes: Send + Sync {
     /// `now` was read after the vote was there.
     fn count(&self, master: usize, vote: Vote, now: Instant);
 
+    /// What a master said in more words than a vote has, just before it is counted.
+    fn note(&self, _master: usize, _text: &str) {}
+
     /// Until when `master` must get the command even if it cannot be reached now, if it must: when what
     /// the command would delete there is gone by itself.
     fn owed_until(&self, _master: usize) -> Option<Instant> {

@@ -18,7 +18,7 @@ use super::{
     supervisor::{Connection, Dial},
     wire::{self, Wire, connect_tcp, encode, is_push, reply},
 };
-use crate::core::command::{Command, Reply, SCRIPTS};
+use crate::core::command::{Command, Reply, Script};
 
 /// Where a server is and how to log in.
 #[derive(Clone)]
@@ -156,10 +156,10 @@ impl Greeting {
                 .write_packed_command(&mut bytes);
             steps.push(Step::Select);
         }
-        for script in &SCRIPTS {
+        for script in Script::ALL {
             ::redis::cmd("SCRIPT")
                 .arg("LOAD")
-                .arg(script.text)
+                .arg(script.text())
                 .write_packed_command(&mut bytes);
             steps.push(Step::LoadScript);
         }
@@ -266,7 +266,7 @@ impl Connection for RedisConnection {
 
     fn listen(&mut self, channel: &str, listen: bool) {
         let verb: &[u8] = if listen { b"SUBSCRIBE" } else { b"UNSUBSCRIBE" };
-        encode(self.wire.out(), &[verb, channel.as_bytes()], &[]);
+        encode(self.wire.out(), &[verb, channel.as_bytes()], &[], &[]);
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
@@ -283,7 +283,7 @@ impl Connection for RedisConnection {
                 // script itself, which the server then knows again. The vote is late, not lost.
                 Reply::Error(error) if error.starts_with("NOSCRIPT") => {
                     if let Some(ask) = in_flight.again() {
-                        wire::encode_command(&ask.command, b"EVAL", &TEXTS, out);
+                        wire::encode_command(&ask.command, b"EVAL", Script::text, out);
                     }
                     ControlFlow::Continue(())
                 }
@@ -304,11 +304,14 @@ fn pushed(frame: &[u8], in_flight: &mut InFlight<'_>) -> Result<(), Arc<str>> {
     let Ok(Value::Push { kind, data }) = ::redis::parse_redis_value(frame) else {
         return Err("a push that makes no sense".into());
     };
-    let channel = data
-        .first()
-        .and_then(|channel| ::redis::from_redis_value_ref::<String>(channel).ok());
-    match (kind, channel) {
-        (PushKind::Message, Some(channel)) => in_flight.message(&channel),
+    let text = |at: usize| {
+        data.get(at)
+            .and_then(|text| ::redis::from_redis_value_ref::<String>(text).ok())
+    };
+    match (kind, text(0)) {
+        (PushKind::Message, Some(channel)) => {
+            in_flight.message(&channel, &text(1).unwrap_or_default());
+        }
         (PushKind::Subscribe | PushKind::Unsubscribe, Some(channel)) => {
             return in_flight.confirmed(&channel);
         }
@@ -318,24 +321,16 @@ fn pushed(frame: &[u8], in_flight: &mut InFlight<'_>) -> Result<(), Arc<str>> {
 }
 
 /// What names each script to a server that has it.
-static HASHES: LazyLock<Vec<String>> = LazyLock::new(|| {
-    SCRIPTS
-        .iter()
-        .map(|script| ::redis::Script::new(script.text).get_hash().to_owned())
-        .collect()
-});
-
-/// What stands for each script with a server that does not have it.
-static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| {
-    SCRIPTS
-        .iter()
-        .map(|script| script.text.to_owned())
-        .collect()
-});
+fn hash(script: Script) -> &'static str {
+    static HASHES: LazyLock<[String; Script::ALL.len()]> = LazyLock::new(|| {
+        Script::ALL.map(|script| ::redis::Script::new(script.text()).get_hash().to_owned())
+    });
+    &HASHES[script as usize]
+}
 
 /// What a server is sent that knows our scripts.
 pub(crate) fn encode_command(command: &Command, out: &mut Vec<u8>) {
-    wire::encode_command(command, b"EVALSHA", &HASHES, out);
+    wire::encode_command(command, b"EVALSHA", hash, out);
 }
 
 #[cfg(test)]

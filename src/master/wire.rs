@@ -16,7 +16,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::core::command::{Command, Reply, Request, decimal};
+use crate::core::command::{Command, Reply, Request, Script, decimal};
 
 /// What a connection runs over: TCP, TLS or a unix socket.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send {
@@ -168,10 +168,10 @@ impl Wire {
     }
 }
 
-/// Appends a command as an array of bulk strings: `head`, then `rest`.
-pub(super) fn encode(out: &mut Vec<u8>, head: &[&[u8]], rest: &[&[u8]]) {
-    push_length(out, b'*', head.len() + rest.len());
-    for word in head.iter().chain(rest) {
+/// Appends a command as an array of bulk strings: `head`, `keys`, `rest`.
+pub(super) fn encode(out: &mut Vec<u8>, head: &[&[u8]], keys: &[&[u8]], rest: &[&[u8]]) {
+    push_length(out, b'*', head.len() + keys.len() + rest.len());
+    for word in head.iter().chain(keys).chain(rest) {
         push_length(out, b'$', word.len());
         out.extend_from_slice(word);
         out.extend_from_slice(b"\r\n");
@@ -182,18 +182,19 @@ pub(super) fn encode(out: &mut Vec<u8>, head: &[&[u8]], rest: &[&[u8]]) {
 pub(super) fn encode_command(
     command: &Command,
     verb: &[u8],
-    scripts: &[String],
+    scripts: impl Fn(Script) -> &'static str,
     out: &mut Vec<u8>,
 ) {
     command.request(|request| match request {
-        Request::Plain(words) => encode(out, words, &[]),
+        Request::Plain(words) => encode(out, words, &[], &[]),
         Request::Script {
             script,
-            key,
+            keys,
             arguments,
         } => {
-            let script = scripts[script].as_bytes();
-            encode(out, &[verb, script, b"1", key], arguments);
+            let count = [b'0' + keys.len() as u8];
+            let head = [verb, scripts(script).as_bytes(), &count];
+            encode(out, &head, keys, arguments);
         }
     });
 }
@@ -218,6 +219,7 @@ pub(super) fn reply(frame: &[u8]) -> Reply<'_> {
         (b':', digits) => integer(digits).map_or(Reply::Other, Reply::Int),
         (b'-', text) => error(std::str::from_utf8(text).ok()),
         (b'!', text) => error(blob(text)),
+        (b'$', text) => blob(text).map_or(Reply::Other, Reply::Text),
         _ => Reply::Other,
     }
 }
@@ -307,7 +309,8 @@ mod tests {
                 "-ERR unknown command 'HELLO', with args beginning with: 'hunter2'\r\n",
                 Reply::Error("ERR unknown command 'HELLO'"),
             ),
-            ("$2\r\nhi\r\n", Reply::Other),
+            ("$2\r\nhi\r\n", Reply::Text("hi")),
+            ("$4\r\nh\r\ni\r\n", Reply::Text("h\r\ni")),
             ("", Reply::Other),
         ] {
             assert_eq!(reply(frame.as_bytes()), expected, "{frame:?}");
@@ -339,7 +342,7 @@ mod tests {
     #[test]
     fn commands_are_arrays_of_bulk_strings() {
         let mut out = Vec::new();
-        encode(&mut out, &[b"SET"], &[b"a key of 14 b.", b""]);
+        encode(&mut out, &[b"SET"], &[b"a key of 14 b."], &[b""]);
         assert_eq!(
             out,
             b"*3\r\n$3\r\nSET\r\n$14\r\na key of 14 b.\r\n$0\r\n\r\n"

@@ -150,11 +150,11 @@ impl MemoryConnection {
 
     fn take_messages(&mut self, fault: &Fault, in_flight: &InFlight<'_>) {
         let messages = self.server.state.lock().messages.remove(&self.number);
-        for channel in messages.into_iter().flatten() {
+        for (channel, message) in messages.into_iter().flatten() {
             if *fault == Fault::Mute {
                 self.lost_replies = true;
             } else {
-                in_flight.message(&channel);
+                in_flight.message(&channel, &message);
             }
         }
     }

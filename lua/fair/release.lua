@@ -1,0 +1,33 @@
+-- fair/release: give up the lock or the wait for it on this master, and call up who is next.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  the queue
+-- KEYS[3]  the deadlines
+-- ARGV[1]  owner
+-- ARGV[2]  attempt
+-- ARGV[3]  ticket
+-- returns  1     it was mine and is gone
+--          0     nothing is held here
+--          text  somebody else holds it: see shared/held
+--          error WRONGTYPE: a lock of another kind is held under this name
+--
+-- Safe to run twice or late: an attempt is given up once, and a ticket that is not there is not removed.
+local was_next = redis.call('ZRANGE', KEYS[2], 0, 0)[1] == ARGV[3]
+if redis.call('ZREM', KEYS[2], ARGV[3]) == 1 then
+  redis.call('ZREM', KEYS[3], ARGV[3])
+end
+local mine = redis.call('HMGET', KEYS[1], ARGV[1], 'quorlock:fair')
+local reply = 0
+if mine[1] and mine[2] == ARGV[2] then
+  redis.call('DEL', KEYS[1])
+  reply = 1
+elseif redis.call('EXISTS', KEYS[1]) == 1 then
+  return held(KEYS[1], 'quorlock:fair', 0)
+end
+if reply == 1 or was_next then
+  local head = next_waiter((clock()))
+  if head then
+    call_up(head)
+  end
+end
+return reply

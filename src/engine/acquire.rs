@@ -1,0 +1,299 @@
+//! How a lock is acquired: at once, or by waiting until it is free.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use super::Engine;
+use crate::{
+    clock,
+    core::{
+        claim::Claim,
+        name::{Kind, Token},
+        retry::Backoff,
+        round::{Outcome, Round},
+    },
+    error::{AcquireError, ExtendError},
+    hold::{Held, Hold, Wanted},
+    owner::Tenure,
+    waiting::Waiter,
+};
+
+/// How long a waiter that is told of releases relies on that: others may release without a word.
+const POLL: Backoff = Backoff::between(Duration::from_millis(500), Duration::from_millis(1_500));
+
+impl Engine {
+    /// One round.
+    pub(crate) async fn try_acquire(
+        self: &Arc<Self>,
+        wanted: &Wanted,
+    ) -> Result<Held, AcquireError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(AcquireError::Closed);
+        }
+        let Some(owner) = &wanted.owner else {
+            let claim = Claim::Token(Token::new(clock::random()));
+            let held = Held::new(Hold::ask(self, wanted, claim, None, None));
+            return self.decide(held).await;
+        };
+        let tenure = owner.tenure(&wanted.resource);
+        let _turn = tenure.turn().await;
+        if let Some(entered) = self.enter(wanted, &tenure).await {
+            return entered;
+        }
+        let claim = owner.claim(match wanted.resource.kind() {
+            Kind::Fair => Some(self.ticket(owner)),
+            Kind::Mutex | Kind::Reentrant => None,
+        });
+        let hold = Hold::ask(self, wanted, claim, Some(tenure.clone()), None);
+        let held = self.decide(Held::new(hold)).await?;
+        tenure.won(&held);
+        Ok(held)
+    }
+
+    async fn decide(&self, held: Held) -> Result<Held, AcquireError> {
+        match held.decided().await {
+            Outcome::Won => Ok(held),
+            outcome => Err(self.give_up(&held, outcome).await),
+        }
+    }
+
+    /// One more level of what the owner holds. `None` when he does not, or not any more.
+    pub(super) async fn enter(
+        &self,
+        wanted: &Wanted,
+        tenure: &Tenure,
+    ) -> Option<Result<Held, AcquireError>> {
+        let hold = tenure.held()?;
+        let (held, round) = hold.enter(wanted.ttl)?;
+        let (name, votes) = match hold.extended(&round).await {
+            Ok(()) => return Some(Ok(held)),
+            Err(ExtendError::NoQuorum { name, votes, .. }) => (name, votes),
+            Err(ExtendError::TooSlow { name, votes }) => {
+                return Some(Err(AcquireError::TooSlow {
+                    name,
+                    elapsed: round.elapsed(clock::now()),
+                    ttl: wanted.ttl.duration(),
+                    votes,
+                }));
+            }
+            // Lost: whoever else is in it hears of that, and this is an attempt like any other.
+            Err(_) => return None,
+        };
+        Some(Err(AcquireError::NoQuorum { name, votes }))
+    }
+
+    /// Rounds until one is won. With `patience`, the last one begins when it is over.
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        wanted: &Wanted,
+        patience: Option<Duration>,
+    ) -> Result<Held, AcquireError> {
+        let start = clock::now();
+        let waiting = Waiting {
+            start,
+            // A patience that no clock can hold is none.
+            deadline: patience.and_then(|patience| start.checked_add(patience)),
+        };
+        let Some(owner) = &wanted.owner else {
+            return self.contend(wanted, waiting).await;
+        };
+        let tenure = owner.tenure(&wanted.resource);
+        for failures in 0.. {
+            // Whichever task of the owner gets it: the others enter, and need not wait for one another's guards.
+            let acquired = async {
+                match wanted.resource.kind() {
+                    Kind::Fair => self.stand_in_line(wanted, owner, &tenure, waiting).await,
+                    Kind::Mutex | Kind::Reentrant => self.contend(wanted, waiting).await,
+                }
+            };
+            if let Some(acquired) = unless(tenure.until_held(), acquired).await {
+                return acquired;
+            }
+            let is_last = waiting.is_over();
+            match self.try_acquire(wanted).await {
+                Ok(held) => return Ok(held),
+                Err(error) => waiting.check(error, is_last, failures)?,
+            }
+            clock::sleep_until(waiting.not_later(self.retry_at(failures))).await;
+        }
+        Err(AcquireError::Closed) // nobody counts that far
+    }
+
+    /// Attempts, when it is this waiter's turn in this process and whenever a release is likely.
+    async fn contend(
+        self: &Arc<Self>,
+        wanted: &Wanted,
+        waiting: Waiting,
+    ) -> Result<Held, AcquireError> {
+        let waiter = self.waiting.join(self, &wanted.resource);
+        let _turn = waiter.turn(waiting.deadline).await;
+        let mut is_told = false;
+        for attempts in 0.. {
+            let is_last = waiting.is_over();
+            waiter.attempt();
+            let error = match self.try_acquire(wanted).await {
+                Ok(held) => return Ok(held),
+                Err(error) => error,
+            };
+            waiting.check(error.clone(), is_last, attempts)?;
+            is_told = self.wait(&waiter, &error, attempts, is_told, waiting).await;
+        }
+        Err(AcquireError::Closed) // nobody counts that far
+    }
+
+    /// When to try again after so many failures, with nothing better to wait for.
+    pub(super) fn retry_at(&self, failures: u32) -> Instant {
+        clock::now() + self.config.retry.delay(failures, clock::random_u64())
+    }
+
+    /// Waits until another attempt is worth it. Whether that is because of a release that was heard of; the
+    /// attempt that failed with `error` `was_told` so.
+    async fn wait(
+        &self,
+        waiter: &Waiter<'_>,
+        error: &AcquireError,
+        attempts: u32,
+        was_told: bool,
+        waiting: Waiting,
+    ) -> bool {
+        let now = clock::now();
+        let not_later = |at: Instant| waiting.not_later(at);
+        let delay = self.config.retry.delay(attempts, clock::random_u64());
+        let AcquireError::Contended { remaining, .. } = error else {
+            clock::sleep_until(not_later(now + delay)).await;
+            return false;
+        };
+        if remaining.is_some_and(|remaining| remaining.is_zero()) {
+            // A split vote: who comes back at once meets the same rivals.
+            clock::sleep_until(not_later(now + delay)).await;
+            return false;
+        }
+        let patience = not_later(now + self.config.node_timeout);
+        if waiter.listen(patience).await {
+            return false;
+        }
+        // However often others release and take it again, and whatever they publish: not a hot loop.
+        if attempts > 2 {
+            clock::sleep_until(not_later(now + self.config.retry.least())).await;
+        }
+        let poll = if was_told {
+            // Somebody else was first, or the release has not reached a majority yet.
+            self.config.retry.delay(0, clock::random_u64())
+        } else if waiter.can_be_told() {
+            POLL.delay(u32::MAX, clock::random_u64())
+        } else {
+            delay
+        };
+        // A key lives to the end of the millisecond in which it expires.
+        let expiry = remaining.map(|remaining| remaining + Duration::from_millis(2));
+        let patience = now + expiry.map_or(poll, |expiry| expiry.min(poll));
+        waiter.released(not_later(patience)).await
+    }
+
+    /// Takes back what a round that was not won may have left, and says why it was not.
+    ///
+    /// The answers to the release come anyway, and say for how long others hold the lock.
+    async fn give_up(&self, held: &Held, outcome: Outcome) -> AcquireError {
+        let release = held.release();
+        if outcome == Outcome::Lost && !held.newest_round().read(Round::lacks_masters) {
+            release.decided().await;
+        } else {
+            // For a full table. Masters that are down have failed already.
+            release.settled().await;
+        }
+        if release.read(Round::is_other_kind) {
+            // An acquisition of a mutex is only told that there is a key.
+            return AcquireError::OtherKind {
+                name: held.name().clone(),
+                asked: held.kind(),
+                votes: self.votes(&release),
+            };
+        }
+        self.why_not(held, outcome, release.read(Round::free_in))
+    }
+
+    /// Why a round was not won, when those who hold the lock let go of it `remaining` from now.
+    pub(super) fn why_not(
+        &self,
+        held: &Held,
+        outcome: Outcome,
+        remaining: Option<Duration>,
+    ) -> AcquireError {
+        let acquisition = held.newest_round();
+        let (name, votes) = (held.name().clone(), self.votes(&acquisition));
+        if outcome == Outcome::TooLate {
+            let (elapsed, ttl) = held.elapsed();
+            AcquireError::TooSlow {
+                name,
+                elapsed,
+                ttl,
+                votes,
+            }
+        } else if acquisition.read(Round::lacks_masters) {
+            AcquireError::NoQuorum { name, votes }
+        } else if acquisition.read(Round::is_other_kind) {
+            let asked = held.kind();
+            AcquireError::OtherKind { name, asked, votes }
+        } else {
+            AcquireError::Contended {
+                name,
+                remaining,
+                votes,
+            }
+        }
+    }
+}
+
+/// Since when somebody waits, and until when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    start: Instant,
+    pub(super) deadline: Option<Instant>,
+}
+
+impl Waiting {
+    pub(super) fn not_later(self, at: Instant) -> Instant {
+        self.deadline.map_or(at, |deadline| deadline.min(at))
+    }
+
+    pub(super) fn is_over(self) -> bool {
+        self.deadline
+            .is_some_and(|deadline| deadline <= clock::now())
+    }
+
+    /// Whether to go on after `error`, which came after so many failures. Waiting mends neither a wrong
+    /// setting nor a wrong kind.
+    pub(super) fn check(
+        self,
+        error: AcquireError,
+        is_last: bool,
+        failures: u32,
+    ) -> Result<(), AcquireError> {
+        match error {
+            AcquireError::Closed | AcquireError::Config(_) | AcquireError::OtherKind { .. } => {
+                Err(error)
+            }
+            last if is_last => Err(AcquireError::Deadline {
+                waited: clock::now().saturating_duration_since(self.start),
+                attempts: failures.saturating_add(1),
+                last: Box::new(last),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Runs `work`, but not longer than to `end`.
+async fn unless<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+    let (mut end, mut work) = (pin!(end), pin!(work));
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => end.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}

@@ -1,0 +1,179 @@
+//! How a fair lock is waited for: in the queues of all masters, in one order.
+
+use std::{
+    future::pending,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio::sync::SemaphorePermit;
+
+use super::{Engine, acquire::Waiting};
+use crate::{
+    clock,
+    core::{
+        claim::{Claim, Patience, Ticket},
+        retry::Backoff,
+        round::{Outcome, Round},
+    },
+    error::AcquireError,
+    hold::{Held, Hold, Wanted},
+    live_round::LiveRound,
+    owner::{Owner, Tenure},
+    turns::Turn,
+};
+
+/// How the wait with one ticket ended.
+enum End {
+    Over(Result<Held, AcquireError>),
+    /// The ticket has another time than the masters' clocks, which show this.
+    Skewed(Duration),
+}
+
+impl Engine {
+    /// A ticket behind all that this process has drawn, with the masters' time.
+    pub(super) fn ticket(&self, owner: &Owner) -> Ticket {
+        let offset = self.clock_offset.load(Ordering::Relaxed);
+        let now = clock::wall_micros().saturating_add_signed(offset);
+        let behind = |last: u64| now.max(last.saturating_add(1));
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let last = self
+            .last_ticket
+            .fetch_update(set, fetch, |last| Some(behind(last)));
+        Ticket::new(last.map_or(now, behind), owner.id())
+    }
+
+    /// Goes by the masters' clocks from now on.
+    fn correct_clock(&self, theirs: Duration) {
+        let theirs = i64::try_from(theirs.as_micros()).unwrap_or(i64::MAX);
+        let ours = i64::try_from(clock::wall_micros()).unwrap_or(i64::MAX);
+        let offset_us = theirs.saturating_sub(ours);
+        tracing::warn!(offset_us, "this clock is not the masters': going by theirs");
+        self.clock_offset.store(offset_us, Ordering::Relaxed);
+        // Tickets drawn by a clock that was ahead must not hold back those drawn by the right one.
+        self.last_ticket.store(0, Ordering::Relaxed);
+    }
+
+    /// Rounds until one is won, from one place in the queues of all masters.
+    pub(super) async fn stand_in_line(
+        self: &Arc<Self>,
+        wanted: &Wanted,
+        owner: &Owner,
+        tenure: &Arc<Tenure>,
+        waiting: Waiting,
+    ) -> Result<Held, AcquireError> {
+        /// Masters that cannot agree on the time are not asked for it for ever.
+        const CORRECTIONS: u32 = 2;
+        let mut corrections = 0;
+        loop {
+            let ticket = self.ticket(owner);
+            let line = Line {
+                engine: self,
+                wanted,
+                tenure,
+                waiting,
+                turn: self.turns.join(self, &ticket),
+                claim: owner.claim(Some(ticket)),
+            };
+            match line.stand(corrections < CORRECTIONS).await {
+                End::Over(result) => return result,
+                End::Skewed(clock) => self.correct_clock(clock),
+            }
+            corrections += 1;
+        }
+    }
+}
+
+/// A wait with one ticket.
+struct Line<'a> {
+    engine: &'a Arc<Engine>,
+    wanted: &'a Wanted,
+    tenure: &'a Arc<Tenure>,
+    waiting: Waiting,
+    turn: Turn<'a>,
+    claim: Claim,
+}
+
+impl Line<'_> {
+    async fn stand(self, checks_time: bool) -> End {
+        let mut patience = Patience {
+            patience: self.engine.config.patience,
+            is_fresh: checks_time,
+        };
+        let mut is_last = self.waiting.is_over();
+        let mut asking = self.asking().await;
+        let tenure = Some(self.tenure.clone());
+        let claim = self.claim.clone();
+        let held = Held::new(Hold::ask(
+            self.engine,
+            self.wanted,
+            claim,
+            tenure,
+            Some(patience),
+        ));
+        let (mut failures, mut splits) = (0, 0);
+        loop {
+            let outcome = held.decided().await;
+            if outcome == Outcome::Won {
+                self.tenure.won(&held);
+                return End::Over(Ok(held));
+            }
+            held.yield_back(patience);
+            drop(asking);
+            let round = held.newest_round();
+            if let Some(clock) = round.read(Round::skewed_to) {
+                return End::Skewed(clock);
+            }
+            patience.is_fresh &= !round.read(Round::is_queued);
+            if round.read(Round::lacks_masters) {
+                round.settled().await; // for a full table; masters that are down have failed already
+            }
+            let remaining = round.read(Round::free_in);
+            let error = self.engine.why_not(&held, outcome, remaining);
+            if let Err(error) = self.waiting.check(error, is_last, failures) {
+                return End::Over(Err(error));
+            }
+            failures = failures.saturating_add(1);
+            self.wait(&round, &mut splits).await;
+            is_last = self.waiting.is_over();
+            asking = self.asking().await;
+            if self.engine.closed.load(Ordering::Acquire) {
+                return End::Over(Err(AcquireError::Closed));
+            }
+            held.ask_again(patience);
+        }
+    }
+
+    /// The turn to ask, as two attempts of one owner would take what they are granted from one another.
+    async fn asking(&self) -> Option<SemaphorePermit<'_>> {
+        let asking = self.tenure.turn().await;
+        if self.tenure.held().is_some() {
+            // Another task of the owner's has won: whoever waits for that drops this, and enters there.
+            pending::<()>().await;
+        }
+        self.turn.attempt();
+        asking
+    }
+
+    /// Waits until asking again is worth it, or must be done to keep the place.
+    async fn wait(&self, round: &LiveRound, splits: &mut u32) {
+        let now = clock::now();
+        // Well before a master takes us for dead, and not all at once.
+        let patience = self.engine.config.patience;
+        let poll = Backoff::between(patience / 4, patience / 3);
+        let mut until = now + poll.delay(u32::MAX, clock::random_u64());
+        let is_contender = round.read(|round| round.is_next() || round.may_hold() != 0);
+        let is_split = is_contender && !round.read(Round::is_held_by_one);
+        if is_split || round.read(Round::lacks_masters) {
+            until = until.min(self.engine.retry_at(*splits));
+            *splits = splits.saturating_add(1);
+        } else {
+            *splits = 0;
+            // Who is next looks when the lock expires. A key lives to the end of its last millisecond.
+            let expiry = round.read(Round::free_in).filter(|_| is_contender);
+            let expiry = expiry.map(|left| now + left + Duration::from_millis(2));
+            until = expiry.map_or(until, |expiry| until.min(expiry));
+        }
+        self.turn.called(self.waiting.not_later(until)).await;
+    }
+}

@@ -1,0 +1,148 @@
+//! Waiting for a fair lock: the masters call up who is next.
+
+use std::{
+    collections::HashMap,
+    pin::pin,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::{
+    clock,
+    core::{claim::Ticket, quorum::is_majority},
+    engine::{Engine, first_of},
+    master::{Ear, Heard},
+};
+
+/// The waiters of this process for all its fair locks, who are called up on one channel.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    channel: Arc<str>,
+    board: Arc<Board>,
+}
+
+#[derive(Debug, Default)]
+struct Board {
+    waiters: Mutex<HashMap<Ticket, Arc<Called>>>,
+}
+
+#[derive(Debug, Default)]
+struct Called {
+    /// The masters that did, a bit each.
+    by: AtomicU64,
+    heard: Notify,
+}
+
+impl Turns {
+    /// Of the process that is called `process`.
+    pub(crate) fn new(process: &str) -> Self {
+        Self {
+            channel: format!("quorlock:turn:{process}").into(),
+            board: Arc::default(),
+        }
+    }
+
+    /// Listens for `ticket`. What is posted behind this cannot be answered with a call that is missed.
+    pub(crate) fn join<'a>(&self, engine: &'a Engine, ticket: &Ticket) -> Turn<'a> {
+        let called = Arc::<Called>::default();
+        let mut waiters = self.board.waiters.lock();
+        let is_first = waiters.is_empty();
+        waiters.insert(ticket.clone(), called.clone());
+        if is_first {
+            // Under the lock, so that it is ahead of what the last one to leave does.
+            engine.each_mailbox(|mailbox| mailbox.listen(&self.channel, self.ear()));
+        }
+        Turn {
+            engine,
+            ticket: ticket.clone(),
+            called,
+        }
+    }
+
+    /// Has all who wait ask again, as there is something new to learn.
+    pub(crate) fn wake_all(&self) {
+        for called in self.board.waiters.lock().values() {
+            called.call(u64::MAX);
+        }
+    }
+
+    fn leave(&self, turn: &Turn<'_>) {
+        let mut waiters = self.board.waiters.lock();
+        waiters.remove(&turn.ticket);
+        if waiters.is_empty() {
+            let ear = self.ear();
+            turn.engine
+                .each_mailbox(|mailbox| mailbox.stop_listening(&self.channel, &ear));
+        }
+    }
+
+    fn ear(&self) -> Weak<dyn Ear> {
+        Arc::downgrade(&self.board) as Weak<dyn Ear>
+    }
+}
+
+impl Ear for Board {
+    fn hear(&self, master: usize, heard: Heard<'_>) {
+        let Heard::Message(ticket) = heard else {
+            return; // what was missed meanwhile is noticed by polling
+        };
+        let called = self.waiters.lock().get(ticket).cloned();
+        if let Some(called) = called {
+            called.call(1 << master);
+        }
+    }
+}
+
+impl Called {
+    /// By `masters`, a bit each.
+    fn call(&self, masters: u64) {
+        self.by.fetch_or(masters, Ordering::AcqRel);
+        self.heard.notify_waiters();
+    }
+}
+
+/// A waiter who listens, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    engine: &'a Engine,
+    ticket: Ticket,
+    called: Arc<Called>,
+}
+
+impl Turn<'_> {
+    /// Forgets what was heard: from here on counts what happens during and after the next attempt.
+    pub(crate) fn attempt(&self) {
+        self.called.by.store(0, Ordering::Release);
+    }
+
+    /// Waits until a majority of masters have called, or so long that the rest will not, or to `patience`.
+    pub(crate) async fn called(&self, patience: Instant) {
+        let mut last = None;
+        loop {
+            let mut heard = pin!(self.called.heard.notified());
+            heard.as_mut().enable(); // first register, then look
+            let by = self.called.by.load(Ordering::Acquire);
+            let now = clock::now();
+            if by != 0 && last.is_none() {
+                last = Some(patience.min(now + self.engine.config().retry.least()));
+            }
+            let until = last.unwrap_or(patience);
+            if is_majority(by, self.engine.size()) || now >= until {
+                return;
+            }
+            first_of(heard, pin!(clock::sleep_until(until))).await;
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.engine.turns().leave(self);
+    }
+}
