@@ -1,6 +1,7 @@
 //! Drives all masters: one question to each, one outcome.
 
 mod acquire;
+mod inspect;
 mod queue;
 
 use std::{

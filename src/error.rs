@@ -138,6 +138,27 @@ pub enum ExtendError {
     },
 }
 
+/// Why a lock was not looked at.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InspectError {
+    /// A setting does not fit. Nothing was sent.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+
+    /// Too few masters answered to say who holds it.
+    #[error(
+        "could not inspect {name:?}: only {} of {} masters answered (need {}): {votes}",
+        .votes.granted(), .votes.masters(), .votes.needed()
+    )]
+    NoQuorum {
+        /// The lock's name.
+        name: Arc<str>,
+        /// Who said what.
+        votes: Votes,
+    },
+}
+
 /// A lock that was held is not held any more. Its keys are gone, or will be when their TTL has passed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("lost {name:?}: {reason}: {votes}")]

@@ -53,8 +53,6 @@ pub(crate) struct Hold {
 
 #[derive(Debug)]
 struct State {
-    /// When the acquisition was asked for.
-    start: Instant,
     lease: Lease,
     /// What was left of the lease when it was won.
     validity: Duration,
@@ -99,7 +97,6 @@ impl Hold {
             ttl: wanted.ttl,
             _tenure: tenure,
             state: Mutex::new(State {
-                start,
                 lease,
                 validity: Duration::ZERO,
                 keys_until: question.keys_until(patience, start),
@@ -127,7 +124,6 @@ impl Hold {
             claim: &self.claim,
             ttl: self.ttl,
         };
-        state.start = start;
         state.lease = Lease::new(start, self.ttl, self.engine.config().drift);
         state.may_hold |= state.newest.read(Round::may_keep);
         state.keys_until = state
@@ -231,7 +227,7 @@ impl Hold {
         let healing = Healing {
             extension: extension.clone(),
         };
-        let command = self.command(Verb::Acquire, ttl, state.depth);
+        let command = self.command(Verb::Heal, ttl, state.depth);
         let ask = self.engine.ask(command, start, healing);
         self.engine.post_to(masters, &ask);
     }
@@ -251,7 +247,7 @@ impl Hold {
 
     /// How long the acquisition has been under way, and what it asked for.
     pub(crate) fn elapsed(&self) -> (Duration, Duration) {
-        let elapsed = clock::now().saturating_duration_since(self.state.lock().start);
+        let elapsed = self.newest_round().elapsed(clock::now());
         (elapsed, self.ttl.duration())
     }
 

@@ -51,12 +51,15 @@ mod watchdog;
 pub use crate::{
     coordinator::{Builder, Coordinator},
     core::{
+        inspection::{Holding, Inspection},
         name::Kind,
         quorum::{Failure, Holder, Refusal, Vote},
         standing::{LostReason, Standing},
         votes::{VoteRow, Votes},
     },
-    error::{AcquireError, ConfigError, ExtendError, LostError, ReleaseError, RunError},
+    error::{
+        AcquireError, ConfigError, ExtendError, InspectError, LostError, ReleaseError, RunError,
+    },
     guard::Guard,
     lock::Lock,
     master::{Fault, MasterSpec, MemoryMaster},

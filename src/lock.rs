@@ -4,11 +4,12 @@ use std::{fmt, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration}
 
 use crate::{
     core::{
+        inspection::Inspection,
         lease::Ttl,
         name::{Kind, Resource},
     },
     engine::Engine,
-    error::{AcquireError, ConfigError, RunError},
+    error::{AcquireError, ConfigError, InspectError, RunError},
     guard::Guard,
     hold::{Held, Wanted},
     owner::Owner,
@@ -213,6 +214,30 @@ impl Lock {
         // Whatever becomes of it, the masters are owed it, and the body has done its work.
         let _ = guard.release().await;
         outcome
+    }
+
+    /// Asks all masters who holds the lock, how often and for how long still, and who waits for a fair one.
+    /// Changes nothing, and says nothing of who will hold it a moment later.
+    ///
+    /// # Errors
+    ///
+    /// [`NoQuorum`](InspectError::NoQuorum) when fewer than a majority answered within the node timeout.
+    ///
+    /// # Cancel safety
+    ///
+    /// Only looks.
+    pub async fn inspect(&self) -> Result<Inspection, InspectError> {
+        let resource = self.resource.as_ref().map_err(Clone::clone)?;
+        self.engine.inspect(resource).await
+    }
+
+    /// Whether anybody holds the lock on a majority of masters. See [`inspect`](Self::inspect).
+    ///
+    /// # Errors
+    ///
+    /// As [`inspect`](Self::inspect).
+    pub async fn is_held(&self) -> Result<bool, InspectError> {
+        Ok(self.inspect().await?.is_held())
     }
 
     fn wanted(&self) -> Result<Wanted, ConfigError> {

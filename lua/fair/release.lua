@@ -12,8 +12,9 @@
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
 -- Safe to run twice or late: an attempt is given up once, and a ticket that is not there is not removed.
-local was_next = redis.call('ZRANGE', KEYS[2], 0, 0)[1] == ARGV[3]
-if redis.call('ZREM', KEYS[2], ARGV[3]) == 1 then
+local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+local was_next = head == ARGV[3]
+if head and redis.call('ZREM', KEYS[2], ARGV[3]) == 1 then
   redis.call('ZREM', KEYS[3], ARGV[3])
 end
 local mine = redis.call('HMGET', KEYS[1], ARGV[1], 'quorlock:fair')
@@ -24,8 +25,8 @@ if mine[1] and mine[2] == ARGV[2] then
 elseif redis.call('EXISTS', KEYS[1]) == 1 then
   return held(KEYS[1], 'quorlock:fair', 0)
 end
-if reply == 1 or was_next then
-  local head = next_waiter((clock()))
+if head and (reply == 1 or was_next) then
+  head = next_waiter((clock()))
   if head then
     call_up(head)
   end

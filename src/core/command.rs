@@ -15,6 +15,8 @@ use super::{
 pub(crate) enum Verb {
     Acquire,
     Extend,
+    /// Puts back what a master lost, while the lock is held.
+    Heal,
     Inspect,
     Release,
     /// Gives back what a minority granted, and keeps the place in the queue.
@@ -29,7 +31,7 @@ impl Verb {
             (_, Vote::Fail(_)) => false,
             // Whoever's the key is now, it is not ours: released.
             (Self::Release | Self::Yield, Vote::Refuse(_)) => true,
-            (Self::Acquire | Self::Extend | Self::Inspect, Vote::Refuse(_)) => false,
+            (Self::Acquire | Self::Extend | Self::Heal | Self::Inspect, Vote::Refuse(_)) => false,
         }
     }
 }
@@ -151,7 +153,8 @@ impl Command {
                 },
                 verb,
             ) => match verb {
-                Verb::Extend => self.owned(verb, owner, *attempt, FAIR, send),
+                // Whoever waits has no say while the lock is held.
+                Verb::Extend | Verb::Heal => self.owned(verb, owner, *attempt, FAIR, send),
                 Verb::Release if self.depth > 0 => self.owned(verb, owner, *attempt, FAIR, send),
                 _ => self.fair(verb, owner, *attempt, ticket, send),
             },
@@ -163,7 +166,9 @@ impl Command {
         let mut digits = [0; 20];
         let ttl = decimal(self.ttl.millis(), &mut digits);
         match verb {
-            Verb::Acquire => send(Request::Plain(&[b"SET", key, token, b"NX", b"PX", ttl])),
+            Verb::Acquire | Verb::Heal => {
+                send(Request::Plain(&[b"SET", key, token, b"NX", b"PX", ttl]))
+            }
             Verb::Extend => send(Request::Script {
                 script: Script::MutexExtend,
                 keys: &[key],
@@ -193,7 +198,10 @@ impl Command {
         let channel = self.wake_channel().as_bytes();
         let owner = owner.as_bytes();
         let (script, arguments): (_, &[&[u8]]) = match verb {
-            Verb::Acquire => (Script::ReentrantAcquire, &[owner, attempt, depth, ttl]),
+            Verb::Acquire | Verb::Heal => (
+                Script::ReentrantAcquire,
+                &[owner, attempt, depth, ttl, marker],
+            ),
             Verb::Extend => (
                 Script::ReentrantExtend,
                 &[owner, attempt, depth, ttl, marker],
@@ -227,7 +235,7 @@ impl Command {
         let (patience, window) = (decimal(millis, patience), decimal(micros, window));
         let (owner, ticket) = (owner.as_bytes(), ticket.as_str().as_bytes());
         let (script, arguments): (_, &[&[u8]]) = match verb {
-            Verb::Acquire | Verb::Extend => (
+            Verb::Acquire | Verb::Extend | Verb::Heal => (
                 Script::FairAcquire,
                 &[owner, attempt, depth, ttl, ticket, patience, window],
             ),
@@ -265,9 +273,9 @@ impl Command {
             (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((*text).into())),
             (Verb::Inspect, Reply::Text(_)) => Vote::Grant,
             (Verb::Inspect, _) => nonsense(),
-            (Verb::Acquire, Reply::Ok) if is_mutex => Vote::Grant,
-            (Verb::Acquire, Reply::Nil) if is_mutex => held(None),
-            (Verb::Acquire, Reply::Int(_)) if is_mutex => nonsense(),
+            (Verb::Acquire | Verb::Heal, Reply::Ok) if is_mutex => Vote::Grant,
+            (Verb::Acquire | Verb::Heal, Reply::Nil) if is_mutex => held(None),
+            (Verb::Acquire | Verb::Heal, Reply::Int(_)) if is_mutex => nonsense(),
             (_, Reply::Int(1)) => Vote::Grant,
             (Verb::Extend | Verb::Release | Verb::Yield, Reply::Int(0)) => {
                 Vote::Refuse(Refusal::Gone)

@@ -16,6 +16,7 @@ pub(crate) mod claim;
     allow(dead_code, reason = "only real masters are sent words")
 )]
 pub(crate) mod command;
+pub(crate) mod inspection;
 pub(crate) mod lease;
 pub(crate) mod name;
 pub(crate) mod quorum;

@@ -27,6 +27,14 @@ impl Renewal {
         }
     }
 
+    /// This one, for as long as the longer of the two lasts.
+    pub(crate) fn or_longer(self, other: Self) -> Self {
+        Self {
+            ends: self.ends.max(other.ends),
+            ..self
+        }
+    }
+
     /// When `lease` is due, however long it is. `None` when it is not to be renewed again.
     pub(crate) fn due(self, lease: Lease) -> Option<Instant> {
         let due = lease.until().checked_sub(self.ahead)?;

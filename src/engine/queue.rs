@@ -72,8 +72,8 @@ impl Engine {
                 wanted,
                 tenure,
                 waiting,
-                turn: self.turns.join(self, &ticket),
-                claim: owner.claim(Some(ticket)),
+                claim: owner.claim(Some(ticket.clone())),
+                ticket,
             };
             match line.stand(corrections < CORRECTIONS).await {
                 End::Over(result) => return result,
@@ -90,7 +90,7 @@ struct Line<'a> {
     wanted: &'a Wanted,
     tenure: &'a Arc<Tenure>,
     waiting: Waiting,
-    turn: Turn<'a>,
+    ticket: Ticket,
     claim: Claim,
 }
 
@@ -104,13 +104,9 @@ impl Line<'_> {
         let mut asking = self.asking().await;
         let tenure = Some(self.tenure.clone());
         let claim = self.claim.clone();
-        let held = Held::new(Hold::ask(
-            self.engine,
-            self.wanted,
-            claim,
-            tenure,
-            Some(patience),
-        ));
+        // Not in the queue yet: who finds the lock free need not listen.
+        let held = Held::new(Hold::ask(self.engine, self.wanted, claim, tenure, None));
+        let mut turn = None;
         let (mut failures, mut splits) = (0, 0);
         loop {
             let outcome = held.decided().await;
@@ -133,10 +129,19 @@ impl Line<'_> {
             if let Err(error) = self.waiting.check(error, is_last, failures) {
                 return End::Over(Err(error));
             }
-            failures = failures.saturating_add(1);
-            self.wait(&round, &mut splits).await;
-            is_last = self.waiting.is_over();
+            match &turn {
+                // Ahead of the place in the queue, so that no call is missed.
+                None => turn = Some(self.engine.turns.join(self.engine, &self.ticket)),
+                Some(turn) => {
+                    self.wait(turn, &round, &mut splits).await;
+                    failures = failures.saturating_add(1);
+                    is_last = self.waiting.is_over();
+                }
+            }
             asking = self.asking().await;
+            if let Some(turn) = &turn {
+                turn.attempt();
+            }
             if self.engine.closed.load(Ordering::Acquire) {
                 return End::Over(Err(AcquireError::Closed));
             }
@@ -151,12 +156,11 @@ impl Line<'_> {
             // Another task of the owner's has won: whoever waits for that drops this, and enters there.
             pending::<()>().await;
         }
-        self.turn.attempt();
         asking
     }
 
     /// Waits until asking again is worth it, or must be done to keep the place.
-    async fn wait(&self, round: &LiveRound, splits: &mut u32) {
+    async fn wait(&self, turn: &Turn<'_>, round: &LiveRound, splits: &mut u32) {
         let now = clock::now();
         // Well before a master takes us for dead, and not all at once.
         let patience = self.engine.config.patience;
@@ -174,6 +178,6 @@ impl Line<'_> {
             let expiry = expiry.map(|left| now + left + Duration::from_millis(2));
             until = expiry.map_or(until, |expiry| until.min(expiry));
         }
-        self.turn.called(self.waiting.not_later(until)).await;
+        turn.called(self.waiting.not_later(until)).await;
     }
 }

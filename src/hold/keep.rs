@@ -128,7 +128,7 @@ impl Hold {
                 ttl,
             },
         );
-        state.may_hold |= state.newest.read(Round::may_hold);
+        state.may_hold |= state.newest.read(Round::may_keep);
         state.in_doubt |= state.newest.has_failed();
         state.keys_until = state.keys_until.max(end_of(start, ttl));
         state.newest = extension.clone();
@@ -161,16 +161,21 @@ impl Hold {
         self.lose(&mut state, LostReason::Disowned);
     }
 
-    /// Has the watchdog keep the lock until `max_hold` after it was asked for.
+    /// Has the watchdog keep the lock until `max_hold` after it was last asked for, or for longer if it does so
+    /// already.
     pub(crate) fn keep(self: &Arc<Self>, max_hold: Duration) {
         let config = self.engine.config();
         let retry = config.node_timeout.max(self.ttl.duration() / 20);
         let mut state = self.state.lock();
-        let lease = Lease::new(state.start, self.ttl, config.drift);
-        let renewal = Renewal::new(state.start, lease, retry, max_hold);
+        let start = state.newest.read(Round::start);
+        let lease = Lease::new(start, self.ttl, config.drift);
+        let mut renewal = Renewal::new(start, lease, retry, max_hold);
+        if let Some(before) = state.renewal {
+            renewal = before.or_longer(renewal);
+        }
         state.renewal = Some(renewal);
         if state.place.is_some() {
-            return; // an owner who enters once more may keep it for longer
+            return;
         }
         if let Some(due) = renewal.due(state.lease) {
             state.place = Some(self.engine.watchdog().watch(due, Arc::downgrade(self)));

@@ -1,0 +1,193 @@
+//! Who holds a lock and who waits for it, by what the masters say.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use super::{claim::Ticket, name::Kind, quorum::majority, votes::Votes};
+
+/// What a majority of masters say of a lock. As of now: it may have changed since.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// The lock's name.
+    pub name: Arc<str>,
+    /// What is held, by one holder on a majority of masters. `None` when there is no such holder: it is
+    /// free, or several have a part of it for a moment.
+    pub holding: Option<Holding>,
+    /// The owners who wait for a fair lock, in order, as far as any master knows them, 1,000 from each at most. One whose
+    /// process died is among them until it is passed over.
+    pub queue: Vec<String>,
+    /// Which masters have answered.
+    pub votes: Votes,
+}
+
+impl Inspection {
+    /// Whether somebody holds the lock.
+    pub fn is_held(&self) -> bool {
+        self.holding.is_some()
+    }
+}
+
+/// A lock that is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holding {
+    /// As which kind. `None` when it is none of ours.
+    pub kind: Option<Kind>,
+    /// The owner, as he is called on the wire; that of a mutex has no name.
+    pub owner: Option<String>,
+    /// How many times he has acquired it.
+    pub depth: u64,
+    /// When fewer than a majority will hold it for him, unless he extends or releases it. `None` when it has
+    /// no end.
+    pub remaining: Option<Duration>,
+}
+
+/// What one master says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    held: Option<HeldBy>,
+    queue: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct HeldBy {
+    kind: Option<Kind>,
+    /// Of a mutex: what stands for its token.
+    owner: String,
+    depth: u64,
+    remaining: Option<Duration>,
+}
+
+impl Seen {
+    /// See `lua/shared/inspect.lua`. `None` when it makes no sense.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.split('\n');
+        let mut words = lines.next()?.splitn(4, ' ');
+        let kind = words.next()?;
+        let left: i64 = words.next()?.parse().ok()?;
+        let depth = words.next()?.parse().ok()?;
+        let owner = words.next()?.to_owned();
+        let remaining = u64::try_from(left).ok().map(Duration::from_millis);
+        let kind = match kind {
+            "mutex" => Some(Kind::Mutex),
+            "reentrant" => Some(Kind::Reentrant),
+            "fair" => Some(Kind::Fair),
+            "free" | "other" => None,
+            _ => return None,
+        };
+        let is_free = text.starts_with("free ");
+        Some(Self {
+            held: (!is_free).then_some(HeldBy {
+                kind,
+                owner,
+                depth,
+                remaining,
+            }),
+            queue: lines.map(str::to_owned).collect(),
+        })
+    }
+}
+
+/// What is held, by what each of all masters says, if anything.
+pub(crate) fn holding(seen: &[Option<Seen>]) -> Option<Holding> {
+    let held: Vec<_> = seen
+        .iter()
+        .flatten()
+        .filter_map(|seen| seen.held.as_ref())
+        .collect();
+    let need = majority(seen.len());
+    held.iter().find_map(|one| {
+        let mut same: Vec<_> = held
+            .iter()
+            .filter(|other| (other.kind, &other.owner) == (one.kind, &one.owner))
+            .collect();
+        // The longest first; without an end is longer than any.
+        same.sort_by_key(|held| std::cmp::Reverse(held.remaining.unwrap_or(Duration::MAX)));
+        let remaining = same.get(need - 1)?.remaining;
+        let is_named = matches!(one.kind, Some(Kind::Reentrant | Kind::Fair));
+        same.sort_by_key(|held| held.depth);
+        Some(Holding {
+            kind: one.kind,
+            owner: is_named.then(|| one.owner.clone()),
+            depth: same[same.len() / 2].depth,
+            remaining,
+        })
+    })
+}
+
+/// Who waits: the owners of all tickets that any master has, in order.
+pub(crate) fn queue(seen: &[Option<Seen>]) -> Vec<String> {
+    let tickets: BTreeSet<_> = seen.iter().flatten().flat_map(|seen| &seen.queue).collect();
+    tickets
+        .into_iter()
+        .map(|ticket| Ticket::owner_of(ticket).to_owned())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(texts: &[&str]) -> Vec<Option<Seen>> {
+        texts.iter().map(|text| Seen::parse(text)).collect()
+    }
+
+    #[test]
+    fn held_when_a_majority_names_one_holder() {
+        for (texts, owner, depth, left) in [
+            (&["free 0 0 ", "free 0 0 ", "free 0 0 "][..], None, 0, None),
+            (&["reentrant 5 1 a:1", "free 0 0 ", "x"], None, 0, None),
+            (
+                &["reentrant 5 1 a:1", "reentrant 5 1 b:1", "free 0 0 "],
+                None,
+                0,
+                None,
+            ),
+            (
+                &["fair 5 2 a:1", "fair 7 2 a:1", "fair 9 1 a:1"],
+                Some("a:1"),
+                2,
+                Some(7), // when two of three are gone
+            ),
+            (
+                &["fair -1 1 a:1", "fair -1 1 a:1", "free 0 0 "],
+                Some("a:1"),
+                1,
+                None,
+            ),
+        ] {
+            let holding = holding(&seen(texts));
+            let found = holding
+                .as_ref()
+                .and_then(|holding| holding.owner.as_deref());
+            assert_eq!(found, owner, "{texts:?}");
+            if let Some(holding) = holding {
+                let left = left.map(Duration::from_millis);
+                assert_eq!(
+                    (holding.depth, holding.remaining),
+                    (depth, left),
+                    "{texts:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_mutex_has_no_owner() {
+        let holding = holding(&seen(&["mutex 5 1 0a", "mutex 5 1 0a", "mutex 5 1 0b"])).unwrap();
+        assert_eq!((holding.kind, holding.owner), (Some(Kind::Mutex), None));
+        assert!(super::holding(&seen(&["mutex 5 1 0a", "mutex 5 1 0c", "mutex 5 1 0b"])).is_none());
+    }
+
+    #[test]
+    fn the_queue_is_in_the_order_of_tickets() {
+        let (one, two) = ("0000000000000001:b:1", "0000000000000002:a:1");
+        let texts = [
+            format!("free 0 0 \n{two}"),
+            format!("free 0 0 \n{one}\n{two}"),
+            "free 0 0 ".to_owned(),
+        ];
+        let seen = seen(&texts.each_ref().map(String::as_str));
+        assert_eq!(queue(&seen), ["b:1", "a:1"]);
+    }
+}
