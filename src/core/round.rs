@@ -332,6 +332,97 @@ mod tests {
         assert_eq!(round.may_hold(), 0b10101);
     }
 
+    fn by(owner: &str, place: u64) -> Vote {
+        Vote::Refuse(Refusal::Held {
+            remaining: Some(millis(5)),
+            holder: Some(std::sync::Arc::new(crate::core::quorum::Holder {
+                owner: owner.into(),
+                depth: 1,
+                place: (place > 0).then_some(place),
+            })),
+        })
+    }
+
+    fn round_of(votes: Vec<Vote>) -> Round {
+        let start = Instant::now();
+        let mut round = Round::open(Verb::Acquire, 5, start, None);
+        for (master, vote) in votes.into_iter().enumerate() {
+            round.on_vote(master, vote, start);
+        }
+        round
+    }
+
+    #[test]
+    fn a_split_vote_is_held_by_nobody() {
+        for (owners, by_one) in [
+            ("aaa", true),
+            ("aabba", true),
+            ("aabbc", false),
+            ("aa", false),
+        ] {
+            let votes = owners.chars().map(|owner| by(&owner.to_string(), 0));
+            assert_eq!(
+                round_of(votes.collect()).is_held_by_one(),
+                by_one,
+                "{owners}"
+            );
+        }
+        let mutexes = vec![Vote::Refuse(Refusal::held(None)); 5];
+        assert!(!round_of(mutexes).is_held_by_one());
+    }
+
+    #[test]
+    fn next_where_one_master_says_so() {
+        let queued = |place| Vote::Refuse(Refusal::Queued { place });
+        for (votes, next) in [
+            (vec![by("a", 2), by("a", 3)], false),
+            (vec![by("a", 2), by("a", 1)], true),
+            (vec![queued(None), queued(Some(2))], false),
+            (vec![queued(Some(1))], true),
+            (vec![Vote::Grant], false),
+        ] {
+            assert_eq!(round_of(votes.clone()).is_next(), next, "{votes:?}");
+        }
+    }
+
+    #[test]
+    fn queued_when_a_majority_says_so() {
+        let queued = Vote::Refuse(Refusal::Queued { place: Some(1) });
+        let fail = vote('f');
+        let round = round_of(vec![queued.clone(), fail.clone(), by("a", 1), fail.clone()]);
+        assert!(!round.is_queued());
+        assert!(round_of(vec![queued, by("a", 1), fail, Vote::Grant]).is_queued());
+    }
+
+    #[test]
+    fn what_queues_keeps_a_place_where_it_is_refused() {
+        let start = Instant::now();
+        for queues in [false, true] {
+            let mut round = Round::open(Verb::Acquire, 5, start, None);
+            if queues {
+                round.queue();
+            }
+            for (master, letter) in "ghfu".chars().enumerate() {
+                round.on_vote(master, vote(letter), start);
+            }
+            let expected = if queues { 0b10111 } else { 0b10101 };
+            assert_eq!(round.may_keep(), expected);
+            assert_eq!(round.may_hold(), 0b10101); // what it may have been granted
+        }
+    }
+
+    #[test]
+    fn skewed_to_the_middle_of_a_majority() {
+        let skewed = |clock| {
+            Vote::Refuse(Refusal::Skewed {
+                clock: millis(clock),
+            })
+        };
+        assert_eq!(round_of(vec![skewed(1), skewed(2)]).skewed_to(), None);
+        let round = round_of(vec![skewed(9), vote('f'), skewed(1), skewed(2)]);
+        assert_eq!(round.skewed_to(), Some(millis(2)));
+    }
+
     #[test]
     fn lacking_masters_is_not_contention() {
         for (masters, letters, lacks) in [
