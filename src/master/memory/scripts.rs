@@ -2,6 +2,7 @@
 
 use std::{
     array,
+    collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
 };
 
@@ -175,23 +176,13 @@ impl State {
         let ([key, queue], []) = words.take();
         let left = self.keys.pttl(key);
         let holder = match self.keys.value(key) {
-            None => "free 0 0 ".to_owned(),
-            Some(Value::Text(token)) => format!("mutex {left} 1 {}", digest(token)),
-            Some(Value::Hash(facts)) if facts.len() <= 2 => {
-                let (mut name, mut holder) = ("reentrant", None);
-                for (field, value) in facts {
-                    match field.strip_prefix("quorlock:") {
-                        Some(marker) => name = marker,
-                        None => holder = number(value).ok().map(|depth| (field, depth)),
-                    }
-                }
-                holder.map_or_else(
-                    || format!("other {left} 0 "),
-                    |(owner, depth)| format!("{name} {left} {depth:.0} {owner}"),
-                )
-            }
-            Some(_) => format!("other {left} 0 "),
+            None => Some("free 0 0 ".to_owned()),
+            Some(Value::Text(token)) => Some(format!("mutex {left} 1 {}", digest(token))),
+            Some(Value::Hash(facts)) => owner_of(facts)
+                .map(|(name, owner, depth)| format!("{name} {left} {depth:.0} {owner}")),
+            Some(Value::Sorted(_)) => None,
         };
+        let holder = holder.unwrap_or_else(|| format!("other {left} 0 "));
         let mut lines = vec![holder.as_str()];
         let waiters = self.keys.zrange(queue).unwrap_or_default();
         lines.extend(waiters.into_iter().take(1000));
@@ -219,6 +210,21 @@ impl State {
             self.publish(channel, "0");
         }
     }
+}
+
+/// The kind of a lock that has an owner, who he is, and how deep.
+fn owner_of(facts: &BTreeMap<String, String>) -> Option<(&str, &str, f64)> {
+    if facts.len() > 2 {
+        return None;
+    }
+    let (mut name, mut owner, mut depth) = ("reentrant", None, None);
+    for (field, value) in facts {
+        match field.strip_prefix("quorlock:") {
+            Some(marker) => name = marker,
+            None => (owner, depth) = (Some(field), number(value).ok()),
+        }
+    }
+    Some((name, owner?, depth?))
 }
 
 /// Whether a lock is held in the name of an attempt.
