@@ -23,9 +23,10 @@ use tokio::{
 use self::server::Server;
 use super::*;
 use crate::core::{
+    claim::Claim,
     command::Verb,
     lease::{Drift, Ttl},
-    name::{KeyTemplate, Token},
+    name::{KeyTemplate, Kind, Token},
     quorum::{Failure, Refusal},
 };
 
@@ -60,8 +61,8 @@ async fn extend() {
         "acquire A 40: granted, extend B 80: held 40, left A 40",
         "write 40, extend A 80: held 40, left another's 40",
         "write -, extend A 40: held, left another's -",
-        "write-hash 40, extend A 80: held, left hash 40",
-        "write-hash -, extend A 40: held, left hash -",
+        "write-hash 40, extend A 80: kind, left hash 40",
+        "write-hash -, extend A 40: kind, left hash -",
     ])
     .await;
 }
@@ -76,7 +77,7 @@ async fn release() {
         "acquire A 40: granted, release B: held 40, left A 40",
         "write 40, release A: held 40, left another's 40",
         "write -, release A: held, left another's -",
-        "write-hash 40, release A: held, left hash 40",
+        "write-hash 40, release A: kind, left hash 40",
         "acquire A 40: granted, release A: granted, acquire B 80: granted, release A: held 80, left B 80",
     ])
     .await;
@@ -383,10 +384,11 @@ fn parse_step(text: &str) -> (Step, Option<Vote>) {
 }
 
 fn parse_vote(text: &str) -> Vote {
-    let held = |remaining| Vote::Refuse(Refusal::Held { remaining });
+    let held = |remaining| Vote::Refuse(Refusal::held(remaining));
     match text.split_once(' ').unwrap_or((text, "-")) {
         ("granted", _) => Vote::Grant,
         ("gone", _) => Vote::Refuse(Refusal::Gone),
+        ("kind", _) => Vote::Refuse(Refusal::OtherKind),
         ("held", remaining) => held(parse_ttl(remaining)),
         _ => panic!("no vote is written {text:?}"),
     }
@@ -405,8 +407,10 @@ fn parse_ttl(text: &str) -> Option<Duration> {
 fn agree(one: &Vote, other: &Vote, slack: Duration) -> bool {
     match (one, other) {
         (
-            Vote::Refuse(Refusal::Held { remaining: one }),
-            Vote::Refuse(Refusal::Held { remaining: other }),
+            Vote::Refuse(Refusal::Held { remaining: one, .. }),
+            Vote::Refuse(Refusal::Held {
+                remaining: other, ..
+            }),
         ) => close(*one, *other, slack),
         _ => one == other,
     }
@@ -707,7 +711,7 @@ impl Store {
 
     fn write_hash(&self, key: &str, ttl: Option<Duration>) {
         match self {
-            Self::Memory(master) => master.set_other_type(key, ttl),
+            Self::Memory(master) => master.set_hash(key, [("field", "1")], ttl),
             Self::Real(server) => {
                 server.command(&["DEL", key]);
                 assert_eq!(server.command(&["HSET", key, "field", "1"]), "1");
@@ -771,10 +775,12 @@ fn command(verb: Verb, key: &str, who: char, ttl: Duration) -> Command {
     let names = KeyTemplate::parse("{name}").unwrap();
     Command {
         verb,
-        resource: names.resource(key.into()).unwrap(),
-        token: token(who),
+        resource: names.resource(Kind::Mutex, key.into()).unwrap(),
+        claim: Claim::Token(token(who)),
         ttl: Ttl::parse(ttl, Duration::ZERO, Drift::from_ppm(0).unwrap()).unwrap(),
+        depth: 1,
         wakes: true,
+        patience: None,
     }
 }
 
