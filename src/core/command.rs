@@ -486,51 +486,54 @@ mod tests {
             (Acquire, Reply::Nil, nonsense()),
             (
                 Acquire,
-                Reply::Text("held 250 2 3 u:2"),
+                Reply::Text("held 250 2 3 u:2".into()),
                 held(Some(250), holder("u:2", 2, Some(3))),
             ),
             (
                 Acquire,
-                Reply::Text("held -1 1 0 an owner"),
+                Reply::Text("held -1 1 0 an owner".into()),
                 held(None, holder("an owner", 1, None)),
             ),
             (
                 Acquire,
-                Reply::Text("held 0 1 0 u:2"), // in its last millisecond
+                Reply::Text("held 0 1 0 u:2".into()), // in its last millisecond
                 held(Some(1), holder("u:2", 1, None)),
             ),
-            (Acquire, Reply::Text("held 250 2"), nonsense()),
+            (Acquire, Reply::Text("held 250 2".into()), nonsense()),
             (
                 Acquire,
-                Reply::Text("kind"),
+                Reply::Text("kind".into()),
                 Vote::Refuse(Refusal::OtherKind),
             ),
             (
                 Acquire,
-                Reply::Text("queued 2"),
+                Reply::Text("queued 2".into()),
                 Vote::Refuse(Refusal::Queued { place: Some(2) }),
             ),
             (
                 Acquire,
-                Reply::Text("skew 1500000"),
+                Reply::Text("skew 1500000".into()),
                 Vote::Refuse(Refusal::Skewed {
                     clock: Duration::from_millis(1_500),
                 }),
             ),
-            (Acquire, Reply::Text(""), nonsense()),
+            (Acquire, Reply::Text("".into()), nonsense()),
             (Extend, Reply::Int(1), Vote::Grant),
             (Extend, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
             (Extend, Reply::Int(-5), nonsense()),
             (Release, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
             (Yield, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
-            (Inspect, Reply::Text("free 0 0 "), Vote::Grant),
+            (Inspect, Reply::Text("free 0 0 ".into()), Vote::Grant),
             (Inspect, Reply::Int(1), nonsense()),
         ] {
             let said = of_kind(Kind::Fair, verb, 1).vote(&reply);
             assert_eq!(said, vote, "{verb:?} {reply:?}");
         }
         // A token is all that a mutex says.
-        assert_eq!(command(Acquire).vote(&Reply::Text("kind")), nonsense());
+        assert_eq!(
+            command(Acquire).vote(&Reply::Text("kind".into())),
+            nonsense()
+        );
     }
 
     #[test]
