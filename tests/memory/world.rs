@@ -2,8 +2,10 @@
 
 use std::{
     future::poll_fn,
+    mem,
     pin::{Pin, pin},
     task::Poll,
+    thread,
     time::Duration,
 };
 
@@ -117,6 +119,28 @@ pub(crate) async fn timed<T>(future: impl Future<Output = T>) -> (Duration, T) {
     let start = Instant::now();
     let output = future.await;
     (start.elapsed(), output)
+}
+
+/// Has a process of its own live for `time`, as far as masters can tell, and then kills it: its connections
+/// break, and nothing of it is dropped that could clean up.
+pub(crate) fn killed_after(
+    time: Duration,
+    masters: &[MemoryMaster],
+    life: impl AsyncFnOnce(Coordinator) + Send,
+) {
+    let process = move || {
+        let runtime = paused_runtime();
+        let mut life = Box::pin(async { life(Coordinator::new(masters).unwrap()).await });
+        let ended = runtime.block_on(async { timeout(time, life.as_mut()).await });
+        assert!(ended.is_err(), "it ended before it was killed");
+        mem::forget(life);
+    };
+    thread::scope(|scope| scope.spawn(process).join().unwrap());
+}
+
+pub(crate) fn paused_runtime() -> tokio::runtime::Runtime {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().start_paused(true).build().unwrap()
 }
 
 /// Polls `future` not more than `polls` times, whenever it asks for it, and drops it.
