@@ -182,7 +182,8 @@ async fn a_guard_dropped_on_a_plain_thread_is_released() {
 async fn a_guard_dropped_on_a_plain_thread_serves_who_waits() {
     let world = World::new(3).await;
     let others = Coordinator::new(&world.masters).unwrap();
-    for locks in [&world.locks, &others] {
+    // Another process may hear of it from the first master before the others have it, and try in vain once.
+    for (locks, most) in [(&world.locks, 11), (&others, 450)] {
         let guard = world.locks.mutex(NAME).try_acquire().await.unwrap();
         let lock = locks.mutex(NAME);
         let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
@@ -190,9 +191,9 @@ async fn a_guard_dropped_on_a_plain_thread_serves_who_waits() {
         let commands = world.commands();
         thread::spawn(move || drop(guard)).join().unwrap();
         assert_eq!(world.commands(), commands); // this runtime stands still until we wait
-        let next = timeout(millis(11), waiting).await.unwrap().unwrap();
+        let next = timeout(millis(most), waiting).await.unwrap().unwrap();
         thread::spawn(move || drop(next)).join().unwrap();
-        sleep(millis(1)).await;
+        sleep(millis(1)).await; // passes when nobody has anything to do
         assert_eq!(world.holders(), [""; 3]);
     }
     world.close().await;
