@@ -239,6 +239,10 @@ mod tests {
     /// Whoever of a line is dropped, and where: the others are told as before, and the last one has the masters
     /// tell nobody any more.
     #[tokio::test(start_paused = true)]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "who is next in a line goes on by itself"
+    )]
     async fn no_master_tells_of_releases_when_who_waited_was_dropped_at_any_poll() {
         let millis = Duration::from_millis;
         let mut told = 0;

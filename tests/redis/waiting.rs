@@ -366,7 +366,7 @@ fn a_holder_that_is_killed_is_followed_when_its_ttl_ends() {
         return run(async {
             let locks = renewing().masters(masters.split(',')).build().unwrap();
             let _guard = acquire_on_all(&locks.mutex("r")).await;
-            std::future::pending().await
+            std::future::pending::<()>().await;
         });
     }
     with_masters(3, async |masters| {
