@@ -178,7 +178,7 @@ async fn a_holder_that_is_killed_is_followed_when_its_ttl_ends() {
         world.order([delay(2), delay(5), delay(8)]);
         killed_after(millis(lived), &world.masters, async |locks| {
             let _guard = locks.mutex(NAME).acquire().await.unwrap();
-            std::future::pending().await
+            std::future::pending::<()>().await;
         })
         .await;
         world.mend();
