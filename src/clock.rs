@@ -92,7 +92,10 @@ struct Reading {
     reason = "the one place where the crate reads the wall clock"
 )]
 fn wall() -> SystemTime {
-    SystemTime::now()
+    let wall = SystemTime::now();
+    #[cfg(test)]
+    let wall = wall + tests::ahead();
+    wall
 }
 
 impl Reading {
@@ -141,7 +144,140 @@ pub(crate) fn random_u64() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    #![expect(
+        clippy::disallowed_methods,
+        reason = "what machines do while they are suspended takes real time"
+    )]
+
+    use std::{env, process::Command, thread};
+
+    use tokio::time::timeout;
+
     use super::*;
+    use crate::{Coordinator, Guard, LostReason, MemoryMaster, Standing};
+
+    /// By how many milliseconds a test has set the wall clock ahead.
+    static AHEAD: AtomicU64 = AtomicU64::new(0);
+
+    pub(super) fn ahead() -> Duration {
+        Duration::from_millis(AHEAD.load(Ordering::Relaxed))
+    }
+
+    /// Sleeps without the monotonic clock, as far as we can tell.
+    fn suspend(time: Duration) {
+        let millis = u64::try_from(time.as_millis()).unwrap();
+        AHEAD.fetch_add(millis, Ordering::Relaxed);
+        thread::sleep(Duration::from_millis(3)); // the clocks are not compared more often
+    }
+
+    /// How the lock stands, looked at until the clocks could be compared: a look that is itself held up does
+    /// not.
+    fn standing(guard: &Guard) -> Standing {
+        for _ in 0..4 {
+            guard.standing();
+            thread::sleep(Duration::from_millis(3));
+        }
+        guard.standing()
+    }
+
+    /// Runs `test` under the paused clock in a process of its own: what is slept through goes for all tests
+    /// of a process.
+    fn alone(name: &str, test: impl Future<Output = ()>) {
+        const ALONE: &str = "QUORLOCK_TEST_ALONE";
+        if env::var_os(ALONE).is_some() {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+            return runtime.block_on(test);
+        }
+        let ended = Command::new(env::current_exe().unwrap())
+            .args(["--exact", &format!("clock::tests::{name}"), "--nocapture"])
+            .env(ALONE, "")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ended.stdout);
+        let complained = String::from_utf8_lossy(&ended.stderr);
+        let is_well = ended.status.success() && said.contains("1 passed");
+        assert!(is_well, "{said}{complained}");
+    }
+
+    const fn seconds(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    /// The default TTL is 10 s.
+    async fn guard(name: &str, is_renewed: bool) -> (Vec<MemoryMaster>, Coordinator, Guard) {
+        let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+        let locks = Coordinator::new(&masters).unwrap();
+        let mut lock = locks.mutex(name);
+        if !is_renewed {
+            lock = lock.unrenewed();
+        }
+        let guard = lock.acquire().await.unwrap();
+        (masters, locks, guard)
+    }
+
+    #[test]
+    fn who_wakes_up_after_the_validity_has_lost_the_lock() {
+        alone("who_wakes_up_after_the_validity_has_lost_the_lock", async {
+            for is_renewed in [true, false] {
+                let (masters, _locks, guard) = guard("r", is_renewed).await;
+                tokio::time::sleep(seconds(1)).await;
+                assert_eq!(standing(&guard), Standing::Held);
+                suspend(seconds(10));
+                // No await in between: nobody but us has looked.
+                let now = standing(&guard);
+                assert_eq!(now, Standing::Lost(LostReason::Expired));
+                assert!(!guard.is_valid() && guard.remaining().is_zero());
+                let commands = masters[0].commands();
+                // The masters have it still, as their clock stood still, too. It is not ours any more.
+                assert_eq!(masters[0].keys(), ["r"]);
+                guard.extend(seconds(10)).await.unwrap_err();
+                tokio::time::sleep(seconds(5)).await;
+                assert_eq!(masters[0].commands(), commands);
+                guard.release().await.unwrap();
+            }
+        });
+    }
+
+    /// Its timer stands still with the monotonic clock, and is looked after all the same.
+    #[test]
+    fn who_waits_for_the_loss_hears_of_it_within_a_second_of_waking_up() {
+        alone(
+            "who_waits_for_the_loss_hears_of_it_within_a_second_of_waking_up",
+            async {
+                let (_masters, _locks, guard) = guard("r", false).await;
+                let early = timeout(seconds(2), guard.lost()).await;
+                assert!(early.is_err());
+                let (lost, ()) = tokio::join!(timeout(seconds(2), guard.lost()), async {
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                    suspend(seconds(10));
+                });
+                assert_eq!(lost.unwrap().reason, LostReason::Expired);
+            },
+        );
+    }
+
+    #[test]
+    fn who_wakes_up_in_time_renews_the_lock_within_a_second() {
+        alone(
+            "who_wakes_up_in_time_renews_the_lock_within_a_second",
+            async {
+                let (masters, _locks, guard) = guard("r", true).await;
+                let commands = masters[0].commands();
+                tokio::time::sleep(seconds(1)).await;
+                suspend(seconds(5));
+                assert_eq!(standing(&guard), Standing::Held);
+                assert!(guard.remaining() < seconds(4), "{guard:?}");
+                assert_eq!(masters[0].commands(), commands);
+                tokio::time::sleep(seconds(1) + Duration::from_millis(10)).await;
+                assert_eq!(masters[0].commands(), commands + 1);
+                assert_eq!(standing(&guard), Standing::Held);
+                assert!(guard.remaining() > seconds(8), "{guard:?}");
+                suspend(seconds(7)); // more than was left before
+                assert_eq!(standing(&guard), Standing::Held);
+            },
+        );
+    }
 
     #[test]
     fn only_a_wall_clock_that_ran_ahead_counts() {
