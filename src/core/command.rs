@@ -24,6 +24,12 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
+    /// Whether this leaves something on a master that was not there.
+    #[cfg(feature = "redis")]
+    pub(crate) fn takes(self) -> bool {
+        matches!(self, Self::Acquire | Self::Heal)
+    }
+
     /// Whether `vote` counts towards the majority that this verb needs.
     pub(crate) fn is_done(self, vote: &Vote) -> bool {
         match (self, vote) {
@@ -252,6 +258,14 @@ impl Command {
             keys: &keys.map(str::as_bytes),
             arguments,
         })
+    }
+
+    /// Whether this gives back what `other` takes.
+    #[cfg(feature = "redis")]
+    pub(crate) fn gives_back(&self, other: &Self) -> bool {
+        matches!(self.verb, Verb::Release | Verb::Yield)
+            && self.resource == other.resource
+            && self.claim == other.claim
     }
 
     /// Where a release is made known, or nothing.

@@ -165,6 +165,17 @@ impl<'a> InFlight<'a> {
         self.mailbox.hear(channel, Heard::Message(message));
     }
 
+    /// Whether the oldest command takes what a later one gives back: sent again, it would be behind that.
+    #[cfg(feature = "redis")]
+    pub(super) fn is_taken_back(&self) -> bool {
+        let mut asks = self.asks.iter().filter_map(|sent| match &sent.what {
+            What::Ask(ask) => Some(&ask.command),
+            What::Change(_) => None,
+        });
+        let takes = asks.next().filter(|command| command.verb.takes());
+        takes.is_some_and(|takes| asks.any(|later| later.gives_back(takes)))
+    }
+
     /// Puts the oldest command behind all others and returns it, to be sent once more.
     #[cfg(feature = "redis")]
     pub(super) fn again(&mut self) -> Option<&Ask> {

@@ -281,7 +281,9 @@ impl Connection for RedisConnection {
             match reply(frame) {
                 // Restarted with the connection kept by a proxy, or SCRIPT FLUSH: once more with the
                 // script itself, which the server then knows again. The vote is late, not lost.
-                Reply::Error(error) if error.starts_with("NOSCRIPT") => {
+                Reply::Error(error)
+                    if error.starts_with("NOSCRIPT") && !in_flight.is_taken_back() =>
+                {
                     if let Some(ask) = in_flight.again() {
                         wire::encode_command(&ask.command, b"EVAL", Script::text, out);
                     }
