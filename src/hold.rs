@@ -128,28 +128,24 @@ impl Hold {
         state.release = Some(release.clone());
         // Not of an attempt that failed: whoever made it would wake himself.
         let is_worth_telling = state.newest.was_won();
-        let delivery = Arc::new(Delivery {
+        let delivery = Delivery {
             release: release.clone(),
             keys_until: state.keys_until,
             may_hold: state.may_hold,
             newest: state.newest.clone(),
             _undelivered: self.engine.undelivered(),
-        });
+        };
         let tellers = if is_worth_telling {
             self.engine.tellers(self.token.spread())
         } else {
             0
         };
-        for (wakes, masters) in [(true, tellers), (false, !tellers)] {
-            if masters != 0 {
-                let command = Command {
-                    wakes,
-                    ..self.command(Verb::Release, self.ttl)
-                };
-                let ask = self.engine.ask(command, start, delivery.clone());
-                self.engine.post_to(masters, &ask);
-            }
-        }
+        let command = Command {
+            wakes: tellers != 0,
+            ..self.command(Verb::Release, self.ttl)
+        };
+        let engine = &self.engine;
+        engine.post(&engine.ask_with_tellers(command, tellers, start, delivery));
         if is_worth_telling {
             self.engine.waiting().released(&self.resource);
         }

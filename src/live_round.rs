@@ -196,7 +196,7 @@ pub(crate) struct Delivery {
     pub(crate) _undelivered: Undelivered,
 }
 
-impl CountVotes for Arc<Delivery> {
+impl CountVotes for Delivery {
     fn count(&self, master: usize, vote: Vote, now: Instant) {
         self.release.count(master, vote, now);
     }

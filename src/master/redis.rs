@@ -16,7 +16,7 @@ use super::{
     Ask, MasterSpec, Spec, Terms,
     in_flight::InFlight,
     supervisor::{Connection, Dial},
-    wire::{self, Wire, connect_tcp, encode, is_push, reply},
+    wire::{self, Encoded, Wire, connect_tcp, encode, is_push, reply},
 };
 use crate::core::command::{Command, Reply, SCRIPTS};
 
@@ -251,13 +251,10 @@ pub(super) struct RedisConnection {
 }
 
 impl Connection for RedisConnection {
-    fn send(&mut self, ask: &Ask) {
-        let bytes = ask.wire.get_or_init(|| {
-            let mut bytes = Vec::with_capacity(192);
-            encode_command(&ask.command, &mut bytes);
-            bytes
-        });
-        self.wire.out().extend_from_slice(bytes);
+    fn send(&mut self, ask: &Ask, master: usize) {
+        ask.wire
+            .get_or_init(|| Encoded::new(&ask.command, b"EVALSHA", &HASHES))
+            .append_to(self.wire.out(), &ask.command, ask.wakes_on(master));
     }
 
     fn give_up(&mut self) {
@@ -270,7 +267,7 @@ impl Connection for RedisConnection {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
-        let clock = in_flight.clock();
+        let (clock, master) = (in_flight.clock(), in_flight.master());
         let on_frame = |frame: &[u8], now: Instant, out: &mut Vec<u8>| {
             if is_push(frame) {
                 return match pushed(frame, in_flight) {
@@ -283,7 +280,7 @@ impl Connection for RedisConnection {
                 // script itself, which the server then knows again. The vote is late, not lost.
                 Reply::Error(error) if error.starts_with("NOSCRIPT") => {
                     if let Some(ask) = in_flight.again() {
-                        wire::encode_command(&ask.command, b"EVAL", &TEXTS, out);
+                        wire::encode_command(&ask.command_for(master), b"EVAL", &TEXTS, out);
                     }
                     ControlFlow::Continue(())
                 }
@@ -334,6 +331,7 @@ static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| {
 });
 
 /// What a server is sent that knows our scripts.
+#[cfg(feature = "__internals")]
 pub(crate) fn encode_command(command: &Command, out: &mut Vec<u8>) {
     wire::encode_command(command, b"EVALSHA", &HASHES, out);
 }

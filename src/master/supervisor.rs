@@ -22,8 +22,8 @@ pub(super) trait Dial: Send + 'static {
 
 /// An open connection: replies come in the order of sends.
 pub(super) trait Connection: Send {
-    /// Takes a command for sending. Nothing needs to leave before the next poll.
-    fn send(&mut self, ask: &Ask);
+    /// Takes a command for sending to this connection's `master`. Nothing needs to leave before the next poll.
+    fn send(&mut self, ask: &Ask, master: usize);
 
     /// The master has not answered for too long: what it has not received yet should never reach it.
     fn give_up(&mut self) {}
@@ -125,7 +125,7 @@ async fn serve<C: Connection>(
                 in_flight.push_change(change.channel, (terms.now)());
             }
             for ask in fresh.drain(..) {
-                connection.send(&ask);
+                connection.send(&ask, mailbox.master());
                 in_flight.push(ask);
             }
             if let Poll::Ready(why) = connection.poll(cx, &mut in_flight) {

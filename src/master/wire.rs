@@ -168,23 +168,52 @@ impl Wire {
     }
 }
 
-/// Appends a command as an array of bulk strings: `head`, then `rest`.
-pub(super) fn encode(out: &mut Vec<u8>, head: &[&[u8]], rest: &[&[u8]]) {
+/// A lock command as it goes to all masters. Those that wake nobody get an empty word for its last one.
+pub(super) struct Encoded {
+    bytes: Vec<u8>,
+    /// Where the last word begins.
+    last: usize,
+}
+
+impl Encoded {
+    pub(super) fn new(command: &Command, verb: &[u8], scripts: &[String]) -> Self {
+        // A script's hash, a token and a channel, and what goes between the words.
+        let mut bytes = Vec::with_capacity(160 + 2 * command.resource.key().len());
+        let last = encode_command(command, verb, scripts, &mut bytes);
+        Self { bytes, last }
+    }
+
+    /// Appends it to `out`, as it is for a master that `wakes` if it is of a kind that does.
+    pub(super) fn append_to(&self, out: &mut Vec<u8>, command: &Command, wakes: bool) {
+        if wakes == command.wakes {
+            out.extend_from_slice(&self.bytes);
+        } else {
+            out.extend_from_slice(&self.bytes[..self.last]);
+            out.extend_from_slice(b"$0\r\n\r\n");
+        }
+    }
+}
+
+/// Appends a command as an array of bulk strings: `head`, then `rest`. Where the last one begins.
+pub(super) fn encode(out: &mut Vec<u8>, head: &[&[u8]], rest: &[&[u8]]) -> usize {
     push_length(out, b'*', head.len() + rest.len());
+    let mut last = out.len();
     for word in head.iter().chain(rest) {
+        last = out.len();
         push_length(out, b'$', word.len());
         out.extend_from_slice(word);
         out.extend_from_slice(b"\r\n");
     }
+    last
 }
 
-/// Appends a lock command; `verb` takes scripts as they stand in `scripts`.
+/// Appends a lock command; `verb` takes scripts as they stand in `scripts`. Where its last word begins.
 pub(super) fn encode_command(
     command: &Command,
     verb: &[u8],
     scripts: &[String],
     out: &mut Vec<u8>,
-) {
+) -> usize {
     command.request(|request| match request {
         Request::Plain(words) => encode(out, words, &[]),
         Request::Script {
@@ -193,12 +222,20 @@ pub(super) fn encode_command(
             arguments,
         } => {
             let script = scripts[script].as_bytes();
-            encode(out, &[verb, script, b"1", key], arguments);
+            encode(out, &[verb, script, b"1", key], arguments)
         }
-    });
+    })
 }
 
 fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {
+    // What nearly all words have, in one piece.
+    if length < 100 {
+        let (tens, ones) = (b'0' + (length / 10) as u8, b'0' + (length % 10) as u8);
+        return match tens {
+            b'0' => out.extend_from_slice(&[kind, ones, b'\r', b'\n']),
+            _ => out.extend_from_slice(&[kind, tens, ones, b'\r', b'\n']),
+        };
+    }
     out.push(kind);
     out.extend_from_slice(decimal(length as u64, &mut [0; 20]));
     out.extend_from_slice(b"\r\n");
