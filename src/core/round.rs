@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::{
     command::Verb,
     quorum::{Refusal, Tally, Verdict, Vote, majority},
-    votes::CastVote,
+    votes::{CastVote, CastVotes},
 };
 
 /// How a round ended, or that it has not.
@@ -31,7 +31,7 @@ pub(crate) struct Round {
     tally: Tally,
     /// Masters that failed when it counted, whatever they said later.
     failed: usize,
-    cast: Box<[Option<CastVote>]>,
+    cast: CastVotes,
     outcome: Outcome,
 }
 
@@ -43,7 +43,7 @@ impl Round {
             limit,
             tally: Tally::new(masters),
             failed: 0,
-            cast: vec![None; masters].into_boxed_slice(),
+            cast: CastVotes::none(masters),
             outcome: Outcome::Pending,
         }
     }
@@ -62,7 +62,7 @@ impl Round {
                 vote: Vote::Fail(_),
                 ..
             }) if self.outcome == Outcome::Won => {
-                *slot = Some(CastVote { vote, latency });
+                *slot = Some(CastVote::new(vote, latency));
                 return self.outcome;
             }
             Some(_) => return self.outcome,
@@ -70,7 +70,7 @@ impl Round {
         }
         let yes = self.verb.is_done(&vote);
         self.failed += usize::from(matches!(vote, Vote::Fail(_)));
-        *slot = Some(CastVote { vote, latency });
+        *slot = Some(CastVote::new(vote, latency));
         let verdict = self.tally.count(yes);
         if self.outcome == Outcome::Pending {
             self.outcome = match verdict {

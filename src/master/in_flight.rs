@@ -243,8 +243,7 @@ impl Drop for InFlight<'_> {
         for (ask, is_open) in self.take_unanswered() {
             if is_open {
                 let failure = Vote::Fail(Failure::Closed);
-                ask.counter
-                    .count(self.master(), failure, (self.clock())());
+                ask.counter.count(self.master(), failure, (self.clock())());
             }
         }
     }

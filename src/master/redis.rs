@@ -18,7 +18,9 @@ use super::{
     supervisor::{Connection, Dial},
     wire::{self, Encoded, Wire, connect_tcp, encode, is_push, reply},
 };
-use crate::core::command::{Command, Reply, SCRIPTS};
+#[cfg(feature = "__internals")]
+use crate::core::command::Command;
+use crate::core::command::{Reply, SCRIPTS};
 
 /// Where a server is and how to log in.
 #[derive(Clone)]
