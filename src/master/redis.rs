@@ -16,7 +16,7 @@ use super::{
     Ask, MasterSpec, Spec, Terms,
     in_flight::InFlight,
     supervisor::{Connection, Dial},
-    wire::{self, Encoded, Wire, connect_tcp, encode, is_push, reply},
+    wire::{self, Encoded, ScriptHead, Wire, connect_tcp, encode, is_push, reply},
 };
 #[cfg(feature = "__internals")]
 use crate::core::command::Command;
@@ -254,9 +254,10 @@ pub(super) struct RedisConnection {
 
 impl Connection for RedisConnection {
     fn send(&mut self, ask: &Ask, master: usize) {
+        let out = self.wire.out();
         ask.wire
-            .get_or_init(|| Encoded::new(&ask.command, b"EVALSHA", &HASHES))
-            .append_to(self.wire.out(), &ask.command, ask.wakes_on(master));
+            .get_or_init(|| Encoded::new(&ask.command, &HASHES, out))
+            .append_to(out, ask.wakes_on(master));
     }
 
     fn give_up(&mut self) {
@@ -265,7 +266,7 @@ impl Connection for RedisConnection {
 
     fn listen(&mut self, channel: &str, listen: bool) {
         let verb: &[u8] = if listen { b"SUBSCRIBE" } else { b"UNSUBSCRIBE" };
-        encode(self.wire.out(), &[verb, channel.as_bytes()], &[]);
+        encode(self.wire.out(), &[verb, channel.as_bytes()]);
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
@@ -282,7 +283,7 @@ impl Connection for RedisConnection {
                 // script itself, which the server then knows again. The vote is late, not lost.
                 Reply::Error(error) if error.starts_with("NOSCRIPT") => {
                     if let Some(ask) = in_flight.again() {
-                        wire::encode_command(&ask.command_for(master), b"EVAL", &TEXTS, out);
+                        wire::encode_command(&ask.command_for(master), &TEXTS, out);
                     }
                     ControlFlow::Continue(())
                 }
@@ -317,25 +318,25 @@ fn pushed(frame: &[u8], in_flight: &mut InFlight<'_>) -> Result<(), Arc<str>> {
 }
 
 /// What names each script to a server that has it.
-static HASHES: LazyLock<Vec<String>> = LazyLock::new(|| {
+static HASHES: LazyLock<Vec<ScriptHead>> = LazyLock::new(|| {
     SCRIPTS
         .iter()
-        .map(|script| ::redis::Script::new(script.text).get_hash().to_owned())
+        .map(|script| ScriptHead::new(b"EVALSHA", ::redis::Script::new(script.text).get_hash()))
         .collect()
 });
 
 /// What stands for each script with a server that does not have it.
-static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| {
+static TEXTS: LazyLock<Vec<ScriptHead>> = LazyLock::new(|| {
     SCRIPTS
         .iter()
-        .map(|script| script.text.to_owned())
+        .map(|script| ScriptHead::new(b"EVAL", script.text))
         .collect()
 });
 
 /// What a server is sent that knows our scripts.
 #[cfg(feature = "__internals")]
 pub(crate) fn encode_command(command: &Command, out: &mut Vec<u8>) {
-    wire::encode_command(command, b"EVALSHA", &HASHES, out);
+    wire::encode_command(command, &HASHES, out);
 }
 
 #[cfg(test)]
