@@ -6,7 +6,11 @@ use crate::error::ConfigError;
 
 /// The name of a lock, and the key that stands for it on every master.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Resource {
+pub(crate) struct Resource(Arc<Names>);
+
+/// Behind one pointer, as every attempt and every command has a copy.
+#[derive(Debug, PartialEq, Eq)]
+struct Names {
     name: Arc<str>,
     key: Arc<str>,
     channel: Arc<str>,
@@ -15,17 +19,17 @@ pub(crate) struct Resource {
 impl Resource {
     /// The name as the user gave it, for messages.
     pub(crate) fn name(&self) -> &Arc<str> {
-        &self.name
+        &self.0.name
     }
 
     /// The key on the masters.
     pub(crate) fn key(&self) -> &Arc<str> {
-        &self.key
+        &self.0.key
     }
 
     /// Where waiters are told of a release.
     pub(crate) fn channel(&self) -> &Arc<str> {
-        &self.channel
+        &self.0.channel
     }
 }
 
@@ -76,11 +80,11 @@ impl KeyTemplate {
         } else {
             format!("quorlock:wake:{{{key}}}")
         };
-        Ok(Resource {
+        Ok(Resource(Arc::new(Names {
             name,
             key,
             channel: channel.into(),
-        })
+        })))
     }
 }
 
