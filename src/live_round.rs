@@ -112,6 +112,10 @@ impl LiveRound {
         ask(&self.state.lock().round)
     }
 
+    pub(crate) fn is_pending(&self) -> bool {
+        self.read(Round::outcome) == Outcome::Pending
+    }
+
     /// Whether no majority came together, or too late.
     pub(crate) fn has_failed(&self) -> bool {
         matches!(self.read(Round::outcome), Outcome::Lost | Outcome::TooLate)

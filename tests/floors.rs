@@ -32,7 +32,7 @@ const FLOORS: &[(&str, &str)] = &[
     ("hold/", "clock, core, engine, error, hold, live_round"),
     ("live_round.rs", "clock, core, engine, hold, master"),
     ("waiting.rs", "clock, core, engine, master"),
-    ("watchdog.rs", "clock, hold"),
+    ("watchdog.rs", "clock, core::round, hold, live_round"),
     // What a user holds: no protocol, no counting.
     (
         "guard.rs",
