@@ -30,7 +30,7 @@ pub(crate) struct Round {
     limit: Option<Instant>,
     tally: Tally,
     /// Masters that failed when it counted, whatever they said later.
-    failed: usize,
+    failed: u8,
     cast: CastVotes,
     outcome: Outcome,
 }
@@ -69,7 +69,7 @@ impl Round {
             None => {}
         }
         let yes = self.verb.is_done(&vote);
-        self.failed += usize::from(matches!(vote, Vote::Fail(_)));
+        self.failed += u8::from(matches!(vote, Vote::Fail(_)));
         *slot = Some(CastVote::new(vote, latency));
         let verdict = self.tally.count(yes);
         if self.outcome == Outcome::Pending {
@@ -128,7 +128,7 @@ impl Round {
 
     /// Whether more masters failed than a majority can do without: nobody can get the lock.
     pub(crate) fn lacks_masters(&self) -> bool {
-        self.cast.len() - self.failed < majority(self.cast.len())
+        self.cast.len() - usize::from(self.failed) < majority(self.cast.len())
     }
 
     /// When enough of those who hold the lock elsewhere will have let go of it for a majority to be

@@ -50,7 +50,7 @@ impl CastVote {
 /// is a round or two for every lock that is held.
 #[derive(Debug)]
 pub(crate) enum CastVotes {
-    Few([Option<CastVote>; Self::FEW], usize),
+    Few([Option<CastVote>; Self::FEW], u8),
     Many(Box<[Option<CastVote>]>),
 }
 
@@ -59,7 +59,7 @@ impl CastVotes {
 
     pub(crate) fn none(masters: usize) -> Self {
         if masters <= Self::FEW {
-            Self::Few([const { None }; Self::FEW], masters)
+            Self::Few([const { None }; Self::FEW], masters as u8)
         } else {
             Self::Many(vec![None; masters].into_boxed_slice())
         }
@@ -71,7 +71,7 @@ impl Deref for CastVotes {
 
     fn deref(&self) -> &Self::Target {
         match self {
-            Self::Few(cast, masters) => &cast[..*masters],
+            Self::Few(cast, masters) => &cast[..usize::from(*masters)],
             Self::Many(cast) => cast,
         }
     }
@@ -80,7 +80,7 @@ impl Deref for CastVotes {
 impl DerefMut for CastVotes {
     fn deref_mut(&mut self) -> &mut Self::Target {
         match self {
-            Self::Few(cast, masters) => &mut cast[..*masters],
+            Self::Few(cast, masters) => &mut cast[..usize::from(*masters)],
             Self::Many(cast) => cast,
         }
     }
