@@ -24,11 +24,11 @@ pub(crate) struct Watchdog {
 
 #[derive(Debug, Default)]
 struct State {
-    due: BinaryHeap<Reverse<(Instant, usize, u32)>>,
+    due: BinaryHeap<Reverse<(Instant, u32, u32)>>,
     /// Where a hold that ends before it is due is forgotten at once; what is left of it in `due` is a
     /// few bytes.
     holds: Vec<Slot>,
-    free: Vec<usize>,
+    free: Vec<u32>,
     waker: Option<Waker>,
     is_closed: bool,
 }
@@ -42,7 +42,7 @@ struct Slot {
 /// A hold's place in the schedule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    slot: usize,
+    slot: u32,
     generation: u32,
 }
 
@@ -55,10 +55,10 @@ impl Watchdog {
                 generation: 0,
                 hold: None,
             });
-            state.holds.len() - 1
+            (state.holds.len() - 1) as u32
         });
-        let generation = state.holds[slot].generation;
-        state.holds[slot].hold = Some(hold);
+        let generation = state.holds[slot as usize].generation;
+        state.holds[slot as usize].hold = Some(hold);
         state.push(due, slot, generation);
         Place { slot, generation }
     }
@@ -95,7 +95,7 @@ impl Watchdog {
     /// Looks after some of the holds that are due at `now`.
     fn renew_some(&self, now: Instant) -> Option<Batch> {
         /// How many holds are looked after before others get to run.
-        const BATCH: usize = 256;
+        const BATCH: usize = 128;
         let mut last = None;
         let mut renewals = 0;
         for _ in 0..BATCH {
@@ -155,13 +155,16 @@ impl Watchdog {
             let Some(Reverse((_, slot, generation))) = state.due.pop() else {
                 return false;
             };
-            let hold = state.holds[slot].hold.as_ref().and_then(Weak::upgrade);
+            let hold = state.holds[slot as usize]
+                .hold
+                .as_ref()
+                .and_then(Weak::upgrade);
             (hold, slot, generation)
         };
         let next = hold.and_then(|hold| hold.renew(now, posted));
         let mut state = self.state.lock();
         match next {
-            Some(at) if state.holds[slot].generation == generation => {
+            Some(at) if state.holds[slot as usize].generation == generation => {
                 state.push(at, slot, generation);
             }
             Some(_) => {}
@@ -190,7 +193,7 @@ struct UnderWay {
 
 impl UnderWay {
     /// How many may be undecided.
-    const MOST: usize = 1_024;
+    const MOST: usize = 384;
     /// How many of those that are decided may lack the answer of a slow master.
     const MOST_UNSETTLED: usize = 4 * Self::MOST;
 
@@ -222,7 +225,7 @@ impl UnderWay {
 }
 
 impl State {
-    fn push(&mut self, due: Instant, slot: usize, generation: u32) {
+    fn push(&mut self, due: Instant, slot: u32, generation: u32) {
         let is_next = self
             .due
             .peek()
@@ -233,10 +236,12 @@ impl State {
         }
     }
 
-    fn forget(&mut self, slot: usize, generation: u32) {
-        if self.holds[slot].generation == generation && self.holds[slot].hold.is_some() {
-            self.holds[slot].generation = generation.wrapping_add(1);
-            self.holds[slot].hold = None;
+    fn forget(&mut self, slot: u32, generation: u32) {
+        if self.holds[slot as usize].generation == generation
+            && self.holds[slot as usize].hold.is_some()
+        {
+            self.holds[slot as usize].generation = generation.wrapping_add(1);
+            self.holds[slot as usize].hold = None;
             self.free.push(slot);
         }
         // Much locking and little holding: what was forgotten must not outgrow what is there.
@@ -257,7 +262,8 @@ impl State {
         }
     }
 
-    fn is_current(&self, slot: usize, generation: u32) -> bool {
-        self.holds[slot].generation == generation && self.holds[slot].hold.is_some()
+    fn is_current(&self, slot: u32, generation: u32) -> bool {
+        self.holds[slot as usize].generation == generation
+            && self.holds[slot as usize].hold.is_some()
     }
 }

@@ -140,10 +140,10 @@ impl Hold {
     /// Has the watchdog keep the lock until `max_hold` after it was asked for.
     pub(crate) fn keep(self: &Arc<Self>, max_hold: Duration) {
         let config = self.engine.config();
-        let lease = Lease::new(self.start, self.ttl, config.drift);
         let retry = config.node_timeout.max(self.ttl.duration() / 20);
-        let renewal = Renewal::new(self.start, lease, retry, max_hold);
         let mut state = self.state.lock();
+        // Just won, so this is what the lease is without any extension by hand.
+        let renewal = Renewal::new(self.start, state.lease, retry, max_hold);
         state.renewal = Some(renewal);
         if let Some(due) = renewal.due(state.lease) {
             state.place = Some(self.engine.watchdog().watch(due, Arc::downgrade(self)));

@@ -314,23 +314,20 @@ fn renewed_guards_outlive_their_runtime_without_harm() {
 #[tokio::test(start_paused = true)]
 async fn renewals_wait_for_the_answers_to_earlier_ones() {
     let world = World::new(5).await;
-    let guards = take(&world, 5_000).await;
+    let guards = take(&world, 2_000).await;
     let before = world.commands();
     world.order(vec![delay(30); 5]);
     let due = guards[0].valid_until() - valid(TTL) * 2 / 3;
     let mut posted = 0;
-    for round in 1..=5 {
+    for round in 1..=6 {
         // Half a delay after the answers to the last ones.
         sleep_until(Instant::from_std(due) + millis(round * 31 + 14)).await;
         let commands = world.commands()[0] - before[0];
         let more = commands - posted;
-        assert!(
-            (1_000..=1_300).contains(&more) || commands == 5_000,
-            "{more}"
-        );
+        assert!((384..512).contains(&more) || commands == 2_000, "{more}");
         posted = commands;
     }
-    assert_eq!(posted, 5_000);
+    assert_eq!(posted, 2_000);
     sleep(millis(31)).await;
     for guard in &guards {
         assert_eq!(guard.standing(), Standing::Held);
@@ -345,11 +342,11 @@ async fn renewals_wait_for_the_answers_to_earlier_ones() {
 #[tokio::test(start_paused = true)]
 async fn renewals_do_not_wait_for_masters_that_hang() {
     for (fault, count, late) in [
-        (Fault::Hang, 4_000, millis(5)),
-        (Fault::Down, 4_000, millis(5)),
-        (Fault::Mute, 4_000, millis(5)),
+        (Fault::Hang, 1_500, millis(5)),
+        (Fault::Down, 1_500, millis(5)),
+        (Fault::Mute, 1_500, millis(5)),
         // Until they count as down.
-        (Fault::Hang, 10_000, millis(160)),
+        (Fault::Hang, 6_000, millis(160)),
     ] {
         let world = World::new(5).await;
         let guards = take(&world, count).await;
