@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     pin::pin,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Instant,
 };
 
@@ -21,6 +24,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     lines: Mutex<HashMap<Resource, Arc<Line>>>,
+    /// How many lines there are.
+    count: AtomicUsize,
 }
 
 /// The waiters of one name. One of them at a time contends for the lock on the masters, in the order in
@@ -60,16 +65,24 @@ impl Waiting {
             })
         });
         line.state.lock().waiters += 1;
+        let line = line.clone();
+        self.count.store(lines.len(), Ordering::Release);
         Waiter {
             engine,
             resource,
-            line: line.clone(),
+            line,
         }
     }
 
     /// A guard of this process has just posted its release: whoever contends for the lock will find it
     /// free on every master, as its commands go the same way.
+    ///
+    /// Cheap when nobody waits for anything: who has joined a line and sent an attempt that can fail by this
+    /// lock did so before the release, through the same mailboxes, and is in the count.
     pub(crate) fn released(&self, resource: &Resource) {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
         let line = self.lines.lock().get(resource).cloned();
         if let Some(line) = line {
             line.state.lock().is_released = true;
@@ -93,6 +106,7 @@ impl Waiting {
             return;
         }
         lines.remove(waiter.resource);
+        self.count.store(lines.len(), Ordering::Release);
         if state.is_listening {
             // Under the lock, so that who joins next subscribes behind this.
             let channel = waiter.resource.channel();

@@ -76,6 +76,20 @@ impl Script {
         Self::Inspect,
     ];
 
+    /// How many keys it has.
+    #[cfg(feature = "redis")]
+    pub(crate) fn keys(self) -> u8 {
+        match self {
+            Self::FairAcquire | Self::FairRelease | Self::FairYield => 3,
+            Self::Inspect => 2,
+            Self::MutexExtend
+            | Self::MutexRelease
+            | Self::ReentrantAcquire
+            | Self::ReentrantExtend
+            | Self::ReentrantRelease => 1,
+        }
+    }
+
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::MutexExtend => lua!("mutex/extend"),

@@ -66,6 +66,10 @@ impl<'a> InFlight<'a> {
         self.mailbox.clock()
     }
 
+    pub(super) fn master(&self) -> usize {
+        self.mailbox.master()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.asks.is_empty() && self.rejected.is_empty()
     }
@@ -109,9 +113,9 @@ impl<'a> InFlight<'a> {
         let pause = terms.redial.delay(tries, (terms.random)());
         self.retry = Some((now + pause, tries.saturating_add(1)));
         for ask in mem::take(&mut self.rejected) {
-            let until = ask.counter.owed_until(self.mailbox.master());
+            let until = ask.counter.owed_until(self.master());
             if until.is_some_and(|until| until > now) {
-                connection.send(&ask);
+                connection.send(&ask, self.master());
                 self.asks.push_back(Sent {
                     deadline: now + self.node_timeout,
                     what: What::Ask(ask),
@@ -139,7 +143,7 @@ impl<'a> InFlight<'a> {
                 return Err("a reply where a subscription was to be confirmed".into());
             }
         };
-        let master = self.mailbox.master();
+        let master = self.master();
         if let Reply::Text(text) = reply {
             ask.counter.note(master, text);
         }
@@ -253,8 +257,7 @@ impl Drop for InFlight<'_> {
         for (ask, is_open) in self.take_unanswered() {
             if is_open {
                 let failure = Vote::Fail(Failure::Closed);
-                ask.counter
-                    .count(self.mailbox.master(), failure, (self.clock())());
+                ask.counter.count(self.master(), failure, (self.clock())());
             }
         }
     }

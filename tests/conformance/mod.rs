@@ -644,7 +644,7 @@ impl Subject {
     ) {
         let deadline = (now() + self.node_timeout).into_std();
         let owed_until = owed_until.map(tokio::time::Instant::into_std);
-        let ask = Ask::new(command, deadline, BallotBox(ballots, owed_until));
+        let ask = Ask::new(command, 1, deadline, BallotBox(ballots, owed_until));
         self.mailbox.post(Arc::new(ask));
     }
 }
