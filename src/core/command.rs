@@ -100,7 +100,7 @@ impl Script {
             Self::FairAcquire => lua!("shared/held", "shared/queue", "fair/acquire"),
             Self::FairRelease => lua!("shared/held", "shared/queue", "fair/release"),
             Self::FairYield => lua!("shared/queue", "fair/yield"),
-            Self::Inspect => lua!("shared/inspect"),
+            Self::Inspect => lua!("shared/held", "shared/inspect"),
         }
     }
 }

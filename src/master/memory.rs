@@ -207,12 +207,6 @@ impl MemoryMaster {
         self.server.state.lock().commands
     }
 
-    /// How many channels it is listened to on.
-    #[cfg(test)]
-    pub(crate) fn listeners(&self) -> usize {
-        self.server.state.lock().listeners.len()
-    }
-
     pub(super) fn address(&self) -> Arc<str> {
         self.server.address.clone()
     }
@@ -220,6 +214,52 @@ impl MemoryMaster {
     fn put(&self, key: String, value: Value, ttl: Option<Duration>) {
         let mut state = self.server.state.lock();
         state.keys().put(key, value, ttl.map(millis));
+    }
+}
+
+/// What tests see and do that users cannot.
+#[cfg(test)]
+impl MemoryMaster {
+    const TESTS: u64 = u64::MAX;
+
+    /// How many channels it is listened to on.
+    pub(crate) fn listeners(&self) -> usize {
+        self.server.state.lock().listeners.len()
+    }
+
+    /// Listens on `channel`, as a connection would.
+    pub(crate) fn listen(&self, channel: &str) {
+        let mut state = self.server.state.lock();
+        state.listen(Self::TESTS, channel, true);
+    }
+
+    /// The channels and texts of the messages since the last time.
+    pub(crate) fn heard(&self) -> Vec<(String, String)> {
+        let mut state = self.server.state.lock();
+        state.messages.remove(&Self::TESTS).unwrap_or_default()
+    }
+
+    /// The members of a sorted set with their scores, and the master's clock, which some of them are times of.
+    pub(crate) fn scores(&self, key: &str) -> Option<(Vec<(String, f64)>, u64)> {
+        let mut state = self.server.state.lock();
+        let keys = state.keys();
+        match keys.value(key)? {
+            Value::Sorted(members) => {
+                let members = members
+                    .iter()
+                    .map(|(member, score)| (member.clone(), *score));
+                Some((members.collect(), keys.now()))
+            }
+            Value::Text(_) | Value::Hash(_) => None,
+        }
+    }
+
+    /// Puts a member in a sorted set, with a score for the time of the master's clock.
+    pub(crate) fn add(&self, key: &str, member: &str, score: impl Fn(u64) -> f64) {
+        let mut state = self.server.state.lock();
+        let keys = state.keys();
+        let score = score(keys.now());
+        let _ = keys.zadd(key, score, member); // another type is the test's mistake, and shows there
     }
 }
 

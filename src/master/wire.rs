@@ -395,8 +395,9 @@ mod tests {
 
     use super::*;
     use crate::core::{
+        claim::Claim,
         lease::{Drift, Ttl},
-        name::{KeyTemplate, Token},
+        name::{KeyTemplate, Kind, Token},
     };
 
     #[test]

@@ -84,6 +84,9 @@ impl Keys {
     }
 
     pub(super) fn pexpire(&mut self, key: &str, ttl: u64) {
+        if ttl == 0 {
+            return self.del(key);
+        }
         let expires = self.now.saturating_add(ttl);
         if let Some(entry) = self.live_mut(key) {
             entry.expires = Some(expires);

@@ -2,7 +2,6 @@
 
 use std::{
     array,
-    collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
 };
 
@@ -147,27 +146,33 @@ impl State {
 
     /// `shared/held`
     pub(super) fn held(&self, key: &str, marker: &str, place: usize) -> Replied {
+        let Some((owner, depth)) = self.holder(key, marker)? else {
+            return Ok(other_kind());
+        };
+        let left = self.keys.pttl(key);
+        Ok(say(format!("held {left} {depth:.0} {place} {owner}")))
+    }
+
+    /// The owner and the depth of a lock of the kind that has `marker`.
+    fn holder(&self, key: &str, marker: &str) -> Answer<Option<(String, f64)>> {
         let facts = self.keys.hgetall(key)?;
         if facts.len() > 2 {
-            return Ok(other_kind());
+            return Ok(None);
         }
         let (mut holder, mut is_marked) = (None, false);
         for (field, value) in facts {
             if field == marker {
                 is_marked = true;
             } else if field.starts_with("quorlock:") || holder.is_some() {
-                return Ok(other_kind());
+                return Ok(None);
             } else {
                 holder = Some((field, number(&value).ok()));
             }
         }
-        match holder {
-            Some((owner, Some(depth))) if is_marked || marker != FAIR => {
-                let left = self.keys.pttl(key);
-                Ok(say(format!("held {left} {depth:.0} {place} {owner}")))
-            }
-            _ => Ok(other_kind()),
-        }
+        Ok(match holder {
+            Some((owner, Some(depth))) if is_marked || marker != FAIR => Some((owner, depth)),
+            _ => None,
+        })
     }
 
     fn inspect(&self, words: Words<'_>) -> Replied {
@@ -176,8 +181,11 @@ impl State {
         let holder = match self.keys.value(key) {
             None => Some("free 0 0 ".to_owned()),
             Some(Value::Text(token)) => Some(format!("mutex {left} 1 {}", digest(token))),
-            Some(Value::Hash(facts)) => owner_of(facts)
-                .map(|(name, owner, depth)| format!("{name} {left} {depth:.0} {owner}")),
+            Some(Value::Hash(_)) => ["reentrant", "fair"].into_iter().find_map(|name| {
+                let holder = self.holder(key, &format!("quorlock:{name}")).ok()??;
+                let (owner, depth) = holder;
+                Some(format!("{name} {left} {depth:.0} {owner}"))
+            }),
             Some(Value::Sorted(_)) => None,
         };
         let holder = holder.unwrap_or_else(|| format!("other {left} 0 "));
@@ -208,21 +216,6 @@ impl State {
             self.publish(channel, "0");
         }
     }
-}
-
-/// The kind of a lock that has an owner, who he is, and how deep.
-fn owner_of(facts: &BTreeMap<String, String>) -> Option<(&str, &str, f64)> {
-    if facts.len() > 2 {
-        return None;
-    }
-    let (mut name, mut owner, mut depth) = ("reentrant", None, None);
-    for (field, value) in facts {
-        match field.strip_prefix("quorlock:") {
-            Some(marker) => name = marker,
-            None => (owner, depth) = (Some(field), number(value).ok()),
-        }
-    }
-    Some((name, owner?, depth?))
 }
 
 /// Whether a lock is held in the name of an attempt.
