@@ -1,6 +1,6 @@
 //! What happens when time passes, on the masters' own clocks.
 
-use super::{step::resource, *};
+use super::*;
 use crate::core::claim::{Patience, Ticket};
 
 fn fair(verb: Verb, who: char, patience: Duration) -> Asked {

@@ -138,7 +138,10 @@ fn a_lock_that_was_taken_over_is_lost() {
         assert_eq!((votes.granted(), votes.refused()), (2, 3));
         assert!(matches!(
             row(&votes, 0).vote(),
-            Some(Vote::Refuse(Refusal::Held { remaining: Some(_) }))
+            Some(Vote::Refuse(Refusal::Held {
+                remaining: Some(_),
+                ..
+            }))
         ));
         guard.release().await.unwrap();
         locks.close().await;
