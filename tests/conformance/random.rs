@@ -12,7 +12,7 @@ type Steps = [(usize, Step)];
 fn random_steps() {
     let runtime = Runtime::new().unwrap();
     let state = RefCell::new((runtime.block_on(subjects()), 0));
-    runner(192)
+    runner(256)
         .run(&prop::collection::vec(any_step(), 1..20), |steps| {
             let (subjects, run) = &mut *state.borrow_mut();
             *run += 1;

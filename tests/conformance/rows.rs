@@ -258,6 +258,7 @@ async fn a_fair_lock_is_yielded() {
         // Who is before him is told.
         "fair acquire b1: granted, enqueue a@1 20s, fair yield b1 ~20s: granted +turn-a:a@1, left nothing | a@1 20s b@2 20s | 40s 40s",
         "fair acquire c1: granted, enqueue a@1 -5s, enqueue b@2 20s, fair yield c1 ~20s: granted +turn-b:b@2, left nothing | b@2 20s c@3 20s | 40s 40s",
+        "fair acquire a1: granted, fair yield a1: granted, left nothing",
         "fair yield a1 ~20s: gone, left nothing",
         "fair acquire a1: granted, fair yield b1 ~20s: gone, left a=1 fair=1 40s",
         // Late, behind a release or the next attempt.
