@@ -178,7 +178,7 @@ pub(super) struct Encoded {
 /// Without memory of their own if the lock's name is not long.
 #[expect(
     clippy::large_enum_variant,
-    reason = "it lives in an ask, which is allocated as it is"
+    reason = "the large one is the usual one, and is there to not be boxed"
 )]
 enum Bytes {
     Few([u8; Self::FEW], usize),
