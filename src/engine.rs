@@ -1,6 +1,7 @@
 //! Drives all masters: one question to each, one outcome.
 
 mod acquire;
+mod bid;
 mod inspect;
 mod queue;
 
@@ -45,8 +46,8 @@ pub(crate) struct Engine {
     process: Arc<str>,
     /// How many owners it has had.
     owners: AtomicU64,
-    /// The time in the newest ticket.
-    last_ticket: AtomicU64,
+    /// The newest number that was drawn for a ticket or a fencing token.
+    last_drawn: AtomicU64,
     /// By how many microseconds the masters' clocks are ahead of ours.
     clock_offset: AtomicI64,
     closed: AtomicBool,
@@ -78,7 +79,7 @@ impl Engine {
             turns: Turns::new(&process),
             process,
             owners: AtomicU64::new(0),
-            last_ticket: AtomicU64::new(0),
+            last_drawn: AtomicU64::new(0),
             clock_offset: AtomicI64::new(0),
             closed: AtomicBool::new(false),
         }

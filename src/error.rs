@@ -261,6 +261,12 @@ pub enum ConfigError {
         most: usize,
     },
 
+    /// The owner holds the lock without a fencing token, and entering it again does not make one.
+    #[error(
+        "the owner holds the lock without a fencing token: all who acquire it must ask for one"
+    )]
+    NotFenced,
+
     /// No masters were listed.
     #[error("no masters were given")]
     NoMasters,

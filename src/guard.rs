@@ -50,6 +50,18 @@ impl Guard {
         self.held.name()
     }
 
+    /// The fencing token, of a [fenced](crate::Lock::fenced) lock: below 2^53, and larger than that of every guard of
+    /// this lock before it. Extending the lock and acquiring it again as its owner keep it.
+    pub fn fencing_token(&self) -> Option<u64> {
+        self.held.fencing_token()
+    }
+
+    /// How many rounds of questions it took to acquire the lock: 1, unless its waiter was refused in between, or a
+    /// fencing token took more than one.
+    pub fn rounds(&self) -> u32 {
+        self.held.rounds()
+    }
+
     /// How many guards the owner has of this lock; 1 for a mutex.
     pub fn depth(&self) -> u32 {
         self.held.depth()

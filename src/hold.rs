@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use crate::{
     clock,
     core::{
+        bid::Bid,
         claim::{Claim, Patience},
         command::{Command, Verb},
         lease::{Lease, Ttl},
@@ -35,6 +36,8 @@ pub(crate) struct Wanted {
     pub(crate) ttl: Ttl,
     /// Of a mutex there is none.
     pub(crate) owner: Option<Owner>,
+    /// The counter of a fenced lock.
+    pub(crate) counter: Option<Arc<str>>,
 }
 
 /// What a claim may have left on the masters, how it is kept, and how it is taken back.
@@ -44,6 +47,8 @@ pub(crate) struct Hold {
     resource: Resource,
     claim: Claim,
     ttl: Ttl,
+    /// Of a fenced lock.
+    counter: Option<Arc<str>>,
     /// For the owner's other attempts, while this one is held.
     _tenure: Option<Arc<Tenure>>,
     state: Mutex<State>,
@@ -60,6 +65,10 @@ struct State {
     keys_until: Instant,
     /// Masters that may hold the key, a bit each; those of the newest round come on top.
     may_hold: u64,
+    /// What the newest acquisition offered for a fencing token.
+    candidate: u64,
+    /// How many rounds it has taken to acquire the lock.
+    rounds: u32,
     /// How many guards there are, or will be when their rounds are won.
     depth: u32,
     /// The acquisition, or the last extension.
@@ -84,23 +93,32 @@ impl Hold {
     ) -> Arc<Self> {
         let start = clock::now();
         let lease = Lease::new(start, wanted.ttl, engine.config().drift);
+        let bid = wanted.counter.as_ref().map(|counter| Bid {
+            counter: counter.clone(),
+            candidate: engine.draw(),
+        });
+        let candidate = bid.as_ref().map_or(0, |bid| bid.candidate);
         let question = Question {
             engine,
             resource: &wanted.resource,
             claim: &claim,
             ttl: wanted.ttl,
+            bid: bid.as_ref(),
         };
         let newest = question.post(patience, start, lease);
         Arc::new(Self {
             engine: engine.clone(),
             resource: wanted.resource.clone(),
             ttl: wanted.ttl,
+            counter: wanted.counter.clone(),
             _tenure: tenure,
             state: Mutex::new(State {
                 lease,
                 validity: Duration::ZERO,
                 keys_until: question.keys_until(patience, start),
                 may_hold: 0,
+                candidate,
+                rounds: 1,
                 depth: 1,
                 newest,
                 in_doubt: false,
@@ -114,22 +132,27 @@ impl Hold {
         })
     }
 
-    /// Asks all masters once more, from the same place in their queues.
-    pub(crate) fn ask_again(&self, patience: Patience) {
+    /// Asks all masters once more, from the same place in their queues; with `candidate` for a fencing token, or a
+    /// new one.
+    pub(crate) fn ask_again(&self, patience: Option<Patience>, candidate: Option<u64>) {
         let start = clock::now();
         let mut state = self.state.lock();
+        state.rounds = state.rounds.saturating_add(1);
+        if self.counter.is_some() {
+            state.candidate = candidate.unwrap_or_else(|| self.engine.draw());
+        }
+        let bid = self.bid(&state);
         let question = Question {
             engine: &self.engine,
             resource: &self.resource,
             claim: &self.claim,
             ttl: self.ttl,
+            bid: bid.as_ref(),
         };
         state.lease = Lease::new(start, self.ttl, self.engine.config().drift);
         state.may_hold |= state.newest.read(Round::may_keep);
-        state.keys_until = state
-            .keys_until
-            .max(question.keys_until(Some(patience), start));
-        state.newest = question.post(Some(patience), start, state.lease);
+        state.keys_until = state.keys_until.max(question.keys_until(patience, start));
+        state.newest = question.post(patience, start, state.lease);
     }
 
     /// Gives back what a round was granted that did not win, and keeps the place in the queues.
@@ -139,7 +162,7 @@ impl Hold {
         if masters != 0 {
             let command = Command {
                 patience: Some(patience),
-                ..self.command(Verb::Yield, self.ttl, 0)
+                ..self.command(Verb::Yield, self.ttl, &state)
             };
             let ask = self.engine.ask(command, clock::now(), Unheard);
             self.engine.post_to(masters, &ask);
@@ -174,7 +197,7 @@ impl Hold {
         let release = LiveRound::of_release(round);
         if state.depth > 0 {
             // Owed to nobody: whatever comes next sets the depth right.
-            let command = self.command(Verb::Release, self.ttl, state.depth);
+            let command = self.command(Verb::Release, self.ttl, &state);
             self.engine
                 .post(&self.engine.ask(command, start, release.clone()));
             return release;
@@ -198,7 +221,7 @@ impl Hold {
         };
         let command = Command {
             wakes: tellers != 0,
-            ..self.command(Verb::Release, self.ttl, 0)
+            ..self.command(Verb::Release, self.ttl, &state)
         };
         let engine = &self.engine;
         engine.post(&engine.ask_with_tellers(command, tellers, start, delivery));
@@ -224,7 +247,7 @@ impl Hold {
         let healing = Healing {
             extension: extension.clone(),
         };
-        let command = self.command(Verb::Heal, ttl, state.depth);
+        let command = self.command(Verb::Heal, ttl, &state);
         let ask = self.engine.ask(command, start, healing);
         self.engine.post_to(masters, &ask);
     }
@@ -266,15 +289,33 @@ impl Hold {
         self.engine.votes(round)
     }
 
-    fn command(&self, verb: Verb, ttl: Ttl, depth: u32) -> Command {
+    /// The fencing token, of a fenced lock that is held.
+    pub(crate) fn fencing_token(&self) -> Option<u64> {
+        self.counter.is_some().then(|| self.state.lock().candidate)
+    }
+
+    /// How many rounds it has taken to acquire the lock.
+    pub(crate) fn rounds(&self) -> u32 {
+        self.state.lock().rounds
+    }
+
+    fn bid(&self, state: &State) -> Option<Bid> {
+        self.counter.as_ref().map(|counter| Bid {
+            counter: counter.clone(),
+            candidate: state.candidate,
+        })
+    }
+
+    fn command(&self, verb: Verb, ttl: Ttl, state: &State) -> Command {
         Command {
             verb,
             resource: self.resource.clone(),
             claim: self.claim.clone(),
             ttl,
-            depth,
+            depth: state.depth,
             wakes: false,
             patience: None,
+            bid: self.bid(state),
         }
     }
 }
@@ -286,6 +327,7 @@ struct Question<'a> {
     resource: &'a Resource,
     claim: &'a Claim,
     ttl: Ttl,
+    bid: Option<&'a Bid>,
 }
 
 impl Question<'_> {
@@ -308,6 +350,7 @@ impl Question<'_> {
             depth: 1,
             wakes: false,
             patience,
+            bid: self.bid.cloned(),
         };
         let ask = self.engine.ask(command, start, acquisition.clone());
         self.engine.post(&ask);

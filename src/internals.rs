@@ -71,6 +71,7 @@ impl Acquisition {
             depth: 1,
             wakes: false,
             patience: None,
+            bid: None,
         }))
     }
 

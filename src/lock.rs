@@ -31,6 +31,7 @@ pub struct Lock {
     ttl: Result<Ttl, ConfigError>,
     /// Of a mutex there is none.
     owner: Option<Owner>,
+    is_fenced: bool,
     /// For how long it is renewed, if it is.
     max_hold: Option<Duration>,
 }
@@ -51,6 +52,7 @@ impl Lock {
                 }),
             },
             owner: owner.cloned(),
+            is_fenced: false,
             ttl: Ok(engine.config().ttl),
             max_hold: Some(engine.config().max_hold),
             engine,
@@ -76,6 +78,20 @@ impl Lock {
     pub fn max_hold(self, most: Duration) -> Self {
         Self {
             max_hold: Some(most),
+            ..self
+        }
+    }
+
+    /// Has every guard come with a [fencing token](Guard::fencing_token): a number that is larger than that of
+    /// every guard of this lock before it. Whatever the holder writes to takes it along, and refuses a
+    /// smaller one than it has seen: see [`Fence`](crate::Fence). That stops a holder that acts late, which no lock
+    /// can.
+    ///
+    /// Costs nothing more, as long as this process' clock is within a second of the masters'; else a second
+    /// round, and once a third. All who use the name must ask for it.
+    pub fn fenced(self) -> Self {
+        Self {
+            is_fenced: true,
             ..self
         }
     }
@@ -241,8 +257,10 @@ impl Lock {
     }
 
     fn wanted(&self) -> Result<Wanted, ConfigError> {
+        let resource = self.resource.clone()?;
         Ok(Wanted {
-            resource: self.resource.clone()?,
+            counter: self.is_fenced.then(|| resource.counter()),
+            resource,
             ttl: self.ttl.clone()?,
             owner: self.owner.clone(),
         })
@@ -255,6 +273,7 @@ impl fmt::Debug for Lock {
             .field("resource", &self.resource)
             .field("ttl", &self.ttl)
             .field("owner", &self.owner)
+            .field("is_fenced", &self.is_fenced)
             .field("max_hold", &self.max_hold)
             .finish_non_exhaustive()
     }

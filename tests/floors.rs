@@ -20,7 +20,7 @@ const FLOORS: &[(&str, &str)] = &[
     // One master. It knows commands and votes; how many make a majority is not its business.
     (
         "master/",
-        "master, core::claim::Claim, core::command, core::quorum::Failure, core::quorum::Refusal, core::quorum::Vote, core::retry",
+        "master, core::bid, core::command, core::quorum::Failure, core::quorum::Refusal, core::quorum::Vote, core::retry",
     ),
     // All masters.
     ("clock.rs", ""),

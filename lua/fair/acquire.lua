@@ -10,10 +10,12 @@
 -- ARGV[5]  ticket
 -- ARGV[6]  for how long to be queued without another call, in milliseconds; 0: not to be queued
 -- ARGV[7]  how far the time in a ticket that is new here may be from this master's, in microseconds; 0: any
+-- KEYS[4], ARGV[8], ARGV[9]  of a fenced lock: the counter, my candidate, how far it may be off: see shared/ballot
 -- returns  1     it is mine, as deep as asked, and lives for at least ttl
 --          text  'held ..', 'kind': somebody else holds it, see shared/held
 --                'queued PLACE': it is free, and others come first; PLACE is 0 for who is not in the queue
 --                'skew MICROS': not queued, as the ticket is off; this master's clock
+--                'stale ..', 'skew ..': the candidate cannot win, see shared/ballot
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
 -- Redisson's five steps: sweep dead waiters, grant, re-entry, already queued, enqueue. Safe to run twice: a grant
@@ -22,6 +24,10 @@
 
 -- As it is most of the time: nobody holds it and nobody waits.
 if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
+  local refused = KEYS[4] and ballot(KEYS[4], ARGV[8], ARGV[9], false)
+  if refused then
+    return refused
+  end
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[3], 'quorlock:fair', ARGV[2])
   redis.call('PEXPIRE', KEYS[1], ARGV[4])
   return 1
@@ -34,6 +40,10 @@ local now, micros = clock()
 local head, is_swept = next_waiter(now)
 
 local function grant()
+  local refused = KEYS[4] and ballot(KEYS[4], ARGV[8], ARGV[9], mine[2] == ARGV[2])
+  if refused then
+    return refused
+  end
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[3], 'quorlock:fair', ARGV[2])
   if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[4]) then
     redis.call('PEXPIRE', KEYS[1], ARGV[4])

@@ -7,13 +7,18 @@
 -- ARGV[3]  depth, absolute
 -- ARGV[4]  ttl in milliseconds
 -- ARGV[5]  'quorlock:reentrant' or 'quorlock:fair'
+-- KEYS[2], ARGV[6], ARGV[7]  of a fenced lock: the counter, my candidate, how far it may be off: see shared/ballot
 -- returns  1     it is mine, as deep as asked, and lives for at least ttl
---          text  somebody else holds it: see shared/held
+--          text  somebody else holds it: see shared/held; or the candidate cannot win: see shared/ballot
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
 -- Safe to run twice: depth is set, not counted. Safe to run late: an attempt that a later one of the same
 -- owner has replaced is refused, as the later one may rely on what it finds here.
 if redis.call('EXISTS', KEYS[1]) == 0 then
+  local refused = KEYS[2] and ballot(KEYS[2], ARGV[6], ARGV[7], false)
+  if refused then
+    return refused
+  end
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[2])
   redis.call('PEXPIRE', KEYS[1], ARGV[4])
   return 1
@@ -21,6 +26,10 @@ end
 local mine = redis.call('HMGET', KEYS[1], ARGV[1], ARGV[5])
 if not mine[1] or not mine[2] or tonumber(mine[2]) > tonumber(ARGV[2]) then
   return held(KEYS[1], ARGV[5], 0)
+end
+local refused = KEYS[2] and ballot(KEYS[2], ARGV[6], ARGV[7], mine[2] == ARGV[2])
+if refused then
+  return refused
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[2])
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[4]) then

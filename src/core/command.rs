@@ -3,6 +3,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use super::{
+    bid::Bid,
     claim::{Claim, Patience, Ticket},
     lease::Ttl,
     name::{Resource, Token},
@@ -45,13 +46,18 @@ impl Verb {
 /// The scripts that masters keep, from `lua/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
+    /// Of a fenced one only.
+    MutexAcquire,
     MutexExtend,
     MutexRelease,
+    MutexReleaseFenced,
     ReentrantAcquire,
     ReentrantExtend,
     ReentrantRelease,
+    ReentrantReleaseFenced,
     FairAcquire,
     FairRelease,
+    FairReleaseFenced,
     FairYield,
     Inspect,
 }
@@ -63,42 +69,76 @@ macro_rules! lua {
     };
 }
 
+/// A release, with the tombstone behind it.
+macro_rules! fenced {
+    ($($file:literal),+) => {
+        concat!(
+            "local function release()\n",
+            lua!($($file),+),
+            "end\nlocal reply = release()\n",
+            lua!("shared/tombstone")
+        )
+    };
+}
+
 impl Script {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 13] = [
+        Self::MutexAcquire,
         Self::MutexExtend,
         Self::MutexRelease,
+        Self::MutexReleaseFenced,
         Self::ReentrantAcquire,
         Self::ReentrantExtend,
         Self::ReentrantRelease,
+        Self::ReentrantReleaseFenced,
         Self::FairAcquire,
         Self::FairRelease,
+        Self::FairReleaseFenced,
         Self::FairYield,
         Self::Inspect,
     ];
 
-    /// How many keys it has.
-    #[cfg(feature = "redis")]
-    pub(crate) fn keys(self) -> u8 {
+    /// The script in its place for a fenced lock, and whether that goes by a window.
+    fn fenced(self) -> Option<(Self, bool)> {
         match self {
-            Self::FairAcquire | Self::FairRelease | Self::FairYield => 3,
-            Self::Inspect => 2,
-            Self::MutexExtend
-            | Self::MutexRelease
-            | Self::ReentrantAcquire
-            | Self::ReentrantExtend
-            | Self::ReentrantRelease => 1,
+            Self::MutexAcquire | Self::ReentrantAcquire | Self::FairAcquire => Some((self, true)),
+            Self::MutexRelease => Some((Self::MutexReleaseFenced, false)),
+            Self::ReentrantRelease => Some((Self::ReentrantReleaseFenced, false)),
+            Self::FairRelease => Some((Self::FairReleaseFenced, false)),
+            _ => None,
+        }
+    }
+
+    /// Which argument is the channel that a release is made known on, if any is.
+    #[cfg(feature = "redis")]
+    pub(crate) fn channel(self) -> Option<usize> {
+        match self {
+            Self::MutexRelease | Self::MutexReleaseFenced => Some(1),
+            Self::ReentrantRelease | Self::ReentrantReleaseFenced => Some(4),
+            _ => None,
         }
     }
 
     pub(crate) fn text(self) -> &'static str {
         match self {
+            Self::MutexAcquire => lua!("shared/ballot", "mutex/acquire"),
             Self::MutexExtend => lua!("mutex/extend"),
             Self::MutexRelease => lua!("mutex/release"),
-            Self::ReentrantAcquire => lua!("shared/held", "reentrant/acquire"),
+            Self::MutexReleaseFenced => fenced!("mutex/release"),
+            Self::ReentrantAcquire => lua!("shared/held", "shared/ballot", "reentrant/acquire"),
             Self::ReentrantExtend => lua!("shared/held", "reentrant/extend"),
             Self::ReentrantRelease => lua!("shared/held", "reentrant/release"),
-            Self::FairAcquire => lua!("shared/held", "shared/queue", "fair/acquire"),
+            Self::ReentrantReleaseFenced => fenced!("shared/held", "reentrant/release"),
+            Self::FairAcquire => {
+                lua!(
+                    "shared/held",
+                    "shared/queue",
+                    "shared/ballot",
+                    "fair/acquire"
+                )
+            }
             Self::FairRelease => lua!("shared/held", "shared/queue", "fair/release"),
+            Self::FairReleaseFenced => fenced!("shared/held", "shared/queue", "fair/release"),
             Self::FairYield => lua!("shared/queue", "fair/yield"),
             Self::Inspect => lua!("shared/held", "shared/inspect"),
         }
@@ -143,6 +183,8 @@ pub(crate) struct Command {
     pub(crate) wakes: bool,
     /// Of the acquisition of a fair lock: how to be queued, if at all.
     pub(crate) patience: Option<Patience>,
+    /// Of a fenced lock.
+    pub(crate) bid: Option<Bid>,
 }
 
 /// The field of a hash that tells the kind of lock, and the attempt that holds it.
@@ -155,11 +197,7 @@ impl Command {
         match (&self.claim, self.verb) {
             (_, Verb::Inspect) | (Claim::Nobody, _) => {
                 let keys = [self.resource.key(), self.resource.queue()];
-                send(Request::Script {
-                    script: Script::Inspect,
-                    keys: &keys.map(str::as_bytes),
-                    arguments: &[],
-                })
+                self.script(Script::Inspect, &keys.map(str::as_bytes), &[], send)
             }
             (Claim::Token(token), verb) => self.mutex(verb, token, send),
             (Claim::Owner { owner, attempt }, verb) => {
@@ -186,19 +224,17 @@ impl Command {
         let mut digits = [0; 20];
         let ttl = decimal(self.ttl.millis(), &mut digits);
         match verb {
+            Verb::Acquire | Verb::Heal if self.bid.is_some() => {
+                self.script(Script::MutexAcquire, &[key], &[token, ttl], send)
+            }
             Verb::Acquire | Verb::Heal => {
                 send(Request::Plain(&[b"SET", key, token, b"NX", b"PX", ttl]))
             }
-            Verb::Extend => send(Request::Script {
-                script: Script::MutexExtend,
-                keys: &[key],
-                arguments: &[token, ttl],
-            }),
-            Verb::Inspect | Verb::Release | Verb::Yield => send(Request::Script {
-                script: Script::MutexRelease,
-                keys: &[key],
-                arguments: &[token, self.wake_channel().as_bytes()],
-            }),
+            Verb::Extend => self.script(Script::MutexExtend, &[key], &[token, ttl], send),
+            Verb::Inspect | Verb::Release | Verb::Yield => {
+                let channel = self.wake_channel().as_bytes();
+                self.script(Script::MutexRelease, &[key], &[token, channel], send)
+            }
         }
     }
 
@@ -231,11 +267,7 @@ impl Command {
                 &[owner, attempt, depth, marker, channel],
             ),
         };
-        send(Request::Script {
-            script,
-            keys: &[self.resource.key().as_bytes()],
-            arguments,
-        })
+        self.script(script, &[self.resource.key().as_bytes()], arguments, send)
     }
 
     fn fair<T>(
@@ -267,10 +299,41 @@ impl Command {
             self.resource.queue(),
             self.resource.deadlines(),
         ];
+        self.script(script, &keys.map(str::as_bytes), arguments, send)
+    }
+
+    /// A script, with what goes behind its keys and arguments when the lock is fenced.
+    fn script<T>(
+        &self,
+        script: Script,
+        keys: &[&[u8]],
+        arguments: &[&[u8]],
+        send: impl FnOnce(Request<'_>) -> T,
+    ) -> T {
+        let fenced = self.bid.as_ref().zip(script.fenced());
+        let Some((bid, (script, has_window))) = fenced else {
+            return send(Request::Script {
+                script,
+                keys,
+                arguments,
+            });
+        };
+        let window = match self.verb {
+            Verb::Heal => 0,
+            _ => Bid::WINDOW.as_micros() as u64,
+        };
+        let mut digits = [[0; 20]; 2];
+        let [candidate, micros] = &mut digits;
+        let tail = [decimal(bid.candidate, candidate), decimal(window, micros)];
+        let (mut all_keys, mut all) = ([&[][..]; 4], [&[][..]; 9]);
+        all_keys[..keys.len()].copy_from_slice(keys);
+        all_keys[keys.len()] = bid.counter.as_bytes();
+        all[..arguments.len()].copy_from_slice(arguments);
+        all[arguments.len()..][..2].copy_from_slice(&tail);
         send(Request::Script {
             script,
-            keys: &keys.map(str::as_bytes),
-            arguments,
+            keys: &all_keys[..=keys.len()],
+            arguments: &all[..arguments.len() + 1 + usize::from(has_window)],
         })
     }
 
@@ -296,23 +359,23 @@ impl Command {
     pub(crate) fn vote(&self, reply: &Reply<'_>) -> Vote {
         let held = |remaining| Vote::Refuse(Refusal::held(remaining));
         let is_mutex = matches!(self.claim, Claim::Token(_));
+        let is_plain = is_mutex && self.bid.is_none();
         match (self.verb, reply) {
             (_, Reply::Error(text)) if is_wrong_type(text) => Vote::Refuse(Refusal::OtherKind),
             (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((*text).into())),
             (Verb::Inspect, Reply::Text(_)) => Vote::Grant,
             (Verb::Inspect, _) => nonsense(),
-            (Verb::Acquire | Verb::Heal, Reply::Ok) if is_mutex => Vote::Grant,
-            (Verb::Acquire | Verb::Heal, Reply::Nil) if is_mutex => held(None),
-            (Verb::Acquire | Verb::Heal, Reply::Int(_)) if is_mutex => nonsense(),
+            (Verb::Acquire | Verb::Heal, Reply::Ok) if is_plain => Vote::Grant,
+            (Verb::Acquire | Verb::Heal, Reply::Int(_)) if is_plain => nonsense(),
+            (_, Reply::Nil) if is_mutex => held(None),
             (_, Reply::Int(1)) => Vote::Grant,
             (Verb::Extend | Verb::Release | Verb::Yield, Reply::Int(0)) => {
                 Vote::Refuse(Refusal::Gone)
             }
-            (Verb::Extend | Verb::Release, Reply::Int(left)) if is_mutex && *left < 0 => {
+            (_, Reply::Int(left)) if is_mutex && *left < 0 => {
                 held(Some(Duration::from_millis(left.unsigned_abs())))
             }
-            (Verb::Extend | Verb::Release, Reply::Nil) if is_mutex => held(None),
-            (_, Reply::Text(text)) if !is_mutex => {
+            (_, Reply::Text(text)) if !is_mutex || self.bid.is_some() => {
                 report::refusal(text).map_or_else(nonsense, Vote::Refuse)
             }
             _ => nonsense(),
@@ -386,6 +449,7 @@ mod tests {
                 patience: Duration::from_secs(3),
                 is_fresh: true,
             }),
+            bid: None,
         }
     }
 

@@ -84,6 +84,11 @@ impl Resource {
         &self.0.channel
     }
 
+    /// The key of the counter from which fencing tokens come.
+    pub(crate) fn counter(&self) -> Arc<str> {
+        beside("quorlock:fence:", &self.0.key).into()
+    }
+
     /// The tickets of those who wait for a fair lock, in order.
     pub(crate) fn queue(&self) -> &str {
         &self.0.queue

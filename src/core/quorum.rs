@@ -40,7 +40,13 @@ pub enum Refusal {
         /// The place in the queue there: 1 is next. `None` for an attempt that does not wait.
         place: Option<u64>,
     },
-    /// The ticket for the queue has a time that is too far from the master's.
+    /// The candidate for the fencing token is not above the master's counter.
+    Stale {
+        /// The largest candidate that was accepted there.
+        counter: u64,
+    },
+    /// The ticket for the queue, or the candidate for the fencing token, has a time that is too far from the
+    /// master's.
     Skewed {
         /// The master's clock, since 1970.
         clock: Duration,
@@ -127,7 +133,8 @@ impl fmt::Display for Refusal {
             Self::Queued { place: Some(place) } => {
                 write!(f, "free, at place {place} of the queue")
             }
-            Self::Skewed { .. } => f.write_str("not queued, as the clocks are too far apart"),
+            Self::Skewed { .. } => f.write_str("free, but the clocks are too far apart"),
+            Self::Stale { .. } => f.write_str("free, but has seen a later fencing token"),
         }
     }
 }

@@ -27,6 +27,9 @@ pub(super) fn refusal(text: &str) -> Option<Refusal> {
             place: place(rest)?,
         },
         "kind" => Refusal::OtherKind,
+        "stale" => Refusal::Stale {
+            counter: rest.parse().ok()?,
+        },
         "skew" => Refusal::Skewed {
             clock: Duration::from_micros(rest.parse().ok()?),
         },

@@ -178,6 +178,18 @@ impl Round {
         })
     }
 
+    /// A candidate above all counters, when a majority of masters are free to accept one, and did not all accept
+    /// this.
+    pub(crate) fn outbid(&self) -> Option<u64> {
+        let counter = |vote: &Vote| match vote {
+            Vote::Refuse(Refusal::Stale { counter }) => Some(*counter),
+            _ => None,
+        };
+        let highest = self.votes_cast().filter_map(counter).max()?;
+        let is_free = |vote: &Vote| *vote == Vote::Grant || counter(vote).is_some();
+        self.do_most(is_free).then(|| highest.saturating_add(1))
+    }
+
     /// The clocks of the masters to which our ticket's time is off, when they are a majority: the middle one.
     pub(crate) fn skewed_to(&self) -> Option<Duration> {
         let mut clocks: Vec<_> = self
@@ -207,9 +219,12 @@ impl Round {
                 Vote::Refuse(Refusal::Held { remaining, .. }) => *remaining,
                 Vote::Refuse(Refusal::OtherKind) => None,
                 Vote::Grant
-                | Vote::Refuse(Refusal::Gone | Refusal::Queued { .. } | Refusal::Skewed { .. }) => {
-                    Some(Duration::ZERO)
-                }
+                | Vote::Refuse(
+                    Refusal::Gone
+                    | Refusal::Queued { .. }
+                    | Refusal::Skewed { .. }
+                    | Refusal::Stale { .. },
+                ) => Some(Duration::ZERO),
                 Vote::Fail(_) => None,
             })
             .collect();

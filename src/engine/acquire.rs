@@ -12,12 +12,12 @@ use super::Engine;
 use crate::{
     clock,
     core::{
-        claim::Claim,
+        claim::{Claim, Ticket},
         name::{Kind, Token},
         retry::Backoff,
         round::{Outcome, Round},
     },
-    error::{AcquireError, ExtendError},
+    error::{AcquireError, ConfigError, ExtendError},
     hold::{Held, Hold, Wanted},
     owner::Tenure,
     waiting::Waiter,
@@ -46,7 +46,7 @@ impl Engine {
             return entered;
         }
         let claim = owner.claim(match wanted.resource.kind() {
-            Kind::Fair => Some(self.ticket(owner)),
+            Kind::Fair => Some(Ticket::new(self.draw(), owner.id())),
             Kind::Mutex | Kind::Reentrant => None,
         });
         let hold = Hold::ask(self, wanted, claim, Some(tenure.clone()), None);
@@ -56,7 +56,16 @@ impl Engine {
     }
 
     async fn decide(&self, held: Held) -> Result<Held, AcquireError> {
-        match held.decided().await {
+        /// One for counters that are ahead of ours, one for a clock that is not the masters'.
+        const MORE: usize = 2;
+        let mut outcome = held.decided().await;
+        for _ in 0..MORE {
+            if outcome != Outcome::Lost || !self.bid_again(&held, None) {
+                break;
+            }
+            outcome = held.decided().await;
+        }
+        match outcome {
             Outcome::Won => Ok(held),
             outcome => Err(self.give_up(&held, outcome).await),
         }
@@ -69,6 +78,9 @@ impl Engine {
         tenure: &Tenure,
     ) -> Option<Result<Held, AcquireError>> {
         let hold = tenure.held()?;
+        if wanted.counter.is_some() && hold.fencing_token().is_none() {
+            return Some(Err(ConfigError::NotFenced.into()));
+        }
         let (held, round) = hold.enter(wanted.ttl)?;
         let (name, votes) = match hold.extended(&round).await {
             Ok(()) => return Some(Ok(held)),

@@ -56,6 +56,7 @@ impl Engine {
             depth: 0,
             wakes: false,
             patience: None,
+            bid: None,
         };
         self.post(&self.ask(command, start, inquiry.clone()));
         // All of them: a majority may name no holder where the rest would.

@@ -31,29 +31,6 @@ enum End {
 }
 
 impl Engine {
-    /// A ticket behind all that this process has drawn, with the masters' time.
-    pub(super) fn ticket(&self, owner: &Owner) -> Ticket {
-        let offset = self.clock_offset.load(Ordering::Relaxed);
-        let now = clock::wall_micros().saturating_add_signed(offset);
-        let behind = |last: u64| now.max(last.saturating_add(1));
-        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        let last = self
-            .last_ticket
-            .fetch_update(set, fetch, |last| Some(behind(last)));
-        Ticket::new(last.map_or(now, behind), owner.id())
-    }
-
-    /// Goes by the masters' clocks from now on.
-    fn correct_clock(&self, theirs: Duration) {
-        let theirs = i64::try_from(theirs.as_micros()).unwrap_or(i64::MAX);
-        let ours = i64::try_from(clock::wall_micros()).unwrap_or(i64::MAX);
-        let offset_us = theirs.saturating_sub(ours);
-        tracing::warn!(offset_us, "this clock is not the masters': going by theirs");
-        self.clock_offset.store(offset_us, Ordering::Relaxed);
-        // Tickets drawn by a clock that was ahead must not hold back those drawn by the right one.
-        self.last_ticket.store(0, Ordering::Relaxed);
-    }
-
     /// Rounds until one is won, from one place in the queues of all masters.
     pub(super) async fn stand_in_line(
         self: &Arc<Self>,
@@ -66,7 +43,7 @@ impl Engine {
         const CORRECTIONS: u32 = 2;
         let mut corrections = 0;
         loop {
-            let ticket = self.ticket(owner);
+            let ticket = Ticket::new(self.draw(), owner.id());
             let line = Line {
                 engine: self,
                 wanted,
@@ -113,12 +90,18 @@ impl Line<'_> {
                 self.tenure.won(&held);
                 return Ok(End::Won(held));
             }
-            held.yield_back(patience);
-            drop(asking);
             let round = held.newest_round();
-            if let Some(clock) = round.read(Round::skewed_to) {
+            if let Some(clock) = round.read(Round::skewed_to).filter(|_| patience.is_fresh) {
                 return Ok(End::Skewed(clock));
             }
+            if self
+                .engine
+                .bid_again(&held, turn.is_some().then_some(patience))
+            {
+                continue;
+            }
+            held.yield_back(patience);
+            drop(asking);
             self.check(&held, &round, is_last, failures).await?;
             patience.is_fresh &= !round.read(Round::is_queued);
             match &turn {
@@ -132,7 +115,7 @@ impl Line<'_> {
             }
             asking = self.asking().await?;
             turn.as_ref().inspect(|turn| turn.attempt());
-            held.ask_again(patience);
+            held.ask_again(Some(patience), None);
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod connection;
 mod fair;
+mod fence;
 mod keys;
 mod scripts;
 

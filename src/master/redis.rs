@@ -326,14 +326,13 @@ fn pushed(frame: &[u8], in_flight: &mut InFlight<'_>) -> Result<(), Arc<str>> {
 static HASHES: LazyLock<ScriptHeads> = LazyLock::new(|| {
     Script::ALL.map(|script| {
         let hash = ::redis::Script::new(script.text());
-        ScriptHead::new(b"EVALSHA", hash.get_hash(), script.keys())
+        ScriptHead::new(b"EVALSHA", hash.get_hash())
     })
 });
 
 /// What stands for each script with a server that does not have it.
-static TEXTS: LazyLock<ScriptHeads> = LazyLock::new(|| {
-    Script::ALL.map(|script| ScriptHead::new(b"EVAL", script.text(), script.keys()))
-});
+static TEXTS: LazyLock<ScriptHeads> =
+    LazyLock::new(|| Script::ALL.map(|script| ScriptHead::new(b"EVAL", script.text())));
 
 /// What a server is sent that knows our scripts.
 #[cfg(feature = "__internals")]

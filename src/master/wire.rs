@@ -5,7 +5,7 @@
 //! say is only measured here, and read by the `redis` crate.
 
 use std::{
-    ops::ControlFlow,
+    ops::{ControlFlow, Range},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -171,8 +171,8 @@ impl Wire {
 /// A lock command as it goes to all masters. Those that wake nobody get an empty word for the channel.
 pub(super) struct Encoded {
     bytes: Bytes,
-    /// Where the word begins that only those get that wake.
-    channel: Option<usize>,
+    /// Where the word is that only those get that wake.
+    channel: Option<Range<usize>>,
 }
 
 /// Without memory of their own if the lock's name is not long.
@@ -211,42 +211,42 @@ impl Encoded {
     /// `scratch` is left as it was.
     pub(super) fn new(command: &Command, scripts: &ScriptHeads, scratch: &mut Vec<u8>) -> Self {
         let start = scratch.len();
-        let last = encode_command(command, scripts, scratch) - start;
+        let channel = encode_command(command, scripts, scratch);
         let bytes = Bytes::of(&scratch[start..]);
         scratch.truncate(start);
-        let has_channel = command.verb == Verb::Release && command.wakes;
         Self {
             bytes,
-            channel: has_channel.then_some(last),
+            channel: channel
+                .filter(|_| command.wakes)
+                .map(|channel| channel.start - start..channel.end - start),
         }
     }
 
     /// Appends it to `out`, for a master that wakes or not.
     pub(super) fn append_to(&self, out: &mut Vec<u8>, wakes: bool) {
         let bytes = self.bytes.as_slice();
-        match self.channel {
+        match &self.channel {
             Some(channel) if !wakes => {
-                out.extend_from_slice(&bytes[..channel]);
-                out.extend_from_slice(b"$0\r\n\r\n");
+                out.extend_from_slice(&bytes[..channel.start]);
+                push_word(out, b"");
+                out.extend_from_slice(&bytes[channel.end..]);
             }
             _ => out.extend_from_slice(bytes),
         }
     }
 }
 
-/// The words in front of a script's keys.
+/// The words in front of the count of a script's keys.
 pub(super) struct ScriptHead(Vec<u8>);
 
 /// Those of all scripts.
 pub(super) type ScriptHeads = [ScriptHead; Script::ALL.len()];
 
 impl ScriptHead {
-    const WORDS: usize = 3;
-
-    pub(super) fn new(verb: &[u8], script: &str, keys: u8) -> Self {
+    pub(super) fn new(verb: &[u8], script: &str) -> Self {
         let mut bytes = Vec::new();
-        let words: [&[u8]; Self::WORDS] = [verb, script.as_bytes(), &[b'0' + keys]];
-        words.iter().for_each(|word| push_word(&mut bytes, word));
+        push_word(&mut bytes, verb);
+        push_word(&mut bytes, script.as_bytes());
         Self(bytes)
     }
 }
@@ -257,27 +257,35 @@ pub(super) fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
     words.iter().for_each(|word| push_word(out, word));
 }
 
-/// Appends a lock command; scripts are named by `scripts`. Where the last argument of a script begins.
-pub(super) fn encode_command(command: &Command, scripts: &ScriptHeads, out: &mut Vec<u8>) -> usize {
+/// Appends a lock command; scripts are named by `scripts`. Where the channel is, if there is one.
+pub(super) fn encode_command(
+    command: &Command,
+    scripts: &ScriptHeads,
+    out: &mut Vec<u8>,
+) -> Option<Range<usize>> {
     command.request(|request| match request {
         Request::Plain(words) => {
             encode(out, words);
-            out.len()
+            None
         }
         Request::Script {
             script,
             keys,
             arguments,
         } => {
-            push_length(out, b'*', ScriptHead::WORDS + keys.len() + arguments.len());
+            push_length(out, b'*', 3 + keys.len() + arguments.len());
             out.extend_from_slice(&scripts[script as usize].0);
+            push_word(out, decimal(keys.len() as u64, &mut [0; 20]));
             keys.iter().for_each(|key| push_word(out, key));
-            let mut last = out.len();
-            for word in arguments {
-                last = out.len();
+            let mut channel = None;
+            for (at, word) in arguments.iter().enumerate() {
+                let start = out.len();
                 push_word(out, word);
+                if script.channel() == Some(at) {
+                    channel = Some(start..out.len());
+                }
             }
-            last
+            channel
         }
     })
 }
@@ -461,8 +469,7 @@ mod tests {
     /// Encoded once or for one master: the same bytes, whether the master wakes, and however long the name is.
     #[test]
     fn what_is_encoded_for_all_is_what_each_is_to_have() {
-        let scripts =
-            Script::ALL.map(|script| ScriptHead::new(b"EVALSHA", script.text(), script.keys()));
+        let scripts = Script::ALL.map(|script| ScriptHead::new(b"EVALSHA", script.text()));
         for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
             for (length, wakes, on_this) in [
                 (1, true, true),
@@ -489,6 +496,7 @@ mod tests {
                     depth: 1,
                     wakes,
                     patience: None,
+                    bid: None,
                 };
                 let mut out = b"before ".to_vec();
                 let encoded = Encoded::new(&command, &scripts, &mut out);

@@ -17,8 +17,8 @@ struct Line<'a> {
 
 impl State {
     pub(super) fn fair_acquire(&mut self, words: Words<'_>) -> Replied {
-        let ([key, queue, deadlines], arguments) = words.take();
-        let [owner, attempt, _depth, _ttl, ticket, patience, window] = arguments;
+        let ([key, queue, deadlines], [owner, attempt, _depth, _ttl, ticket, patience, window]) =
+            words.take();
         let line = Line { queue, deadlines };
         let mine = self.keys.hmget(key, [owner, FAIR])?;
         let is_free = mine[0].is_none() && !self.keys.exists(key);
@@ -29,10 +29,10 @@ impl State {
         if let [Some(_), Some(holds)] = &mine
             && number(holds)? <= number(attempt)?
         {
-            return self.grant(key, line, arguments);
+            return self.grant(words, line, &mine);
         }
         if is_free && head.as_ref().is_none_or(|head| head == ticket) {
-            return self.grant(key, line, arguments);
+            return self.grant(words, line, &mine);
         }
         if !is_free && self.held(key, FAIR, 0)? == other_kind() {
             return Ok(other_kind());
@@ -48,7 +48,7 @@ impl State {
             self.queue_up(line, ticket, now, patience)?;
             let waiters = self.keys.zrange(queue)?;
             if is_free && waiters.first() == Some(&ticket) {
-                return self.grant(key, line, arguments);
+                return self.grant(words, line, &mine);
             }
             let ahead = waiters.iter().take_while(|waiter| **waiter != ticket);
             place = ahead.count() + 1;
@@ -63,12 +63,11 @@ impl State {
         self.held(key, FAIR, place)
     }
 
-    fn grant(
-        &mut self,
-        key: &str,
-        line: Line<'_>,
-        [owner, attempt, depth, ttl, ticket, ..]: [&str; 7],
-    ) -> Replied {
+    fn grant(&mut self, words: Words<'_>, line: Line<'_>, mine: &[Option<String>; 2]) -> Replied {
+        let ([key], [owner, attempt, depth, ttl, ticket]) = words.take();
+        if let Some(refused) = self.ballot(words, 3, 7, is_of(mine, attempt))? {
+            return Ok(refused);
+        }
         self.keys.hset(key, [(owner, depth), (FAIR, attempt)])?;
         self.prolong(key, whole(ttl));
         self.leave(line, ticket)?;

@@ -26,6 +26,25 @@ impl<'a> Words<'a> {
     pub(super) fn take<const K: usize, const A: usize>(self) -> ([&'a str; K], [&'a str; A]) {
         (text(self.keys), text(self.arguments))
     }
+
+    pub(super) fn key(self, at: usize) -> Option<&'a str> {
+        let [key] = text(self.keys.get(at..=at)?);
+        Some(key)
+    }
+
+    pub(super) fn argument(self, at: usize) -> &'a str {
+        let [argument] = text(self.arguments.get(at..).unwrap_or_default());
+        argument
+    }
+
+    /// The last key and the last argument.
+    pub(super) fn last(self) -> (&'a str, &'a str) {
+        let last = |words: &'a [&'a [u8]]| {
+            let [word] = text(words.last().map_or(&[][..], std::slice::from_ref));
+            word
+        };
+        (last(self.keys), last(self.arguments))
+    }
 }
 
 fn text<'a, const N: usize>(words: &[&'a [u8]]) -> [&'a str; N] {
@@ -51,6 +70,19 @@ impl State {
 
     fn run(&mut self, script: Script, words: Words<'_>) -> Replied {
         match script {
+            Script::MutexAcquire => self.mutex_acquire(words),
+            Script::MutexReleaseFenced => {
+                let replied = self.mutex_release(words);
+                self.tombstone(words, replied)
+            }
+            Script::ReentrantReleaseFenced => {
+                let replied = self.reentrant_release(words);
+                self.tombstone(words, replied)
+            }
+            Script::FairReleaseFenced => {
+                let replied = self.fair_release(words);
+                self.tombstone(words, replied)
+            }
             Script::MutexExtend => self.mutex_extend(words),
             Script::MutexRelease => self.mutex_release(words),
             Script::ReentrantAcquire => self.reentrant_acquire(words),
@@ -99,13 +131,18 @@ impl State {
 
     fn reentrant_acquire(&mut self, words: Words<'_>) -> Replied {
         let ([key], [owner, attempt, depth, ttl, marker]) = words.take();
-        let is_mine = match self.keys.hmget(key, [owner, marker])? {
-            [Some(_), Some(last)] => number(&last)? <= number(attempt)?,
+        let mine = self.keys.hmget(key, [owner, marker])?;
+        let is_mine = match &mine {
+            [Some(_), Some(last)] => number(last)? <= number(attempt)?,
             [Some(_), None] => false,
             [None, _] => !self.keys.exists(key),
         };
         if !is_mine {
             return self.held(key, marker, 0);
+        }
+        let is_same = is_of(&mine, attempt);
+        if let Some(refused) = self.ballot(words, 1, 5, is_same)? {
+            return Ok(refused);
         }
         self.keys.hset(key, [(owner, depth), (marker, attempt)])?;
         self.prolong(key, whole(ttl));
@@ -204,7 +241,7 @@ impl State {
     }
 
     /// What others are told of a mutex.
-    fn left(&self, key: &str) -> Reply<'static> {
+    pub(super) fn left(&self, key: &str) -> Reply<'static> {
         match self.keys.pttl(key) {
             ..0 => Reply::Nil,
             left => Reply::Int(-left.max(1)),

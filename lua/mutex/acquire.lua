@@ -1,0 +1,35 @@
+-- mutex/acquire: take a fenced lock on this master, if it is free and the candidate may win. Without a fence it is
+-- SET NX PX.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  the counter
+-- ARGV[1]  my token
+-- ARGV[2]  ttl in milliseconds
+-- ARGV[3]  my candidate
+-- ARGV[4]  how far it may be from this master's time, in microseconds; 0: any
+-- returns  1     it is mine, and lives for at least ttl
+--          -n    somebody else holds it for n more milliseconds (n >= 1)
+--          nil   somebody else holds it without a TTL
+--          text  'stale ..', 'skew ..': see shared/ballot
+--          error WRONGTYPE: a lock of another kind is held under this name
+--
+-- Safe to run twice: the second run finds its own token and its own candidate. Late, behind its release: the
+-- counter has passed it.
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] then
+  local left = redis.call('PTTL', KEYS[1])
+  if left < 0 then
+    return false
+  end
+  return -math.max(left, 1)
+end
+local refused = ballot(KEYS[2], ARGV[3], ARGV[4], holder == ARGV[1])
+if refused then
+  return refused
+end
+if not holder then
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+elseif redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+return 1
