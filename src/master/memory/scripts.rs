@@ -99,12 +99,8 @@ impl State {
 
     fn reentrant_acquire(&mut self, words: Words<'_>) -> Replied {
         let ([key], [owner, attempt, depth, ttl, marker]) = words.take();
-        let is_mine = match self.keys.hmget(key, [owner, marker])? {
-            [Some(_), Some(last)] => number(&last)? <= number(attempt)?,
-            [Some(_), None] => false,
-            [None, _] => !self.keys.exists(key),
-        };
-        if !is_mine {
+        let mine = self.keys.hmget(key, [owner, marker])?;
+        if self.keys.exists(key) && !is_at_most(&mine, attempt)? {
             return self.held(key, marker, 0);
         }
         self.keys.hset(key, [(owner, depth), (marker, attempt)])?;
@@ -129,7 +125,7 @@ impl State {
     fn reentrant_release(&mut self, words: Words<'_>) -> Replied {
         let ([key], [owner, attempt, depth, marker, channel]) = words.take();
         let mine = self.keys.hmget(key, [owner, marker])?;
-        if is_of(&mine, attempt) {
+        if is_at_most(&mine, attempt)? {
             if depth != "0" {
                 self.keys.hset(key, [(owner, depth)])?;
                 return Ok(Reply::Int(1));
@@ -219,8 +215,16 @@ impl State {
 }
 
 /// Whether a lock is held in the name of an attempt.
-pub(super) fn is_of(mine: &[Option<String>; 2], attempt: &str) -> bool {
+fn is_of(mine: &[Option<String>; 2], attempt: &str) -> bool {
     matches!(mine, [Some(_), Some(holds)] if holds == attempt)
+}
+
+/// Whether a lock is held in the name of an attempt or one before it.
+pub(super) fn is_at_most(mine: &[Option<String>; 2], attempt: &str) -> Answer<bool> {
+    let [Some(_), Some(holds)] = mine else {
+        return Ok(false);
+    };
+    Ok(number(holds)? <= number(attempt)?)
 }
 
 pub(super) fn say(text: String) -> Reply<'static> {
