@@ -20,7 +20,7 @@ local now = clock()
 redis.call('DEL', KEYS[1])
 queue(ARGV[3], now, tonumber(ARGV[4]))
 local head = next_waiter(now)
-if head ~= ARGV[3] then
+if head and head ~= ARGV[3] then
   call_up(head)
 end
 return 1

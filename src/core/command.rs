@@ -1,6 +1,6 @@
 //! The one table: what each verb of each kind of lock sends to a master, and what the reply means.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use super::{
     claim::{Claim, Patience, Ticket},
@@ -80,7 +80,7 @@ impl Script {
             Self::FairAcquire => lua!("shared/held", "shared/queue", "fair/acquire"),
             Self::FairRelease => lua!("shared/held", "shared/queue", "fair/release"),
             Self::FairYield => lua!("shared/queue", "fair/yield"),
-            Self::Inspect => lua!("shared/inspect"),
+            Self::Inspect => lua!("shared/held", "shared/inspect"),
         }
     }
 }
@@ -104,7 +104,7 @@ pub(crate) enum Reply<'a> {
     Int(i64),
     Nil,
     Ok,
-    Text(&'a str),
+    Text(Cow<'a, str>),
     /// Something that no command of ours is answered with.
     Other,
 }

@@ -219,7 +219,7 @@ pub(super) fn reply(frame: &[u8]) -> Reply<'_> {
         (b':', digits) => integer(digits).map_or(Reply::Other, Reply::Int),
         (b'-', text) => error(std::str::from_utf8(text).ok()),
         (b'!', text) => error(blob(text)),
-        (b'$', text) => blob(text).map_or(Reply::Other, Reply::Text),
+        (b'$', text) => blob(text).map_or(Reply::Other, |text| Reply::Text(text.into())),
         _ => Reply::Other,
     }
 }
@@ -309,8 +309,8 @@ mod tests {
                 "-ERR unknown command 'HELLO', with args beginning with: 'hunter2'\r\n",
                 Reply::Error("ERR unknown command 'HELLO'"),
             ),
-            ("$2\r\nhi\r\n", Reply::Text("hi")),
-            ("$4\r\nh\r\ni\r\n", Reply::Text("h\r\ni")),
+            ("$2\r\nhi\r\n", Reply::Text("hi".into())),
+            ("$4\r\nh\r\ni\r\n", Reply::Text("h\r\ni".into())),
             ("", Reply::Other),
         ] {
             assert_eq!(reply(frame.as_bytes()), expected, "{frame:?}");
