@@ -182,29 +182,26 @@ impl Hold {
         state.release = Some(release.clone());
         // Not of an attempt that failed: whoever made it would wake himself.
         let is_worth_telling = state.newest.was_won();
-        let delivery = Arc::new(Delivery {
+        let delivery = Delivery {
             release: release.clone(),
             keys_until: state.keys_until,
             may_hold: state.may_hold,
             newest: state.newest.clone(),
             _undelivered: self.engine.undelivered(),
-        });
-        let tellers = match (&self.claim, is_worth_telling) {
-            (_, false) => 0,
-            (Claim::Token(token), true) => self.engine.tellers(token.spread()),
-            // Redisson's waiters listen to any master, and those of a fair lock to each.
-            (_, true) => u64::MAX,
         };
-        for (wakes, masters) in [(true, tellers), (false, !tellers)] {
-            if masters != 0 {
-                let command = Command {
-                    wakes,
-                    ..self.command(Verb::Release, self.ttl, 0)
-                };
-                let ask = self.engine.ask(command, start, delivery.clone());
-                self.engine.post_to(masters, &ask);
-            }
-        }
+        let tellers = match (&self.claim, is_worth_telling) {
+            // A fair lock calls up who is next, and nobody else.
+            (_, false) | (Claim::Ticket { .. }, _) => 0,
+            (Claim::Token(token), true) => self.engine.tellers(token.spread()),
+            // Redisson's waiters listen to any master.
+            (Claim::Nobody | Claim::Owner { .. }, true) => u64::MAX,
+        };
+        let command = Command {
+            wakes: tellers != 0,
+            ..self.command(Verb::Release, self.ttl, 0)
+        };
+        let engine = &self.engine;
+        engine.post(&engine.ask_with_tellers(command, tellers, start, delivery));
         if is_worth_telling {
             self.engine.waiting().released(&self.resource);
         }

@@ -7,9 +7,9 @@
 use std::{collections::BTreeSet, error::Error, fmt::Debug, time::Duration};
 
 use quorlock::{
-    AcquireError, Builder, ConfigError, Coordinator, ExtendError, Failure, Fault, Guard, Lock,
-    LostError, LostReason, MasterSpec, MemoryMaster, Refusal, ReleaseError, RunError, Standing,
-    Vote, VoteRow, Votes,
+    AcquireError, Builder, ConfigError, Coordinator, ExtendError, Failure, Fault, Guard, Holder,
+    Holding, InspectError, Inspection, Kind, Lock, LostError, LostReason, MasterSpec, MemoryMaster,
+    Owner, Refusal, ReleaseError, RunError, Standing, Vote, VoteRow, Votes,
 };
 
 #[test]
@@ -34,11 +34,17 @@ fn types() {
         Failure: Clone Eq;
         Fault: Clone Default Eq;
         Guard:;
+        Holder: Clone Eq;
+        Holding: Clone Eq;
+        InspectError: Error Clone;
+        Inspection: Clone;
+        Kind: Clone Copy Eq;
         Lock: Clone;
         LostError: Error Clone;
         LostReason: Clone Copy Eq;
         MasterSpec:;
         MemoryMaster: Clone Default;
+        Owner: Clone;
         Refusal: Clone Eq;
         ReleaseError: Error Clone;
         RunError<ConfigError>: Error;
@@ -59,6 +65,8 @@ fn futures() {
         is_send(&lock.acquire());
         is_send(&lock.acquire_within(second));
         is_send(&lock.try_acquire());
+        is_send(&lock.inspect());
+        is_send(&lock.is_held());
         is_send(&guard.extend(second));
         is_send(&guard.settled());
         is_send(&guard.lost());

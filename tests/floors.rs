@@ -20,19 +20,28 @@ const FLOORS: &[(&str, &str)] = &[
     // One master. It knows commands and votes; how many make a majority is not its business.
     (
         "master/",
-        "master, core::command, core::quorum::Failure, core::quorum::Refusal, core::quorum::Vote, core::retry",
+        "master, core::claim::Claim, core::command, core::quorum::Failure, core::quorum::Refusal, core::quorum::Vote, core::retry",
     ),
     // All masters.
     ("clock.rs", ""),
     (
         "engine.rs",
-        "clock, config, core, error, hold, live_round, master, waiting, watchdog",
+        "clock, config, core, hold, live_round, master, owner, turns, waiting, watchdog",
     ),
-    ("hold.rs", "clock, core, engine, live_round, watchdog"),
+    (
+        "engine/",
+        "clock, core, engine, error, hold, live_round, master, owner, turns, waiting",
+    ),
+    (
+        "hold.rs",
+        "clock, core, engine, live_round, owner, watchdog",
+    ),
     ("hold/", "clock, core, engine, error, hold, live_round"),
     ("live_round.rs", "clock, core, engine, hold, master"),
+    ("owner.rs", "core, hold"),
+    ("turns.rs", "clock, core, engine, master"),
     ("waiting.rs", "clock, core, engine, master"),
-    ("watchdog.rs", "clock, hold"),
+    ("watchdog.rs", "clock, core::round, hold, live_round"),
     // What a user holds: no protocol, no counting.
     (
         "guard.rs",
@@ -40,27 +49,30 @@ const FLOORS: &[(&str, &str)] = &[
     ),
     (
         "lock.rs",
-        "core::lease, core::name, engine, error, guard, hold",
+        "core::inspection, core::lease, core::name, engine, error, guard, hold, owner",
     ),
     // What puts it together, and shows it.
     (
         "coordinator.rs",
-        "clock, config, core, engine, error, lock, master, rustls",
+        "clock, config, core, engine, error, lock, master, owner, rustls",
     ),
     ("internals.rs", "core, master"),
-    ("lib.rs", "coordinator, core, error, guard, lock, master"),
+    (
+        "lib.rs",
+        "coordinator, core, error, guard, lock, master, owner",
+    ),
 ];
 
 /// Words, the files that may use them, and why no others may.
 const WORDS: &[(&str, &str, &str)] = &[
     (
         "tokio, tokio_rustls",
-        "clock.rs, coordinator.rs, engine.rs, hold.rs, lib.rs, master/, waiting.rs, watchdog.rs",
+        "clock.rs, coordinator.rs, engine.rs, engine/, hold.rs, lib.rs, master/, owner.rs, turns.rs, waiting.rs, watchdog.rs",
         "the rules, and what a user holds, know no runtime",
     ),
     (
         "async, await, parking_lot, tracing",
-        "clock.rs, coordinator.rs, engine.rs, guard.rs, hold.rs, hold/, live_round.rs, lock.rs, master/, waiting.rs, watchdog.rs",
+        "clock.rs, coordinator.rs, engine.rs, engine/, guard.rs, hold.rs, hold/, live_round.rs, lock.rs, master/, owner.rs, turns.rs, waiting.rs, watchdog.rs",
         "the rules are functions of their arguments",
     ),
     (
@@ -81,7 +93,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "sleep, sleep_until, timeout(, interval",
-        "clock.rs, config.rs, coordinator.rs, engine.rs, hold/, master/, waiting.rs, watchdog.rs",
+        "clock.rs, config.rs, coordinator.rs, engine.rs, engine/, hold/, master/, turns.rs, waiting.rs, watchdog.rs",
         "only what drives masters waits",
     ),
     (

@@ -24,6 +24,12 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
+    /// Whether this leaves something on a master that was not there.
+    #[cfg(feature = "redis")]
+    pub(crate) fn takes(self) -> bool {
+        matches!(self, Self::Acquire | Self::Heal)
+    }
+
     /// Whether `vote` counts towards the majority that this verb needs.
     pub(crate) fn is_done(self, vote: &Vote) -> bool {
         match (self, vote) {
@@ -69,6 +75,20 @@ impl Script {
         Self::FairYield,
         Self::Inspect,
     ];
+
+    /// How many keys it has.
+    #[cfg(feature = "redis")]
+    pub(crate) fn keys(self) -> u8 {
+        match self {
+            Self::FairAcquire | Self::FairRelease | Self::FairYield => 3,
+            Self::Inspect => 2,
+            Self::MutexExtend
+            | Self::MutexRelease
+            | Self::ReentrantAcquire
+            | Self::ReentrantExtend
+            | Self::ReentrantRelease => 1,
+        }
+    }
 
     pub(crate) fn text(self) -> &'static str {
         match self {
@@ -254,6 +274,14 @@ impl Command {
         })
     }
 
+    /// Whether this gives back what `other` takes.
+    #[cfg(feature = "redis")]
+    pub(crate) fn gives_back(&self, other: &Self) -> bool {
+        matches!(self.verb, Verb::Release | Verb::Yield)
+            && self.resource == other.resource
+            && self.claim == other.claim
+    }
+
     /// Where a release is made known, or nothing.
     pub(crate) fn wake_channel(&self) -> &str {
         if self.wakes {
@@ -317,6 +345,8 @@ pub(crate) fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::core::{
         lease::Drift,
@@ -324,27 +354,43 @@ mod tests {
     };
 
     fn command(verb: Verb) -> Command {
+        of_kind(Kind::Mutex, verb, 1)
+    }
+
+    fn of_kind(kind: Kind, verb: Verb, depth: u32) -> Command {
+        let (owner, attempt) = (Arc::from("u:1"), 7);
         Command {
             verb,
             resource: KeyTemplate::parse("{name}")
                 .unwrap()
-                .resource(Kind::Mutex, "r".into())
+                .resource(kind, "r".into())
                 .unwrap(),
-            claim: Claim::Token(Token::new([0; 20])),
+            claim: match kind {
+                Kind::Mutex => Claim::Token(Token::new([0; 20])),
+                Kind::Reentrant => Claim::Owner { owner, attempt },
+                Kind::Fair => Claim::Ticket {
+                    ticket: Ticket::new(5, &owner),
+                    owner,
+                    attempt,
+                },
+            },
             ttl: Ttl::parse(
                 Duration::from_secs(10),
                 Duration::ZERO,
                 Drift::from_ppm(0).unwrap(),
             )
             .unwrap(),
-            depth: 1,
+            depth,
             wakes: true,
-            patience: None,
+            patience: (kind == Kind::Fair).then_some(Patience {
+                patience: Duration::from_secs(3),
+                is_fresh: true,
+            }),
         }
     }
 
-    fn words(verb: Verb) -> String {
-        command(verb).request(|request| match request {
+    fn words(command: &Command) -> String {
+        command.request(|request| match request {
             Request::Plain(words) => String::from_utf8(words.join(&b' ')).unwrap(),
             Request::Script {
                 script,
@@ -359,17 +405,163 @@ mod tests {
 
     #[test]
     fn request_table() {
+        use Kind::{Fair, Mutex, Reentrant};
+        use Verb::{Acquire, Extend, Heal, Inspect, Release, Yield};
         let token = "0".repeat(40);
-        for (verb, expected) in [
-            (Verb::Acquire, format!("SET r {token} NX PX 10000")),
-            (Verb::Extend, format!("MutexExtend r {token} 10000")),
+        let queue = "r quorlock:queue:{r} quorlock:deadlines:{r}";
+        let ticket = "0000000000000005:u:1";
+        for (kind, verb, depth, expected) in [
+            (Mutex, Acquire, 1, format!("SET r {token} NX PX 10000")),
+            (Mutex, Heal, 1, format!("SET r {token} NX PX 10000")),
+            (Mutex, Extend, 1, format!("MutexExtend r {token} 10000")),
             (
-                Verb::Release,
+                Mutex,
+                Release,
+                0,
                 format!("MutexRelease r {token} quorlock:wake:{{r}}"),
             ),
+            (Mutex, Inspect, 0, "Inspect r ".into()),
+            (
+                Reentrant,
+                Acquire,
+                1,
+                "ReentrantAcquire r u:1 7 1 10000 quorlock:reentrant".into(),
+            ),
+            (
+                Reentrant,
+                Heal,
+                2,
+                "ReentrantAcquire r u:1 7 2 10000 quorlock:reentrant".into(),
+            ),
+            (
+                Reentrant,
+                Extend,
+                3,
+                "ReentrantExtend r u:1 7 3 10000 quorlock:reentrant".into(),
+            ),
+            (
+                Reentrant,
+                Release,
+                0,
+                "ReentrantRelease r u:1 7 0 quorlock:reentrant redisson_lock__channel:{r}".into(),
+            ),
+            (
+                Fair,
+                Acquire,
+                1,
+                format!("FairAcquire {queue} u:1 7 1 10000 {ticket} 3000 1000000"),
+            ),
+            (
+                Fair,
+                Heal,
+                2,
+                "ReentrantAcquire r u:1 7 2 10000 quorlock:fair".into(),
+            ),
+            (
+                Fair,
+                Extend,
+                2,
+                "ReentrantExtend r u:1 7 2 10000 quorlock:fair".into(),
+            ),
+            (
+                Fair,
+                Release,
+                1,
+                "ReentrantRelease r u:1 7 1 quorlock:fair ".into(),
+            ),
+            (
+                Fair,
+                Release,
+                0,
+                format!("FairRelease {queue} u:1 7 {ticket}"),
+            ),
+            (
+                Fair,
+                Yield,
+                0,
+                format!("FairYield {queue} u:1 7 {ticket} 3000"),
+            ),
+            (Fair, Inspect, 0, "Inspect r quorlock:queue:{r}".into()),
         ] {
-            assert_eq!(words(verb), expected);
+            assert_eq!(
+                words(&of_kind(kind, verb, depth)),
+                expected,
+                "{kind} {verb:?}"
+            );
         }
+    }
+
+    #[test]
+    fn owned_vote_table() {
+        use Verb::{Acquire, Extend, Inspect, Release, Yield};
+        let holder = |owner: &str, depth, place| {
+            Some(Arc::new(crate::core::quorum::Holder {
+                owner: owner.into(),
+                depth,
+                place,
+            }))
+        };
+        let held = |remaining: Option<u64>, holder| {
+            Vote::Refuse(Refusal::Held {
+                remaining: remaining.map(Duration::from_millis),
+                holder,
+            })
+        };
+        for (verb, reply, vote) in [
+            (Acquire, Reply::Int(1), Vote::Grant),
+            (Acquire, Reply::Int(0), nonsense()),
+            (Acquire, Reply::Ok, nonsense()),
+            (Acquire, Reply::Nil, nonsense()),
+            (
+                Acquire,
+                Reply::Text("held 250 2 3 u:2".into()),
+                held(Some(250), holder("u:2", 2, Some(3))),
+            ),
+            (
+                Acquire,
+                Reply::Text("held -1 1 0 an owner".into()),
+                held(None, holder("an owner", 1, None)),
+            ),
+            (
+                Acquire,
+                Reply::Text("held 0 1 0 u:2".into()), // in its last millisecond
+                held(Some(1), holder("u:2", 1, None)),
+            ),
+            (Acquire, Reply::Text("held 250 2".into()), nonsense()),
+            (
+                Acquire,
+                Reply::Text("kind".into()),
+                Vote::Refuse(Refusal::OtherKind),
+            ),
+            (
+                Acquire,
+                Reply::Text("queued 2".into()),
+                Vote::Refuse(Refusal::Queued { place: Some(2) }),
+            ),
+            (
+                Acquire,
+                Reply::Text("skew 1500000".into()),
+                Vote::Refuse(Refusal::Skewed {
+                    clock: Duration::from_millis(1_500),
+                }),
+            ),
+            (Acquire, Reply::Text("".into()), nonsense()),
+            (Extend, Reply::Int(1), Vote::Grant),
+            (Extend, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
+            (Extend, Reply::Int(-5), nonsense()),
+            (Release, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
+            (Yield, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
+            (Inspect, Reply::Text("free 0 0 ".into()), Vote::Grant),
+            (Inspect, Reply::Int(1), nonsense()),
+        ] {
+            let said = of_kind(Kind::Fair, verb, 1).vote(&reply);
+            assert_eq!(said, vote, "{verb:?} {reply:?}");
+        }
+        // A token is all that a mutex says.
+        assert_eq!(
+            command(Acquire).vote(&Reply::Text("kind".into())),
+            nonsense()
+        );
     }
 
     #[test]

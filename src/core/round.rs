@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::{
     command::Verb,
     quorum::{Refusal, Tally, Verdict, Vote, majority},
-    votes::CastVote,
+    votes::{CastVote, CastVotes},
 };
 
 /// How a round ended, or that it has not.
@@ -30,8 +30,8 @@ pub(crate) struct Round {
     limit: Option<Instant>,
     tally: Tally,
     /// Masters that failed when it counted, whatever they said later.
-    failed: usize,
-    cast: Box<[Option<CastVote>]>,
+    failed: u8,
+    cast: CastVotes,
     outcome: Outcome,
     /// Whether masters that refuse keep a place for us in their queues.
     queues: bool,
@@ -45,7 +45,7 @@ impl Round {
             limit,
             tally: Tally::new(masters),
             failed: 0,
-            cast: vec![None; masters].into_boxed_slice(),
+            cast: CastVotes::none(masters),
             outcome: Outcome::Pending,
             queues: false,
         }
@@ -70,15 +70,15 @@ impl Round {
                 vote: Vote::Fail(_),
                 ..
             }) if self.outcome == Outcome::Won => {
-                *slot = Some(CastVote { vote, latency });
+                *slot = Some(CastVote::new(vote, latency));
                 return self.outcome;
             }
             Some(_) => return self.outcome,
             None => {}
         }
         let yes = self.verb.is_done(&vote);
-        self.failed += usize::from(matches!(vote, Vote::Fail(_)));
-        *slot = Some(CastVote { vote, latency });
+        self.failed += u8::from(matches!(vote, Vote::Fail(_)));
+        *slot = Some(CastVote::new(vote, latency));
         let verdict = self.tally.count(yes);
         if self.outcome == Outcome::Pending {
             self.outcome = match verdict {
@@ -194,7 +194,7 @@ impl Round {
 
     /// Whether more masters failed than a majority can do without: nobody can get the lock.
     pub(crate) fn lacks_masters(&self) -> bool {
-        self.cast.len() - self.failed < majority(self.cast.len())
+        self.cast.len() - usize::from(self.failed) < majority(self.cast.len())
     }
 
     /// When enough of those who hold the lock elsewhere will have let go of it for a majority to be
@@ -330,6 +330,97 @@ mod tests {
             round.on_vote(master, vote(letter), start);
         }
         assert_eq!(round.may_hold(), 0b10101);
+    }
+
+    fn by(owner: &str, place: u64) -> Vote {
+        Vote::Refuse(Refusal::Held {
+            remaining: Some(millis(5)),
+            holder: Some(std::sync::Arc::new(crate::core::quorum::Holder {
+                owner: owner.into(),
+                depth: 1,
+                place: (place > 0).then_some(place),
+            })),
+        })
+    }
+
+    fn round_of(votes: Vec<Vote>) -> Round {
+        let start = Instant::now();
+        let mut round = Round::open(Verb::Acquire, 5, start, None);
+        for (master, vote) in votes.into_iter().enumerate() {
+            round.on_vote(master, vote, start);
+        }
+        round
+    }
+
+    #[test]
+    fn a_split_vote_is_held_by_nobody() {
+        for (owners, by_one) in [
+            ("aaa", true),
+            ("aabba", true),
+            ("aabbc", false),
+            ("aa", false),
+        ] {
+            let votes = owners.chars().map(|owner| by(&owner.to_string(), 0));
+            assert_eq!(
+                round_of(votes.collect()).is_held_by_one(),
+                by_one,
+                "{owners}"
+            );
+        }
+        let mutexes = vec![Vote::Refuse(Refusal::held(None)); 5];
+        assert!(!round_of(mutexes).is_held_by_one());
+    }
+
+    #[test]
+    fn next_where_one_master_says_so() {
+        let queued = |place| Vote::Refuse(Refusal::Queued { place });
+        for (votes, next) in [
+            (vec![by("a", 2), by("a", 3)], false),
+            (vec![by("a", 2), by("a", 1)], true),
+            (vec![queued(None), queued(Some(2))], false),
+            (vec![queued(Some(1))], true),
+            (vec![Vote::Grant], false),
+        ] {
+            assert_eq!(round_of(votes.clone()).is_next(), next, "{votes:?}");
+        }
+    }
+
+    #[test]
+    fn queued_when_a_majority_says_so() {
+        let queued = Vote::Refuse(Refusal::Queued { place: Some(1) });
+        let fail = vote('f');
+        let round = round_of(vec![queued.clone(), fail.clone(), by("a", 1), fail.clone()]);
+        assert!(!round.is_queued());
+        assert!(round_of(vec![queued, by("a", 1), fail, Vote::Grant]).is_queued());
+    }
+
+    #[test]
+    fn what_queues_keeps_a_place_where_it_is_refused() {
+        let start = Instant::now();
+        for queues in [false, true] {
+            let mut round = Round::open(Verb::Acquire, 5, start, None);
+            if queues {
+                round.queue();
+            }
+            for (master, letter) in "ghfu".chars().enumerate() {
+                round.on_vote(master, vote(letter), start);
+            }
+            let expected = if queues { 0b10111 } else { 0b10101 };
+            assert_eq!(round.may_keep(), expected);
+            assert_eq!(round.may_hold(), 0b10101); // what it may have been granted
+        }
+    }
+
+    #[test]
+    fn skewed_to_the_middle_of_a_majority() {
+        let skewed = |clock| {
+            Vote::Refuse(Refusal::Skewed {
+                clock: millis(clock),
+            })
+        };
+        assert_eq!(round_of(vec![skewed(1), skewed(2)]).skewed_to(), None);
+        let round = round_of(vec![skewed(9), vote('f'), skewed(1), skewed(2)]);
+        assert_eq!(round.skewed_to(), Some(millis(2)));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::{
 
 /// How the wait with one ticket ended.
 enum End {
-    Over(Result<Held, AcquireError>),
+    Won(Held),
     /// The ticket has another time than the masters' clocks, which show this.
     Skewed(Duration),
 }
@@ -75,8 +75,8 @@ impl Engine {
                 claim: owner.claim(Some(ticket.clone())),
                 ticket,
             };
-            match line.stand(corrections < CORRECTIONS).await {
-                End::Over(result) => return result,
+            match line.stand(corrections < CORRECTIONS).await? {
+                End::Won(held) => return Ok(held),
                 End::Skewed(clock) => self.correct_clock(clock),
             }
             corrections += 1;
@@ -95,13 +95,13 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    async fn stand(self, checks_time: bool) -> End {
+    async fn stand(self, checks_time: bool) -> Result<End, AcquireError> {
         let mut patience = Patience {
             patience: self.engine.config.patience,
             is_fresh: checks_time,
         };
         let mut is_last = self.waiting.is_over();
-        let mut asking = self.asking().await;
+        let mut asking = self.asking().await?;
         let tenure = Some(self.tenure.clone());
         let claim = self.claim.clone();
         // Not in the queue yet: who finds the lock free need not listen.
@@ -109,26 +109,18 @@ impl Line<'_> {
         let mut turn = None;
         let (mut failures, mut splits) = (0, 0);
         loop {
-            let outcome = held.decided().await;
-            if outcome == Outcome::Won {
+            if held.decided().await == Outcome::Won {
                 self.tenure.won(&held);
-                return End::Over(Ok(held));
+                return Ok(End::Won(held));
             }
             held.yield_back(patience);
             drop(asking);
             let round = held.newest_round();
             if let Some(clock) = round.read(Round::skewed_to) {
-                return End::Skewed(clock);
+                return Ok(End::Skewed(clock));
             }
+            self.check(&held, &round, is_last, failures).await?;
             patience.is_fresh &= !round.read(Round::is_queued);
-            if round.read(Round::lacks_masters) {
-                round.settled().await; // for a full table; masters that are down have failed already
-            }
-            let remaining = round.read(Round::free_in);
-            let error = self.engine.why_not(&held, outcome, remaining);
-            if let Err(error) = self.waiting.check(error, is_last, failures) {
-                return End::Over(Err(error));
-            }
             match &turn {
                 // Ahead of the place in the queue, so that no call is missed.
                 None => turn = Some(self.engine.turns.join(self.engine, &self.ticket)),
@@ -138,25 +130,41 @@ impl Line<'_> {
                     is_last = self.waiting.is_over();
                 }
             }
-            asking = self.asking().await;
-            if let Some(turn) = &turn {
-                turn.attempt();
-            }
-            if self.engine.closed.load(Ordering::Acquire) {
-                return End::Over(Err(AcquireError::Closed));
-            }
+            asking = self.asking().await?;
+            turn.as_ref().inspect(|turn| turn.attempt());
             held.ask_again(patience);
         }
     }
 
+    /// Whether to go on after a round that was not won.
+    async fn check(
+        &self,
+        held: &Held,
+        round: &LiveRound,
+        is_last: bool,
+        failures: u32,
+    ) -> Result<(), AcquireError> {
+        if round.read(Round::lacks_masters) {
+            round.settled().await; // for a full table; masters that are down have failed already
+        }
+        let remaining = round.read(Round::free_in);
+        let error = self
+            .engine
+            .why_not(held, round.read(Round::outcome), remaining);
+        self.waiting.check(error, is_last, failures)
+    }
+
     /// The turn to ask, as two attempts of one owner would take what they are granted from one another.
-    async fn asking(&self) -> Option<SemaphorePermit<'_>> {
+    async fn asking(&self) -> Result<Option<SemaphorePermit<'_>>, AcquireError> {
         let asking = self.tenure.turn().await;
         if self.tenure.held().is_some() {
             // Another task of the owner's has won: whoever waits for that drops this, and enters there.
             pending::<()>().await;
         }
-        asking
+        if self.engine.closed.load(Ordering::Acquire) {
+            return Err(AcquireError::Closed);
+        }
+        Ok(asking)
     }
 
     /// Waits until asking again is worth it, or must be done to keep the place.

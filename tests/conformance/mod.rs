@@ -462,6 +462,7 @@ impl Subject {
         let owed_until = owed_until.map(tokio::time::Instant::into_std);
         let ask = Ask::new(
             command,
+            1,
             deadline,
             BallotBox {
                 ballots,

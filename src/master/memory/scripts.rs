@@ -14,7 +14,6 @@ use crate::core::command::{Command, Reply, Request, Script};
 pub(super) type Replied = Answer<Reply<'static>>;
 
 pub(super) const FAIR: &str = "quorlock:fair";
-const REENTRANT: &str = "quorlock:reentrant";
 
 /// The keys and arguments of a script.
 #[derive(Clone, Copy)]
@@ -99,17 +98,16 @@ impl State {
     }
 
     fn reentrant_acquire(&mut self, words: Words<'_>) -> Replied {
-        let ([key], [owner, attempt, depth, ttl]) = words.take();
-        let is_mine = match self.keys.hmget(key, [owner, REENTRANT])? {
+        let ([key], [owner, attempt, depth, ttl, marker]) = words.take();
+        let is_mine = match self.keys.hmget(key, [owner, marker])? {
             [Some(_), Some(last)] => number(&last)? <= number(attempt)?,
             [Some(_), None] => false,
             [None, _] => !self.keys.exists(key),
         };
         if !is_mine {
-            return self.held(key, REENTRANT, 0);
+            return self.held(key, marker, 0);
         }
-        self.keys
-            .hset(key, [(owner, depth), (REENTRANT, attempt)])?;
+        self.keys.hset(key, [(owner, depth), (marker, attempt)])?;
         self.prolong(key, whole(ttl));
         Ok(Reply::Int(1))
     }
