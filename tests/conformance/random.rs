@@ -77,12 +77,12 @@ fn any_step() -> impl Strategy<Value = (usize, Step)> {
 }
 
 fn any_asked() -> impl Strategy<Value = Asked> {
-    use Verb::{Acquire, Extend, Inspect, Release, Yield};
+    use Verb::{Acquire, Extend, Heal, Inspect, Release, Yield};
     let verbs = |verbs: &[Verb]| prop::sample::select(verbs.to_vec());
     let asked = prop_oneof![
-        2 => (Just(Kind::Mutex), verbs(&[Acquire, Extend, Release])),
-        3 => (Just(Kind::Reentrant), verbs(&[Acquire, Acquire, Extend, Release])),
-        8 => (Just(Kind::Fair), verbs(&[Acquire, Acquire, Acquire, Extend, Release, Yield, Inspect])),
+        2 => (Just(Kind::Mutex), verbs(&[Acquire, Extend, Heal, Release])),
+        3 => (Just(Kind::Reentrant), verbs(&[Acquire, Acquire, Extend, Heal, Release])),
+        8 => (Just(Kind::Fair), verbs(&[Acquire, Acquire, Acquire, Extend, Heal, Inspect, Release, Yield])),
     ];
     let patience = (any_ttl(), prop::bool::weighted(0.1));
     let patience = patience.prop_map(|(patience, is_fresh)| Patience { patience, is_fresh });

@@ -271,6 +271,29 @@ async fn a_fair_lock_is_yielded() {
 }
 
 #[tokio::test]
+async fn a_lock_is_put_back() {
+    check(&[
+        "heal A 40s: granted, left A 40s",
+        "acquire B 40s: granted, heal A 80s: held -, left B 40s",
+        "reentrant heal a1 x2: granted, left a=2 reentrant=1 40s",
+        "reentrant acquire a1: granted, reentrant heal a1 x2 80s: granted, left a=2 reentrant=1 80s",
+        "reentrant acquire a2: granted, reentrant heal a1 x2 80s: held a x1 40s, left a=1 reentrant=2 40s",
+        "reentrant acquire b1: granted, reentrant heal a1: held b x1 40s, left b=1 reentrant=1 40s",
+        "fair heal a1 x2: granted, left a=2 fair=1 40s",
+        // Whoever waits.
+        "enqueue b@2 20s, fair heal a1 x2: granted, left a=2 fair=1 40s | b@2 20s | - -",
+        "enqueue b@2 -5s, fair heal a1 x2: granted, left a=2 fair=1 40s | b@2 -5s | - -",
+        "fair acquire b1: granted, fair heal a1: held b x1 40s, left b=1 fair=1 40s",
+        "fair acquire a2: granted, fair heal a1 x2: held a x1 40s, left a=1 fair=2 40s",
+        "fair acquire a1: granted, reentrant heal a1: kind, left a=1 fair=1 40s",
+        "reentrant acquire a1: granted, fair heal a1: kind, left a=1 reentrant=1 40s",
+        "acquire A 40s: granted, fair heal a1: kind, left A 40s",
+        "acquire A 40s: granted, reentrant heal a1: kind, left A 40s",
+    ])
+    .await;
+}
+
+#[tokio::test]
 async fn a_lock_is_inspected() {
     check(&[
         "inspect: free 0s, left nothing",

@@ -79,9 +79,9 @@ impl Asked {
         }
     }
 
-    /// An acquisition of a mutex is never sent twice.
+    /// What takes a mutex is never sent twice.
     pub(super) fn may_be_copied(&self) -> bool {
-        self.kind != Kind::Mutex || self.verb != Verb::Acquire
+        self.kind != Kind::Mutex || !matches!(self.verb, Verb::Acquire | Verb::Heal)
     }
 
     fn parse(kind: Kind, verb: Verb, who: &str, words: &[&str]) -> Self {
@@ -117,6 +117,7 @@ impl Step {
         let ask = |verb, who, rest| Self::Ask(Asked::parse(kind, verb, who, rest));
         match words {
             ["acquire", who, rest @ ..] => ask(Verb::Acquire, who, rest),
+            ["heal", who, rest @ ..] => ask(Verb::Heal, who, rest),
             ["extend", who, rest @ ..] => ask(Verb::Extend, who, rest),
             ["release", who, rest @ ..] => ask(Verb::Release, who, rest),
             ["yield", who, rest @ ..] => ask(Verb::Yield, who, rest),
