@@ -5,4 +5,5 @@
     reason = "a test crate exports nothing, yet its modules use these items"
 )]
 
+pub mod proxy;
 pub mod server;
