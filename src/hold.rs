@@ -138,14 +138,13 @@ impl Hold {
         state.newest = newest;
     }
 
-    /// Gives back what a round was granted that did not win, and keeps the place in the queues.
-    pub(crate) fn yield_back(&self, patience: Patience) {
-        let state = self.state.lock();
-        let masters = state.newest.read(Round::may_hold);
+    /// Gives back what `masters`, a bit each, granted to a round that did not win, and keeps the place in the
+    /// queues.
+    pub(crate) fn yield_back(&self, masters: u64, patience: Patience) {
         if masters != 0 {
             let command = Command {
                 patience: Some(patience),
-                ..self.command(&state, Verb::Yield, self.ttl, 0)
+                ..self.command(&self.state.lock(), Verb::Yield, self.ttl, 0)
             };
             let ask = self.engine.ask(command, clock::now(), Unheard);
             self.engine.post_to(masters, &ask);

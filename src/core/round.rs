@@ -117,6 +117,11 @@ impl Round {
         })
     }
 
+    /// The masters that have not answered and were not given up on, a bit each.
+    pub(crate) fn unheard(&self) -> u64 {
+        self.masters(|vote| vote.is_none())
+    }
+
     /// The masters that may hold the key or a place in a queue because of this round, a bit each.
     pub(crate) fn may_keep(&self) -> u64 {
         self.may_hold() | self.masters(|vote| self.queues && matches!(vote, Some(Vote::Refuse(_))))
@@ -166,9 +171,10 @@ impl Round {
         })
     }
 
-    /// Whether any master says that we are the next one in its queue.
+    /// Whether any master says that we are the next one in its queue, or has granted us the lock.
     pub(crate) fn is_next(&self) -> bool {
         self.votes_cast().any(|vote| match vote {
+            Vote::Grant => true,
             Vote::Refuse(Refusal::Held {
                 holder: Some(holder),
                 ..
@@ -379,7 +385,7 @@ mod tests {
             (vec![by("a", 2), by("a", 1)], true),
             (vec![queued(None), queued(Some(2))], false),
             (vec![queued(Some(1))], true),
-            (vec![Vote::Grant], false),
+            (vec![Vote::Grant], true), // a minority that nobody else may have
         ] {
             assert_eq!(round_of(votes.clone()).is_next(), next, "{votes:?}");
         }

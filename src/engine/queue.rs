@@ -2,13 +2,14 @@
 
 use std::{
     future::pending,
+    pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use tokio::sync::SemaphorePermit;
 
-use super::{Engine, acquire::Waiting};
+use super::{Engine, acquire::Waiting, first_of};
 use crate::{
     clock,
     core::{
@@ -113,9 +114,9 @@ impl Line<'_> {
                 self.tenure.won(&held);
                 return Ok(End::Won(held));
             }
-            held.yield_back(patience);
-            drop(asking);
             let round = held.newest_round();
+            self.give_back(&held, &round, turn.as_ref(), patience).await;
+            drop(asking);
             if let Some(clock) = round.read(Round::skewed_to) {
                 return Ok(End::Skewed(clock));
             }
@@ -172,6 +173,27 @@ impl Line<'_> {
         Ok(asking)
     }
 
+    /// Gives back what a minority granted: at once what is known of, and the rest when it has come in, or when
+    /// asking again cannot wait for that.
+    ///
+    /// A round is lost before all have answered. By the first answers alone whoever waits would take himself for
+    /// the next one, or the vote for split, and would come back far too soon.
+    async fn give_back(
+        &self,
+        held: &Held,
+        round: &LiveRound,
+        turn: Option<&Turn<'_>>,
+        patience: Patience,
+    ) {
+        let known = round.read(|round| round.may_hold() & !round.unheard());
+        held.yield_back(known, patience);
+        if let Some(turn) = turn {
+            let until = clock::now() + self.engine.config.node_timeout;
+            first_of(pin!(round.settled()), pin!(turn.called(until))).await;
+        }
+        held.yield_back(round.read(Round::may_hold) & !known, patience);
+    }
+
     /// Waits until asking again is worth it, or must be done to keep the place.
     async fn wait(&self, turn: &Turn<'_>, round: &LiveRound, splits: &mut u32) {
         let now = clock::now();
@@ -179,7 +201,7 @@ impl Line<'_> {
         let patience = self.engine.config.patience;
         let poll = Backoff::between(patience / 4, patience / 3);
         let mut until = now + poll.delay(u32::MAX, clock::random_u64());
-        let is_contender = round.read(|round| round.is_next() || round.may_hold() != 0);
+        let is_contender = round.read(Round::is_next);
         let is_split = is_contender && !round.read(Round::is_held_by_one);
         if is_split || round.read(Round::lacks_masters) {
             until = until.min(self.engine.retry_at(*splits));
