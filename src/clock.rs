@@ -1,7 +1,10 @@
 //! Where time and chance come in. Nobody else reads a clock or draws a random number.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant, SystemTime},
 };
 
@@ -17,18 +20,26 @@ use parking_lot::Mutex;
 /// Timers, and whatever is between us and one master, go by the [`monotonic`] clock alone. Under tokio's paused
 /// clock both are virtual time, which is how tests drive the real code.
 pub(crate) fn now() -> Instant {
-    monotonic() + slept()
+    let now = monotonic();
+    compare_clocks(now);
+    from_monotonic(now)
 }
 
 /// An instant of the [`monotonic`] clock on the clock of [`now`], but for what was slept through since that
 /// was last asked. For votes, whose outcome is looked at once more before anybody relies on it.
 pub(crate) fn from_monotonic(at: Instant) -> Instant {
-    at + known_slept()
+    match SLEPT.load(Ordering::Relaxed) {
+        0 => at,
+        slept => at + Duration::from_nanos(slept),
+    }
 }
 
 /// An instant of the clock of [`now`] on the [`monotonic`] one, if nothing more is slept through.
 pub(crate) fn to_monotonic(at: Instant) -> Instant {
-    at.checked_sub(known_slept()).unwrap_or(at)
+    match SLEPT.load(Ordering::Relaxed) {
+        0 => at,
+        slept => at.checked_sub(Duration::from_nanos(slept)).unwrap_or(at),
+    }
 }
 
 /// Sleeps until `at` on the clock of [`now`], looking up at least once a second.
@@ -60,23 +71,30 @@ pub(crate) fn wall_micros() -> u64 {
 /// For how long the monotonic clock has stood still, in all, in nanoseconds.
 static SLEPT: AtomicU64 = AtomicU64::new(0);
 
-fn known_slept() -> Duration {
-    Duration::from_nanos(SLEPT.load(Ordering::Relaxed))
-}
-
-/// Compares the clocks, if that has not just been done.
-fn slept() -> Duration {
+/// Compares the clocks, if that was not done within a millisecond before `now`, on the [`monotonic`] clock. That one
+/// may not have moved while the machine was suspended, so it may go on for so long before that is noticed.
+fn compare_clocks(now: Instant) {
+    const OFTEN: Duration = Duration::from_millis(1);
+    static ORIGIN: LazyLock<Instant> = LazyLock::new(monotonic);
+    /// When that was done, in nanoseconds after the origin.
+    static DONE: AtomicU64 = AtomicU64::new(u64::MAX);
     static LAST: Mutex<Option<Reading>> = Mutex::new(None);
-    if let Some(mut last) = LAST.try_lock() {
-        let reading = Reading::take(*last);
-        if let Some(reading) = reading {
-            if let Some(last) = *last {
-                SLEPT.fetch_add(reading.ahead_of(last), Ordering::Relaxed);
-            }
-            *last = Some(reading);
-        }
+
+    let now = now.saturating_duration_since(*ORIGIN).as_nanos() as u64;
+    // Either way: clocks that tests wind on do not agree with each other.
+    if now.abs_diff(DONE.load(Ordering::Relaxed)) < OFTEN.as_nanos() as u64 {
+        return;
     }
-    known_slept()
+    let Some(mut last) = LAST.try_lock() else {
+        return;
+    };
+    if let Some(reading) = Reading::take() {
+        if let Some(last) = *last {
+            SLEPT.fetch_add(reading.ahead_of(last), Ordering::Relaxed);
+        }
+        *last = Some(reading);
+        DONE.store(now, Ordering::Relaxed);
+    }
 }
 
 /// The clocks whose difference tells of a suspended machine. Not tokio's, which tests may stop and wind
@@ -92,25 +110,24 @@ struct Reading {
     reason = "the one place where the crate reads the wall clock"
 )]
 fn wall() -> SystemTime {
-    SystemTime::now()
+    let wall = SystemTime::now();
+    #[cfg(test)]
+    let wall = wall + tests::ahead();
+    wall
 }
 
 impl Reading {
-    /// None when the last one was just taken, or when a pause while reading would look like sleep.
+    /// None when a pause while reading would look like sleep.
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place where the crate compares the clocks of the machine"
     )]
-    fn take(last: Option<Self>) -> Option<Self> {
-        const APART: Duration = Duration::from_millis(1);
+    fn take() -> Option<Self> {
+        const PAUSE: Duration = Duration::from_millis(1);
         let before = Instant::now();
-        if last.is_some_and(|last| before.saturating_duration_since(last.monotonic) < APART) {
-            // After a suspend the monotonic clock may not have moved, either; the next look will tell.
-            return None;
-        }
         let wall = wall();
         let monotonic = Instant::now();
-        (monotonic - before < APART).then_some(Self { monotonic, wall })
+        (monotonic - before < PAUSE).then_some(Self { monotonic, wall })
     }
 
     /// By how many nanoseconds the wall clock has run ahead of the monotonic one since `last`.
@@ -141,7 +158,145 @@ pub(crate) fn random_u64() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    #![expect(
+        clippy::disallowed_methods,
+        reason = "what machines do while they are suspended takes real time"
+    )]
+
+    use std::{env, process::Command, thread};
+
+    use tokio::time::timeout;
+
     use super::*;
+    use crate::{Coordinator, Guard, LostReason, MemoryMaster, Standing};
+
+    /// By how many milliseconds a test has set the wall clock ahead.
+    static AHEAD: AtomicU64 = AtomicU64::new(0);
+
+    pub(super) fn ahead() -> Duration {
+        Duration::from_millis(AHEAD.load(Ordering::Relaxed))
+    }
+
+    /// Sleeps without the monotonic clock, as far as we can tell.
+    async fn suspend(time: Duration) {
+        let millis = u64::try_from(time.as_millis()).unwrap();
+        AHEAD.fetch_add(millis, Ordering::Relaxed);
+        pass().await;
+    }
+
+    /// The clocks are not compared more often than once a millisecond.
+    async fn pass() {
+        thread::sleep(Duration::from_millis(3));
+        tokio::time::advance(Duration::from_millis(2)).await;
+    }
+
+    /// How the lock stands, looked at until the clocks could be compared: a look that is itself held up does
+    /// not.
+    async fn standing(guard: &Guard) -> Standing {
+        for _ in 0..4 {
+            guard.standing();
+            pass().await;
+        }
+        guard.standing()
+    }
+
+    /// Runs `test` under the paused clock in a process of its own: what is slept through goes for all tests
+    /// of a process.
+    fn alone(name: &str, test: impl Future<Output = ()>) {
+        const ALONE: &str = "QUORLOCK_TEST_ALONE";
+        if env::var_os(ALONE).is_some() {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+            return runtime.block_on(test);
+        }
+        let ended = Command::new(env::current_exe().unwrap())
+            .args(["--exact", &format!("clock::tests::{name}"), "--nocapture"])
+            .env(ALONE, "")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ended.stdout);
+        let complained = String::from_utf8_lossy(&ended.stderr);
+        let is_well = ended.status.success() && said.contains("1 passed");
+        assert!(is_well, "{said}{complained}");
+    }
+
+    const fn seconds(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    /// The default TTL is 10 s.
+    async fn guard(name: &str, is_renewed: bool) -> (Vec<MemoryMaster>, Coordinator, Guard) {
+        let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+        let locks = Coordinator::new(&masters).unwrap();
+        let mut lock = locks.mutex(name);
+        if !is_renewed {
+            lock = lock.unrenewed();
+        }
+        let guard = lock.acquire().await.unwrap();
+        (masters, locks, guard)
+    }
+
+    #[test]
+    fn who_wakes_up_after_the_validity_has_lost_the_lock() {
+        alone("who_wakes_up_after_the_validity_has_lost_the_lock", async {
+            for is_renewed in [true, false] {
+                let (masters, _locks, guard) = guard("r", is_renewed).await;
+                tokio::time::sleep(seconds(1)).await;
+                assert_eq!(standing(&guard).await, Standing::Held);
+                suspend(seconds(10)).await;
+                let now = standing(&guard).await;
+                assert_eq!(now, Standing::Lost(LostReason::Expired));
+                assert!(!guard.is_valid() && guard.remaining().is_zero());
+                let commands = masters[0].commands();
+                // The masters have it still, as their clock stood still, too. It is not ours any more.
+                assert_eq!(masters[0].keys(), ["r"]);
+                guard.extend(seconds(10)).await.unwrap_err();
+                tokio::time::sleep(seconds(5)).await;
+                assert_eq!(masters[0].commands(), commands);
+                guard.release().await.unwrap();
+            }
+        });
+    }
+
+    /// Its timer stands still with the monotonic clock, and is looked after all the same.
+    #[test]
+    fn who_waits_for_the_loss_hears_of_it_within_a_second_of_waking_up() {
+        alone(
+            "who_waits_for_the_loss_hears_of_it_within_a_second_of_waking_up",
+            async {
+                let (_masters, _locks, guard) = guard("r", false).await;
+                let early = timeout(seconds(2), guard.lost()).await;
+                assert!(early.is_err());
+                let (lost, ()) = tokio::join!(timeout(seconds(2), guard.lost()), async {
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                    suspend(seconds(10)).await;
+                });
+                assert_eq!(lost.unwrap().reason, LostReason::Expired);
+            },
+        );
+    }
+
+    #[test]
+    fn who_wakes_up_in_time_renews_the_lock_within_a_second() {
+        alone(
+            "who_wakes_up_in_time_renews_the_lock_within_a_second",
+            async {
+                let (masters, _locks, guard) = guard("r", true).await;
+                let commands = masters[0].commands();
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                suspend(seconds(5)).await;
+                assert_eq!(standing(&guard).await, Standing::Held);
+                assert!(guard.remaining() < seconds(5), "{guard:?}");
+                assert_eq!(masters[0].commands(), commands);
+                tokio::time::sleep(seconds(1) + Duration::from_millis(10)).await;
+                assert_eq!(masters[0].commands(), commands + 1);
+                assert_eq!(standing(&guard).await, Standing::Held);
+                assert!(guard.remaining() > seconds(8), "{guard:?}");
+                suspend(seconds(7)).await; // more than was left before
+                assert_eq!(standing(&guard).await, Standing::Held);
+            },
+        );
+    }
 
     #[test]
     fn only_a_wall_clock_that_ran_ahead_counts() {

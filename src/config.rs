@@ -14,9 +14,6 @@ use crate::{
 /// The most masters that a coordinator takes.
 pub(crate) const MOST_MASTERS: usize = 64;
 
-/// The longest that a dead waiter of a fair lock may be in the way.
-const MOST_PATIENCE: Duration = Duration::from_secs(60 * 60);
-
 /// What the user asked for, before it is checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -27,7 +24,8 @@ pub(crate) struct Settings {
     pub(crate) retry_delay: (Duration, Duration),
     pub(crate) key_template: String,
     pub(crate) max_hold: Duration,
-    pub(crate) patience: Duration,
+    /// `None` stands for the default, which depends on the node timeout.
+    pub(crate) patience: Option<Duration>,
 }
 
 impl Default for Settings {
@@ -40,7 +38,7 @@ impl Default for Settings {
             retry_delay: (Duration::from_millis(10), Duration::from_millis(200)),
             key_template: "{name}".to_owned(),
             max_hold: Duration::from_secs(60 * 60),
-            patience: Duration::from_secs(3),
+            patience: None,
         }
     }
 }
@@ -74,13 +72,6 @@ impl Config {
         } = settings;
         timeout("node timeout", node_timeout)?;
         timeout("connect timeout", connect_timeout)?;
-        if patience < 4 * node_timeout || patience > MOST_PATIENCE {
-            return Err(ConfigError::Patience {
-                given: patience,
-                least: 4 * node_timeout,
-                most: MOST_PATIENCE,
-            });
-        }
         let drift = Drift::from_ppm(drift_ppm)?;
         Ok(Self {
             ttl: Ttl::parse(ttl, node_timeout, drift)?,
@@ -90,12 +81,32 @@ impl Config {
             retry: Backoff::new(least, most)?,
             key_template: KeyTemplate::parse(&key_template)?,
             max_hold,
-            patience,
+            patience: checked_patience(patience, node_timeout)?,
         })
     }
 
     pub(crate) fn ttl(&self, ttl: Duration) -> Result<Ttl, ConfigError> {
         Ttl::parse(ttl, self.node_timeout, self.drift)
+    }
+}
+
+/// Two polls of a slow master must fit in it.
+fn checked_patience(
+    given: Option<Duration>,
+    node_timeout: Duration,
+) -> Result<Duration, ConfigError> {
+    const DEFAULT: Duration = Duration::from_secs(3);
+    const MOST: Duration = Duration::from_secs(60 * 60);
+    let least = 4 * node_timeout;
+    let given = given.unwrap_or_else(|| least.max(DEFAULT));
+    if (least..=MOST).contains(&given) {
+        Ok(given)
+    } else {
+        Err(ConfigError::Patience {
+            given,
+            least,
+            most: MOST,
+        })
     }
 }
 
@@ -121,6 +132,15 @@ mod tests {
     fn the_defaults_pass() {
         let config = Config::parse(Settings::default()).unwrap();
         assert_eq!(config.ttl.duration(), Duration::from_secs(10));
+        assert_eq!(config.patience, Duration::from_secs(3));
+
+        let node_timeout = Duration::from_secs(60);
+        let config = Config::parse(Settings {
+            node_timeout,
+            ttl: 2 * node_timeout,
+            ..Settings::default()
+        });
+        assert_eq!(config.unwrap().patience, 4 * node_timeout);
     }
 
     #[test]
@@ -149,6 +169,10 @@ mod tests {
                 "connect timeout",
             ),
             (refused(|s| s.drift_ppm = 1_000_000), "1000000 ppm"),
+            (
+                refused(|s| s.patience = Some(Duration::from_millis(199))),
+                "patience of 199ms",
+            ),
             (refused(|s| s.retry_delay.0 = Duration::MAX), "no range"),
             (
                 refused(|s| s.key_template = "x".into()),

@@ -246,9 +246,9 @@ impl Builder {
     }
 
     /// How long a waiter of a fair lock may give no sign of life before the others pass it over. Waiters ask again
-    /// three times in that time. Defaults to 3 s; at least four node timeouts.
+    /// three times in that time. Defaults to 3 s, or four node timeouts where that is longer; at least those.
     pub fn patience(mut self, patience: Duration) -> Self {
-        self.settings.patience = patience;
+        self.settings.patience = Some(patience);
         self
     }
 

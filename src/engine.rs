@@ -130,9 +130,20 @@ impl Engine {
         start: Instant,
         counter: C,
     ) -> Arc<Ask<C>> {
+        self.ask_with_tellers(command, 0, start, counter)
+    }
+
+    /// A question that wakes those who wait only on `tellers`, a bit each.
+    pub(crate) fn ask_with_tellers<C: CountVotes>(
+        &self,
+        command: Command,
+        tellers: u64,
+        start: Instant,
+        counter: C,
+    ) -> Arc<Ask<C>> {
         let start = clock::to_monotonic(start);
         let deadline = start.checked_add(self.config.node_timeout).unwrap_or(start);
-        Arc::new(Ask::new(command, deadline, counter))
+        Arc::new(Ask::new(command, tellers, deadline, counter))
     }
 
     /// Puts a question to every master.

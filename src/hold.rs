@@ -42,7 +42,6 @@ pub(crate) struct Wanted {
 pub(crate) struct Hold {
     engine: Arc<Engine>,
     resource: Resource,
-    claim: Claim,
     ttl: Ttl,
     /// For the owner's other attempts, while this one is held.
     _tenure: Option<Arc<Tenure>>,
@@ -53,6 +52,9 @@ pub(crate) struct Hold {
 
 #[derive(Debug)]
 struct State {
+    /// That of the newest attempt: what gives it back gives back those before it, too, and nothing that comes
+    /// after it.
+    claim: Claim,
     lease: Lease,
     /// What was left of the lease when it was won.
     validity: Duration,
@@ -91,15 +93,17 @@ impl Hold {
             ttl: wanted.ttl,
         };
         let newest = question.post(patience, start, lease);
+        let keys_until = question.keys_until(patience, start);
         Arc::new(Self {
             engine: engine.clone(),
             resource: wanted.resource.clone(),
             ttl: wanted.ttl,
             _tenure: tenure,
             state: Mutex::new(State {
+                claim,
                 lease,
                 validity: Duration::ZERO,
-                keys_until: question.keys_until(patience, start),
+                keys_until,
                 may_hold: 0,
                 depth: 1,
                 newest,
@@ -109,27 +113,29 @@ impl Hold {
                 place: None,
                 release: None,
             }),
-            claim,
             changed: Notify::new(),
         })
     }
 
-    /// Asks all masters once more, from the same place in their queues.
-    pub(crate) fn ask_again(&self, patience: Patience) {
+    /// Asks all masters once more, from the same place in their queues; in the name of a new attempt, so that
+    /// what gives the last one back may come late.
+    pub(crate) fn ask_again(&self, claim: Claim, patience: Patience) {
         let start = clock::now();
         let mut state = self.state.lock();
+        state.claim = claim;
         let question = Question {
             engine: &self.engine,
             resource: &self.resource,
-            claim: &self.claim,
+            claim: &state.claim,
             ttl: self.ttl,
         };
-        state.lease = Lease::new(start, self.ttl, self.engine.config().drift);
+        let keys_until = question.keys_until(Some(patience), start);
+        let lease = Lease::new(start, self.ttl, self.engine.config().drift);
+        let newest = question.post(Some(patience), start, lease);
+        state.lease = lease;
         state.may_hold |= state.newest.read(Round::may_keep);
-        state.keys_until = state
-            .keys_until
-            .max(question.keys_until(Some(patience), start));
-        state.newest = question.post(Some(patience), start, state.lease);
+        state.keys_until = state.keys_until.max(keys_until);
+        state.newest = newest;
     }
 
     /// Gives back what a round was granted that did not win, and keeps the place in the queues.
@@ -139,7 +145,7 @@ impl Hold {
         if masters != 0 {
             let command = Command {
                 patience: Some(patience),
-                ..self.command(Verb::Yield, self.ttl, 0)
+                ..self.command(&state, Verb::Yield, self.ttl, 0)
             };
             let ask = self.engine.ask(command, clock::now(), Unheard);
             self.engine.post_to(masters, &ask);
@@ -174,7 +180,7 @@ impl Hold {
         let release = LiveRound::of_release(round);
         if state.depth > 0 {
             // Owed to nobody: whatever comes next sets the depth right.
-            let command = self.command(Verb::Release, self.ttl, state.depth);
+            let command = self.command(&state, Verb::Release, self.ttl, state.depth);
             self.engine
                 .post(&self.engine.ask(command, start, release.clone()));
             return release;
@@ -182,29 +188,26 @@ impl Hold {
         state.release = Some(release.clone());
         // Not of an attempt that failed: whoever made it would wake himself.
         let is_worth_telling = state.newest.was_won();
-        let delivery = Arc::new(Delivery {
+        let delivery = Delivery {
             release: release.clone(),
             keys_until: state.keys_until,
             may_hold: state.may_hold,
             newest: state.newest.clone(),
             _undelivered: self.engine.undelivered(),
-        });
-        let tellers = match (&self.claim, is_worth_telling) {
-            (_, false) => 0,
-            (Claim::Token(token), true) => self.engine.tellers(token.spread()),
-            // Redisson's waiters listen to any master, and those of a fair lock to each.
-            (_, true) => u64::MAX,
         };
-        for (wakes, masters) in [(true, tellers), (false, !tellers)] {
-            if masters != 0 {
-                let command = Command {
-                    wakes,
-                    ..self.command(Verb::Release, self.ttl, 0)
-                };
-                let ask = self.engine.ask(command, start, delivery.clone());
-                self.engine.post_to(masters, &ask);
-            }
-        }
+        let tellers = match (&state.claim, is_worth_telling) {
+            // A fair lock calls up who is next, and nobody else.
+            (_, false) | (Claim::Ticket { .. }, _) => 0,
+            (Claim::Token(token), true) => self.engine.tellers(token.spread()),
+            // Redisson's waiters listen to any master.
+            (Claim::Nobody | Claim::Owner { .. }, true) => u64::MAX,
+        };
+        let command = Command {
+            wakes: tellers != 0,
+            ..self.command(&state, Verb::Release, self.ttl, 0)
+        };
+        let engine = &self.engine;
+        engine.post(&engine.ask_with_tellers(command, tellers, start, delivery));
         if is_worth_telling {
             self.engine.waiting().released(&self.resource);
         }
@@ -227,7 +230,7 @@ impl Hold {
         let healing = Healing {
             extension: extension.clone(),
         };
-        let command = self.command(Verb::Heal, ttl, state.depth);
+        let command = self.command(&state, Verb::Heal, ttl, state.depth);
         let ask = self.engine.ask(command, start, healing);
         self.engine.post_to(masters, &ask);
     }
@@ -269,11 +272,11 @@ impl Hold {
         self.engine.votes(round)
     }
 
-    fn command(&self, verb: Verb, ttl: Ttl, depth: u32) -> Command {
+    fn command(&self, state: &State, verb: Verb, ttl: Ttl, depth: u32) -> Command {
         Command {
             verb,
             resource: self.resource.clone(),
-            claim: self.claim.clone(),
+            claim: state.claim.clone(),
             ttl,
             depth,
             wakes: false,

@@ -117,6 +117,10 @@ impl LiveRound {
         self.read(|round| now.saturating_duration_since(round.start()))
     }
 
+    pub(crate) fn is_pending(&self) -> bool {
+        self.read(Round::outcome) == Outcome::Pending
+    }
+
     /// Whether no majority came together, or too late.
     pub(crate) fn has_failed(&self) -> bool {
         matches!(self.read(Round::outcome), Outcome::Lost | Outcome::TooLate)
@@ -201,7 +205,7 @@ pub(crate) struct Delivery {
     pub(crate) _undelivered: Undelivered,
 }
 
-impl CountVotes for Arc<Delivery> {
+impl CountVotes for Delivery {
     fn count(&self, master: usize, vote: Vote, now: Instant) {
         self.release.count(master, vote, now);
     }

@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     pin::pin,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Instant,
 };
 
@@ -21,6 +24,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     lines: Mutex<HashMap<Resource, Arc<Line>>>,
+    /// How many lines there are.
+    count: AtomicUsize,
 }
 
 /// The waiters of one name. One of them at a time contends for the lock on the masters, in the order in
@@ -60,16 +65,24 @@ impl Waiting {
             })
         });
         line.state.lock().waiters += 1;
+        let line = line.clone();
+        self.count.store(lines.len(), Ordering::Release);
         Waiter {
             engine,
             resource,
-            line: line.clone(),
+            line,
         }
     }
 
     /// A guard of this process has just posted its release: whoever contends for the lock will find it
     /// free on every master, as its commands go the same way.
+    ///
+    /// Cheap when nobody waits for anything: who has joined a line and sent an attempt that can fail by this
+    /// lock did so before the release, through the same mailboxes, and is in the count.
     pub(crate) fn released(&self, resource: &Resource) {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
         let line = self.lines.lock().get(resource).cloned();
         if let Some(line) = line {
             line.state.lock().is_released = true;
@@ -93,6 +106,7 @@ impl Waiting {
             return;
         }
         lines.remove(waiter.resource);
+        self.count.store(lines.len(), Ordering::Release);
         if state.is_listening {
             // Under the lock, so that who joins next subscribes behind this.
             let channel = waiter.resource.channel();
@@ -212,9 +226,9 @@ impl Ear for Line {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 
-    use crate::{Coordinator, MemoryMaster};
+    use crate::{Coordinator, Fault, MemoryMaster};
 
     /// Whether they got it, gave up or were dropped.
     #[tokio::test(start_paused = true)]
@@ -239,5 +253,63 @@ mod tests {
         locks.close().await;
         tokio::time::sleep(patience).await;
         assert!(masters.iter().all(|master| master.listeners() == 0));
+    }
+
+    /// Whoever of a line is dropped, and where: the others are told as before, and the last one has the masters
+    /// tell nobody any more.
+    #[tokio::test(start_paused = true)]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "who is next in a line goes on by itself"
+    )]
+    async fn no_master_tells_of_releases_when_who_waited_was_dropped_at_any_poll() {
+        let millis = Duration::from_millis;
+        let mut told = 0;
+        for polls in 1..32 {
+            let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+            let (locks, others) = (
+                Coordinator::new(&masters).unwrap(),
+                Coordinator::new(&masters).unwrap(),
+            );
+            let held = others.mutex("r").acquire().await.unwrap();
+            for (n, master) in masters.iter().enumerate() {
+                master.order(Fault::Delay(millis(1 + n as u64)));
+            }
+            let (first, next) = (locks.mutex("r"), locks.mutex("r"));
+            let next = tokio::spawn(async move { next.acquire().await.unwrap() });
+            let dropped = tokio::time::timeout(millis(60_000), polled(polls, first.acquire()));
+            assert!(
+                dropped.await.is_ok_and(|got| got.is_none()),
+                "{polls} polls"
+            );
+            // What is on its way, and time for the next to subscribe in its turn.
+            tokio::time::sleep(millis(400)).await;
+            told += usize::from(masters.iter().all(|master| master.listeners() == 1));
+            held.release().await.unwrap();
+            let served = tokio::time::timeout(millis(60), next).await;
+            drop(served.expect("nobody told it").unwrap());
+            tokio::time::sleep(millis(20)).await;
+            for master in &masters {
+                assert_eq!(master.listeners(), 0, "{polls} polls");
+                assert_eq!(master.keys().len(), 0, "{polls} polls");
+            }
+            assert_eq!(locks.engine().waiting().lines.lock().len(), 0);
+        }
+        assert_eq!(told, 31);
+    }
+
+    /// Polls `future` not more than `polls` times, whenever it asks for it, and drops it.
+    async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = pin!(future);
+        let mut left = polls;
+        poll_fn(|cx| {
+            left -= 1;
+            match future.as_mut().poll(cx) {
+                Poll::Ready(output) => Poll::Ready(Some(output)),
+                Poll::Pending if left == 0 => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::BinaryHeap,
+    collections::{BinaryHeap, VecDeque},
     future::poll_fn,
     mem,
     pin::pin,
@@ -13,10 +13,10 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{clock, hold::Hold};
+use crate::{clock, core::round::Round, hold::Hold, live_round::LiveRound};
 
-/// When which hold is due. Renewals are posted to the masters' mailboxes and waited for by nobody, so a
-/// master that hangs delays no other's, and all that are due at once share one batch per master.
+/// When which hold is due. Renewals are posted to the masters' mailboxes, and those that are due at once share a
+/// batch per master. Nobody waits for a single one; see [`UnderWay`] for when there are very many.
 #[derive(Debug, Default)]
 pub(crate) struct Watchdog {
     state: Mutex<State>,
@@ -24,11 +24,11 @@ pub(crate) struct Watchdog {
 
 #[derive(Debug, Default)]
 struct State {
-    due: BinaryHeap<Reverse<(Instant, usize, u32)>>,
+    due: BinaryHeap<Reverse<(Instant, u32, u32)>>,
     /// Where a hold that ends before it is due is forgotten at once; what is left of it in `due` is a
     /// few bytes.
     holds: Vec<Slot>,
-    free: Vec<usize>,
+    free: Vec<u32>,
     waker: Option<Waker>,
     is_closed: bool,
 }
@@ -42,7 +42,7 @@ struct Slot {
 /// A hold's place in the schedule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    slot: usize,
+    slot: u32,
     generation: u32,
 }
 
@@ -55,10 +55,10 @@ impl Watchdog {
                 generation: 0,
                 hold: None,
             });
-            state.holds.len() - 1
+            (state.holds.len() - 1) as u32
         });
-        let generation = state.holds[slot].generation;
-        state.holds[slot].hold = Some(hold);
+        let generation = state.holds[slot as usize].generation;
+        state.holds[slot as usize].hold = Some(hold);
         state.push(due, slot, generation);
         Place { slot, generation }
     }
@@ -78,21 +78,35 @@ impl Watchdog {
 
     /// Looks after all holds until the coordinator is gone.
     pub(crate) async fn run(self: Arc<Self>) {
-        /// How many holds are looked after before others get to run.
-        const BATCH: usize = 256;
+        let mut under_way = UnderWay::default();
         while let Some(due) = self.next().await {
             let now = clock::now();
             if now < due {
                 self.sleep_until(due).await;
                 continue;
             }
-            for _ in 0..BATCH {
-                if !self.renew_one(now) {
-                    break;
-                }
+            if let Some(batch) = self.renew_some(now) {
+                under_way.push(batch).await;
             }
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Looks after some of the holds that are due at `now`.
+    fn renew_some(&self, now: Instant) -> Option<Batch> {
+        /// How many holds are looked after before others get to run.
+        const BATCH: usize = 128;
+        let mut last = None;
+        let mut renewals = 0;
+        for _ in 0..BATCH {
+            let mut posted = None;
+            if !self.renew_one(now, &mut posted) {
+                break;
+            }
+            renewals += usize::from(posted.is_some());
+            last = posted.or(last);
+        }
+        last.map(|last| Batch { last, renewals })
     }
 
     /// When the next hold is due, once there is one; `None` when closed.
@@ -130,7 +144,7 @@ impl Watchdog {
     }
 
     /// Looks after the hold that has been due longest. Whether there was one.
-    fn renew_one(&self, now: Instant) -> bool {
+    fn renew_one(&self, now: Instant, posted: &mut Option<Arc<LiveRound>>) -> bool {
         let (hold, slot, generation) = {
             let mut state = self.state.lock();
             state.drop_forgotten();
@@ -141,13 +155,16 @@ impl Watchdog {
             let Some(Reverse((_, slot, generation))) = state.due.pop() else {
                 return false;
             };
-            let hold = state.holds[slot].hold.as_ref().and_then(Weak::upgrade);
+            let hold = state.holds[slot as usize]
+                .hold
+                .as_ref()
+                .and_then(Weak::upgrade);
             (hold, slot, generation)
         };
-        let next = hold.and_then(|hold| hold.renew(now));
+        let next = hold.and_then(|hold| hold.renew(now, posted));
         let mut state = self.state.lock();
         match next {
-            Some(at) if state.holds[slot].generation == generation => {
+            Some(at) if state.holds[slot as usize].generation == generation => {
                 state.push(at, slot, generation);
             }
             Some(_) => {}
@@ -157,8 +174,58 @@ impl Watchdog {
     }
 }
 
+/// Renewals that were posted at once.
+#[derive(Debug)]
+struct Batch {
+    last: Arc<LiveRound>,
+    renewals: usize,
+}
+
+/// Batches that not all masters have answered yet, oldest first. More at once than the masters answer within the
+/// node timeout would fail for nothing, and again when they are tried again.
+///
+/// A batch is decided, or settled, with its last round: masters answer in order. So one that hangs delays nobody
+/// while a majority answers, unless very many are due; and then by a node timeout, until it counts as down.
+#[derive(Debug, Default)]
+struct UnderWay {
+    batches: VecDeque<Batch>,
+}
+
+impl UnderWay {
+    /// How many may be undecided.
+    const MOST: usize = 384;
+    /// How many of those that are decided may lack the answer of a slow master.
+    const MOST_UNSETTLED: usize = 4 * Self::MOST;
+
+    /// Adds a batch and waits until more may be posted.
+    async fn push(&mut self, batch: Batch) {
+        self.batches.push_back(batch);
+        if let Some(round) = self.newest_but(Self::MOST) {
+            round.decided().await;
+        }
+        if let Some(round) = self.newest_but(Self::MOST_UNSETTLED) {
+            round.settled().await;
+        }
+        let is_over = |batch: &Batch| batch.last.read(Round::is_settled);
+        while self.batches.front().is_some_and(is_over) {
+            self.batches.pop_front();
+        }
+    }
+
+    /// The newest round behind which `most` renewals were posted, or nearly so.
+    fn newest_but(&self, most: usize) -> Option<&LiveRound> {
+        let mut renewals = 0;
+        let mut batches = self.batches.iter().rev();
+        let batch = batches.find(|batch| {
+            renewals += batch.renewals;
+            renewals >= most
+        });
+        batch.map(|batch| &*batch.last)
+    }
+}
+
 impl State {
-    fn push(&mut self, due: Instant, slot: usize, generation: u32) {
+    fn push(&mut self, due: Instant, slot: u32, generation: u32) {
         let is_next = self
             .due
             .peek()
@@ -169,10 +236,12 @@ impl State {
         }
     }
 
-    fn forget(&mut self, slot: usize, generation: u32) {
-        if self.holds[slot].generation == generation && self.holds[slot].hold.is_some() {
-            self.holds[slot].generation = generation.wrapping_add(1);
-            self.holds[slot].hold = None;
+    fn forget(&mut self, slot: u32, generation: u32) {
+        if self.holds[slot as usize].generation == generation
+            && self.holds[slot as usize].hold.is_some()
+        {
+            self.holds[slot as usize].generation = generation.wrapping_add(1);
+            self.holds[slot as usize].hold = None;
             self.free.push(slot);
         }
         // Much locking and little holding: what was forgotten must not outgrow what is there.
@@ -193,7 +262,8 @@ impl State {
         }
     }
 
-    fn is_current(&self, slot: usize, generation: u32) -> bool {
-        self.holds[slot].generation == generation && self.holds[slot].hold.is_some()
+    fn is_current(&self, slot: u32, generation: u32) -> bool {
+        self.holds[slot as usize].generation == generation
+            && self.holds[slot as usize].hold.is_some()
     }
 }

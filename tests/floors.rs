@@ -41,7 +41,7 @@ const FLOORS: &[(&str, &str)] = &[
     ("owner.rs", "core, hold"),
     ("turns.rs", "clock, core, engine, master"),
     ("waiting.rs", "clock, core, engine, master"),
-    ("watchdog.rs", "clock, hold"),
+    ("watchdog.rs", "clock, core::round, hold, live_round"),
     // What a user holds: no protocol, no counting.
     (
         "guard.rs",

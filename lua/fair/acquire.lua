@@ -19,6 +19,7 @@
 -- Redisson's five steps: sweep dead waiters, grant, re-entry, already queued, enqueue. Safe to run twice: a grant
 -- is a re-entry the second time, to the same depth, and a ticket is queued once. Safe to run late: as
 -- reentrant/acquire; a waiter queued for nobody counts as dead when its time is over.
+
 -- As it is most of the time: nobody holds it and nobody waits.
 if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[3], 'quorlock:fair', ARGV[2])

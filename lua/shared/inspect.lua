@@ -12,18 +12,12 @@ if kind == 'none' then
   holder = 'free 0 0 '
 elseif kind == 'string' then
   holder = 'mutex ' .. left .. ' 1 ' .. redis.sha1hex(redis.call('GET', KEYS[1]))
-elseif kind == 'hash' and redis.call('HLEN', KEYS[1]) <= 2 then
-  local name, owner, depth = 'reentrant', nil, nil
-  local facts = redis.call('HGETALL', KEYS[1])
-  for at = 1, #facts, 2 do
-    if string.sub(facts[at], 1, 9) == 'quorlock:' then
-      name = string.sub(facts[at], 10)
-    else
-      owner, depth = facts[at], tonumber(facts[at + 1])
+elseif kind == 'hash' then
+  for _, name in ipairs({ 'reentrant', 'fair' }) do
+    local others = held(KEYS[1], 'quorlock:' .. name, 0)
+    if others ~= 'kind' then
+      holder = string.gsub(others, '^held (%S+ %S+) 0', name .. ' %1')
     end
-  end
-  if owner and depth then
-    holder = name .. ' ' .. left .. string.format(' %.0f ', depth) .. owner
   end
 end
 local lines = { holder or ('other ' .. left .. ' 0 ') }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::name::Token;
 
 /// What tells one attempt at a lock from all others, on the masters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// Of who only looks.
     Nobody,

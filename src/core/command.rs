@@ -1,6 +1,6 @@
 //! The one table: what each verb of each kind of lock sends to a master, and what the reply means.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use super::{
     claim::{Claim, Patience, Ticket},
@@ -24,6 +24,12 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
+    /// Whether this leaves something on a master that was not there.
+    #[cfg(feature = "redis")]
+    pub(crate) fn takes(self) -> bool {
+        matches!(self, Self::Acquire | Self::Heal)
+    }
+
     /// Whether `vote` counts towards the majority that this verb needs.
     pub(crate) fn is_done(self, vote: &Vote) -> bool {
         match (self, vote) {
@@ -70,6 +76,20 @@ impl Script {
         Self::Inspect,
     ];
 
+    /// How many keys it has.
+    #[cfg(feature = "redis")]
+    pub(crate) fn keys(self) -> u8 {
+        match self {
+            Self::FairAcquire | Self::FairRelease | Self::FairYield => 3,
+            Self::Inspect => 2,
+            Self::MutexExtend
+            | Self::MutexRelease
+            | Self::ReentrantAcquire
+            | Self::ReentrantExtend
+            | Self::ReentrantRelease => 1,
+        }
+    }
+
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::MutexExtend => lua!("mutex/extend"),
@@ -80,7 +100,7 @@ impl Script {
             Self::FairAcquire => lua!("shared/held", "shared/queue", "fair/acquire"),
             Self::FairRelease => lua!("shared/held", "shared/queue", "fair/release"),
             Self::FairYield => lua!("shared/queue", "fair/yield"),
-            Self::Inspect => lua!("shared/inspect"),
+            Self::Inspect => lua!("shared/held", "shared/inspect"),
         }
     }
 }
@@ -104,7 +124,7 @@ pub(crate) enum Reply<'a> {
     Int(i64),
     Nil,
     Ok,
-    Text(&'a str),
+    Text(Cow<'a, str>),
     /// Something that no command of ours is answered with.
     Other,
 }
@@ -252,6 +272,14 @@ impl Command {
             keys: &keys.map(str::as_bytes),
             arguments,
         })
+    }
+
+    /// Whether this gives back what `other` takes.
+    #[cfg(feature = "redis")]
+    pub(crate) fn gives_back(&self, other: &Self) -> bool {
+        matches!(self.verb, Verb::Release | Verb::Yield)
+            && self.resource == other.resource
+            && self.claim == other.claim
     }
 
     /// Where a release is made known, or nothing.
@@ -486,51 +514,54 @@ mod tests {
             (Acquire, Reply::Nil, nonsense()),
             (
                 Acquire,
-                Reply::Text("held 250 2 3 u:2"),
+                Reply::Text("held 250 2 3 u:2".into()),
                 held(Some(250), holder("u:2", 2, Some(3))),
             ),
             (
                 Acquire,
-                Reply::Text("held -1 1 0 an owner"),
+                Reply::Text("held -1 1 0 an owner".into()),
                 held(None, holder("an owner", 1, None)),
             ),
             (
                 Acquire,
-                Reply::Text("held 0 1 0 u:2"), // in its last millisecond
+                Reply::Text("held 0 1 0 u:2".into()), // in its last millisecond
                 held(Some(1), holder("u:2", 1, None)),
             ),
-            (Acquire, Reply::Text("held 250 2"), nonsense()),
+            (Acquire, Reply::Text("held 250 2".into()), nonsense()),
             (
                 Acquire,
-                Reply::Text("kind"),
+                Reply::Text("kind".into()),
                 Vote::Refuse(Refusal::OtherKind),
             ),
             (
                 Acquire,
-                Reply::Text("queued 2"),
+                Reply::Text("queued 2".into()),
                 Vote::Refuse(Refusal::Queued { place: Some(2) }),
             ),
             (
                 Acquire,
-                Reply::Text("skew 1500000"),
+                Reply::Text("skew 1500000".into()),
                 Vote::Refuse(Refusal::Skewed {
                     clock: Duration::from_millis(1_500),
                 }),
             ),
-            (Acquire, Reply::Text(""), nonsense()),
+            (Acquire, Reply::Text("".into()), nonsense()),
             (Extend, Reply::Int(1), Vote::Grant),
             (Extend, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
             (Extend, Reply::Int(-5), nonsense()),
             (Release, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
             (Yield, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
-            (Inspect, Reply::Text("free 0 0 "), Vote::Grant),
+            (Inspect, Reply::Text("free 0 0 ".into()), Vote::Grant),
             (Inspect, Reply::Int(1), nonsense()),
         ] {
             let said = of_kind(Kind::Fair, verb, 1).vote(&reply);
             assert_eq!(said, vote, "{verb:?} {reply:?}");
         }
         // A token is all that a mutex says.
-        assert_eq!(command(Acquire).vote(&Reply::Text("kind")), nonsense());
+        assert_eq!(
+            command(Acquire).vote(&Reply::Text("kind".into())),
+            nonsense()
+        );
     }
 
     #[test]

@@ -174,7 +174,7 @@ impl Token {
 
     /// A number by which things can be spread.
     pub(crate) fn spread(&self) -> u8 {
-        self.0.iter().fold(0, |sum, byte| sum.wrapping_add(*byte))
+        self.0[0].wrapping_add(self.0[1])
     }
 }
 

@@ -179,15 +179,17 @@ pub(crate) enum Verdict {
 /// reached would let two disjoint "majorities" win.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tally {
-    masters: usize,
-    yes: usize,
-    no: usize,
+    // In bytes, as every lock that is held keeps one; there are 64 masters at most.
+    masters: u8,
+    yes: u8,
+    no: u8,
 }
 
 impl Tally {
     pub(crate) fn new(masters: usize) -> Self {
+        debug_assert!(masters <= usize::from(u8::MAX / 2));
         Self {
-            masters,
+            masters: masters as u8,
             yes: 0,
             no: 0,
         }
@@ -207,10 +209,10 @@ impl Tally {
     }
 
     fn verdict(self) -> Verdict {
-        let need = majority(self.masters);
-        if self.yes >= need {
+        let need = majority(usize::from(self.masters));
+        if usize::from(self.yes) >= need {
             Verdict::Won
-        } else if self.masters - self.no < need {
+        } else if usize::from(self.masters - self.no) < need {
             Verdict::Lost
         } else {
             Verdict::Pending

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::{
     command::Verb,
     quorum::{Refusal, Tally, Verdict, Vote, majority},
-    votes::CastVote,
+    votes::{CastVote, CastVotes},
 };
 
 /// How a round ended, or that it has not.
@@ -30,8 +30,8 @@ pub(crate) struct Round {
     limit: Option<Instant>,
     tally: Tally,
     /// Masters that failed when it counted, whatever they said later.
-    failed: usize,
-    cast: Box<[Option<CastVote>]>,
+    failed: u8,
+    cast: CastVotes,
     outcome: Outcome,
     /// Whether masters that refuse keep a place for us in their queues.
     queues: bool,
@@ -45,7 +45,7 @@ impl Round {
             limit,
             tally: Tally::new(masters),
             failed: 0,
-            cast: vec![None; masters].into_boxed_slice(),
+            cast: CastVotes::none(masters),
             outcome: Outcome::Pending,
             queues: false,
         }
@@ -70,15 +70,15 @@ impl Round {
                 vote: Vote::Fail(_),
                 ..
             }) if self.outcome == Outcome::Won => {
-                *slot = Some(CastVote { vote, latency });
+                *slot = Some(CastVote::new(vote, latency));
                 return self.outcome;
             }
             Some(_) => return self.outcome,
             None => {}
         }
         let yes = self.verb.is_done(&vote);
-        self.failed += usize::from(matches!(vote, Vote::Fail(_)));
-        *slot = Some(CastVote { vote, latency });
+        self.failed += u8::from(matches!(vote, Vote::Fail(_)));
+        *slot = Some(CastVote::new(vote, latency));
         let verdict = self.tally.count(yes);
         if self.outcome == Outcome::Pending {
             self.outcome = match verdict {
@@ -194,7 +194,7 @@ impl Round {
 
     /// Whether more masters failed than a majority can do without: nobody can get the lock.
     pub(crate) fn lacks_masters(&self) -> bool {
-        self.cast.len() - self.failed < majority(self.cast.len())
+        self.cast.len() - usize::from(self.failed) < majority(self.cast.len())
     }
 
     /// When enough of those who hold the lock elsewhere will have let go of it for a majority to be

@@ -1,6 +1,11 @@
 //! The vote table: who said what.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+    sync::Arc,
+    time::Duration,
+};
 
 use super::quorum::{Failure, Vote, majority};
 
@@ -29,7 +34,56 @@ pub struct Votes {
 #[derive(Clone, Debug)]
 pub(crate) struct CastVote {
     pub(crate) vote: Vote,
-    pub(crate) latency: Duration,
+    latency_nanos: u64,
+}
+
+impl CastVote {
+    pub(crate) fn new(vote: Vote, latency: Duration) -> Self {
+        Self {
+            vote,
+            latency_nanos: u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// The votes of one round, one for each master. Those of as many as is usual take no memory of their own: there
+/// is a round or two for every lock that is held.
+#[derive(Debug)]
+pub(crate) enum CastVotes {
+    Few([Option<CastVote>; Self::FEW], u8),
+    Many(Box<[Option<CastVote>]>),
+}
+
+impl CastVotes {
+    const FEW: usize = 5;
+
+    pub(crate) fn none(masters: usize) -> Self {
+        if masters <= Self::FEW {
+            Self::Few([const { None }; Self::FEW], masters as u8)
+        } else {
+            Self::Many(vec![None; masters].into_boxed_slice())
+        }
+    }
+}
+
+impl Deref for CastVotes {
+    type Target = [Option<CastVote>];
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Few(cast, masters) => &cast[..usize::from(*masters)],
+            Self::Many(cast) => cast,
+        }
+    }
+}
+
+impl DerefMut for CastVotes {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            Self::Few(cast, masters) => &mut cast[..usize::from(*masters)],
+            Self::Many(cast) => cast,
+        }
+    }
 }
 
 impl Votes {
@@ -123,7 +177,8 @@ impl<'a> VoteRow<'a> {
 
     /// How long after the start of the round it answered, or was given up on.
     pub fn latency(&self) -> Option<Duration> {
-        self.cast.as_ref().map(|cast| cast.latency)
+        let cast = self.cast.as_ref()?;
+        Some(Duration::from_nanos(cast.latency_nanos))
     }
 
     /// Why it gave no answer that counts, if it did not.

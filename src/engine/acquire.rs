@@ -169,7 +169,13 @@ impl Engine {
             return false;
         };
         if remaining.is_some_and(|remaining| remaining.is_zero()) {
-            // A split vote: who comes back at once meets the same rivals.
+            // A split vote: who comes back at once meets the same rivals. Or a release that was heard of ahead
+            // of the masters that have the majority, and is there by now.
+            let delay = if was_told {
+                self.config.retry.delay(0, clock::random_u64())
+            } else {
+                delay
+            };
             clock::sleep_until(not_later(now + delay)).await;
             return false;
         }

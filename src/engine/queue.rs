@@ -72,7 +72,7 @@ impl Engine {
                 wanted,
                 tenure,
                 waiting,
-                claim: owner.claim(Some(ticket.clone())),
+                owner,
                 ticket,
             };
             match line.stand(corrections < CORRECTIONS).await? {
@@ -90,8 +90,8 @@ struct Line<'a> {
     wanted: &'a Wanted,
     tenure: &'a Arc<Tenure>,
     waiting: Waiting,
+    owner: &'a Owner,
     ticket: Ticket,
-    claim: Claim,
 }
 
 impl Line<'_> {
@@ -103,7 +103,7 @@ impl Line<'_> {
         let mut is_last = self.waiting.is_over();
         let mut asking = self.asking().await?;
         let tenure = Some(self.tenure.clone());
-        let claim = self.claim.clone();
+        let claim = self.claim();
         // Not in the queue yet: who finds the lock free need not listen.
         let held = Held::new(Hold::ask(self.engine, self.wanted, claim, tenure, None));
         let mut turn = None;
@@ -132,8 +132,13 @@ impl Line<'_> {
             }
             asking = self.asking().await?;
             turn.as_ref().inspect(|turn| turn.attempt());
-            held.ask_again(patience);
+            held.ask_again(self.claim(), patience);
         }
+    }
+
+    /// A new one for each round: what gives one back may come late, behind the next.
+    fn claim(&self) -> Claim {
+        self.owner.claim(Some(self.ticket.clone()))
     }
 
     /// Whether to go on after a round that was not won.

@@ -132,7 +132,7 @@ impl Hold {
         state.in_doubt |= state.newest.has_failed();
         state.keys_until = state.keys_until.max(end_of(start, ttl));
         state.newest = extension.clone();
-        let command = self.command(Verb::Extend, ttl, state.depth);
+        let command = self.command(&state, Verb::Extend, ttl, state.depth);
         let ask = self.engine.ask(command, start, extension.clone());
         self.engine.post(&ask);
         extension
@@ -168,6 +168,7 @@ impl Hold {
         let retry = config.node_timeout.max(self.ttl.duration() / 20);
         let mut state = self.state.lock();
         let start = state.newest.read(Round::start);
+        // Just won, or entered: this is what the lease is without any extension by hand.
         let lease = Lease::new(start, self.ttl, config.drift);
         let mut renewal = Renewal::new(start, lease, retry, max_hold);
         if let Some(before) = state.renewal {
@@ -191,8 +192,13 @@ impl Hold {
         }
     }
 
-    /// Renews the lock if it is time to. When to call again, if at all.
-    pub(crate) fn renew(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+    /// Renews the lock if it is time to. When to call again, if at all; a renewal that was posted is left in
+    /// `posted`.
+    pub(crate) fn renew(
+        self: &Arc<Self>,
+        now: Instant,
+        posted: &mut Option<Arc<LiveRound>>,
+    ) -> Option<Instant> {
         let mut state = self.state.lock();
         let renewal = state.renewal.filter(|_| state.release.is_none())?;
         if let Standing::Lost(_) = self.look(&mut state, now) {
@@ -202,8 +208,8 @@ impl Hold {
         if now < due {
             return Some(due);
         }
-        if state.newest.read(Round::outcome) != Outcome::Pending {
-            self.post_extension(state, self.ttl, now);
+        if !state.newest.is_pending() {
+            *posted = Some(self.post_extension(state, self.ttl, now));
         }
         Some(renewal.look_again(now))
     }

@@ -66,6 +66,10 @@ impl<'a> InFlight<'a> {
         self.mailbox.clock()
     }
 
+    pub(super) fn master(&self) -> usize {
+        self.mailbox.master()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.asks.is_empty() && self.rejected.is_empty()
     }
@@ -109,9 +113,9 @@ impl<'a> InFlight<'a> {
         let pause = terms.redial.delay(tries, (terms.random)());
         self.retry = Some((now + pause, tries.saturating_add(1)));
         for ask in mem::take(&mut self.rejected) {
-            let until = ask.counter.owed_until(self.mailbox.master());
+            let until = ask.counter.owed_until(self.master());
             if until.is_some_and(|until| until > now) {
-                connection.send(&ask);
+                connection.send(&ask, self.master());
                 self.asks.push_back(Sent {
                     deadline: now + self.node_timeout,
                     what: What::Ask(ask),
@@ -139,7 +143,7 @@ impl<'a> InFlight<'a> {
                 return Err("a reply where a subscription was to be confirmed".into());
             }
         };
-        let master = self.mailbox.master();
+        let master = self.master();
         if let Reply::Text(text) = reply {
             ask.counter.note(master, text);
         }
@@ -163,6 +167,17 @@ impl<'a> InFlight<'a> {
     /// A message came that nobody asked for just now.
     pub(super) fn message(&self, channel: &str, message: &str) {
         self.mailbox.hear(channel, Heard::Message(message));
+    }
+
+    /// Whether the oldest command takes what a later one gives back: sent again, it would be behind that.
+    #[cfg(feature = "redis")]
+    pub(super) fn is_taken_back(&self) -> bool {
+        let mut asks = self.asks.iter().filter_map(|sent| match &sent.what {
+            What::Ask(ask) => Some(&ask.command),
+            What::Change(_) => None,
+        });
+        let takes = asks.next().filter(|command| command.verb.takes());
+        takes.is_some_and(|takes| asks.any(|later| later.gives_back(takes)))
     }
 
     /// Puts the oldest command behind all others and returns it, to be sent once more.
@@ -242,8 +257,7 @@ impl Drop for InFlight<'_> {
         for (ask, is_open) in self.take_unanswered() {
             if is_open {
                 let failure = Vote::Fail(Failure::Closed);
-                ask.counter
-                    .count(self.mailbox.master(), failure, (self.clock())());
+                ask.counter.count(self.master(), failure, (self.clock())());
             }
         }
     }

@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt, mem,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, Waker},
     time::Instant,
 };
@@ -22,6 +25,8 @@ pub(crate) struct Mailbox {
     master: usize,
     address: Arc<str>,
     now: fn() -> Instant,
+    /// Whether the phase is `Serving`, for who need not know it exactly.
+    is_serving: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -78,6 +83,7 @@ impl Mailbox {
             master,
             address,
             now,
+            is_serving: AtomicBool::new(false),
             state: Mutex::new(State {
                 phase: Phase::Dialling,
                 asks: Vec::new(),
@@ -120,9 +126,9 @@ impl Mailbox {
         self.fail_one(&ask, failure);
     }
 
-    /// Whether there is a connection.
+    /// Whether there is a connection, or was just now.
     pub(crate) fn is_serving(&self) -> bool {
-        matches!(self.state.lock().phase, Phase::Serving)
+        self.is_serving.load(Ordering::Relaxed)
     }
 
     /// Has `ear` hear what is published on `channel`, over this connection and the next ones.
@@ -227,6 +233,7 @@ impl Mailbox {
     pub(super) fn serve(&self) -> VecDeque<Arc<Ask>> {
         let mut state = self.state.lock();
         state.phase = Phase::Serving;
+        self.is_serving.store(true, Ordering::Relaxed);
         state.changes = state
             .ears
             .keys()
@@ -249,6 +256,7 @@ impl Mailbox {
         let unknown = Failure::Disconnected(why.clone());
         let mut state = self.state.lock();
         state.phase = Phase::Down(unsent.clone());
+        self.is_serving.store(false, Ordering::Relaxed);
         let queued = mem::take(&mut state.asks);
         let ears: Vec<_> = state
             .ears
@@ -271,6 +279,7 @@ impl Mailbox {
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.phase = Phase::Down(Failure::Closed);
+        self.is_serving.store(false, Ordering::Relaxed);
         let queued = mem::take(&mut state.asks);
         let owed = mem::take(&mut state.owed);
         drop(state);

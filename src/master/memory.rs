@@ -1,6 +1,9 @@
 //! Masters in this process: what the scripts do, written down in Rust, with faults to order.
 
 mod connection;
+mod fair;
+mod keys;
+mod scripts;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -10,16 +13,14 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::Waker,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::core::{
-    claim::Claim,
-    command::{Command, Reply, Verb},
-};
+use self::keys::{Keys, Value};
+use crate::core::command::Command;
 
 /// A master in this process, for tests without a server.
 ///
@@ -77,7 +78,7 @@ struct Server {
 
 struct State {
     origin: Instant,
-    keys: BTreeMap<String, Entry>,
+    keys: Keys,
     fault: Fault,
     commands: u64,
     connections: u64,
@@ -91,14 +92,6 @@ struct State {
     wakers: BTreeMap<u64, Waker>,
 }
 
-struct Entry {
-    /// `None` stands for a key of a type that is not a string.
-    value: Option<String>,
-    /// In milliseconds since `origin`. Redis counts in milliseconds, too, and keeps a key to the end of
-    /// the one in which it expires.
-    expires: Option<u64>,
-}
-
 impl MemoryMaster {
     /// A master with nothing on it.
     #[must_use]
@@ -110,7 +103,7 @@ impl MemoryMaster {
                 address: format!("memory:{number}").into(),
                 state: Mutex::new(State {
                     origin: now(),
-                    keys: BTreeMap::new(),
+                    keys: Keys::default(),
                     fault: Fault::None,
                     commands: 0,
                     connections: 0,
@@ -146,40 +139,66 @@ impl MemoryMaster {
     /// The names of all keys that have not expired, in order.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
-        let mut state = self.server.state.lock();
-        let now = state.now();
-        state.keys.retain(|_, entry| !entry.is_expired(now));
-        state.keys.keys().cloned().collect()
+        self.server.state.lock().keys().names()
     }
 
-    /// What is written under `key`; `None` when there is nothing, or a key of another type.
+    /// The string under `key`, which a mutex is; `None` when there is nothing, or a key of another type.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<String> {
-        self.server.state.lock().live(key)?.value.clone()
+        match self.server.state.lock().keys().value(key)? {
+            Value::Text(text) => Some(text.clone()),
+            Value::Hash(_) | Value::Sorted(_) => None,
+        }
+    }
+
+    /// The fields of the hash under `key`, which a reentrant or a fair lock is; `None` when there is nothing, or
+    /// a key of another type.
+    #[must_use]
+    pub fn hash(&self, key: &str) -> Option<BTreeMap<String, String>> {
+        match self.server.state.lock().keys().value(key)? {
+            Value::Hash(fields) => Some(fields.clone()),
+            Value::Text(_) | Value::Sorted(_) => None,
+        }
+    }
+
+    /// The members of the sorted set under `key`, which the queue of a fair lock is, in order.
+    #[must_use]
+    pub fn queue(&self, key: &str) -> Vec<String> {
+        let mut state = self.server.state.lock();
+        let members = state.keys().zrange(key).unwrap_or_default();
+        members.into_iter().map(str::to_owned).collect()
     }
 
     /// For how long `key` will live; `None` when it is not there or has no TTL.
     #[must_use]
     pub fn pttl(&self, key: &str) -> Option<Duration> {
-        let mut state = self.server.state.lock();
-        let now = state.now();
-        let expires = state.live(key)?.expires?;
-        Some(Duration::from_millis(expires - now))
+        let left = self.server.state.lock().keys().pttl(key);
+        u64::try_from(left).ok().map(Duration::from_millis)
     }
 
     /// Writes a string under `key`, as another client would.
     pub fn set(&self, key: impl Into<String>, value: impl Into<String>, ttl: Option<Duration>) {
-        self.insert(key.into(), Some(value.into()), ttl);
+        self.put(key.into(), Value::Text(value.into()), ttl);
     }
 
-    /// Puts a key of another type, say a hash, under `key`.
-    pub fn set_other_type(&self, key: impl Into<String>, ttl: Option<Duration>) {
-        self.insert(key.into(), None, ttl);
+    /// Writes a hash of `fields` under `key`, as another client would.
+    pub fn set_hash<F, V>(
+        &self,
+        key: impl Into<String>,
+        fields: impl IntoIterator<Item = (F, V)>,
+        ttl: Option<Duration>,
+    ) where
+        F: Into<String>,
+        V: Into<String>,
+    {
+        let fields = fields.into_iter();
+        let fields = fields.map(|(field, value)| (field.into(), value.into()));
+        self.put(key.into(), Value::Hash(fields.collect()), ttl);
     }
 
     /// Deletes `key`, as another client would.
     pub fn delete(&self, key: &str) {
-        self.server.state.lock().keys.remove(key);
+        self.server.state.lock().keys.del(key);
     }
 
     /// How many commands it has executed or answered with an error.
@@ -188,20 +207,63 @@ impl MemoryMaster {
         self.server.state.lock().commands
     }
 
-    /// How many channels it is listened to on.
-    #[cfg(test)]
-    pub(crate) fn listeners(&self) -> usize {
-        self.server.state.lock().listeners.len()
-    }
-
     pub(super) fn address(&self) -> Arc<str> {
         self.server.address.clone()
     }
 
-    fn insert(&self, key: String, value: Option<String>, ttl: Option<Duration>) {
+    fn put(&self, key: String, value: Value, ttl: Option<Duration>) {
         let mut state = self.server.state.lock();
-        let expires = ttl.map(|ttl| state.now().saturating_add(millis(ttl)));
-        state.keys.insert(key, Entry { value, expires });
+        state.keys().put(key, value, ttl.map(millis));
+    }
+}
+
+/// What tests see and do that users cannot.
+#[cfg(test)]
+impl MemoryMaster {
+    /// How many channels it is listened to on.
+    pub(crate) fn listeners(&self) -> usize {
+        self.server.state.lock().listeners.len()
+    }
+}
+
+/// What conformance asks, which is for both kinds of master.
+#[cfg(all(test, feature = "redis"))]
+impl MemoryMaster {
+    const TESTS: u64 = u64::MAX;
+
+    /// Listens on `channel`, as a connection would.
+    pub(crate) fn listen(&self, channel: &str) {
+        let mut state = self.server.state.lock();
+        state.listen(Self::TESTS, channel, true);
+    }
+
+    /// The channels and texts of the messages since the last time.
+    pub(crate) fn heard(&self) -> Vec<(String, String)> {
+        let mut state = self.server.state.lock();
+        state.messages.remove(&Self::TESTS).unwrap_or_default()
+    }
+
+    /// The members of a sorted set with their scores, and the master's clock, which some of them are times of.
+    pub(crate) fn scores(&self, key: &str) -> Option<(Vec<(String, f64)>, u64)> {
+        let mut state = self.server.state.lock();
+        let keys = state.keys();
+        match keys.value(key)? {
+            Value::Sorted(members) => {
+                let members = members
+                    .iter()
+                    .map(|(member, score)| (member.clone(), *score));
+                Some((members.collect(), keys.now()))
+            }
+            Value::Text(_) | Value::Hash(_) => None,
+        }
+    }
+
+    /// Puts a member in a sorted set, with a score for the time of the master's clock.
+    pub(crate) fn add(&self, key: &str, member: &str, score: impl Fn(u64) -> f64) {
+        let mut state = self.server.state.lock();
+        let keys = state.keys();
+        let score = score(keys.now());
+        let _ = keys.zadd(key, score, member); // another type is the test's mistake, and shows there
     }
 }
 
@@ -213,26 +275,21 @@ impl Default for MemoryMaster {
 
 impl fmt::Debug for MemoryMaster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.server.state.lock();
+        let mut state = self.server.state.lock();
+        let keys = state.keys().names();
         f.debug_struct("MemoryMaster")
             .field("address", &self.server.address)
             .field("fault", &state.fault)
-            .field("keys", &state.keys.keys())
+            .field("keys", &keys)
             .finish_non_exhaustive()
     }
 }
 
 impl State {
-    /// The master's own clock.
-    fn now(&self) -> u64 {
-        millis(now().saturating_duration_since(self.origin))
-    }
-
-    fn live(&mut self, key: &str) -> Option<&mut Entry> {
-        let now = self.now();
-        self.keys
-            .get_mut(key)
-            .filter(|entry| !entry.is_expired(now))
+    /// The keys as they are now, by the master's own clock.
+    fn keys(&mut self) -> &mut Keys {
+        let now = now().saturating_duration_since(self.origin);
+        self.keys.at(millis(now))
     }
 
     fn publish(&mut self, channel: &str, message: &str) {
@@ -256,55 +313,6 @@ impl State {
             self.listeners.remove(channel);
         }
     }
-
-    /// What `lua/mutex/*.lua` and `SET NX PX` do.
-    fn execute(&mut self, command: &Command) -> Reply<'static> {
-        const WRONGTYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
-        let now = self.now();
-        let Claim::Token(token) = &command.claim else {
-            return Reply::Error("ERR not yet");
-        };
-        let token = token.as_bytes();
-        let expires = now.saturating_add(command.ttl.millis());
-        let key = command.resource.key();
-        let Some(entry) = self.live(key) else {
-            if command.verb == Verb::Acquire {
-                let value = Some(String::from_utf8_lossy(token).into_owned());
-                let expires = Some(expires);
-                self.keys.insert(key.to_string(), Entry { value, expires });
-                return Reply::Ok;
-            }
-            return Reply::Int(0);
-        };
-        let is_mine = match (&entry.value, command.verb) {
-            (_, Verb::Acquire) => return Reply::Nil,
-            (None, _) => return Reply::Error(WRONGTYPE),
-            (Some(value), _) => value.as_bytes() == token,
-        };
-        if !is_mine {
-            return match entry.expires {
-                Some(expires) => {
-                    let left = i64::try_from(expires - now).unwrap_or(i64::MAX);
-                    Reply::Int(-left.max(1))
-                }
-                None => Reply::Nil,
-            };
-        }
-        if command.verb == Verb::Release {
-            self.keys.remove(&**key);
-            self.publish(command.wake_channel(), "0");
-        } else {
-            // PTTL is -1 without a TTL, so that one is set even then.
-            entry.expires = Some(entry.expires.map_or(expires, |old| old.max(expires)));
-        }
-        Reply::Int(1)
-    }
-}
-
-impl Entry {
-    fn is_expired(&self, now: u64) -> bool {
-        self.expires.is_some_and(|expires| now > expires)
-    }
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -317,4 +325,14 @@ fn millis(duration: Duration) -> u64 {
 )]
 fn now() -> Instant {
     Instant::now()
+}
+
+/// What goes by the time in tickets goes by the clock of those who draw them.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a memory master is a server, and compares its time with that of tickets"
+)]
+fn wall_micros() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
 }

@@ -53,21 +53,38 @@ pub(crate) trait CountVotes: Send + Sync {
 /// One command on its way to masters, shared by all of them.
 pub(crate) struct Ask<C: ?Sized = dyn CountVotes> {
     pub(crate) command: Command,
+    /// The masters on which a command that wakes does so, a bit each. It wakes nobody on the others.
+    tellers: u64,
     pub(crate) deadline: Instant,
-    /// The command's bytes, the same for all masters: made by the first one that sends it.
+    /// The command's bytes for all masters: made by the first one that sends it.
     #[cfg(feature = "redis")]
-    wire: OnceLock<Vec<u8>>,
+    wire: OnceLock<wire::Encoded>,
     pub(crate) counter: C,
 }
 
 impl<C> Ask<C> {
-    pub(crate) fn new(command: Command, deadline: Instant, counter: C) -> Self {
+    pub(crate) fn new(command: Command, tellers: u64, deadline: Instant, counter: C) -> Self {
         Self {
             command,
+            tellers,
             deadline,
             #[cfg(feature = "redis")]
             wire: OnceLock::new(),
             counter,
+        }
+    }
+}
+
+impl<C: ?Sized> Ask<C> {
+    fn wakes_on(&self, master: usize) -> bool {
+        self.command.wakes && self.tellers >> master & 1 == 1
+    }
+
+    /// The command as `master` is to have it.
+    fn command_for(&self, master: usize) -> Command {
+        Command {
+            wakes: self.wakes_on(master),
+            ..self.command.clone()
         }
     }
 }

@@ -16,9 +16,11 @@ use super::{
     Ask, MasterSpec, Spec, Terms,
     in_flight::InFlight,
     supervisor::{Connection, Dial},
-    wire::{self, Wire, connect_tcp, encode, is_push, reply},
+    wire::{self, Encoded, ScriptHead, ScriptHeads, Wire, connect_tcp, encode, is_push, reply},
 };
-use crate::core::command::{Command, Reply, Script};
+#[cfg(feature = "__internals")]
+use crate::core::command::Command;
+use crate::core::command::{Reply, Script};
 
 /// Where a server is and how to log in.
 #[derive(Clone)]
@@ -251,13 +253,11 @@ pub(super) struct RedisConnection {
 }
 
 impl Connection for RedisConnection {
-    fn send(&mut self, ask: &Ask) {
-        let bytes = ask.wire.get_or_init(|| {
-            let mut bytes = Vec::with_capacity(192);
-            encode_command(&ask.command, &mut bytes);
-            bytes
-        });
-        self.wire.out().extend_from_slice(bytes);
+    fn send(&mut self, ask: &Ask, master: usize) {
+        let out = self.wire.out();
+        ask.wire
+            .get_or_init(|| Encoded::new(&ask.command, &HASHES, out))
+            .append_to(out, ask.wakes_on(master));
     }
 
     fn give_up(&mut self) {
@@ -266,11 +266,11 @@ impl Connection for RedisConnection {
 
     fn listen(&mut self, channel: &str, listen: bool) {
         let verb: &[u8] = if listen { b"SUBSCRIBE" } else { b"UNSUBSCRIBE" };
-        encode(self.wire.out(), &[verb, channel.as_bytes()], &[], &[]);
+        encode(self.wire.out(), &[verb, channel.as_bytes()]);
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
-        let clock = in_flight.clock();
+        let (clock, master) = (in_flight.clock(), in_flight.master());
         let on_frame = |frame: &[u8], now: Instant, out: &mut Vec<u8>| {
             if is_push(frame) {
                 return match pushed(frame, in_flight) {
@@ -281,9 +281,11 @@ impl Connection for RedisConnection {
             match reply(frame) {
                 // Restarted with the connection kept by a proxy, or SCRIPT FLUSH: once more with the
                 // script itself, which the server then knows again. The vote is late, not lost.
-                Reply::Error(error) if error.starts_with("NOSCRIPT") => {
+                Reply::Error(error)
+                    if error.starts_with("NOSCRIPT") && !in_flight.is_taken_back() =>
+                {
                     if let Some(ask) = in_flight.again() {
-                        wire::encode_command(&ask.command, b"EVAL", Script::text, out);
+                        wire::encode_command(&ask.command_for(master), &TEXTS, out);
                     }
                     ControlFlow::Continue(())
                 }
@@ -321,16 +323,22 @@ fn pushed(frame: &[u8], in_flight: &mut InFlight<'_>) -> Result<(), Arc<str>> {
 }
 
 /// What names each script to a server that has it.
-fn hash(script: Script) -> &'static str {
-    static HASHES: LazyLock<[String; Script::ALL.len()]> = LazyLock::new(|| {
-        Script::ALL.map(|script| ::redis::Script::new(script.text()).get_hash().to_owned())
-    });
-    &HASHES[script as usize]
-}
+static HASHES: LazyLock<ScriptHeads> = LazyLock::new(|| {
+    Script::ALL.map(|script| {
+        let hash = ::redis::Script::new(script.text());
+        ScriptHead::new(b"EVALSHA", hash.get_hash(), script.keys())
+    })
+});
+
+/// What stands for each script with a server that does not have it.
+static TEXTS: LazyLock<ScriptHeads> = LazyLock::new(|| {
+    Script::ALL.map(|script| ScriptHead::new(b"EVAL", script.text(), script.keys()))
+});
 
 /// What a server is sent that knows our scripts.
+#[cfg(feature = "__internals")]
 pub(crate) fn encode_command(command: &Command, out: &mut Vec<u8>) {
-    wire::encode_command(command, b"EVALSHA", hash, out);
+    wire::encode_command(command, &HASHES, out);
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::{Sleep, sleep, sleep_until, timeout};
 
-use super::{Ask, Mailbox, Terms, in_flight::InFlight};
+use super::{Ask, Mailbox, Terms, in_flight::InFlight, mailbox::Change};
 
 /// Opens connections to one master.
 pub(super) trait Dial: Send + 'static {
@@ -22,8 +22,8 @@ pub(super) trait Dial: Send + 'static {
 
 /// An open connection: replies come in the order of sends.
 pub(super) trait Connection: Send {
-    /// Takes a command for sending. Nothing needs to leave before the next poll.
-    fn send(&mut self, ask: &Ask);
+    /// Takes a command for sending to this connection's `master`. Nothing needs to leave before the next poll.
+    fn send(&mut self, ask: &Ask, master: usize);
 
     /// The master has not answered for too long: what it has not received yet should never reach it.
     fn give_up(&mut self) {}
@@ -120,14 +120,13 @@ async fn serve<C: Connection>(
         loop {
             in_flight.send_rejected(&mut connection, terms);
             mailbox.take(cx, &mut fresh, &mut changes);
-            for change in changes.drain(..) {
-                connection.listen(&change.channel, change.listen);
-                in_flight.push_change(change.channel, (terms.now)());
-            }
-            for ask in fresh.drain(..) {
-                connection.send(&ask);
-                in_flight.push(ask);
-            }
+            send_all(
+                &mut connection,
+                &mut in_flight,
+                terms,
+                &mut fresh,
+                &mut changes,
+            );
             if let Poll::Ready(why) = connection.poll(cx, &mut in_flight) {
                 return Poll::Ready(Some(why));
             }
@@ -153,6 +152,28 @@ async fn serve<C: Connection>(
         mailbox.down(in_flight.take_unanswered(), why);
     }
     why
+}
+
+/// Most polls are for a reply, and find nothing to send.
+fn send_all(
+    connection: &mut impl Connection,
+    in_flight: &mut InFlight<'_>,
+    terms: &Terms,
+    asks: &mut Vec<Arc<Ask>>,
+    changes: &mut Vec<Change>,
+) {
+    if !changes.is_empty() {
+        for change in changes.drain(..) {
+            connection.listen(&change.channel, change.listen);
+            in_flight.push_change(change.channel, (terms.now)());
+        }
+    }
+    if !asks.is_empty() {
+        for ask in asks.drain(..) {
+            connection.send(&ask, in_flight.master());
+            in_flight.push(ask);
+        }
+    }
 }
 
 /// A timer that is set anew only when it fires: most of what it is set for is answered long before.

@@ -16,7 +16,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::core::command::{Command, Reply, Request, Script, decimal};
+use crate::core::command::{Command, Reply, Request, Script, Verb, decimal};
 
 /// What a connection runs over: TCP, TLS or a unix socket.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send {
@@ -168,38 +168,135 @@ impl Wire {
     }
 }
 
-/// Appends a command as an array of bulk strings: `head`, `keys`, `rest`.
-pub(super) fn encode(out: &mut Vec<u8>, head: &[&[u8]], keys: &[&[u8]], rest: &[&[u8]]) {
-    push_length(out, b'*', head.len() + keys.len() + rest.len());
-    for word in head.iter().chain(keys).chain(rest) {
-        push_length(out, b'$', word.len());
-        out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
+/// A lock command as it goes to all masters. Those that wake nobody get an empty word for the channel.
+pub(super) struct Encoded {
+    bytes: Bytes,
+    /// Where the word begins that only those get that wake.
+    channel: Option<usize>,
+}
+
+/// Without memory of their own if the lock's name is not long.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is the usual one, and is there to not be boxed"
+)]
+enum Bytes {
+    Few([u8; Self::FEW], usize),
+    Many(Box<[u8]>),
+}
+
+impl Bytes {
+    const FEW: usize = 240;
+
+    fn of(bytes: &[u8]) -> Self {
+        let mut few = [0; Self::FEW];
+        match few.get_mut(..bytes.len()) {
+            Some(start) => {
+                start.copy_from_slice(bytes);
+                Self::Few(few, bytes.len())
+            }
+            None => Self::Many(bytes.into()),
+        }
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Few(bytes, length) => &bytes[..*length],
+            Self::Many(bytes) => bytes,
+        }
     }
 }
 
-/// Appends a lock command; `verb` takes scripts as they stand in `scripts`.
-pub(super) fn encode_command(
-    command: &Command,
-    verb: &[u8],
-    scripts: impl Fn(Script) -> &'static str,
-    out: &mut Vec<u8>,
-) {
+impl Encoded {
+    /// `scratch` is left as it was.
+    pub(super) fn new(command: &Command, scripts: &ScriptHeads, scratch: &mut Vec<u8>) -> Self {
+        let start = scratch.len();
+        let last = encode_command(command, scripts, scratch) - start;
+        let bytes = Bytes::of(&scratch[start..]);
+        scratch.truncate(start);
+        let has_channel = command.verb == Verb::Release && command.wakes;
+        Self {
+            bytes,
+            channel: has_channel.then_some(last),
+        }
+    }
+
+    /// Appends it to `out`, for a master that wakes or not.
+    pub(super) fn append_to(&self, out: &mut Vec<u8>, wakes: bool) {
+        let bytes = self.bytes.as_slice();
+        match self.channel {
+            Some(channel) if !wakes => {
+                out.extend_from_slice(&bytes[..channel]);
+                out.extend_from_slice(b"$0\r\n\r\n");
+            }
+            _ => out.extend_from_slice(bytes),
+        }
+    }
+}
+
+/// The words in front of a script's keys.
+pub(super) struct ScriptHead(Vec<u8>);
+
+/// Those of all scripts.
+pub(super) type ScriptHeads = [ScriptHead; Script::ALL.len()];
+
+impl ScriptHead {
+    const WORDS: usize = 3;
+
+    pub(super) fn new(verb: &[u8], script: &str, keys: u8) -> Self {
+        let mut bytes = Vec::new();
+        let words: [&[u8]; Self::WORDS] = [verb, script.as_bytes(), &[b'0' + keys]];
+        words.iter().for_each(|word| push_word(&mut bytes, word));
+        Self(bytes)
+    }
+}
+
+/// Appends a command as an array of bulk strings.
+pub(super) fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
+    push_length(out, b'*', words.len());
+    words.iter().for_each(|word| push_word(out, word));
+}
+
+/// Appends a lock command; scripts are named by `scripts`. Where the last argument of a script begins.
+pub(super) fn encode_command(command: &Command, scripts: &ScriptHeads, out: &mut Vec<u8>) -> usize {
     command.request(|request| match request {
-        Request::Plain(words) => encode(out, words, &[], &[]),
+        Request::Plain(words) => {
+            encode(out, words);
+            out.len()
+        }
         Request::Script {
             script,
             keys,
             arguments,
         } => {
-            let count = [b'0' + keys.len() as u8];
-            let head = [verb, scripts(script).as_bytes(), &count];
-            encode(out, &head, keys, arguments);
+            push_length(out, b'*', ScriptHead::WORDS + keys.len() + arguments.len());
+            out.extend_from_slice(&scripts[script as usize].0);
+            keys.iter().for_each(|key| push_word(out, key));
+            let mut last = out.len();
+            for word in arguments {
+                last = out.len();
+                push_word(out, word);
+            }
+            last
         }
-    });
+    })
+}
+
+fn push_word(out: &mut Vec<u8>, word: &[u8]) {
+    push_length(out, b'$', word.len());
+    out.extend_from_slice(word);
+    out.extend_from_slice(b"\r\n");
 }
 
 fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {
+    // What nearly all words have, in one piece.
+    if length < 100 {
+        let (tens, ones) = (b'0' + (length / 10) as u8, b'0' + (length % 10) as u8);
+        return match tens {
+            b'0' => out.extend_from_slice(&[kind, ones, b'\r', b'\n']),
+            _ => out.extend_from_slice(&[kind, tens, ones, b'\r', b'\n']),
+        };
+    }
     out.push(kind);
     out.extend_from_slice(decimal(length as u64, &mut [0; 20]));
     out.extend_from_slice(b"\r\n");
@@ -219,7 +316,7 @@ pub(super) fn reply(frame: &[u8]) -> Reply<'_> {
         (b':', digits) => integer(digits).map_or(Reply::Other, Reply::Int),
         (b'-', text) => error(std::str::from_utf8(text).ok()),
         (b'!', text) => error(blob(text)),
-        (b'$', text) => blob(text).map_or(Reply::Other, Reply::Text),
+        (b'$', text) => blob(text).map_or(Reply::Other, |text| Reply::Text(text.into())),
         _ => Reply::Other,
     }
 }
@@ -278,6 +375,10 @@ fn length(digits: &[u8]) -> Result<Option<usize>, Arc<str>> {
 }
 
 fn integer(digits: &[u8]) -> Option<i64> {
+    // What nearly all replies to a script are.
+    if let [digit @ b'0'..=b'9'] = digits {
+        return Some(i64::from(digit - b'0'));
+    }
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
@@ -288,9 +389,16 @@ fn blob(text: &[u8]) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::core::{
+        claim::Claim,
+        lease::{Drift, Ttl},
+        name::{KeyTemplate, Kind, Token},
+    };
 
     #[test]
     fn reply_table() {
@@ -309,8 +417,8 @@ mod tests {
                 "-ERR unknown command 'HELLO', with args beginning with: 'hunter2'\r\n",
                 Reply::Error("ERR unknown command 'HELLO'"),
             ),
-            ("$2\r\nhi\r\n", Reply::Text("hi")),
-            ("$4\r\nh\r\ni\r\n", Reply::Text("h\r\ni")),
+            ("$2\r\nhi\r\n", Reply::Text("hi".into())),
+            ("$4\r\nh\r\ni\r\n", Reply::Text("h\r\ni".into())),
             ("", Reply::Other),
         ] {
             assert_eq!(reply(frame.as_bytes()), expected, "{frame:?}");
@@ -342,11 +450,58 @@ mod tests {
     #[test]
     fn commands_are_arrays_of_bulk_strings() {
         let mut out = Vec::new();
-        encode(&mut out, &[b"SET"], &[b"a key of 14 b."], &[b""]);
-        assert_eq!(
-            out,
-            b"*3\r\n$3\r\nSET\r\n$14\r\na key of 14 b.\r\n$0\r\n\r\n"
+        encode(&mut out, &[b"SET", b"a key of 14 b.", b"", &[b'x'; 100]]);
+        let expected = format!(
+            "*4\r\n$3\r\nSET\r\n$14\r\na key of 14 b.\r\n$0\r\n\r\n$100\r\n{}\r\n",
+            "x".repeat(100)
         );
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    /// Encoded once or for one master: the same bytes, whether the master wakes, and however long the name is.
+    #[test]
+    fn what_is_encoded_for_all_is_what_each_is_to_have() {
+        let scripts =
+            Script::ALL.map(|script| ScriptHead::new(b"EVALSHA", script.text(), script.keys()));
+        for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
+            for (length, wakes, on_this) in [
+                (1, true, true),
+                (1, true, false),
+                (1, false, false),
+                (99, true, false),
+                (100, true, true),
+                (1_000, true, true),
+                (1_000, true, false),
+            ] {
+                let names = KeyTemplate::parse("{name}").unwrap();
+                let command = Command {
+                    verb,
+                    resource: names
+                        .resource(Kind::Mutex, "n".repeat(length).into())
+                        .unwrap(),
+                    claim: Claim::Token(Token::new([0; 20])),
+                    ttl: Ttl::parse(
+                        Duration::from_secs(1),
+                        Duration::ZERO,
+                        Drift::from_ppm(0).unwrap(),
+                    )
+                    .unwrap(),
+                    depth: 1,
+                    wakes,
+                    patience: None,
+                };
+                let mut out = b"before ".to_vec();
+                let encoded = Encoded::new(&command, &scripts, &mut out);
+                encoded.append_to(&mut out, on_this);
+                let mut expected = b"before ".to_vec();
+                let command = Command {
+                    wakes: on_this,
+                    ..command
+                };
+                encode_command(&command, &scripts, &mut expected);
+                assert_eq!(out, expected, "{verb:?} {length} {wakes} {on_this}");
+            }
+        }
     }
 
     proptest! {

@@ -8,8 +8,7 @@
     reason = "a server keeps real time, somebody has to spawn the supervisors, and a failed test ends"
 )]
 
-use std::cell::RefCell;
-
+use parking_lot::Mutex;
 use proptest::{
     prelude::*,
     test_runner::{Config, TestRunner},
@@ -20,67 +19,29 @@ use tokio::{
     task::{AbortHandle, yield_now},
 };
 
-use self::server::Server;
+use self::{
+    server::Server,
+    step::{Asked, Step},
+    store::Store,
+    words::{alike, in_seconds, written},
+};
 use super::*;
 use crate::core::{
+    claim::Claim,
     command::Verb,
     lease::{Drift, Ttl},
-    name::{KeyTemplate, Token},
+    name::{KeyTemplate, Kind, Resource, Token},
     quorum::{Failure, Refusal},
 };
 
+mod random;
+mod rows;
 #[path = "../support/server.rs"]
 mod server;
-
-#[tokio::test]
-async fn acquire() {
-    check(&[
-        "acquire A 40: granted, left A 40",
-        "acquire A 40: granted, acquire B 80: held, left A 40",
-        // A token is for one attempt, so that it is there already is no success.
-        "acquire A 40: granted, acquire A 80: held, left A 40",
-        "write 40, acquire A 80: held, left another's 40",
-        "write -, acquire A 40: held, left another's -",
-        "write-hash 40, acquire A 80: held, left hash 40",
-        "write-hash -, acquire A 80: held, left hash -",
-        "acquire A 40: granted, delete, acquire B 80: granted, left B 80",
-    ])
-    .await;
-}
-
-#[tokio::test]
-async fn extend() {
-    check(&[
-        "acquire A 40: granted, extend A 80: granted, left A 80",
-        "acquire A 80: granted, extend A 40: granted, left A 80",
-        "acquire A 40: granted, extend A 40: granted, left A 40",
-        "write-A -, extend A 40: granted, left A 40",
-        "extend A 40: gone, left nothing",
-        "acquire A 40: granted, delete, extend A 80: gone, left nothing",
-        "acquire A 40: granted, extend B 80: held 40, left A 40",
-        "write 40, extend A 80: held 40, left another's 40",
-        "write -, extend A 40: held, left another's -",
-        "write-hash 40, extend A 80: held, left hash 40",
-        "write-hash -, extend A 40: held, left hash -",
-    ])
-    .await;
-}
-
-#[tokio::test]
-async fn release() {
-    check(&[
-        "acquire A 40: granted, release A: granted, left nothing",
-        "write-A -, release A: granted, left nothing",
-        "release A: gone, left nothing",
-        "acquire A 40: granted, release A: granted, release A: gone, left nothing",
-        "acquire A 40: granted, release B: held 40, left A 40",
-        "write 40, release A: held 40, left another's 40",
-        "write -, release A: held, left another's -",
-        "write-hash 40, release A: held, left hash 40",
-        "acquire A 40: granted, release A: granted, acquire B 80: granted, release A: held 80, left B 80",
-    ])
-    .await;
-}
+mod step;
+mod store;
+mod times;
+mod words;
 
 /// In steps that are posted at once, which is how a rollback follows its acquire.
 #[tokio::test]
@@ -97,11 +58,12 @@ async fn the_order_of_posts_is_the_order_of_execution() {
             ] {
                 subject.post(command(verb, &key, token, seconds(40)), None);
             }
-            for expected in ["granted", "granted", "granted", "held 40", "granted"] {
+            for expected in ["granted", "granted", "granted", "held 40s", "granted"] {
                 let (_, vote) = subject.vote().await;
-                assert!(agree(&vote, &parse_vote(expected), seconds(40)), "{vote:?}");
+                let said = written(&vote, "");
+                assert!(alike(&said, expected, seconds(40)), "{said}");
             }
-            assert_eq!(subject.store.state(&key), None);
+            assert_eq!(subject.store.state(&key), "nothing");
         }
     }
 }
@@ -124,7 +86,7 @@ async fn a_key_lives_for_its_ttl_and_not_much_longer() {
             let mut last_seen = before;
             loop {
                 let asked = now();
-                if subject.store.state(key).is_none() {
+                if subject.store.state(key) == "nothing" {
                     break;
                 }
                 last_seen = asked;
@@ -133,7 +95,7 @@ async fn a_key_lives_for_its_ttl_and_not_much_longer() {
             assert!(now() - before >= TTL);
             assert!(last_seen < answered + TTL + MILLISECOND * 2);
 
-            let gone = parse_vote("gone");
+            let gone = Vote::Refuse(Refusal::Gone);
             let late = command(Verb::Extend, key, 'A', seconds(40));
             assert_eq!(subject.ask(late).await, gone);
             let late = command(Verb::Release, key, 'A', seconds(40));
@@ -148,37 +110,16 @@ async fn a_key_lives_for_its_ttl_and_not_much_longer() {
 #[tokio::test(start_paused = true)]
 async fn the_last_millisecond_of_a_key() {
     let mut subject = Subject::memory(seconds(10));
-    for (token, wait, expected) in [('A', 0, "granted"), ('B', 60, "held"), ('C', 1, "granted")] {
+    for (token, wait, expected) in [
+        ('A', 0, "granted"),
+        ('B', 60, "held -"),
+        ('C', 1, "granted"),
+    ] {
         tokio::time::sleep(MILLISECOND * wait).await;
         let acquire = command(Verb::Acquire, "key", token, MILLISECOND * 60);
-        assert_eq!(subject.ask(acquire).await, parse_vote(expected), "{token}");
+        let vote = subject.ask(acquire).await;
+        assert_eq!(written(&vote, ""), expected, "{token}");
     }
-}
-
-#[test]
-fn random_steps() {
-    let runtime = Runtime::new().unwrap();
-    let state = RefCell::new((runtime.block_on(subjects()), 0));
-    runner(96)
-        .run(&prop::collection::vec(any_step(), 1..16), |steps| {
-            let (subjects, run) = &mut *state.borrow_mut();
-            *run += 1;
-            let ran: Vec<_> = subjects
-                .iter_mut()
-                .map(|subject| runtime.block_on(random_run(subject, &steps, *run)))
-                .collect();
-            let slack = ran.iter().map(|ran| ran.took).sum();
-            for other in &ran[1..] {
-                for (ours, theirs) in ran[0].votes.iter().zip(&other.votes) {
-                    prop_assert!(agree(ours, theirs, slack), "{:?} {:?}", ours, theirs);
-                }
-                for (ours, theirs) in ran[0].left.iter().zip(&other.left) {
-                    prop_assert!(same(ours, theirs, slack), "{:?} {:?}", ours, theirs);
-                }
-            }
-            Ok(())
-        })
-        .unwrap();
 }
 
 /// A vote for every ask, in time, whatever is wrong with the master.
@@ -292,7 +233,7 @@ fn a_vote_is_in_time_whatever_happens() {
                         }
                     }
                     for (start, mut ballot) in asked {
-                        let (at, _) = ballot.recv().await.unwrap();
+                        let (at, ..) = ballot.recv().await.unwrap();
                         prop_assert!(at - start <= MILLISECOND * 50, "after {:?}", at - start);
                     }
                     Ok(())
@@ -318,21 +259,8 @@ async fn a_supervisor_that_ends_leaves_nobody_waiting() {
     }
 }
 
-/// Steps of a row, on one key.
-#[derive(Clone, Debug)]
-enum Step {
-    Ask(Verb, char, Duration),
-    Delete,
-    /// By somebody who is not us: a string under this letter's token, or anybody's.
-    Write(char, Option<Duration>),
-    WriteHash(Option<Duration>),
-}
-
-/// What is under a key: whose token, or `hash`, and for how long.
-type State = Option<(String, Option<Duration>)>;
-
-/// Runs each row on both kinds of master as it is written, and with each extension and release sent
-/// twice, which must leave the same.
+/// Runs each row on both kinds of master as it is written, and with every command that may be copied sent twice,
+/// which must leave the same and tell nobody more.
 async fn check(rows: &[&str]) {
     for mut subject in subjects().await {
         for (number, row) in rows.iter().enumerate() {
@@ -342,90 +270,19 @@ async fn check(rows: &[&str]) {
                 let mut steps: Vec<_> = row.split(", ").collect();
                 let left = steps.pop().and_then(|last| last.strip_prefix("left "));
                 for step in steps {
-                    let (step, expected) = parse_step(step);
-                    let vote = subject.run(&key, &step, copies).await;
-                    let agreed = match (&vote, &expected) {
-                        (Some(vote), Some(expected)) => agree(vote, expected, start.elapsed()),
-                        _ => vote == expected,
-                    };
+                    let (step, expected) = step.split_once(": ").unwrap_or((step, ""));
+                    let said = subject.run(&key, &Step::parse(step), copies).await;
                     assert!(
-                        agreed,
-                        "{row}: {step:?}: {vote:?} on {}",
+                        alike(&said, expected, start.elapsed()),
+                        "{row}: {step}: {said} on {}",
                         subject.store.kind()
                     );
                 }
-                let (left, state) = (parse_state(left.unwrap()), subject.store.state(&key));
-                let agreed = same(&state, &left, start.elapsed());
-                assert!(agreed, "{row}: left {state:?} on {}", subject.store.kind());
+                let state = subject.store.state(&key);
+                let agreed = alike(&state, left.unwrap(), start.elapsed());
+                assert!(agreed, "{row}: left {state} on {}", subject.store.kind());
             }
         }
-    }
-}
-
-fn parse_step(text: &str) -> (Step, Option<Vote>) {
-    let (step, vote) = match text.split_once(": ") {
-        Some((step, vote)) => (step, Some(parse_vote(vote))),
-        None => (text, None),
-    };
-    let words: Vec<_> = step.split(' ').collect();
-    let letter = |word: &str| word.chars().next().unwrap();
-    let step = match words[..] {
-        ["acquire", who, ttl] => Step::Ask(Verb::Acquire, letter(who), parse_ttl(ttl).unwrap()),
-        ["extend", who, ttl] => Step::Ask(Verb::Extend, letter(who), parse_ttl(ttl).unwrap()),
-        ["release", who] => Step::Ask(Verb::Release, letter(who), seconds(1)),
-        ["write", ttl] => Step::Write('?', parse_ttl(ttl)),
-        ["write-A", ttl] => Step::Write('A', parse_ttl(ttl)),
-        ["write-hash", ttl] => Step::WriteHash(parse_ttl(ttl)),
-        ["delete"] => Step::Delete,
-        _ => panic!("no step is written {text:?}"),
-    };
-    (step, vote)
-}
-
-fn parse_vote(text: &str) -> Vote {
-    let held = |remaining| Vote::Refuse(Refusal::Held { remaining });
-    match text.split_once(' ').unwrap_or((text, "-")) {
-        ("granted", _) => Vote::Grant,
-        ("gone", _) => Vote::Refuse(Refusal::Gone),
-        ("held", remaining) => held(parse_ttl(remaining)),
-        _ => panic!("no vote is written {text:?}"),
-    }
-}
-
-fn parse_state(text: &str) -> State {
-    let (what, ttl) = text.split_once(' ')?;
-    Some((what.to_owned(), parse_ttl(ttl)))
-}
-
-fn parse_ttl(text: &str) -> Option<Duration> {
-    (text != "-").then(|| seconds(text.parse().unwrap()))
-}
-
-/// Whether two masters said the same, give or take the time between them.
-fn agree(one: &Vote, other: &Vote, slack: Duration) -> bool {
-    match (one, other) {
-        (
-            Vote::Refuse(Refusal::Held { remaining: one }),
-            Vote::Refuse(Refusal::Held { remaining: other }),
-        ) => close(*one, *other, slack),
-        _ => one == other,
-    }
-}
-
-fn same(one: &State, other: &State, slack: Duration) -> bool {
-    match (one, other) {
-        (Some((one, one_ttl)), Some((other, other_ttl))) => {
-            one == other && close(*one_ttl, *other_ttl, slack)
-        }
-        _ => one == other,
-    }
-}
-
-/// A stall of the machine makes no difference: it is in `slack`.
-fn close(one: Option<Duration>, other: Option<Duration>, slack: Duration) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) => one.abs_diff(other) <= slack + MILLISECOND * 2,
-        _ => one == other,
     }
 }
 
@@ -435,52 +292,6 @@ fn runner(cases: u32) -> TestRunner {
         failure_persistence: None, // a failure is printed, smallest case and all
         ..Config::default()
     })
-}
-
-fn any_step() -> impl Strategy<Value = (usize, Step)> {
-    // Far enough apart that no stall changes which is longer.
-    let ttl = || prop::sample::select(vec![seconds(100), seconds(200), seconds(300)]);
-    let some_ttl = move || prop::option::weighted(0.8, ttl());
-    let verb = prop::sample::select(vec![Verb::Acquire, Verb::Extend, Verb::Release]);
-    let token = || prop::sample::select(vec!['A', 'B', 'C']);
-    let step = prop_oneof![
-        12 => (verb, token(), ttl()).prop_map(|(verb, who, ttl)| Step::Ask(verb, who, ttl)),
-        1 => Just(Step::Delete),
-        1 => some_ttl().prop_map(|ttl| Step::Write('?', ttl)),
-        1 => (token(), some_ttl()).prop_map(|(who, ttl)| Step::Write(who, ttl)),
-        1 => some_ttl().prop_map(Step::WriteHash),
-    ];
-    (0..2usize, step)
-}
-
-/// What a random run showed.
-struct Ran {
-    votes: Vec<Vote>,
-    left: Vec<State>,
-    took: Duration,
-}
-
-async fn random_run(subject: &mut Subject, steps: &[(usize, Step)], run: usize) -> Ran {
-    let start = now();
-    let mut votes = Vec::new();
-    let mut left = Vec::new();
-    // Once as it is, and once with every extension and release sent twice.
-    for copies in [1, 2] {
-        let keys = [0, 1].map(|key| format!("{run} {copies} {key}"));
-        for (key, step) in steps {
-            votes.extend(subject.run(&keys[*key], step, copies).await);
-        }
-        left.push(keys.map(|key| subject.store.state(&key)));
-    }
-    let took = start.elapsed();
-    for (once, twice) in left[0].iter().zip(&left[1]) {
-        assert!(same(once, twice, took), "once {once:?}, twice {twice:?}");
-    }
-    Ran {
-        votes,
-        left: left.concat(),
-        took,
-    }
 }
 
 /// Asks a master of every verb, and when and how it votes. `before` and `after` the command is posted
@@ -554,7 +365,8 @@ struct Subject {
     votes: UnboundedReceiver<Ballot>,
 }
 
-type Ballot = (tokio::time::Instant, Vote);
+/// When a master voted, what, and what it said in more words.
+type Ballot = (tokio::time::Instant, Vote, String);
 
 /// Both kinds of master, or the one there is.
 async fn subjects() -> Vec<Subject> {
@@ -564,7 +376,9 @@ async fn subjects() -> Vec<Subject> {
     if !server::only_urls() {
         let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
         let spec = MasterSpec::from(server.url());
-        subjects.push(Subject::new(Store::Real(server), spec, patience));
+        let listener = server.listen();
+        let store = Store::Real(server, listener);
+        subjects.push(Subject::new(store, spec, patience));
     }
     subjects
 }
@@ -600,23 +414,28 @@ impl Subject {
         }
     }
 
-    /// Runs one step, an extension or release `copies` times: the first vote counts.
-    async fn run(&mut self, key: &str, step: &Step, copies: usize) -> Option<Vote> {
-        match *step {
-            Step::Ask(verb, who, ttl) => {
-                let vote = self.ask(command(verb, key, who, ttl)).await;
-                if verb != Verb::Acquire {
-                    for _ in 1..copies {
-                        self.ask(command(verb, key, who, ttl)).await;
-                    }
-                }
-                return Some(vote);
+    /// Runs one step, a command `copies` times: what is said the first time counts.
+    async fn run(&mut self, key: &str, step: &Step, copies: usize) -> String {
+        let Step::Ask(asked) = step else {
+            self.store.run(key, step);
+            return String::new();
+        };
+        let said = self.say(key, asked).await;
+        for _ in 1..copies {
+            if asked.may_be_copied() {
+                let again = self.say(key, asked).await;
+                assert!(!again.contains('+'), "{asked:?}: {said}, and then {again}");
             }
-            Step::Delete => self.store.delete(key),
-            Step::Write(who, ttl) => self.store.write(key, who, ttl),
-            Step::WriteHash(ttl) => self.store.write_hash(key, ttl),
         }
-        None
+        said
+    }
+
+    /// The vote, and what was published.
+    async fn say(&mut self, key: &str, asked: &Asked) -> String {
+        self.store.listen(key);
+        self.post(asked.command(key), None);
+        let (_, vote, note) = self.votes.recv().await.unwrap();
+        written(&vote, &note) + &self.store.heard(key)
     }
 
     async fn ask(&mut self, command: Command) -> Vote {
@@ -624,8 +443,9 @@ impl Subject {
         self.vote().await.1
     }
 
-    async fn vote(&mut self) -> Ballot {
-        self.votes.recv().await.unwrap()
+    async fn vote(&mut self) -> (tokio::time::Instant, Vote) {
+        let (at, vote, _) = self.votes.recv().await.unwrap();
+        (at, vote)
     }
 
     fn post(&self, command: Command, owed_until: Option<tokio::time::Instant>) {
@@ -640,7 +460,16 @@ impl Subject {
     ) {
         let deadline = (now() + self.node_timeout).into_std();
         let owed_until = owed_until.map(tokio::time::Instant::into_std);
-        let ask = Ask::new(command, deadline, BallotBox(ballots, owed_until));
+        let ask = Ask::new(
+            command,
+            1,
+            deadline,
+            BallotBox {
+                ballots,
+                owed_until,
+                note: Mutex::default(),
+            },
+        );
         self.mailbox.post(Arc::new(ask));
     }
 }
@@ -651,131 +480,30 @@ impl Drop for Subject {
     }
 }
 
-struct BallotBox(UnboundedSender<Ballot>, Option<Instant>);
+struct BallotBox {
+    ballots: UnboundedSender<Ballot>,
+    owed_until: Option<Instant>,
+    note: Mutex<String>,
+}
 
 impl CountVotes for BallotBox {
     fn count(&self, master: usize, vote: Vote, _now: Instant) {
         assert_eq!(master, 0);
-        let _ = self.0.send((now(), vote)); // a later vote may find that nobody is interested
+        let note = std::mem::take(&mut *self.note.lock());
+        let _ = self.ballots.send((now(), vote, note)); // a later vote may find that nobody is interested
+    }
+
+    fn note(&self, _master: usize, text: &str) {
+        text.clone_into(&mut self.note.lock());
     }
 
     fn owed_until(&self, _master: usize) -> Option<Instant> {
-        self.1
+        self.owed_until
     }
-}
-
-/// What is behind the mailbox, by another way in.
-enum Store {
-    Memory(MemoryMaster),
-    Real(Server),
-}
-
-impl Store {
-    fn memory(&self) -> &MemoryMaster {
-        match self {
-            Self::Memory(master) => master,
-            Self::Real(_) => panic!("a server takes no orders"),
-        }
-    }
-
-    fn kind(&self) -> &'static str {
-        match self {
-            Self::Memory(_) => "a memory master",
-            Self::Real(_) => "a server",
-        }
-    }
-
-    fn delete(&self, key: &str) {
-        match self {
-            Self::Memory(master) => master.delete(key),
-            Self::Real(server) => {
-                server.command(&["DEL", key]);
-            }
-        }
-    }
-
-    fn write(&self, key: &str, who: char, ttl: Option<Duration>) {
-        let value = text_of(token(who));
-        match self {
-            Self::Memory(master) => master.set(key, value, ttl),
-            Self::Real(server) => {
-                assert_eq!(server.command(&["SET", key, &value]), "OK");
-                expire(server, key, ttl);
-            }
-        }
-    }
-
-    fn write_hash(&self, key: &str, ttl: Option<Duration>) {
-        match self {
-            Self::Memory(master) => master.set_other_type(key, ttl),
-            Self::Real(server) => {
-                server.command(&["DEL", key]);
-                assert_eq!(server.command(&["HSET", key, "field", "1"]), "1");
-                expire(server, key, ttl);
-            }
-        }
-    }
-
-    fn state(&self, key: &str) -> State {
-        match self {
-            Self::Memory(master) => {
-                let ttl = master.pttl(key);
-                match master.get(key) {
-                    Some(value) => Some((whose(&value), ttl)),
-                    None => {
-                        let keys = master.keys();
-                        keys.iter()
-                            .any(|other| other == key)
-                            .then(|| ("hash".into(), ttl))
-                    }
-                }
-            }
-            Self::Real(server) => {
-                let value = server.command(&["GET", key]);
-                let ttl = server.command(&["PTTL", key]).parse::<i64>().unwrap();
-                // -1: no TTL; -2: no key.
-                let ttl = u64::try_from(ttl).ok().map(Duration::from_millis);
-                if value.starts_with("WRONGTYPE") {
-                    Some(("hash".into(), ttl))
-                } else {
-                    (value != "(nil)").then(|| (whose(&value), ttl))
-                }
-            }
-        }
-    }
-}
-
-fn expire(server: &Server, key: &str, ttl: Option<Duration>) {
-    if let Some(ttl) = ttl {
-        let ttl = ttl.as_millis().to_string();
-        assert_eq!(server.command(&["PEXPIRE", key, &ttl]), "1");
-    }
-}
-
-fn whose(value: &str) -> String {
-    ['A', 'B', 'C']
-        .into_iter()
-        .find(|who| text_of(token(*who)) == value)
-        .map_or_else(|| "another's".to_owned(), String::from)
-}
-
-fn text_of(token: Token) -> String {
-    String::from_utf8(token.as_bytes().to_vec()).unwrap()
-}
-
-fn token(who: char) -> Token {
-    Token::new([who as u8; 20])
 }
 
 fn command(verb: Verb, key: &str, who: char, ttl: Duration) -> Command {
-    let names = KeyTemplate::parse("{name}").unwrap();
-    Command {
-        verb,
-        resource: names.resource(key.into()).unwrap(),
-        token: token(who),
-        ttl: Ttl::parse(ttl, Duration::ZERO, Drift::from_ppm(0).unwrap()).unwrap(),
-        wakes: true,
-    }
+    Asked::mutex(verb, who, ttl).command(key)
 }
 
 fn seconds(count: u64) -> Duration {

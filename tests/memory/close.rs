@@ -1,14 +1,14 @@
 //! The barrier, and where guards and coordinators may be dropped.
 
-use std::{pin::pin, thread};
+use std::{pin::pin, sync::mpsc, thread};
 
-use quorlock::{AcquireError, Coordinator, Fault, MemoryMaster};
+use quorlock::{AcquireError, Coordinator, Fault, MemoryMaster, Standing};
 use tokio::{
     runtime::Runtime,
     time::{sleep, timeout},
 };
 
-use crate::world::{NAME, World, delay, millis, said, seconds, start, timed};
+use crate::world::*;
 
 #[tokio::test(start_paused = true)]
 async fn waits_for_what_dropped_guards_posted() {
@@ -81,6 +81,62 @@ async fn guards_live_on() {
     assert_eq!(world.holders(), [""; 3]);
 }
 
+/// As above, while nobody knows whether masters would still confirm it: that is no reason to wait, nor to
+/// give up.
+#[tokio::test(start_paused = true)]
+async fn a_guard_in_doubt_lives_on() {
+    for fault in [Fault::Hang, Fault::Mute, Fault::Down, error()] {
+        let world = World::new(5).await;
+        let guard = world.locks.mutex(NAME).try_acquire().await.unwrap();
+        let until = guard.valid_until();
+        world.order(vec![fault.clone(); 3]);
+        sleep(seconds(4)).await; // a renewal is due after 3.3 s
+        assert_eq!(guard.standing(), Standing::InDoubt, "{fault:?}");
+        let (took, ()) = timed(world.close()).await;
+        assert_eq!(took, millis(0), "{fault:?}");
+        assert_eq!(guard.standing(), Standing::InDoubt, "{fault:?}");
+        assert_eq!(guard.valid_until(), until);
+        world.mend();
+        sleep(seconds(4)).await;
+        assert_eq!(guard.standing(), Standing::Held, "{fault:?}");
+        assert!(guard.valid_until() > until);
+        guard.release().await.unwrap();
+        world.close().await;
+        assert_eq!(world.holders(), [""; 5], "{fault:?}");
+    }
+}
+
+/// What its last renewal may have left counts, too: that was sent, and nobody heard what became of it.
+#[tokio::test(start_paused = true)]
+async fn a_guard_in_doubt_that_is_dropped_is_waited_for_until_masters_hear_or_forget() {
+    for comes_back in [Some(seconds(2)), None] {
+        let world = World::new(5).await;
+        let guard = world.locks.mutex(NAME).try_acquire().await.unwrap();
+        world.order([Fault::Mute, Fault::Mute, Fault::Mute]);
+        sleep(seconds(4)).await;
+        assert_eq!(guard.standing(), Standing::InDoubt);
+        let ttl = world.ttls().into_iter().flatten().max().unwrap();
+        assert!(ttl > seconds(9), "{ttl:?}");
+        world.order([Fault::Hang, Fault::Hang, Fault::Hang]);
+        drop(guard);
+        let (took, ()) = timed(async {
+            tokio::join!(world.close(), async {
+                if let Some(back) = comes_back {
+                    sleep(back).await;
+                    world.mend();
+                }
+            });
+        })
+        .await;
+        match comes_back {
+            // Sent again over the next connection, if the one it was sent over has been given up.
+            Some(back) => assert!(back <= took && took < back + millis(300), "{took:?}"),
+            None => assert!(ttl.abs_diff(took) < millis(100), "{took:?} {ttl:?}"),
+        }
+        assert_eq!(world.holders(), [""; 5], "{comes_back:?}");
+    }
+}
+
 /// A release that was posted is the masters' business. That somebody still looks at what came of it keeps
 /// nobody waiting.
 #[tokio::test(start_paused = true)]
@@ -119,6 +175,69 @@ async fn a_guard_dropped_on_a_plain_thread_is_released() {
     thread::spawn(move || drop(guard)).join().unwrap();
     world.close().await;
     assert_eq!(world.holders(), [""; 3]);
+}
+
+/// Nor need it know one for the next to be served: who waits in this process is woken by the drop itself.
+#[tokio::test(start_paused = true)]
+async fn a_guard_dropped_on_a_plain_thread_serves_who_waits() {
+    let world = World::new(3).await;
+    let others = Coordinator::new(&world.masters).unwrap();
+    // Another process may hear of it from the first master before the others have it, and try in vain once.
+    for (locks, most) in [(&world.locks, 11), (&others, 450)] {
+        let guard = world.locks.mutex(NAME).try_acquire().await.unwrap();
+        let lock = locks.mutex(NAME);
+        let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
+        sleep(seconds(20)).await; // renewed meanwhile
+        let commands = world.commands();
+        thread::spawn(move || drop(guard)).join().unwrap();
+        assert_eq!(world.commands(), commands); // this runtime stands still until we wait
+        let next = timeout(millis(most), waiting).await.unwrap().unwrap();
+        thread::spawn(move || drop(next)).join().unwrap();
+        sleep(millis(1)).await; // passes when nobody has anything to do
+        assert_eq!(world.holders(), [""; 3]);
+    }
+    world.close().await;
+    others.close().await;
+}
+
+/// With its tasks, which hold the lock, wait for it and for its loss. What they cannot deliver any more is
+/// gone when the TTL has passed.
+#[test]
+fn a_runtime_that_ends_takes_guards_and_waiters_with_it() {
+    let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+    for is_lost in [false, true] {
+        let runtime = paused_runtime();
+        runtime.block_on(async {
+            let locks = Coordinator::new(&masters).unwrap();
+            let guard = locks.mutex(NAME).acquire().await.unwrap();
+            for _ in 0..3 {
+                let lock = locks.mutex(NAME);
+                tokio::spawn(async move { drop(lock.acquire().await) });
+            }
+            tokio::spawn(async move { drop(guard.lost().await) });
+            sleep(seconds(1)).await;
+            if is_lost {
+                masters.iter().for_each(|master| master.order(Fault::Hang));
+                sleep(millis(2_500)).await; // with a renewal under way
+            }
+        });
+        let (sender, ended) = mpsc::channel();
+        thread::spawn(move || {
+            drop(runtime);
+            let _ = sender.send(());
+        });
+        let ended = ended.recv_timeout(seconds(10));
+        assert!(ended.is_ok(), "it does not end");
+        masters.iter().for_each(|master| master.order(Fault::None));
+        paused_runtime().block_on(async {
+            let locks = Coordinator::new(&masters).unwrap();
+            let lock = locks.mutex(NAME);
+            let guard = lock.acquire_within(seconds(16)).await.unwrap();
+            guard.release().await.unwrap();
+            locks.close().await;
+        });
+        assert!(masters.iter().all(|master| master.keys().is_empty()));
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ async fn contended() {
         r#"could not lock "orders/42": held by another on 3 of 3 masters for 5.0s: a held by another, b held by another, c held by another"#,
     );
     // Who holds it on two of them without a TTL does not say for how long.
-    world.masters[0].set_other_type("orders/42", None);
+    world.masters[0].set_hash("orders/42", [("field", "1")], None);
     world.masters[1].set("orders/42", "by hand", None);
     world.masters[2].order(Fault::Hang);
     assert_text(

@@ -169,6 +169,59 @@ async fn a_holder_that_died_is_waited_for_no_longer_than_its_ttl() {
     drop(guard);
 }
 
+/// Whatever it was doing: just won, long renewed, or with a renewal under way. Neither before its keys are
+/// gone from a majority nor much later.
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_is_killed_is_followed_when_its_ttl_ends() {
+    for lived in [20, 1_000, 3_297, 3_302, 3_310, 9_000, 60_000] {
+        let world = World::new(3).await;
+        world.order([delay(2), delay(5), delay(8)]);
+        killed_after(millis(lived), &world.masters, async |locks| {
+            let _guard = locks.mutex(NAME).acquire().await.unwrap();
+            std::future::pending::<()>().await;
+        })
+        .await;
+        world.mend();
+        let mut ttls: Vec<_> = world.ttls().into_iter().flatten().collect();
+        ttls.sort_unstable();
+        assert!(
+            ttls.len() == 3 && ttls[0] > seconds(6),
+            "{lived} ms: {ttls:?}"
+        );
+        let took = wait_of(waiter(&world.locks)).await;
+        // The millisecond in which a key expires is its own; a poll just before is followed by a pause.
+        assert!(took > ttls[1], "{lived} ms: {took:?} of {ttls:?}");
+        assert!(
+            took <= ttls[1] + millis(15),
+            "{lived} ms: {took:?} of {ttls:?}"
+        );
+    }
+}
+
+/// In whatever it was doing: connecting, asking, subscribing, waiting, or taking back what it was granted.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_killed_at_any_millisecond_hinders_nobody() {
+    for lived in (1..40).chain([500, 1_000, 5_000]) {
+        let world = World::new(3).await;
+        let others = another(&world.masters).await;
+        let guard = world.locks.mutex(NAME).acquire().await.unwrap();
+        world.order([delay(1), delay(2), delay(3)]);
+        killed_after(millis(lived), &world.masters, async |locks| {
+            drop(locks.mutex(NAME).acquire().await);
+        })
+        .await;
+        let waiting = waiter(&others);
+        sleep(millis(100)).await;
+        drop(guard);
+        let took = wait_of(waiting).await;
+        assert!(took <= millis(20), "{lived} ms: {took:?}");
+        for locks in [&others, &world.locks] {
+            timeout(seconds(1), locks.close()).await.unwrap();
+        }
+        assert_eq!(world.holders(), [""; 3], "{lived} ms");
+    }
+}
+
 /// The release is executed and its message lost; then the connections break and are made again.
 #[tokio::test(start_paused = true)]
 async fn a_message_that_got_lost_with_its_connection_is_made_up_for() {

@@ -309,3 +309,67 @@ fn renewed_guards_outlive_their_runtime_without_harm() {
     drop(guard);
     drop(world);
 }
+
+/// All due at once: as many as masters may have to answer in time, and then as many more.
+#[tokio::test(start_paused = true)]
+async fn renewals_wait_for_the_answers_to_earlier_ones() {
+    let world = World::new(5).await;
+    let guards = take(&world, 2_000).await;
+    let before = world.commands();
+    world.order(vec![delay(30); 5]);
+    let due = guards[0].valid_until() - valid(TTL) * 2 / 3;
+    let mut posted = 0;
+    for round in 1..=6 {
+        // Half a delay after the answers to the last ones.
+        sleep_until(Instant::from_std(due) + millis(round * 31 + 14)).await;
+        let commands = world.commands()[0] - before[0];
+        let more = commands - posted;
+        assert!((384..512).contains(&more) || commands == 2_000, "{more}");
+        posted = commands;
+    }
+    assert_eq!(posted, 2_000);
+    sleep(millis(31)).await;
+    for guard in &guards {
+        assert_eq!(guard.standing(), Standing::Held);
+        assert!(guard.remaining() > valid(TTL) - millis(250), "{guard:?}");
+    }
+    world.mend();
+    drop(guards);
+    world.locks.close().await;
+}
+
+/// Two of five: the others decide, and nobody waits for them.
+#[tokio::test(start_paused = true)]
+async fn renewals_do_not_wait_for_masters_that_hang() {
+    for (fault, count, late) in [
+        (Fault::Hang, 1_500, millis(5)),
+        (Fault::Down, 1_500, millis(5)),
+        (Fault::Mute, 1_500, millis(5)),
+        // Until they count as down.
+        (Fault::Hang, 6_000, millis(160)),
+    ] {
+        let world = World::new(5).await;
+        let guards = take(&world, count).await;
+        world.order(vec![fault.clone(); 2]);
+        let due = guards[0].valid_until() - valid(TTL) * 2 / 3;
+        sleep_until(Instant::from_std(due) + late).await;
+        for guard in &guards {
+            assert!(
+                guard.remaining() > valid(TTL) - millis(5) - late,
+                "{fault:?}: {guard:?}"
+            );
+        }
+        world.mend();
+        drop(guards);
+        world.locks.close().await;
+    }
+}
+
+async fn take(world: &World, count: usize) -> Vec<Guard> {
+    let mut guards = Vec::new();
+    for n in 0..count {
+        let lock = world.locks.mutex(format!("lock {n}"));
+        guards.push(lock.try_acquire().await.unwrap());
+    }
+    guards
+}

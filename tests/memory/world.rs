@@ -2,13 +2,15 @@
 
 use std::{
     future::poll_fn,
+    mem,
     pin::{Pin, pin},
     task::Poll,
+    thread,
     time::Duration,
 };
 
 use quorlock::{Builder, Coordinator, Fault, Guard, Lock, MemoryMaster, Votes};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// Masters, connected with one coordinator.
 pub(crate) struct World {
@@ -117,6 +119,33 @@ pub(crate) async fn timed<T>(future: impl Future<Output = T>) -> (Duration, T) {
     let start = Instant::now();
     let output = future.await;
     (start.elapsed(), output)
+}
+
+/// Has a process of its own live for `time`, as far as masters can tell, and then kills it: its connections
+/// break, and nothing of it is dropped that could clean up. Nobody here does anything meanwhile.
+pub(crate) async fn killed_after(
+    time: Duration,
+    masters: &[MemoryMaster],
+    life: impl AsyncFnOnce(Coordinator) + Send,
+) {
+    let born = Instant::now();
+    let process = move || {
+        let runtime = paused_runtime();
+        let mut life = Box::pin(async { life(Coordinator::new(masters).unwrap()).await });
+        let ended = runtime.block_on(async {
+            sleep_until(born).await; // its clock is one of its own, and masters go by both
+            timeout(time, life.as_mut()).await
+        });
+        assert!(ended.is_err(), "it ended before it was killed");
+        mem::forget(life);
+    };
+    thread::scope(|scope| scope.spawn(process).join().unwrap());
+    sleep_until(born + time).await;
+}
+
+pub(crate) fn paused_runtime() -> tokio::runtime::Runtime {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().start_paused(true).build().unwrap()
 }
 
 /// Polls `future` not more than `polls` times, whenever it asks for it, and drops it.

@@ -1,7 +1,9 @@
 //! What the tests of this crate share.
 
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
+    pin::pin,
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -104,6 +106,24 @@ pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T
         assert!(start.elapsed() < PATIENCE / 2, "never: {what}");
         sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// Polls `future` not more than `polls` times, whenever it asks for it, and drops it.
+pub(crate) async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
 }
 
 /// Acquires and releases `lock` until the votes are as `is_it` wants them.

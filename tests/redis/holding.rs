@@ -1,6 +1,10 @@
 //! Locks that are kept by renewing them, and how they are lost, on real servers.
 
 use std::{
+    collections::BTreeMap,
+    future::pending,
+    io::{BufRead, BufReader, Write},
+    net::TcpStream,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -9,8 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{Builder, ExtendError, Guard, LostReason, RunError, Standing};
-use tokio::time::{sleep, timeout};
+use quorlock::{Builder, Coordinator, ExtendError, Guard, LostReason, RunError, Standing};
+use tokio::time::{error::Elapsed, sleep, timeout};
 
 use crate::common::*;
 
@@ -40,7 +44,7 @@ async fn until_standing(guard: &Guard, standing: Standing) {
 
 #[test]
 fn a_lock_is_kept_through_a_rolling_restart_of_all_masters() {
-    with_masters(3, async |mut masters| {
+    with_masters(5, async |mut masters| {
         let locks = coordinator(renewing(), &masters);
         let guard = acquire_on_all(&locks.mutex("r")).await;
         let token = masters[0].command(&["GET", "r"]);
@@ -192,17 +196,20 @@ fn the_key_of_another_owner_is_left_alone() {
 
 /// Released when the first renewal is due, just before and just after.
 #[test]
-fn nothing_renews_after_a_release() {
+fn nothing_renews_after_a_release_of_ten_thousand() {
     with_masters(3, async |masters| {
-        let locks = coordinator(renewing().ttl(millis(600)), &masters);
-        for round in 0..3 {
+        let locks = coordinator(renewing().node_timeout(millis(1_000)), &masters);
+        let monitor = Monitor::start(&masters[0]);
+        for round in 0..10 {
             let mut tasks = Vec::new();
-            for n in 0..200_u64 {
+            for n in 0..1_000_u64 {
                 let lock = locks.mutex(format!("{round}/{n}"));
                 tasks.push(tokio::spawn(async move {
-                    let guard = lock.try_acquire().await.unwrap();
-                    let off = Duration::from_micros(rand::random_range(0..20_000));
-                    sleep(guard.remaining() / 3 - millis(10) + off).await;
+                    let guard = lock.acquire_within(PATIENCE / 4).await.unwrap();
+                    let ahead = (TTL - TTL / 100 - millis(2)) / 3 * 2;
+                    let due = guard.remaining().saturating_sub(ahead);
+                    let off = Duration::from_micros(rand::random_range(0..30_000));
+                    sleep(due.saturating_sub(millis(15)) + off).await;
                     match n % 2 {
                         0 => drop(guard),
                         _ => guard.release().await.unwrap(),
@@ -216,12 +223,62 @@ fn nothing_renews_after_a_release() {
         close_at_once(&locks).await;
         assert_no_keys(&masters);
         let before: Vec<_> = masters.iter().map(commands).collect();
-        sleep(millis(600)).await; // three periods
+        sleep(TTL / 2).await; // more than a period
         for (master, before) in masters.iter().zip(before) {
             assert_eq!(commands(master), before + 1, "our own question aside");
         }
         assert_no_keys(&masters);
+
+        let seen = monitor.seen(&masters[0]);
+        assert_eq!(seen.len(), 10_000);
+        let release = seen.values().next().unwrap().last().unwrap();
+        let mut renewed = 0;
+        for (name, commands) in &seen {
+            let last = commands.iter().position(|command| command == release);
+            assert_eq!(last, Some(commands.len() - 1), "{name}: {commands:?}");
+            renewed += usize::from(commands.len() > 2);
+        }
+        assert!((1_000..9_000).contains(&renewed), "{renewed}: no race");
     });
+}
+
+/// What a server executes, as it tells itself.
+struct Monitor {
+    told: thread::JoinHandle<Vec<String>>,
+}
+
+impl Monitor {
+    fn start(master: &Server) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", master.port())).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        (&stream).write_all(b"MONITOR\r\n").unwrap();
+        let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+        assert_eq!(lines.next().unwrap(), "+OK");
+        Self {
+            told: thread::spawn(move || {
+                let is_last = |line: &String| line.contains("that is all");
+                lines.take_while(|line| !is_last(line)).collect()
+            }),
+        }
+    }
+
+    /// The commands for each name, in order: scripts by their hash, others as they are called.
+    fn seen(self, master: &Server) -> BTreeMap<String, Vec<String>> {
+        master.command(&["ECHO", "that is all"]);
+        let mut seen = BTreeMap::<_, Vec<_>>::new();
+        for line in self.told.join().unwrap() {
+            let words: Vec<_> = line.split('"').skip(1).step_by(2).collect();
+            let (command, name) = match words[..] {
+                _ if line.contains(" lua] ") => continue, // what scripts do is theirs
+                ["EVALSHA", script, "1", name, ..] => (script, name),
+                ["SET", name, ..] => ("SET", name),
+                _ => continue,
+            };
+            let commands = seen.entry(name.to_owned()).or_default();
+            commands.push(command.to_owned());
+        }
+        seen
+    }
 }
 
 /// How many commands the server has executed.
@@ -325,7 +382,7 @@ fn work_under_a_lock_ends_with_it() {
             for master in &masters {
                 master.command(&["DEL", "r"]);
             }
-            std::future::pending::<Result<(), ()>>().await
+            pending::<Result<(), ()>>().await
         });
         let outcome = timeout(TTL * 3, run).await.unwrap();
         let is_lost =
@@ -333,11 +390,89 @@ fn work_under_a_lock_ends_with_it() {
         assert!(is_lost, "{outcome:?}");
         assert!(dropped.load(Ordering::SeqCst));
 
-        let run = lock.run(async |_| std::future::pending::<Result<(), ()>>().await);
+        let run = lock.run(async |_| pending::<Result<(), ()>>().await);
         assert!(timeout(TTL, run).await.is_err());
         close_at_once(&locks).await;
         assert_no_keys(&masters);
     });
+}
+
+/// With a renewal under way most of the time, which has to put the key back on a master.
+#[test]
+fn a_run_that_is_dropped_while_it_is_renewed_leaves_nothing_and_the_next_gets_it() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(brisk().ttl(millis(300)), &masters);
+        let lock = locks.mutex("r");
+        acquire_on_all(&lock).await.release().await.unwrap();
+        let mut ran = 0;
+        for moment in 0..60 {
+            let run = lock.run(async |_| {
+                ran += 1;
+                masters[moment as usize % 3].command(&["DEL", "r"]);
+                pending::<Result<(), ()>>().await
+            });
+            // The first renewal is due about 98 ms after the lock is asked for.
+            let ended = timeout(Duration::from_micros(95_000 + 200 * moment), run).await;
+            assert!(ended.is_err(), "{ended:?}");
+            let next = timeout(millis(250), lock.acquire()).await;
+            let next = next.expect("it is still held").unwrap();
+            next.release().await.unwrap();
+        }
+        assert!(ran > 50, "{ran}");
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn the_loss_can_be_waited_for_again_when_that_was_dropped_at_any_poll() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(renewing(), &masters);
+        for polls in 0..5 {
+            let guard = acquire_on_all(&locks.mutex("r")).await;
+            let dropped = timeout(TTL, polled(polls, guard.lost())).await;
+            assert!(matches!(dropped, Err(_) | Ok(None)), "{dropped:?}");
+            assert!(guard.is_valid());
+            for master in &masters {
+                assert_eq!(master.command(&["DEL", "r"]), "1");
+            }
+            let lost = timeout(TTL / 3 + millis(150), guard.lost()).await;
+            assert_eq!(lost.unwrap().reason, LostReason::Disowned);
+        }
+    });
+}
+
+#[test]
+fn a_guard_in_doubt_lives_on_after_the_coordinator_is_closed() {
+    with_masters(5, async |masters| {
+        let locks = coordinator(renewing().ttl(TTL * 2), &masters);
+        let guard = acquire_on_all(&locks.mutex("r")).await;
+        masters[..3].iter().for_each(Server::pause);
+        until_standing(&guard, Standing::InDoubt).await;
+        let until = guard.valid_until();
+        close_within(&locks, millis(100)).await.unwrap();
+        assert_eq!(guard.standing(), Standing::InDoubt);
+        assert_eq!(guard.valid_until(), until);
+        masters[..3].iter().for_each(Server::resume);
+        until_standing(&guard, Standing::Held).await;
+        assert!(guard.valid_until() > until);
+
+        masters[..3].iter().for_each(Server::pause);
+        until_standing(&guard, Standing::InDoubt).await;
+        drop(guard);
+        let early = close_within(&locks, millis(300)).await;
+        assert!(
+            early.is_err(),
+            "three masters have not heard of the release"
+        );
+        masters[..3].iter().for_each(Server::resume);
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+async fn close_within(locks: &Coordinator, time: Duration) -> Result<(), Elapsed> {
+    timeout(time, locks.close()).await
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Passwords, users, databases, ready clients.
 
-use quorlock::{AcquireError, Coordinator};
+use std::time::Duration;
+
+use quorlock::{AcquireError, Coordinator, Owner};
+use tokio::time::sleep;
 
 use crate::common::*;
 
@@ -63,6 +66,38 @@ fn a_user_without_the_right_to_load_scripts_will_do() {
         assert!(matches!(&forbidden, AcquireError::NoQuorum { .. }));
         assert!(forbidden.to_string().contains("NOPERM"), "{forbidden}");
         close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+/// Waiters then poll.
+#[test]
+fn a_user_without_the_right_to_publish_can_release_every_kind() {
+    with_masters(3, async |masters| {
+        for master in &masters {
+            let rules = ["on", ">pw", "~*", "&*", "+@all", "-publish"];
+            let words = [&["ACL", "SETUSER", "lock"], &rules[..]].concat();
+            assert_eq!(master.command(&words), "OK");
+        }
+        let urls = masters
+            .iter()
+            .map(|master| format!("redis://lock:pw@127.0.0.1:{}", master.port()));
+        let locks = patient().masters(urls).build().unwrap();
+        let (mine, yours) = (locks.owner(), locks.owner());
+        for kind in [
+            |locks: &Coordinator, _: &Owner| locks.mutex("m"),
+            |locks: &Coordinator, owner: &Owner| locks.reentrant("r", owner),
+            |locks: &Coordinator, owner: &Owner| locks.fair("f", owner),
+        ] {
+            let held = acquire_on_all(&kind(&locks, &mine)).await;
+            let next = kind(&locks, &yours);
+            let waits = tokio::spawn(async move { next.acquire().await });
+            sleep(Duration::from_millis(50)).await; // it stands in the queue
+            held.release().await.unwrap();
+            let next = waits.await.unwrap().unwrap();
+            next.release().await.unwrap();
+        }
+        locks.close().await;
         assert_no_keys(&masters);
     });
 }

@@ -20,9 +20,11 @@ mod login;
 mod minority;
 mod names;
 mod oom;
+mod process;
 mod restart;
 mod runtimes;
 mod scripts;
 #[path = "../support/mod.rs"]
 mod support;
+mod suspend;
 mod waiting;

@@ -89,7 +89,7 @@ fn a_key_of_another_type_is_somebody_elses_lock() {
         }
         let refused = locks.mutex("r").try_acquire().await.unwrap_err();
         assert!(
-            matches!(&refused, AcquireError::Contended { .. }),
+            matches!(&refused, AcquireError::OtherKind { .. }),
             "{refused}"
         );
         locks.close().await;

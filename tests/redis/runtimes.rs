@@ -1,11 +1,13 @@
 //! Guards and coordinators outside of the runtime that their connections live on.
 
 use std::{
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
 
 use quorlock::{AcquireError, ConfigError, Coordinator, Failure};
+use tokio::time::sleep;
 
 use crate::common::*;
 
@@ -86,6 +88,45 @@ fn guards_outlive_their_runtime_without_harm() {
             start.elapsed() < Duration::from_secs(5),
             "nothing can be delivered any more"
         );
+    });
+}
+
+/// With its tasks, which hold the lock, wait for it and for its loss. What they cannot deliver any more is
+/// gone when the TTL has passed.
+#[test]
+fn a_runtime_that_ends_takes_guards_and_waiters_with_it() {
+    if server::only_urls() {
+        return;
+    }
+    let masters = server::masters(3);
+    let ttl = Duration::from_millis(1_500);
+    let theirs = runtime();
+    theirs.block_on(async {
+        let locks = coordinator(patient().node_timeout(ttl / 2).ttl(ttl), &masters);
+        let guard = acquire_on_all(&locks.mutex("r")).await;
+        for _ in 0..3 {
+            let lock = locks.mutex("r");
+            tokio::spawn(async move { drop(lock.acquire().await) });
+        }
+        tokio::spawn(async move { drop(guard.lost().await) });
+        sleep(ttl / 5).await;
+        masters.iter().for_each(Server::pause);
+        sleep(ttl / 2).await; // with a renewal under way
+    });
+    let (sender, ended) = mpsc::channel();
+    thread::spawn(move || {
+        drop(theirs);
+        let _ = sender.send(());
+    });
+    assert!(ended.recv_timeout(PATIENCE / 4).is_ok(), "it does not end");
+    masters.iter().for_each(Server::resume);
+    run(async {
+        let locks = coordinator(patient(), &masters);
+        let lock = locks.mutex("r");
+        let guard = lock.acquire_within(ttl * 2).await.unwrap();
+        guard.release().await.unwrap();
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
     });
 }
 

@@ -31,6 +31,51 @@ fn no_vote_is_lost_to_a_script_flush() {
 }
 
 #[test]
+fn no_vote_is_lost_to_a_script_flush_whatever_the_kind() {
+    with_masters(3, async |masters| {
+        let flush = || {
+            for master in &masters {
+                assert_eq!(master.command(&["SCRIPT", "FLUSH"]), "OK");
+            }
+        };
+        let locks = coordinator(patient(), &masters);
+        let (mine, yours) = (locks.owner(), locks.owner());
+        for lock in [locks.reentrant("r", &mine), locks.fair("f", &mine)] {
+            flush();
+            let outer = lock.try_acquire().await.unwrap();
+            assert_eq!(outer.settled().await.granted(), 3);
+            flush();
+            let inner = lock.try_acquire().await.unwrap();
+            assert_eq!(inner.settled().await.granted(), 3);
+            flush();
+            inner.release().await.unwrap();
+            flush();
+            outer.extend(LONG).await.unwrap();
+            assert_eq!(outer.settled().await.granted(), 3);
+            flush();
+            outer.release().await.unwrap();
+        }
+        // To wait for one, too.
+        let held = locks.fair("f", &mine).try_acquire().await.unwrap();
+        flush();
+        let next = locks.fair("f", &yours);
+        let waits = tokio::spawn(async move { next.acquire().await });
+        let queue = "quorlock:queue:{f}";
+        until("a waiter", async || {
+            let is_queued = |master: &Server| master.command(&["ZCARD", queue]) == "1";
+            masters.iter().all(is_queued).then_some(())
+        })
+        .await;
+        flush();
+        held.release().await.unwrap();
+        let next = waits.await.unwrap().unwrap();
+        next.release().await.unwrap();
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
 fn no_vote_is_lost_while_scripts_are_flushed_all_the_time() {
     with_masters(5, async |masters| {
         let locks = coordinator(patient(), &masters);

@@ -2,13 +2,10 @@
 
 use std::{
     env, fs,
-    io::{self, Read},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    path::PathBuf,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
-        mpsc,
     },
     thread,
     time::{Duration, Instant},
@@ -20,7 +17,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::common::*;
+use crate::{common::*, process::Process};
 
 /// The longest that one who is told of releases relies on that, and a little for the attempt.
 const POLL: Duration = Duration::from_millis(1_900);
@@ -252,21 +249,6 @@ fn one_who_is_dropped_at_any_poll_leaves_nothing_and_the_next_gets_it() {
     });
 }
 
-/// Polls `future` not more than `polls` times, whenever it asks for it, and drops it.
-async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = std::pin::pin!(future);
-    let mut left = polls;
-    std::future::poll_fn(|cx| {
-        left -= 1;
-        match future.as_mut().poll(cx) {
-            std::task::Poll::Ready(output) => std::task::Poll::Ready(Some(output)),
-            std::task::Poll::Pending if left == 0 => std::task::Poll::Ready(None),
-            std::task::Poll::Pending => std::task::Poll::Pending,
-        }
-    })
-    .await
-}
-
 #[test]
 fn who_may_neither_publish_nor_subscribe_polls() {
     with_masters(3, async |masters| {
@@ -312,7 +294,13 @@ fn a_thousand_of_four_processes_are_all_served() {
         fs::write(&counter, "0").unwrap();
         let test = "waiting::a_thousand_of_four_processes_are_all_served";
         let processes: Vec<_> = (0..PROCESSES)
-            .map(|_| Process::start(test, &masters, &counter))
+            .map(|_| {
+                let masters = urls(&masters).join(",").into();
+                Process::start(
+                    test,
+                    [(MASTERS, masters), (COUNTER, counter.clone().into())],
+                )
+            })
             .collect();
         for process in processes {
             process.finish();
@@ -356,7 +344,7 @@ fn a_waiter_that_is_killed_hinders_nobody() {
         let locks = coordinator(patient(), &masters);
         let guard = acquire_on_all(&locks.mutex("r")).await;
         let test = "waiting::a_waiter_that_is_killed_hinders_nobody";
-        let mut process = Process::start(test, &masters, Path::new(""));
+        let mut process = Process::start(test, [(MASTERS, urls(&masters).join(",").into())]);
         until_listened(&masters).await;
         let waiting = waiter(&locks);
         process.kill();
@@ -370,48 +358,45 @@ fn a_waiter_that_is_killed_hinders_nobody() {
     });
 }
 
-/// A test once more, in a process of its own.
-struct Process {
-    process: Child,
-    output: mpsc::Receiver<String>,
-}
-
-impl Process {
-    fn start(test: &str, masters: &[Server], counter: &Path) -> Self {
-        let mut process = Command::new(env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture"])
-            .env(MASTERS, urls(masters).join(","))
-            .env(COUNTER, counter)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (sender, output) = mpsc::channel();
-        read_in_background(process.stdout.take(), sender.clone());
-        read_in_background(process.stderr.take(), sender);
-        Self { process, output }
+/// Neither before its keys are gone from a majority of masters, nor by the next poll after that.
+#[test]
+fn a_holder_that_is_killed_is_followed_when_its_ttl_ends() {
+    let renewing = || patient().node_timeout(millis(500)).ttl(millis(1_500));
+    if let Ok(masters) = env::var(MASTERS) {
+        return run(async {
+            let locks = renewing().masters(masters.split(',')).build().unwrap();
+            let _guard = acquire_on_all(&locks.mutex("r")).await;
+            std::future::pending::<()>().await;
+        });
     }
-
-    fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-
-    fn finish(mut self) {
-        let mut said = String::new();
-        // Both outputs end when the process does, which has a bound of its own.
-        while let Ok(part) = self.output.recv_timeout(PATIENCE) {
-            said.push_str(&part);
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let test = "waiting::a_holder_that_is_killed_is_followed_when_its_ttl_ends";
+        let mut late = Vec::new();
+        for _ in 0..3 {
+            let mut process = Process::start(test, [(MASTERS, urls(&masters).join(",").into())]);
+            until("its keys", async || {
+                let held = |master: &Server| pttl(master, "r") > 0;
+                masters.iter().all(held).then_some(())
+            })
+            .await;
+            let waiting = waiter(&locks);
+            until_listened(&masters).await;
+            sleep(millis(2_000)).await; // more than a TTL: it is renewed
+            process.kill();
+            let since = Instant::now();
+            let mut left: Vec<_> = masters.iter().map(|master| pttl(master, "r")).collect();
+            left.sort_unstable();
+            let left = millis(u64::try_from(left[1]).unwrap());
+            assert!(left > millis(700), "{left:?}");
+            let took = wait_of(waiting, since).await;
+            assert!(took > left, "{took:?}, but its keys had {left:?}");
+            late.push(took - left);
+            until_nobody_listens(&masters).await;
         }
-        self.process.kill().ok();
-        let status = self.process.wait().unwrap();
-        assert!(status.success() && said.contains("1 passed"), "{said}");
-    }
-}
-
-fn read_in_background(pipe: Option<impl Read + Send + 'static>, to: mpsc::Sender<String>) {
-    thread::spawn(move || {
-        let said = pipe.map(io::read_to_string);
-        let _ = to.send(said.and_then(Result::ok).unwrap_or_default());
+        let late = median(late); // below the shortest poll in all
+        assert!(late < millis(150), "{late:?}");
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
     });
 }

@@ -149,6 +149,19 @@ impl Server {
         ask(&mut connection, words)
     }
 
+    /// Hears all that is published from now on.
+    #[track_caller]
+    pub fn listen(&self) -> Listener {
+        let subscribe = || -> io::Result<_> {
+            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            let mut connection = BufReader::new(stream);
+            ask(&mut connection, &["PSUBSCRIBE", "*"])?;
+            Ok(Listener(connection))
+        };
+        subscribe().unwrap_or_else(|error| panic!("cannot subscribe: {error}{}", self.log_tail()))
+    }
+
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -286,6 +299,25 @@ impl Server {
 
     fn log(&self) -> PathBuf {
         self.directory.join("log")
+    }
+}
+
+/// A connection on which messages arrive.
+#[derive(Debug)]
+pub struct Listener(BufReader<TcpStream>);
+
+impl Listener {
+    /// The channels and texts of the messages since the last time.
+    pub fn heard(&mut self) -> io::Result<Vec<(String, String)>> {
+        let mut messages = Vec::new();
+        // What was published before this is in front of its answer.
+        let mut reply = ask(&mut self.0, &["PING"])?;
+        while let Some(message) = reply.strip_prefix("pmessage\n*\n") {
+            let (channel, text) = message.split_once('\n').unwrap_or_default();
+            messages.push((channel.to_owned(), text.to_owned()));
+            reply = read_reply(&mut self.0)?;
+        }
+        Ok(messages)
     }
 }
 

@@ -57,8 +57,8 @@ enum Sent {
 }
 
 impl Connection for MemoryConnection {
-    fn send(&mut self, ask: &Ask) {
-        let sent = Sent::Command(ask.command.clone());
+    fn send(&mut self, ask: &Ask, master: usize) {
+        let sent = Sent::Command(ask.command_for(master));
         self.arriving.push_back((sent, now()));
     }
 

@@ -1,0 +1,167 @@
+//! What the scripts of `lua/fair/` do, line by line.
+
+use super::{
+    State,
+    keys::Answer,
+    scripts::{FAIR, Replied, Words, is_at_most, other_kind, say, whole},
+    wall_micros,
+};
+use crate::core::command::Reply;
+
+/// Where the waiters for a fair lock are.
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    queue: &'a str,
+    deadlines: &'a str,
+}
+
+impl State {
+    pub(super) fn fair_acquire(&mut self, words: Words<'_>) -> Replied {
+        let ([key, queue, deadlines], arguments) = words.take();
+        let [owner, attempt, _depth, _ttl, ticket, patience, window] = arguments;
+        let line = Line { queue, deadlines };
+        let mine = self.keys.hmget(key, [owner, FAIR])?;
+        let is_free = mine[0].is_none() && !self.keys.exists(key);
+        let patience = whole(patience);
+        let (now, micros) = self.clock();
+        let (head, is_swept) = self.next_waiter(line, now)?;
+
+        if is_at_most(&mine, attempt)? {
+            return self.grant(key, line, arguments);
+        }
+        if is_free && head.as_ref().is_none_or(|head| head == ticket) {
+            return self.grant(key, line, arguments);
+        }
+        if !is_free && self.held(key, FAIR, 0)? == other_kind() {
+            return Ok(other_kind());
+        }
+
+        let mut place = 0;
+        if patience > 0 {
+            let window = whole(window);
+            let is_new = self.keys.zscore(queue, ticket)?.is_none();
+            if window > 0 && is_new && micros.abs_diff(drawn_at(ticket)) > window {
+                return Ok(say(format!("skew {micros}")));
+            }
+            self.queue_up(line, ticket, now, patience)?;
+            let waiters = self.keys.zrange(queue)?;
+            if is_free && waiters.first() == Some(&ticket) {
+                return self.grant(key, line, arguments);
+            }
+            let ahead = waiters.iter().take_while(|waiter| **waiter != ticket);
+            place = ahead.count() + 1;
+        }
+        if is_free {
+            let head = self.keys.zhead(queue)?;
+            if let Some(head) = head.filter(|_| is_swept) {
+                self.call_up(&head);
+            }
+            return Ok(say(format!("queued {place}")));
+        }
+        self.held(key, FAIR, place)
+    }
+
+    fn grant(
+        &mut self,
+        key: &str,
+        line: Line<'_>,
+        [owner, attempt, depth, ttl, ticket, ..]: [&str; 7],
+    ) -> Replied {
+        self.keys.hset(key, [(owner, depth), (FAIR, attempt)])?;
+        self.prolong(key, whole(ttl));
+        self.leave(line, ticket)?;
+        Ok(Reply::Int(1))
+    }
+
+    pub(super) fn fair_release(&mut self, words: Words<'_>) -> Replied {
+        let ([key, queue, deadlines], [owner, attempt, ticket]) = words.take();
+        let line = Line { queue, deadlines };
+        let was_next = self.keys.zhead(queue)?.is_some_and(|head| head == ticket);
+        self.leave(line, ticket)?;
+        let mine = self.keys.hmget(key, [owner, FAIR])?;
+        let mut reply = 0;
+        if is_at_most(&mine, attempt)? {
+            self.keys.del(key);
+            reply = 1;
+        } else if self.keys.exists(key) {
+            return self.held(key, FAIR, 0);
+        }
+        if reply == 1 || was_next {
+            let (now, _) = self.clock();
+            let (head, _) = self.next_waiter(line, now)?;
+            if let Some(head) = head {
+                self.call_up(&head);
+            }
+        }
+        Ok(Reply::Int(reply))
+    }
+
+    pub(super) fn fair_yield(&mut self, words: Words<'_>) -> Replied {
+        let ([key, queue, deadlines], [owner, attempt, ticket, patience]) = words.take();
+        let line = Line { queue, deadlines };
+        let mine = self.keys.hmget(key, [owner, FAIR])?;
+        if !is_at_most(&mine, attempt)? {
+            return Ok(Reply::Int(0));
+        }
+        let (now, _) = self.clock();
+        self.keys.del(key);
+        self.queue_up(line, ticket, now, whole(patience))?;
+        let (head, _) = self.next_waiter(line, now)?;
+        if let Some(head) = head.filter(|head| head != ticket) {
+            self.call_up(&head);
+        }
+        Ok(Reply::Int(1))
+    }
+
+    fn next_waiter(&mut self, line: Line<'_>, now: u64) -> Answer<(Option<String>, bool)> {
+        let mut is_swept = false;
+        while let Some(head) = self.keys.zhead(line.queue)? {
+            let deadline = self.keys.zscore(line.deadlines, &head)?;
+            if deadline.unwrap_or(0.0) > now as f64 {
+                return Ok((Some(head), is_swept));
+            }
+            self.keys.zrem(line.queue, &head)?;
+            self.keys.zrem(line.deadlines, &head)?;
+            is_swept = true;
+        }
+        Ok((None, is_swept))
+    }
+
+    fn queue_up(
+        &mut self,
+        Line { queue, deadlines }: Line<'_>,
+        ticket: &str,
+        now: u64,
+        patience: u64,
+    ) -> Answer<()> {
+        self.keys.zadd(queue, 0.0, ticket)?;
+        self.keys.zadd(deadlines, (now + patience) as f64, ticket)?;
+        let ttl = 2 * patience;
+        self.prolong(queue, ttl);
+        self.prolong(deadlines, ttl);
+        Ok(())
+    }
+
+    fn leave(&mut self, line: Line<'_>, ticket: &str) -> Answer<()> {
+        if self.keys.zrem(line.queue, ticket)? {
+            self.keys.zrem(line.deadlines, ticket)?;
+        }
+        Ok(())
+    }
+
+    fn call_up(&mut self, ticket: &str) {
+        let process = ticket.get(17..53).unwrap_or_default();
+        self.publish(&format!("quorlock:turn:{process}"), ticket);
+    }
+
+    /// In milliseconds, of the master's own clock, by which keys expire; and in microseconds, of that by which
+    /// tickets are drawn.
+    fn clock(&self) -> (u64, u64) {
+        (self.keys.now(), wall_micros())
+    }
+}
+
+/// The time in a ticket.
+fn drawn_at(ticket: &str) -> u64 {
+    ticket.get(..16).map_or(0, whole)
+}

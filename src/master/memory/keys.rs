@@ -1,0 +1,213 @@
+//! The keys of a memory master, and what servers do with them: a function is called like its command.
+
+use std::{cmp::Ordering, collections::BTreeMap};
+
+/// What a server answers when a key has another type.
+pub(super) const WRONGTYPE: &str =
+    "WRONGTYPE Operation against a key holding the wrong kind of value";
+
+/// An error reply to a command, which ends a script.
+pub(super) type Answer<T> = Result<T, &'static str>;
+
+/// All keys, at one moment.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    /// In milliseconds of the master's own clock.
+    now: u64,
+    entries: BTreeMap<String, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    value: Value,
+    /// Redis counts in milliseconds, too, and keeps a key to the end of the one in which it expires.
+    expires: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(super) enum Value {
+    Text(String),
+    Hash(BTreeMap<String, String>),
+    /// Members and their scores.
+    Sorted(BTreeMap<String, f64>),
+}
+
+impl Keys {
+    /// The time for what is done next. It stands still meanwhile, as it does for a script.
+    pub(super) fn at(&mut self, now: u64) -> &mut Self {
+        self.now = now;
+        self
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.now
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// The names of all that have not expired, in order.
+    pub(super) fn names(&mut self) -> Vec<String> {
+        let now = self.now;
+        self.entries.retain(|_, entry| !entry.is_expired(now));
+        self.entries.keys().cloned().collect()
+    }
+
+    pub(super) fn put(&mut self, key: String, value: Value, ttl: Option<u64>) {
+        let expires = ttl.map(|ttl| self.now.saturating_add(ttl));
+        self.entries.insert(key, Entry { value, expires });
+    }
+
+    pub(super) fn value(&self, key: &str) -> Option<&Value> {
+        Some(&self.live(key)?.value)
+    }
+
+    pub(super) fn exists(&self, key: &str) -> bool {
+        self.live(key).is_some()
+    }
+
+    pub(super) fn del(&mut self, key: &str) {
+        self.entries.remove(key);
+    }
+
+    /// For how long it lives: -1 without a TTL, -2 without a key.
+    pub(super) fn pttl(&self, key: &str) -> i64 {
+        match self.live(key) {
+            None => -2,
+            Some(Entry { expires: None, .. }) => -1,
+            Some(Entry {
+                expires: Some(expires),
+                ..
+            }) => i64::try_from(expires - self.now).unwrap_or(i64::MAX),
+        }
+    }
+
+    pub(super) fn pexpire(&mut self, key: &str, ttl: u64) {
+        if ttl == 0 {
+            return self.del(key);
+        }
+        let expires = self.now.saturating_add(ttl);
+        if let Some(entry) = self.live_mut(key) {
+            entry.expires = Some(expires);
+        }
+    }
+
+    pub(super) fn get(&self, key: &str) -> Answer<Option<&str>> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(Value::Text(text)) => Ok(Some(text)),
+            Some(_) => Err(WRONGTYPE),
+        }
+    }
+
+    /// All fields, and none of a key that is not there.
+    pub(super) fn hgetall(&self, key: &str) -> Answer<BTreeMap<String, String>> {
+        match self.value(key) {
+            None => Ok(BTreeMap::new()),
+            Some(Value::Hash(fields)) => Ok(fields.clone()),
+            Some(_) => Err(WRONGTYPE),
+        }
+    }
+
+    pub(super) fn hmget<const N: usize>(
+        &self,
+        key: &str,
+        fields: [&str; N],
+    ) -> Answer<[Option<String>; N]> {
+        let mut all = self.hgetall(key)?;
+        Ok(fields.map(|field| all.remove(field)))
+    }
+
+    pub(super) fn hset<const N: usize>(
+        &mut self,
+        key: &str,
+        fields: [(&str, &str); N],
+    ) -> Answer<()> {
+        let empty = || Value::Hash(BTreeMap::new());
+        let Value::Hash(hash) = self.value_mut(key, empty) else {
+            return Err(WRONGTYPE);
+        };
+        hash.extend(fields.map(|(field, value)| (field.to_owned(), value.to_owned())));
+        Ok(())
+    }
+
+    pub(super) fn zadd(&mut self, key: &str, score: f64, member: &str) -> Answer<()> {
+        let empty = || Value::Sorted(BTreeMap::new());
+        let Value::Sorted(members) = self.value_mut(key, empty) else {
+            return Err(WRONGTYPE);
+        };
+        members.insert(member.to_owned(), score);
+        Ok(())
+    }
+
+    /// Whether it was there. The last one takes the key with it.
+    pub(super) fn zrem(&mut self, key: &str, member: &str) -> Answer<bool> {
+        let Some(entry) = self.live_mut(key) else {
+            return Ok(false);
+        };
+        let Value::Sorted(members) = &mut entry.value else {
+            return Err(WRONGTYPE);
+        };
+        let was_there = members.remove(member).is_some();
+        if members.is_empty() {
+            self.del(key);
+        }
+        Ok(was_there)
+    }
+
+    /// All members, by score and then as strings.
+    pub(super) fn zrange(&self, key: &str) -> Answer<Vec<&str>> {
+        let Some(value) = self.value(key) else {
+            return Ok(Vec::new());
+        };
+        let Value::Sorted(members) = value else {
+            return Err(WRONGTYPE);
+        };
+        let mut members: Vec<_> = members.iter().collect();
+        members.sort_by(|(_, one), (_, other)| one.partial_cmp(other).unwrap_or(Ordering::Equal));
+        Ok(members.into_iter().map(|(member, _)| &**member).collect())
+    }
+
+    /// The first member.
+    pub(super) fn zhead(&self, key: &str) -> Answer<Option<String>> {
+        Ok(self.zrange(key)?.first().map(|head| (*head).to_owned()))
+    }
+
+    pub(super) fn zscore(&self, key: &str, member: &str) -> Answer<Option<f64>> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(Value::Sorted(members)) => Ok(members.get(member).copied()),
+            Some(_) => Err(WRONGTYPE),
+        }
+    }
+
+    fn live(&self, key: &str) -> Option<&Entry> {
+        let entry = self.entries.get(key)?;
+        (!entry.is_expired(self.now)).then_some(entry)
+    }
+
+    fn live_mut(&mut self, key: &str) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(key)?;
+        (!entry.is_expired(self.now)).then_some(entry)
+    }
+
+    /// What is under `key`, which is made if it is not there.
+    fn value_mut(&mut self, key: &str, empty: impl Fn() -> Value) -> &mut Value {
+        if !self.exists(key) {
+            self.del(key); // as far as it has expired
+        }
+        let entry = self.entries.entry(key.to_owned());
+        let anew = || Entry {
+            value: empty(),
+            expires: None,
+        };
+        &mut entry.or_insert_with(anew).value
+    }
+}
+
+impl Entry {
+    fn is_expired(&self, now: u64) -> bool {
+        self.expires.is_some_and(|expires| now > expires)
+    }
+}

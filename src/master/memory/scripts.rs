@@ -1,0 +1,254 @@
+//! What `SET NX PX` and the scripts of `lua/` do, line by line.
+
+use std::{
+    array,
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use super::{
+    State,
+    keys::{Answer, Value},
+};
+use crate::core::command::{Command, Reply, Request, Script};
+
+pub(super) type Replied = Answer<Reply<'static>>;
+
+pub(super) const FAIR: &str = "quorlock:fair";
+
+/// The keys and arguments of a script.
+#[derive(Clone, Copy)]
+pub(super) struct Words<'a> {
+    keys: &'a [&'a [u8]],
+    arguments: &'a [&'a [u8]],
+}
+
+impl<'a> Words<'a> {
+    pub(super) fn take<const K: usize, const A: usize>(self) -> ([&'a str; K], [&'a str; A]) {
+        (text(self.keys), text(self.arguments))
+    }
+}
+
+fn text<'a, const N: usize>(words: &[&'a [u8]]) -> [&'a str; N] {
+    array::from_fn(|at| {
+        let word = words.get(at).copied().unwrap_or_default();
+        std::str::from_utf8(word).unwrap_or_default()
+    })
+}
+
+impl State {
+    pub(super) fn execute(&mut self, command: &Command) -> Reply<'static> {
+        self.keys(); // as they are now
+        let replied = command.request(|request| match request {
+            Request::Plain(words) => self.set_nx_px(text(words)),
+            Request::Script {
+                script,
+                keys,
+                arguments,
+            } => self.run(script, Words { keys, arguments }),
+        });
+        replied.unwrap_or_else(Reply::Error)
+    }
+
+    fn run(&mut self, script: Script, words: Words<'_>) -> Replied {
+        match script {
+            Script::MutexExtend => self.mutex_extend(words),
+            Script::MutexRelease => self.mutex_release(words),
+            Script::ReentrantAcquire => self.reentrant_acquire(words),
+            Script::ReentrantExtend => self.reentrant_extend(words),
+            Script::ReentrantRelease => self.reentrant_release(words),
+            Script::FairAcquire => self.fair_acquire(words),
+            Script::FairRelease => self.fair_release(words),
+            Script::FairYield => self.fair_yield(words),
+            Script::Inspect => self.inspect(words),
+        }
+    }
+
+    fn set_nx_px(&mut self, [_set, key, token, _nx, _px, ttl]: [&str; 6]) -> Replied {
+        if self.keys.exists(key) {
+            return Ok(Reply::Nil);
+        }
+        let token = Value::Text(token.to_owned());
+        self.keys.put(key.to_owned(), token, Some(whole(ttl)));
+        Ok(Reply::Ok)
+    }
+
+    fn mutex_extend(&mut self, words: Words<'_>) -> Replied {
+        let ([key], [token, ttl]) = words.take();
+        let Some(holder) = self.keys.get(key)? else {
+            return Ok(Reply::Int(0));
+        };
+        if holder == token {
+            self.prolong(key, whole(ttl));
+            return Ok(Reply::Int(1));
+        }
+        Ok(self.left(key))
+    }
+
+    fn mutex_release(&mut self, words: Words<'_>) -> Replied {
+        let ([key], [token, channel]) = words.take();
+        let Some(holder) = self.keys.get(key)? else {
+            return Ok(Reply::Int(0));
+        };
+        if holder == token {
+            self.keys.del(key);
+            self.tell(channel);
+            return Ok(Reply::Int(1));
+        }
+        Ok(self.left(key))
+    }
+
+    fn reentrant_acquire(&mut self, words: Words<'_>) -> Replied {
+        let ([key], [owner, attempt, depth, ttl, marker]) = words.take();
+        let mine = self.keys.hmget(key, [owner, marker])?;
+        if self.keys.exists(key) && !is_at_most(&mine, attempt)? {
+            return self.held(key, marker, 0);
+        }
+        self.keys.hset(key, [(owner, depth), (marker, attempt)])?;
+        self.prolong(key, whole(ttl));
+        Ok(Reply::Int(1))
+    }
+
+    fn reentrant_extend(&mut self, words: Words<'_>) -> Replied {
+        let ([key], [owner, attempt, depth, ttl, marker]) = words.take();
+        let mine = self.keys.hmget(key, [owner, marker])?;
+        if is_of(&mine, attempt) {
+            self.keys.hset(key, [(owner, depth)])?;
+            self.prolong(key, whole(ttl));
+            return Ok(Reply::Int(1));
+        }
+        if !self.keys.exists(key) {
+            return Ok(Reply::Int(0));
+        }
+        self.held(key, marker, 0)
+    }
+
+    fn reentrant_release(&mut self, words: Words<'_>) -> Replied {
+        let ([key], [owner, attempt, depth, marker, channel]) = words.take();
+        let mine = self.keys.hmget(key, [owner, marker])?;
+        if is_at_most(&mine, attempt)? {
+            if depth != "0" {
+                self.keys.hset(key, [(owner, depth)])?;
+                return Ok(Reply::Int(1));
+            }
+            self.keys.del(key);
+            self.tell(channel);
+            return Ok(Reply::Int(1));
+        }
+        if !self.keys.exists(key) {
+            return Ok(Reply::Int(0));
+        }
+        self.held(key, marker, 0)
+    }
+
+    /// `shared/held`
+    pub(super) fn held(&self, key: &str, marker: &str, place: usize) -> Replied {
+        let Some((owner, depth)) = self.holder(key, marker)? else {
+            return Ok(other_kind());
+        };
+        let left = self.keys.pttl(key);
+        Ok(say(format!("held {left} {depth:.0} {place} {owner}")))
+    }
+
+    /// The owner and the depth of a lock of the kind that has `marker`.
+    fn holder(&self, key: &str, marker: &str) -> Answer<Option<(String, f64)>> {
+        let facts = self.keys.hgetall(key)?;
+        if facts.len() > 2 {
+            return Ok(None);
+        }
+        let (mut holder, mut is_marked) = (None, false);
+        for (field, value) in facts {
+            if field == marker {
+                is_marked = true;
+            } else if field.starts_with("quorlock:") || holder.is_some() {
+                return Ok(None);
+            } else {
+                holder = Some((field, number(&value).ok()));
+            }
+        }
+        Ok(match holder {
+            Some((owner, Some(depth))) if is_marked || marker != FAIR => Some((owner, depth)),
+            _ => None,
+        })
+    }
+
+    fn inspect(&self, words: Words<'_>) -> Replied {
+        let ([key, queue], []) = words.take();
+        let left = self.keys.pttl(key);
+        let holder = match self.keys.value(key) {
+            None => Some("free 0 0 ".to_owned()),
+            Some(Value::Text(token)) => Some(format!("mutex {left} 1 {}", digest(token))),
+            Some(Value::Hash(_)) => ["reentrant", "fair"].into_iter().find_map(|name| {
+                let holder = self.holder(key, &format!("quorlock:{name}")).ok()??;
+                let (owner, depth) = holder;
+                Some(format!("{name} {left} {depth:.0} {owner}"))
+            }),
+            Some(Value::Sorted(_)) => None,
+        };
+        let holder = holder.unwrap_or_else(|| format!("other {left} 0 "));
+        let mut lines = vec![holder.as_str()];
+        let waiters = self.keys.zrange(queue).unwrap_or_default();
+        lines.extend(waiters.into_iter().take(1000));
+        Ok(say(lines.join("\n")))
+    }
+
+    /// Lets `key` live for at least `ttl`. PTTL is -1 without one, so that one is set even then.
+    pub(super) fn prolong(&mut self, key: &str, ttl: u64) {
+        if u64::try_from(self.keys.pttl(key)).is_ok_and(|left| left >= ttl) {
+            return;
+        }
+        self.keys.pexpire(key, ttl);
+    }
+
+    /// What others are told of a mutex.
+    fn left(&self, key: &str) -> Reply<'static> {
+        match self.keys.pttl(key) {
+            ..0 => Reply::Nil,
+            left => Reply::Int(-left.max(1)),
+        }
+    }
+
+    fn tell(&mut self, channel: &str) {
+        if !channel.is_empty() {
+            self.publish(channel, "0");
+        }
+    }
+}
+
+/// Whether a lock is held in the name of an attempt.
+fn is_of(mine: &[Option<String>; 2], attempt: &str) -> bool {
+    matches!(mine, [Some(_), Some(holds)] if holds == attempt)
+}
+
+/// Whether a lock is held in the name of an attempt or one before it.
+pub(super) fn is_at_most(mine: &[Option<String>; 2], attempt: &str) -> Answer<bool> {
+    let [Some(_), Some(holds)] = mine else {
+        return Ok(false);
+    };
+    Ok(number(holds)? <= number(attempt)?)
+}
+
+pub(super) fn say(text: String) -> Reply<'static> {
+    Reply::Text(text.into())
+}
+
+pub(super) fn other_kind() -> Reply<'static> {
+    Reply::Text("kind".into())
+}
+
+pub(super) fn number(text: &str) -> Answer<f64> {
+    let number = text.trim().parse();
+    number.map_err(|_| "ERR Error running script: not a number")
+}
+
+/// Of an argument, which is one of ours.
+pub(super) fn whole(argument: &str) -> u64 {
+    argument.parse().unwrap_or(u64::MAX)
+}
+
+/// In place of the SHA-1 by which servers show a token: nobody needs that of a memory master, only something that
+/// is the same for the same token and does not tell it.
+fn digest(token: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    token.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}

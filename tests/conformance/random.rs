@@ -1,0 +1,133 @@
+//! Steps that nobody thought of.
+
+use std::cell::RefCell;
+
+use super::{step::parse_field, *};
+use crate::core::claim::Patience;
+
+/// A lock by name, and what is done to it.
+type Steps = [(usize, Step)];
+
+#[test]
+fn random_steps() {
+    let runtime = Runtime::new().unwrap();
+    let state = RefCell::new((runtime.block_on(subjects()), 0));
+    runner(256)
+        .run(&prop::collection::vec(any_step(), 1..20), |steps| {
+            let (subjects, run) = &mut *state.borrow_mut();
+            *run += 1;
+            let ran: Vec<_> = subjects
+                .iter_mut()
+                .map(|subject| runtime.block_on(random_run(subject, &steps, *run)))
+                .collect();
+            let slack = ran.iter().map(|ran| ran.took).sum();
+            for other in &ran[1..] {
+                for (ours, theirs) in ran[0].seen.iter().zip(&other.seen) {
+                    prop_assert!(alike(ours, theirs, slack), "{:?} {:?}", ours, theirs);
+                }
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// What a random run showed: what was said, and what was left.
+struct Ran {
+    seen: Vec<String>,
+    took: Duration,
+}
+
+async fn random_run(subject: &mut Subject, steps: &Steps, run: usize) -> Ran {
+    let start = now();
+    let mut seen = Vec::new();
+    let mut left = Vec::new();
+    // Once as it is, and once with every command sent twice.
+    for copies in [1, 2] {
+        let keys = [0, 1].map(|key| format!("{run} {copies} {key}"));
+        for (key, step) in steps {
+            seen.push(subject.run(&keys[*key], step, copies).await);
+        }
+        left.push(keys.map(|key| subject.store.state(&key)));
+    }
+    let took = start.elapsed();
+    for (once, twice) in left[0].iter().zip(&left[1]) {
+        assert!(alike(once, twice, took), "once {once}, twice {twice}");
+    }
+    seen.extend(left.concat());
+    Ran { seen, took }
+}
+
+fn any_step() -> impl Strategy<Value = (usize, Step)> {
+    let some_ttl = || prop::option::weighted(0.8, any_ttl());
+    let token = || prop::sample::select(vec!['A', 'B', 'C']);
+    let ticket = ("[abc]", 1..4u64).prop_map(|(who, drawn)| {
+        let who = who.parse().unwrap();
+        step::ticket(who, drawn).as_str().to_owned()
+    });
+    let deadline = prop::option::weighted(0.8, prop::sample::select(vec![-100, 100, 200]));
+    let step = prop_oneof![
+        24 => any_asked().prop_map(Step::Ask),
+        1 => Just(Step::Delete),
+        1 => some_ttl().prop_map(|ttl| Step::Write('?', ttl)),
+        1 => (token(), some_ttl()).prop_map(|(who, ttl)| Step::Write(who, ttl)),
+        1 => (any_hash(), some_ttl()).prop_map(|(hash, ttl)| Step::WriteHash(hash, ttl)),
+        1 => (ticket, deadline).prop_map(|(ticket, deadline)| Step::Enqueue(ticket, deadline)),
+    ];
+    (0..2usize, step)
+}
+
+fn any_asked() -> impl Strategy<Value = Asked> {
+    use Verb::{Acquire, Extend, Heal, Inspect, Release, Yield};
+    let verbs = |verbs: &[Verb]| prop::sample::select(verbs.to_vec());
+    let asked = prop_oneof![
+        2 => (Just(Kind::Mutex), verbs(&[Acquire, Extend, Heal, Release])),
+        3 => (Just(Kind::Reentrant), verbs(&[Acquire, Acquire, Extend, Heal, Release])),
+        8 => (Just(Kind::Fair), verbs(&[Acquire, Acquire, Acquire, Extend, Heal, Inspect, Release, Yield])),
+    ];
+    let patience = (any_ttl(), prop::bool::weighted(0.1));
+    let patience = patience.prop_map(|(patience, is_fresh)| Patience { patience, is_fresh });
+    let numbers = (0..3u8, 1..4u64, 0..3u32, 1..4u64);
+    (
+        asked,
+        numbers,
+        any_ttl(),
+        prop::option::weighted(0.7, patience),
+    )
+        .prop_map(
+            |((kind, verb), (who, attempt, depth, drawn), ttl, patience)| {
+                let first = if kind == Kind::Mutex { b'A' } else { b'a' };
+                Asked {
+                    attempt,
+                    drawn,
+                    ttl,
+                    patience,
+                    depth: depth + u32::from(verb != Release),
+                    ..Asked::new(kind, verb, char::from(first + who))
+                }
+            },
+        )
+}
+
+/// Ours, Redisson's, and others'.
+fn any_hash() -> impl Strategy<Value = Vec<(String, String)>> {
+    let hashes = [
+        "a=1 reentrant=2",
+        "b=2 fair=1",
+        "a=1",
+        "c=2",
+        "field=1",
+        "field=some",
+        "a=1 b=1",
+        "a=1 odd=1",
+        "fair=1",
+        "a=1 fair=1 reentrant=1",
+        "a=1 b=2 fair=2",
+    ];
+    prop::sample::select(hashes.to_vec())
+        .prop_map(|fields| fields.split(' ').map(parse_field).collect())
+}
+
+/// Far enough apart that no stall changes which is longer.
+fn any_ttl() -> impl Strategy<Value = Duration> {
+    prop::sample::select(vec![seconds(100), seconds(200), seconds(300)])
+}

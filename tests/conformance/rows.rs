@@ -1,0 +1,320 @@
+//! The rows: each is a story on one lock. What is said to each step is behind a colon, with what is published;
+//! `left` tells what is left.
+
+use super::check;
+
+#[tokio::test]
+async fn a_mutex_is_acquired() {
+    check(&[
+        "acquire A 40s: granted, left A 40s",
+        "acquire A 40s: granted, acquire B 80s: held -, left A 40s",
+        // A token is for one attempt, so that it is there already is no success.
+        "acquire A 40s: granted, acquire A 80s: held -, left A 40s",
+        "write 40s, acquire A 80s: held -, left another's 40s",
+        "write -, acquire A 40s: held -, left another's -",
+        "write-hash field=1 40s, acquire A 80s: held -, left field=1 40s",
+        "write-hash field=1 -, acquire A 80s: held -, left field=1 -",
+        "acquire A 40s: granted, delete, acquire B 80s: granted, left B 80s",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_mutex_is_extended() {
+    check(&[
+        "acquire A 40s: granted, extend A 80s: granted, left A 80s",
+        "acquire A 80s: granted, extend A 40s: granted, left A 80s",
+        "acquire A 40s: granted, extend A 40s: granted, left A 40s",
+        "write-A -, extend A 40s: granted, left A 40s",
+        "extend A 40s: gone, left nothing",
+        "acquire A 40s: granted, delete, extend A 80s: gone, left nothing",
+        "acquire A 40s: granted, extend B 80s: held 40s, left A 40s",
+        "write 40s, extend A 80s: held 40s, left another's 40s",
+        "write -, extend A 40s: held -, left another's -",
+        "write-hash field=1 40s, extend A 80s: kind, left field=1 40s",
+        "write-hash field=1 -, extend A 40s: kind, left field=1 -",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_mutex_is_released() {
+    check(&[
+        "acquire A 40s: granted, release A: granted +wake:0, left nothing",
+        "write-A -, release A: granted +wake:0, left nothing",
+        "acquire A 40s: granted, release A quiet: granted, left nothing",
+        "release A: gone, left nothing",
+        "acquire A 40s: granted, release A: granted +wake:0, release A: gone, left nothing",
+        "acquire A 40s: granted, release B: held 40s, left A 40s",
+        "write 40s, release A: held 40s, left another's 40s",
+        "write -, release A: held -, left another's -",
+        "write-hash field=1 40s, release A: kind, left field=1 40s",
+        "acquire A 40s: granted, release A: granted +wake:0, acquire B 80s: granted, release A: held 80s, left B 80s",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_reentrant_lock_is_acquired() {
+    check(&[
+        "reentrant acquire a1: granted, left a=1 reentrant=1 40s",
+        "reentrant acquire a1 x3: granted, left a=3 reentrant=1 40s",
+        "reentrant acquire a1: granted, delete, reentrant acquire b1: granted, left b=1 reentrant=1 40s",
+        // Once more, by its owner: the depth is set, the TTL is never shortened.
+        "reentrant acquire a1: granted, reentrant acquire a1 x2 80s: granted, left a=2 reentrant=1 80s",
+        "reentrant acquire a1 80s: granted, reentrant acquire a1 x2 40s: granted, left a=2 reentrant=1 80s",
+        "write-hash a=1 reentrant=1 -, reentrant acquire a1 40s: granted, left a=1 reentrant=1 40s",
+        // By another.
+        "reentrant acquire a1 x2: granted, reentrant acquire b1: held a x2 40s, left a=2 reentrant=1 40s",
+        "write-hash a=1 reentrant=1 -, reentrant acquire b1: held a x1 -, left a=1 reentrant=1 -",
+        // A later attempt of the same owner takes it over, and an earlier one, which is late, does not take it back.
+        "reentrant acquire a1 x2: granted, reentrant acquire a2: granted, left a=1 reentrant=2 40s",
+        "reentrant acquire a2: granted, reentrant acquire a1 x5 80s: held a x1 40s, left a=1 reentrant=2 40s",
+        "reentrant acquire a9: granted, reentrant acquire a10: granted, left a=1 reentrant=10 40s",
+        "reentrant acquire a10: granted, reentrant acquire a9: held a x1 40s, left a=1 reentrant=10 40s",
+        // Redisson's.
+        "write-hash b=2 40s, reentrant acquire a1: held b x2 40s, left b=2 40s",
+        "write-hash a=2 40s, reentrant acquire a1: held a x2 40s, left a=2 40s",
+        // Other kinds, and what is no lock.
+        "acquire A 40s: granted, reentrant acquire a1: kind, left A 40s",
+        "fair acquire a1: granted, reentrant acquire a1: kind, left a=1 fair=1 40s",
+        "fair acquire a1: granted, reentrant acquire b1: kind, left a=1 fair=1 40s",
+        "reentrant acquire a1: granted, acquire A 40s: held -, left a=1 reentrant=1 40s",
+        "reentrant acquire a1: granted, extend A 80s: kind, left a=1 reentrant=1 40s",
+        "reentrant acquire a1: granted, release A: kind, left a=1 reentrant=1 40s",
+        "write-hash field=some 40s, reentrant acquire a1: kind, left field=some 40s",
+        "write-hash a=1 b=1 40s, reentrant acquire c1: kind, left a=1 b=1 40s",
+        "write-hash a=1 odd=1 40s, reentrant acquire b1: kind, left a=1 odd=1 40s",
+        "write-hash reentrant=1 40s, reentrant acquire a1: kind, left reentrant=1 40s",
+        "write-hash a=1 b=1 reentrant=1 40s, reentrant acquire c1: kind, left a=1 b=1 reentrant=1 40s",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_reentrant_lock_is_extended() {
+    check(&[
+        "reentrant acquire a1: granted, reentrant extend a1 80s: granted, left a=1 reentrant=1 80s",
+        "reentrant acquire a1 80s: granted, reentrant extend a1 40s: granted, left a=1 reentrant=1 80s",
+        "reentrant acquire a1: granted, reentrant extend a1 x3 80s: granted, left a=3 reentrant=1 80s",
+        "reentrant acquire a1 x3: granted, reentrant extend a1 x2: granted, left a=2 reentrant=1 40s",
+        "write-hash a=1 reentrant=1 -, reentrant extend a1 40s: granted, left a=1 reentrant=1 40s",
+        "reentrant extend a1: gone, left nothing",
+        "reentrant acquire a1: granted, reentrant extend b1 80s: held a x1 40s, left a=1 reentrant=1 40s",
+        "reentrant acquire a2: granted, reentrant extend a1 x3 80s: held a x1 40s, left a=1 reentrant=2 40s",
+        "reentrant acquire a1: granted, reentrant extend a2 x3 80s: held a x1 40s, left a=1 reentrant=1 40s",
+        "write-hash a=1 40s, reentrant extend a1 80s: held a x1 40s, left a=1 40s",
+        "acquire A 40s: granted, reentrant extend a1 80s: kind, left A 40s",
+        "fair acquire a1: granted, reentrant extend a1 80s: kind, left a=1 fair=1 40s",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_reentrant_lock_is_released() {
+    check(&[
+        "reentrant acquire a1: granted, reentrant release a1: granted +redisson:0, left nothing",
+        "reentrant acquire a1: granted, reentrant release a1 quiet: granted, left nothing",
+        "reentrant acquire a1 x3: granted, reentrant release a1: granted +redisson:0, left nothing",
+        // A level.
+        "reentrant acquire a1 x3: granted, reentrant release a1 x2: granted, left a=2 reentrant=1 40s",
+        "reentrant acquire a1 x2: granted, reentrant release a1 x1: granted, reentrant release a1: granted +redisson:0, left nothing",
+        "reentrant release a1: gone, left nothing",
+        "reentrant release a1 x1: gone, left nothing",
+        "reentrant acquire a1: granted, reentrant release a1: granted +redisson:0, reentrant release a1: gone, left nothing",
+        "reentrant acquire a1: granted, reentrant release b1: held a x1 40s, left a=1 reentrant=1 40s",
+        "reentrant acquire a1: granted, reentrant release b1 x1: held a x1 40s, left a=1 reentrant=1 40s",
+        // An earlier attempt goes with the last one. Late, behind the next attempt, nothing does.
+        "reentrant acquire a9: granted, reentrant release a10: granted +redisson:0, left nothing",
+        "reentrant acquire a10: granted, reentrant release a9: held a x1 40s, left a=1 reentrant=10 40s",
+        "reentrant acquire a1: granted, reentrant acquire a2 x2: granted, reentrant release a1: held a x2 40s, left a=2 reentrant=2 40s",
+        "reentrant acquire a1: granted, reentrant acquire a2 x2: granted, reentrant release a1 x1: held a x2 40s, left a=2 reentrant=2 40s",
+        "write-hash a=1 40s, reentrant release a1: held a x1 40s, left a=1 40s",
+        "acquire A 40s: granted, reentrant release a1: kind, left A 40s",
+        "fair acquire a1: granted, reentrant release a1: kind, left a=1 fair=1 40s",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_fair_lock_is_acquired() {
+    check(&[
+        "fair acquire a1: granted, left a=1 fair=1 40s",
+        "fair acquire a1 ~20s: granted, left a=1 fair=1 40s",
+        "fair acquire a1 ~20s fresh: granted, left a=1 fair=1 40s",
+        "fair acquire a1: granted, delete, fair acquire b1: granted, left b=1 fair=1 40s",
+        // Once more, by its owner, whoever waits.
+        "fair acquire a1: granted, fair acquire a1 x2 80s: granted, left a=2 fair=1 80s",
+        "fair acquire a1 80s: granted, fair acquire a1 x2 40s: granted, left a=2 fair=1 80s",
+        "fair acquire a1: granted, enqueue b@2 20s, fair acquire a1 x2: granted, left a=2 fair=1 40s | b@2 20s | - -",
+        // By another, who waits or does not.
+        "fair acquire a1 x2: granted, fair acquire b1: held a x2 40s, left a=2 fair=1 40s",
+        "write-hash a=1 fair=1 -, fair acquire b1: held a x1 -, left a=1 fair=1 -",
+        "fair acquire a1: granted, fair acquire b1 ~20s: held a x1 #1 40s, left a=1 fair=1 40s | b@2 20s | 40s 40s",
+        // Attempts, as with reentrant locks.
+        "fair acquire a1 x2: granted, fair acquire a2: granted, left a=1 fair=2 40s",
+        "fair acquire a2: granted, fair acquire a1 x5 80s: held a x1 40s, left a=1 fair=2 40s",
+        "fair acquire a2: granted, fair acquire a1 ~20s: held a x1 #1 40s, left a=1 fair=2 40s | a@1 20s | 40s 40s",
+        "fair acquire a9: granted, fair acquire a10: granted, left a=1 fair=10 40s",
+        // Other kinds, and what is no lock. Nobody is queued there.
+        "acquire A 40s: granted, fair acquire a1 ~20s: kind, left A 40s",
+        "reentrant acquire a1: granted, fair acquire a1 ~20s: kind, left a=1 reentrant=1 40s",
+        "reentrant acquire a1: granted, fair acquire b1 ~20s: kind, left a=1 reentrant=1 40s",
+        "write-hash a=1 40s, fair acquire a1 ~20s: kind, left a=1 40s",
+        "write-hash a=1 40s, fair acquire b1: kind, left a=1 40s",
+        "write-hash field=some 40s, fair acquire b1: kind, left field=some 40s",
+        "write-hash fair=1 40s, fair acquire a1: kind, left fair=1 40s",
+        "fair acquire a1: granted, acquire A 40s: held -, left a=1 fair=1 40s",
+        "fair acquire a1: granted, extend A 80s: kind, left a=1 fair=1 40s",
+        "fair acquire a1: granted, release A: kind, left a=1 fair=1 40s",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_fair_lock_has_a_queue() {
+    check(&[
+        // In the order of the tickets, whoever comes first.
+        "fair acquire a1: granted, fair acquire c1 ~20s: held a x1 #1 40s, fair acquire b1 ~20s: held a x1 #1 40s, fair acquire c1 ~20s: held a x1 #2 40s, left a=1 fair=1 40s | b@2 20s c@3 20s | 40s 40s",
+        "fair acquire a1: granted, fair acquire b1 @3 ~20s: held a x1 #1 40s, fair acquire c1 @3 ~20s: held a x1 #2 40s, left a=1 fair=1 40s | b@3 20s c@3 20s | 40s 40s",
+        // The last call sets the deadline, and the longest the TTL of the queue.
+        "fair acquire a1: granted, fair acquire b1 ~20s: held a x1 #1 40s, fair acquire b1 ~30s: held a x1 #1 40s, left a=1 fair=1 40s | b@2 30s | 60s 60s",
+        "fair acquire a1: granted, fair acquire b1 ~30s: held a x1 #1 40s, fair acquire b1 ~20s: held a x1 #1 40s, left a=1 fair=1 40s | b@2 20s | 60s 60s",
+        "enqueue b@2 20s, enqueue c@3 20s, fair acquire c1: queued, left nothing | b@2 20s c@3 20s | - -",
+        "enqueue b@2 20s, fair acquire c1 ~20s: queued #2, left nothing | b@2 20s c@3 20s | 40s 40s",
+        "enqueue b@2 20s, enqueue c@3 20s, fair acquire b1: granted, left b=1 fair=1 40s | c@3 20s | - -",
+        "enqueue b@2 20s, fair acquire b1: granted, left b=1 fair=1 40s",
+        // Whose ticket is the first of all takes the lock, if he waits at all.
+        "enqueue b@2 20s, fair acquire a1 ~20s: granted, left a=1 fair=1 40s | b@2 20s | 40s 40s",
+        "enqueue b@2 20s, fair acquire a1: queued, left nothing | b@2 20s | - -",
+        // The dead are swept from the head of the queue, and only from there; who comes up behind them is told, if the lock is free.
+        "enqueue b@2 -5s, fair acquire c1: granted, left c=1 fair=1 40s",
+        "enqueue b@2 -, fair acquire c1: granted, left c=1 fair=1 40s",
+        "enqueue a@1 -5s, enqueue b@2 -, enqueue b@3 20s, fair acquire c1 @9: queued +turn-b:b@3, left nothing | b@3 20s | - -",
+        "enqueue a@1 -5s, enqueue b@2 20s, fair acquire c1 ~20s: queued #2 +turn-b:b@2, left nothing | b@2 20s c@3 20s | 40s 40s",
+        "enqueue a@1 -5s, enqueue b@2 20s, fair acquire b1 ~20s: granted, left b=1 fair=1 40s",
+        "enqueue b@2 20s, enqueue c@3 -5s, fair acquire a1 @9: queued, left nothing | b@2 20s c@3 -5s | - -",
+        "fair acquire c1: granted, enqueue a@1 -5s, enqueue b@2 20s, fair acquire b1 ~20s: held c x1 #1 40s, left c=1 fair=1 40s | b@2 20s | 40s 40s",
+        // Who calls in time is not dead, and who calls too late is queued again.
+        "enqueue a@1 20s, enqueue b@2 -5s, fair acquire b1 ~20s: queued #2, left nothing | a@1 20s b@2 20s | 40s 40s",
+        "enqueue a@1 -5s, enqueue b@2 20s, fair acquire a1 ~20s: granted, left a=1 fair=1 40s | b@2 20s | 40s 40s",
+        // A ticket that is new here must have about the time of the master.
+        "fair acquire a1: granted, fair acquire b1 ~20s fresh: skewed, left a=1 fair=1 40s",
+        "enqueue a@1 20s, fair acquire b1 ~20s fresh: skewed, left nothing | a@1 20s | - -",
+        "enqueue a@1 20s, enqueue b@2 20s, fair acquire b1 ~20s fresh: queued #2, left nothing | a@1 20s b@2 20s | 40s 40s",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_fair_lock_is_extended() {
+    check(&[
+        "fair acquire a1: granted, fair extend a1 80s: granted, left a=1 fair=1 80s",
+        "fair acquire a1 80s: granted, fair extend a1 x3 40s: granted, left a=3 fair=1 80s",
+        "fair extend a1: gone, left nothing",
+        "enqueue a@1 20s, fair extend a1: gone, left nothing | a@1 20s | - -",
+        "fair acquire a1: granted, fair extend b1 80s: held a x1 40s, left a=1 fair=1 40s",
+        "fair acquire a2: granted, fair extend a1 80s: held a x1 40s, left a=1 fair=2 40s",
+        "acquire A 40s: granted, fair extend a1 80s: kind, left A 40s",
+        "reentrant acquire a1: granted, fair extend a1 80s: kind, left a=1 reentrant=1 40s",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_fair_lock_is_released() {
+    check(&[
+        "fair acquire a1: granted, fair release a1: granted, left nothing",
+        "fair acquire a1 x2: granted, fair release a1 x1: granted, left a=1 fair=1 40s",
+        "fair acquire a1 x2: granted, enqueue b@2 20s, fair release a1 x1: granted, fair release a1: granted +turn-b:b@2, left nothing | b@2 20s | - -",
+        "fair release a1: gone, left nothing",
+        "fair acquire a1: granted, fair release a1: granted, fair release a1: gone, left nothing",
+        "fair acquire a1: granted, fair release b1: held a x1 40s, left a=1 fair=1 40s",
+        // Who is next is told.
+        "fair acquire a1: granted, enqueue b@2 20s, enqueue c@3 20s, fair release a1: granted +turn-b:b@2, left nothing | b@2 20s c@3 20s | - -",
+        "fair acquire a1: granted, enqueue b@2 -5s, enqueue c@3 20s, fair release a1: granted +turn-c:c@3, left nothing | c@3 20s | - -",
+        "fair acquire a1: granted, enqueue b@2 -5s, fair release a1: granted, left nothing",
+        "fair acquire a1: granted, enqueue a@1 20s, enqueue b@2 20s, fair release a1: granted +turn-b:b@2, left nothing | b@2 20s | - -",
+        // Who waits gives up his place. When that was the first one, and the lock is free, the next is told.
+        "fair acquire a1: granted, fair acquire b1 ~20s: held a x1 #1 40s, fair release b1: held a x1 40s, left a=1 fair=1 40s",
+        "fair acquire a1: granted, enqueue b@2 20s, enqueue c@3 20s, fair release b1: held a x1 40s, left a=1 fair=1 40s | c@3 20s | - -",
+        "enqueue b@2 20s, enqueue c@3 20s, fair release b1: gone +turn-c:c@3, left nothing | c@3 20s | - -",
+        "enqueue b@2 20s, enqueue c@3 20s, fair release c1: gone, left nothing | b@2 20s | - -",
+        "enqueue b@2 20s, fair release b1: gone, left nothing",
+        "enqueue b@2 20s, fair release a1: gone, left nothing | b@2 20s | - -",
+        // An earlier attempt goes with the last one. Late, behind the next attempt, nothing does.
+        "fair acquire a9: granted, fair release a10: granted, left nothing",
+        "fair acquire a10: granted, fair release a9: held a x1 40s, left a=1 fair=10 40s",
+        "fair acquire a1: granted, fair acquire a2: granted, fair release a1: held a x1 40s, left a=1 fair=2 40s",
+        "fair acquire a1: granted, fair acquire a2 x2: granted, fair release a1 x1: held a x2 40s, left a=2 fair=2 40s",
+        "acquire A 40s: granted, fair release a1: kind, left A 40s",
+        "reentrant acquire a1: granted, fair release a1: kind, left a=1 reentrant=1 40s",
+        "acquire A 40s: granted, enqueue a@1 20s, fair release a1: kind, left A 40s",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_fair_lock_is_yielded() {
+    check(&[
+        "fair acquire a1: granted, fair yield a1 ~20s: granted, left nothing | a@1 20s | 40s 40s",
+        "fair acquire b1: granted, enqueue c@3 20s, fair yield b1 ~20s: granted, left nothing | b@2 20s c@3 20s | 40s 40s",
+        // Who is before him is told.
+        "fair acquire b1: granted, enqueue a@1 20s, fair yield b1 ~20s: granted +turn-a:a@1, left nothing | a@1 20s b@2 20s | 40s 40s",
+        "fair acquire c1: granted, enqueue a@1 -5s, enqueue b@2 20s, fair yield c1 ~20s: granted +turn-b:b@2, left nothing | b@2 20s c@3 20s | 40s 40s",
+        "fair acquire a1: granted, fair yield a1: granted, left nothing",
+        "fair yield a1 ~20s: gone, left nothing",
+        "fair acquire a1: granted, fair yield b1 ~20s: gone, left a=1 fair=1 40s",
+        "fair acquire a9: granted, fair yield a10 ~20s: granted, left nothing | a@1 20s | 40s 40s",
+        // Late, behind a release or the next attempt.
+        "fair acquire a10: granted, fair yield a9 ~20s: gone, left a=1 fair=10 40s",
+        "fair acquire a1: granted, fair release a1: granted, fair yield a1 ~20s: gone, left nothing",
+        "fair acquire a1: granted, fair acquire a2: granted, fair yield a1 ~20s: gone, left a=1 fair=2 40s",
+        "acquire A 40s: granted, fair yield a1 ~20s: kind, left A 40s",
+        "reentrant acquire a1: granted, fair yield a1 ~20s: gone, left a=1 reentrant=1 40s",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_lock_is_put_back() {
+    check(&[
+        "heal A 40s: granted, left A 40s",
+        "acquire B 40s: granted, heal A 80s: held -, left B 40s",
+        "reentrant heal a1 x2: granted, left a=2 reentrant=1 40s",
+        "reentrant acquire a1: granted, reentrant heal a1 x2 80s: granted, left a=2 reentrant=1 80s",
+        "reentrant acquire a2: granted, reentrant heal a1 x2 80s: held a x1 40s, left a=1 reentrant=2 40s",
+        "reentrant acquire b1: granted, reentrant heal a1: held b x1 40s, left b=1 reentrant=1 40s",
+        "fair heal a1 x2: granted, left a=2 fair=1 40s",
+        // Whoever waits.
+        "enqueue b@2 20s, fair heal a1 x2: granted, left a=2 fair=1 40s | b@2 20s | - -",
+        "enqueue b@2 -5s, fair heal a1 x2: granted, left a=2 fair=1 40s | b@2 -5s | - -",
+        "fair acquire b1: granted, fair heal a1: held b x1 40s, left b=1 fair=1 40s",
+        "fair acquire a2: granted, fair heal a1 x2: held a x1 40s, left a=1 fair=2 40s",
+        "fair acquire a1: granted, reentrant heal a1: kind, left a=1 fair=1 40s",
+        "reentrant acquire a1: granted, fair heal a1: kind, left a=1 reentrant=1 40s",
+        "acquire A 40s: granted, fair heal a1: kind, left A 40s",
+        "acquire A 40s: granted, reentrant heal a1: kind, left A 40s",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_lock_is_inspected() {
+    check(&[
+        "inspect: free 0s, left nothing",
+        "acquire A 40s: granted, inspect: mutex digest x1 40s, left A 40s",
+        "write -, inspect: mutex digest x1 -, left another's -",
+        "reentrant acquire a1 x2: granted, inspect: reentrant a x2 40s, left a=2 reentrant=1 40s",
+        "fair acquire a1: granted, enqueue c@3 20s, enqueue b@2 -5s, inspect: fair a x1 40s b@2 c@3, left a=1 fair=1 40s | b@2 -5s c@3 20s | - -",
+        "enqueue b@2 20s, inspect: free 0s b@2, left nothing | b@2 20s | - -",
+        // Redisson's, and what is no lock.
+        "write-hash a=2 40s, inspect: reentrant a x2 40s, left a=2 40s",
+        "write-hash field=some 40s, inspect: other 40s, left field=some 40s",
+        "write-hash fair=1 40s, inspect: other 40s, left fair=1 40s",
+        "write-hash a=1 b=1 40s, inspect: other 40s, left a=1 b=1 40s",
+        "write-hash a=1 odd=1 -, inspect: other -, left a=1 odd=1 -",
+        "write-hash a=1 b=1 fair=1 40s, inspect: other 40s, left a=1 b=1 fair=1 40s",
+    ])
+    .await;
+}

@@ -1,0 +1,201 @@
+//! What is done to a master, as rows write it.
+//!
+//! A step is a word for what, who, and what else matters, in any order: `40s` the TTL, `x2` the depth, `@2` the time
+//! in the ticket, `~20s` the patience, `fresh` for a ticket that no majority has seen, `quiet` for a release that tells nobody. Mutexes are asked for by
+//! `A`, `B`, `C`, the token; other locks by `a1`, the owner and the attempt.
+
+use super::*;
+use crate::core::claim::{Patience, Ticket};
+
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Ask(Asked),
+    Delete,
+    /// By somebody who is not us: a string under this letter's token, or anybody's.
+    Write(char, Option<Duration>),
+    /// The same, of a hash.
+    WriteHash(Vec<(String, String)>, Option<Duration>),
+    /// A ticket in the queue, with in how many seconds it counts as dead, if that is known.
+    Enqueue(String, Option<i64>),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) kind: Kind,
+    pub(super) verb: Verb,
+    pub(super) who: char,
+    pub(super) attempt: u64,
+    pub(super) ttl: Duration,
+    pub(super) depth: u32,
+    /// In seconds from an origin long ago.
+    pub(super) drawn: u64,
+    pub(super) patience: Option<Patience>,
+    pub(super) wakes: bool,
+}
+
+impl Asked {
+    pub(super) fn mutex(verb: Verb, who: char, ttl: Duration) -> Self {
+        Self {
+            ttl,
+            ..Self::new(Kind::Mutex, verb, who)
+        }
+    }
+
+    pub(super) fn new(kind: Kind, verb: Verb, who: char) -> Self {
+        Self {
+            kind,
+            verb,
+            who,
+            attempt: 1,
+            ttl: seconds(40),
+            depth: u32::from(verb != Verb::Release),
+            drawn: u64::from(who as u8 % 32),
+            patience: None,
+            wakes: true,
+        }
+    }
+
+    pub(super) fn command(&self, key: &str) -> Command {
+        let owner: Arc<str> = owner(self.who).into();
+        let attempt = self.attempt;
+        let claim = match (self.verb, self.kind) {
+            (Verb::Inspect, _) => Claim::Nobody,
+            (_, Kind::Mutex) => Claim::Token(token(self.who)),
+            (_, Kind::Reentrant) => Claim::Owner { owner, attempt },
+            (_, Kind::Fair) => Claim::Ticket {
+                ticket: ticket(self.who, self.drawn),
+                owner,
+                attempt,
+            },
+        };
+        Command {
+            verb: self.verb,
+            resource: resource(self.kind, key),
+            claim,
+            ttl: Ttl::parse(self.ttl, Duration::ZERO, Drift::from_ppm(0).unwrap()).unwrap(),
+            depth: self.depth,
+            wakes: self.wakes,
+            patience: self.patience,
+        }
+    }
+
+    /// What takes a mutex is never sent twice.
+    pub(super) fn may_be_copied(&self) -> bool {
+        self.kind != Kind::Mutex || !matches!(self.verb, Verb::Acquire | Verb::Heal)
+    }
+
+    fn parse(kind: Kind, verb: Verb, who: &str, words: &[&str]) -> Self {
+        let mut letters = who.chars();
+        let mut asked = Self::new(kind, verb, letters.next().unwrap());
+        asked.attempt = letters.as_str().parse().unwrap_or(1);
+        let is_fresh = words.contains(&"fresh");
+        for word in words {
+            match word.split_at(1) {
+                ("f", "resh") => {}
+                ("q", "uiet") => asked.wakes = false,
+                ("x", depth) => asked.depth = depth.parse().unwrap(),
+                ("@", drawn) => asked.drawn = drawn.parse().unwrap(),
+                ("~", patience) => {
+                    let patience = parse_ttl(patience).unwrap();
+                    asked.patience = Some(Patience { patience, is_fresh });
+                }
+                _ => asked.ttl = parse_ttl(word).unwrap(),
+            }
+        }
+        asked
+    }
+}
+
+impl Step {
+    pub(super) fn parse(text: &str) -> Self {
+        let words: Vec<_> = text.split(' ').collect();
+        let (kind, words) = match words[0] {
+            "reentrant" => (Kind::Reentrant, &words[1..]),
+            "fair" => (Kind::Fair, &words[1..]),
+            _ => (Kind::Mutex, &words[..]),
+        };
+        let ask = |verb, who, rest| Self::Ask(Asked::parse(kind, verb, who, rest));
+        match words {
+            ["acquire", who, rest @ ..] => ask(Verb::Acquire, who, rest),
+            ["heal", who, rest @ ..] => ask(Verb::Heal, who, rest),
+            ["extend", who, rest @ ..] => ask(Verb::Extend, who, rest),
+            ["release", who, rest @ ..] => ask(Verb::Release, who, rest),
+            ["yield", who, rest @ ..] => ask(Verb::Yield, who, rest),
+            // A fair lock is more to look at than others, and they are where it is.
+            ["inspect"] => Self::Ask(Asked::new(Kind::Fair, Verb::Inspect, '?')),
+            ["write", ttl] => Self::Write('?', parse_ttl(ttl)),
+            ["write-A", ttl] => Self::Write('A', parse_ttl(ttl)),
+            ["write-hash", fields @ .., ttl] => Self::WriteHash(
+                fields.iter().map(|field| parse_field(field)).collect(),
+                parse_ttl(ttl),
+            ),
+            ["enqueue", waiter, deadline] => {
+                let (who, drawn) = waiter.split_once('@').unwrap();
+                let ticket = ticket(who.parse().unwrap(), drawn.parse().unwrap());
+                let deadline = deadline.strip_suffix('s').map(|left| left.parse().unwrap());
+                Self::Enqueue(ticket.as_str().to_owned(), deadline)
+            }
+            ["delete"] => Self::Delete,
+            _ => panic!("no step is written {text:?}"),
+        }
+    }
+}
+
+/// A field of a hash: `a=1` is an owner's, and `reentrant=1`, `fair=1` and `odd=1` are marks.
+pub(super) fn parse_field(text: &str) -> (String, String) {
+    let (name, value) = text.split_once('=').unwrap();
+    let name = match name {
+        "a" | "b" | "c" => owner(name.parse().unwrap()),
+        "reentrant" | "fair" | "odd" => format!("quorlock:{name}"),
+        _ => name.to_owned(),
+    };
+    (name, value.to_owned())
+}
+
+fn parse_ttl(text: &str) -> Option<Duration> {
+    let number = text.strip_suffix('s')?;
+    Some(Duration::from_secs_f64(number.parse().unwrap()))
+}
+
+pub(super) fn resource(kind: Kind, key: &str) -> Resource {
+    let names = KeyTemplate::parse("{name}").unwrap();
+    names.resource(kind, key.into()).unwrap()
+}
+
+pub(super) fn token(who: char) -> Token {
+    Token::new([who as u8; 20])
+}
+
+pub(super) fn text_of(token: Token) -> String {
+    String::from_utf8(token.as_bytes().to_vec()).unwrap()
+}
+
+/// One owner for each process.
+fn owner(who: char) -> String {
+    format!("{}:1", process(who))
+}
+
+pub(super) fn process(who: char) -> String {
+    [8, 4, 4, 4, 12]
+        .map(|digits| who.to_string().repeat(digits))
+        .join("-")
+}
+
+const ORIGIN: u64 = 1_700_000_000;
+
+pub(super) fn ticket(who: char, drawn: u64) -> Ticket {
+    Ticket::new((ORIGIN + drawn) * 1_000_000, &owner(who))
+}
+
+/// What a master said, with short names: `a` for an owner, `b@2` for a ticket.
+pub(super) fn short(text: &str) -> String {
+    if let Some((micros, who)) = text.split_once(':')
+        && let Ok(micros) = micros.parse::<u64>()
+    {
+        return format!("{}@{}", short(who), micros / 1_000_000 - ORIGIN);
+    }
+    ['a', 'b', 'c']
+        .into_iter()
+        .find(|who| owner(*who) == text)
+        .map_or_else(|| text.replacen("quorlock:", "", 1), String::from)
+}

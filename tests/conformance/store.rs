@@ -1,0 +1,242 @@
+//! What is behind the mailbox, by another way in.
+
+use std::collections::BTreeMap;
+
+use super::{server::Listener, step::*, *};
+
+pub(super) enum Store {
+    Memory(MemoryMaster),
+    Real(Server, Listener),
+}
+
+/// A sorted set: members and scores, as far from the master's clock as they are.
+type Scores = Vec<(String, f64)>;
+
+impl Store {
+    pub(super) fn memory(&self) -> &MemoryMaster {
+        match self {
+            Self::Memory(master) => master,
+            Self::Real(..) => panic!("a server takes no orders"),
+        }
+    }
+
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Memory(_) => "a memory master",
+            Self::Real(..) => "a server",
+        }
+    }
+
+    pub(super) fn write(&self, key: &str, who: char, ttl: Option<Duration>) {
+        let value = text_of(token(who));
+        match self {
+            Self::Memory(master) => master.set(key, value, ttl),
+            Self::Real(server, _) => {
+                assert_eq!(server.command(&["SET", key, &value]), "OK");
+                expire(server, key, ttl);
+            }
+        }
+    }
+
+    /// Does what is nobody's verb.
+    pub(super) fn run(&self, key: &str, step: &Step) {
+        match (step, self) {
+            (Step::Ask(_), _) => panic!("verbs are asked for"),
+            (Step::Write(who, ttl), _) => self.write(key, *who, *ttl),
+            (Step::Delete, Self::Memory(master)) => master.delete(key),
+            (Step::Delete, Self::Real(server, _)) => {
+                server.command(&["DEL", key]);
+            }
+            (Step::WriteHash(fields, ttl), Self::Memory(master)) => {
+                master.set_hash(key, fields.iter().cloned(), *ttl);
+            }
+            (Step::WriteHash(fields, ttl), Self::Real(server, _)) => {
+                server.command(&["DEL", key]);
+                for (field, value) in fields {
+                    assert_eq!(server.command(&["HSET", key, field, value]), "1");
+                }
+                expire(server, key, *ttl);
+            }
+            (Step::Enqueue(ticket, deadline), _) => self.enqueue(key, ticket, *deadline),
+        }
+    }
+
+    fn enqueue(&self, key: &str, ticket: &str, deadline: Option<i64>) {
+        let fair = resource(Kind::Fair, key);
+        let after = deadline.map(|deadline| deadline as f64 * 1000.0);
+        match self {
+            Self::Memory(master) => {
+                master.add(fair.queue(), ticket, |_| 0.0);
+                if let Some(after) = after {
+                    master.add(fair.deadlines(), ticket, |now| now as f64 + after);
+                }
+            }
+            Self::Real(server, _) => {
+                server.command(&["ZADD", fair.queue(), "0", ticket]);
+                if let Some(after) = after {
+                    let score = (clock_of(server) + after).to_string();
+                    server.command(&["ZADD", fair.deadlines(), &score, ticket]);
+                }
+            }
+        }
+    }
+
+    /// Hears what is published about `key` from now on.
+    pub(super) fn listen(&self, key: &str) {
+        let Self::Memory(master) = self else {
+            return; // by its own connection, to all
+        };
+        master.listen(resource(Kind::Mutex, key).channel());
+        master.listen(resource(Kind::Reentrant, key).channel());
+        for who in ['a', 'b', 'c'] {
+            master.listen(&format!("quorlock:turn:{}", process(who)));
+        }
+    }
+
+    /// What was published since the last time: ` +channel:message` each.
+    pub(super) fn heard(&mut self, key: &str) -> String {
+        let messages = match self {
+            Self::Memory(master) => master.heard(),
+            Self::Real(_, listener) => listener.heard().unwrap(),
+        };
+        let turns = ['a', 'b', 'c'].map(|who| {
+            let channel = format!("quorlock:turn:{}", process(who));
+            (channel, format!("turn-{who}"))
+        });
+        let wakes = [(Kind::Mutex, "wake"), (Kind::Reentrant, "redisson")];
+        let wakes = wakes.map(|(kind, name)| {
+            let resource = resource(kind, key);
+            (resource.channel().to_string(), name.to_owned())
+        });
+        let names: BTreeMap<_, _> = turns.into_iter().chain(wakes).collect();
+        messages
+            .iter()
+            .map(|(channel, text)| {
+                let name = names.get(channel).unwrap_or(channel);
+                format!(" +{name}:{}", short(text))
+            })
+            .collect()
+    }
+
+    /// All there is of a lock: who holds it; then who waits and when each counts as dead; then the TTLs of the
+    /// queue and the deadlines.
+    pub(super) fn state(&self, key: &str) -> String {
+        let fair = resource(Kind::Fair, key);
+        let mut state = self.holder(key);
+        let (queue, deadlines) = (self.scores(fair.queue()), self.scores(fair.deadlines()));
+        if queue.is_none() && deadlines.is_none() {
+            return state;
+        }
+        state.push_str(" |");
+        let mut deadlines: BTreeMap<_, _> = deadlines.unwrap_or_default().into_iter().collect();
+        for (member, _) in queue.unwrap_or_default() {
+            let deadline = deadlines.remove(&member);
+            let deadline =
+                deadline.map_or_else(|| "-".to_owned(), |left| in_seconds(left / 1000.0));
+            state.push_str(&format!(" {} {deadline}", short(&member)));
+        }
+        for (member, left) in deadlines {
+            let left = in_seconds(left / 1000.0);
+            state.push_str(&format!(" unqueued {} {left}", short(&member)));
+        }
+        let ttls = [fair.queue(), fair.deadlines()].map(|key| self.ttl(key));
+        format!("{state} | {}", ttls.join(" "))
+    }
+
+    fn holder(&self, key: &str) -> String {
+        let (text, hash) = match self {
+            Self::Memory(master) => (master.get(key), master.hash(key)),
+            Self::Real(server, _) => {
+                let kind = server.command(&["TYPE", key]);
+                let is = |what: &str| (kind == what).then_some(());
+                (
+                    is("string").map(|()| server.command(&["GET", key])),
+                    is("hash").map(|()| pairs(&server.command(&["HGETALL", key])).collect()),
+                )
+            }
+        };
+        let what = match (text, hash) {
+            (Some(text), _) => whose(&text),
+            (None, Some(hash)) => {
+                let mut fields: Vec<_> = hash
+                    .iter()
+                    .map(|(field, value)| format!("{}={value}", short(field)))
+                    .collect();
+                fields.sort();
+                fields.join(" ")
+            }
+            (None, None) => return "nothing".to_owned(),
+        };
+        format!("{what} {}", self.ttl(key))
+    }
+
+    fn ttl(&self, key: &str) -> String {
+        let ttl = match self {
+            Self::Memory(master) => master.pttl(key),
+            Self::Real(server, _) => {
+                let ttl = server.command(&["PTTL", key]).parse::<i64>().unwrap();
+                // -1: no TTL; -2: no key.
+                u64::try_from(ttl).ok().map(Duration::from_millis)
+            }
+        };
+        ttl.map_or_else(|| "-".to_owned(), |ttl| in_seconds(ttl.as_secs_f64()))
+    }
+
+    /// In order.
+    fn scores(&self, key: &str) -> Option<Scores> {
+        let (mut scores, now): (Scores, f64) = match self {
+            Self::Memory(master) => {
+                let (scores, now) = master.scores(key)?;
+                assert_eq!(
+                    master.queue(key).len(),
+                    scores.len(),
+                    "a queue is what is in the sorted set"
+                );
+                (scores, now as f64)
+            }
+            Self::Real(server, _) => {
+                let reply = server.command(&["ZRANGE", key, "0", "-1", "WITHSCORES"]);
+                if reply.is_empty() {
+                    return None;
+                }
+                let scores = pairs(&reply).map(|(member, score)| (member, score.parse().unwrap()));
+                (scores.collect(), clock_of(server))
+            }
+        };
+        for (_, score) in &mut scores {
+            *score -= now;
+        }
+        Some(scores)
+    }
+}
+
+/// The lines of a reply, two by two.
+fn pairs(reply: &str) -> impl Iterator<Item = (String, String)> {
+    let lines: Vec<_> = reply.lines().map(str::to_owned).collect();
+    let pairs = lines
+        .chunks(2)
+        .map(|pair| (pair[0].clone(), pair[1].clone()));
+    pairs.collect::<Vec<_>>().into_iter()
+}
+
+/// In milliseconds.
+fn clock_of(server: &Server) -> f64 {
+    let reply = server.command(&["TIME"]);
+    let (seconds, micros) = reply.split_once('\n').unwrap();
+    let number = |text: &str| text.parse::<f64>().unwrap();
+    (number(seconds) * 1000.0 + number(micros) / 1000.0).floor()
+}
+
+fn expire(server: &Server, key: &str, ttl: Option<Duration>) {
+    if let Some(ttl) = ttl {
+        let ttl = ttl.as_millis().to_string();
+        assert_eq!(server.command(&["PEXPIRE", key, &ttl]), "1");
+    }
+}
+
+fn whose(value: &str) -> String {
+    ['A', 'B', 'C']
+        .into_iter()
+        .find(|who| text_of(token(*who)) == value)
+        .map_or_else(|| "another's".to_owned(), String::from)
+}

@@ -1,0 +1,137 @@
+//! What happens when time passes, on the masters' own clocks.
+
+use super::*;
+use crate::core::claim::{Patience, Ticket};
+
+fn fair(verb: Verb, who: char, patience: Duration) -> Asked {
+    Asked {
+        patience: Some(Patience {
+            patience,
+            is_fresh: false,
+        }),
+        ..Asked::new(Kind::Fair, verb, who)
+    }
+}
+
+#[tokio::test]
+async fn a_queue_that_nobody_polls_vanishes() {
+    const PATIENCE: Duration = Duration::from_millis(40);
+    for mut subject in subjects().await {
+        let before = now();
+        let held = subject
+            .say("key", &fair(Verb::Acquire, 'a', PATIENCE))
+            .await;
+        assert_eq!(held, "granted");
+        subject
+            .say("key", &fair(Verb::Acquire, 'b', PATIENCE))
+            .await;
+        let answered = now();
+        let mut last_seen = before;
+        loop {
+            let asked = now();
+            if !subject.store.state("key").contains('|') {
+                break;
+            }
+            last_seen = asked;
+            yield_now().await;
+        }
+        assert!(now() - before >= PATIENCE * 2);
+        assert!(last_seen < answered + PATIENCE * 2 + MILLISECOND * 2);
+    }
+}
+
+#[tokio::test]
+async fn who_does_not_poll_is_passed_over() {
+    const PATIENCE: Duration = Duration::from_millis(20);
+    for mut subject in subjects().await {
+        let mut key = 0;
+        // Again, if the machine stood still for so long that b was dead already.
+        loop {
+            key += 1;
+            let key = format!("key {key}");
+            let before = now();
+            subject.say(&key, &fair(Verb::Acquire, 'a', PATIENCE)).await;
+            subject.say(&key, &fair(Verb::Acquire, 'b', PATIENCE)).await;
+            subject
+                .say(&key, &fair(Verb::Acquire, 'c', seconds(40)))
+                .await;
+            let released = subject.say(&key, &fair(Verb::Release, 'a', PATIENCE)).await;
+            let refused = subject
+                .say(&key, &fair(Verb::Acquire, 'c', seconds(40)))
+                .await;
+            if before.elapsed() >= PATIENCE {
+                continue;
+            }
+            assert_eq!(released, "granted +turn-b:b@2");
+            assert_eq!(refused, "queued #2");
+            break tokio::time::sleep(PATIENCE + MILLISECOND).await;
+        }
+        let key = format!("key {key}");
+        let granted = subject
+            .say(&key, &fair(Verb::Acquire, 'c', seconds(40)))
+            .await;
+        assert_eq!(granted, "granted");
+        assert!(!subject.store.state(&key).contains('|'));
+    }
+}
+
+/// A ticket whose time is off by more than a second is not queued, unless it is already.
+#[tokio::test]
+async fn the_time_in_a_ticket_is_checked_by_the_masters_clock() {
+    for mut subject in subjects().await {
+        let mut key = 0;
+        subject.store.write("held", '?', None);
+        for (off, is_queued) in [
+            (0, true),
+            (700, true),
+            (1300, false),
+            (-700, true),
+            (-1300, false),
+        ] {
+            // Again, if the machine stood still for so long that it made a difference.
+            loop {
+                key += 1;
+                let key = format!("{key}");
+                let others = Asked::new(Kind::Fair, Verb::Acquire, 'a');
+                assert_eq!(subject.say(&key, &others).await, "granted");
+                let before = wall_micros();
+                let mut command = fair(Verb::Acquire, 'b', seconds(40)).command(&key);
+                let drawn = before.saturating_add_signed(off * 1000);
+                command.claim = Claim::Ticket {
+                    owner: "b".into(),
+                    attempt: 1,
+                    ticket: Ticket::new(drawn, "b"),
+                };
+                command.patience.as_mut().unwrap().is_fresh = true;
+                let vote = subject.ask(command.clone()).await;
+                let after = wall_micros();
+                if after - before > 200_000 {
+                    continue;
+                }
+                match vote {
+                    Vote::Refuse(Refusal::Skewed { clock }) => {
+                        assert!(!is_queued, "{off}");
+                        let clock = u64::try_from(clock.as_micros()).unwrap();
+                        assert!(
+                            (before..=after).contains(&clock),
+                            "{before} {clock} {after}"
+                        );
+                        // A majority has seen it elsewhere.
+                        command.patience.as_mut().unwrap().is_fresh = false;
+                        subject.ask(command.clone()).await;
+                        command.patience.as_mut().unwrap().is_fresh = true;
+                    }
+                    _ => assert!(is_queued, "{off}"),
+                }
+                let queued = subject.ask(command).await;
+                assert!(written(&queued, "").starts_with("held a x1 #1 "));
+                break;
+            }
+        }
+    }
+}
+
+fn wall_micros() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
+    u64::try_from(since.unwrap().as_micros()).unwrap()
+}
