@@ -23,8 +23,8 @@ use crate::{
 /// # Guarantees
 ///
 /// At any instant at most one holder of a name (the guard of a mutex, or an [`Owner`] with all his guards)
-/// [is valid](crate::Guard::is_valid), as long as clocks run at rates that differ by less than the [drift](Builder::drift_ppm) and no master forgets a lock that
-/// has not expired. Any majority of masters serves. See [`docs::guarantees`](crate::docs::guarantees).
+/// [is valid](crate::Guard::is_valid), as long as clocks run at rates that differ by less than the
+/// [drift](Builder::drift_ppm) and no master forgets a lock that has not expired. Any majority of masters serves. See [`docs::guarantees`](crate::docs::guarantees).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -184,8 +184,8 @@ impl Coordinator {
     ///
     /// This is the barrier for guards that were dropped. Guards that are still alive stay valid, are
     /// renewed, and can be extended and released; they are not waited for, nor are attempts under way. Whoever
-    /// waits for a lock gets [`Closed`](crate::AcquireError::Closed) at the next attempt. Clones of the coordinator are closed with it; closing twice does no
-    /// harm.
+    /// waits for a lock gets [`Closed`](crate::AcquireError::Closed) at the next attempt. Clones of the coordinator
+    /// are closed with it; closing twice does no harm.
     ///
     /// # Cancel safety
     ///
@@ -215,7 +215,7 @@ impl fmt::Debug for Coordinator {
 /// - retry delay: 10 ms to 200 ms
 /// - key template: `{name}`
 /// - max hold: 1 h
-/// - patience: 3 s
+/// - patience: 3 s, or four node timeouts where that is longer
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder {
@@ -298,7 +298,7 @@ impl Builder {
     }
 
     /// How long a waiter of a fair lock may give no sign of life before the others pass it over. Waiters ask again
-    /// three times in that time. Defaults to 3 s, or four node timeouts where that is longer; at least those.
+    /// three or four times in that time. Defaults to 3 s, or four node timeouts where that is longer; at least those.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.settings.patience = Some(patience);
         self

@@ -74,8 +74,8 @@ impl Lock {
     }
 
     /// Has the lock renewed for as long as its guard lives, for `most` at most, counted from the attempt
-    /// that won it, or that last acquired it again: the longest of them counts. Instead of the coordinator's [max hold](crate::Builder::max_hold); behind
-    /// [`ttl`](Self::ttl) it turns renewing on again.
+    /// that won it; where its owner acquires it again, from there, if that is longer. Instead of the
+    /// coordinator's [max hold](crate::Builder::max_hold); behind [`ttl`](Self::ttl) it turns renewing on again.
     pub fn max_hold(self, most: Duration) -> Self {
         Self {
             max_hold: Some(most),
