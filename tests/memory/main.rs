@@ -9,6 +9,7 @@
 )]
 
 mod acquire;
+mod attempts;
 mod cancel;
 mod close;
 mod config;
