@@ -40,6 +40,21 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     masters[2].order(Fault::None);
     drop(lock.acquire().await?); // waits for it; a guard that is dropped posts its release
     println!("one back: locked again");
+
+    let (mine, yours) = (locks.owner(), locks.owner());
+    let outer = locks.reentrant("orders/43", &mine).acquire().await?;
+    let inner = locks.reentrant("orders/43", &mine).acquire().await?;
+    println!("again:    {} guards of one owner", inner.depth());
+    drop((outer, inner)); // the last one gives the lock up
+
+    let guard = locks.fair("printer", &mine).acquire().await?;
+    let printer = locks.fair("printer", &yours);
+    let waiting = tokio::spawn(async move { printer.acquire().await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let seen = locks.fair("printer", &mine).inspect().await?;
+    println!("in line:  {} waits for a fair lock", seen.queue.len());
+    guard.release().await?;
+    drop(waiting.await??); // called up by the release
     locks.close().await;
     Ok(())
 }

@@ -15,7 +15,8 @@
 local mine = redis.call('HMGET', KEYS[1], ARGV[1], ARGV[4])
 if mine[1] and mine[2] and tonumber(mine[2]) <= tonumber(ARGV[2]) then
   if ARGV[3] ~= '0' then
-    redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+    -- For others to see: a master without memory must still be able to release.
+    redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[3])
     return 1
   end
   redis.call('DEL', KEYS[1])

@@ -86,6 +86,11 @@ async fn an_inspection_shows_a_thousand_waiters() {
         let shown = subject.say("key", &inspect).await;
         assert!(shown.starts_with("free 0.000s b@1 b@2 "));
         assert!(shown.ends_with(" b@999 b@1000"));
+        if let Store::Memory(master) = &subject.store {
+            let fair = step::resource(Kind::Fair, "key");
+            let queue = master.queue(fair.queue());
+            assert_eq!((queue.len(), queue.is_sorted()), (1001, true));
+        }
     }
 }
 

@@ -112,8 +112,8 @@ impl State {
         let ([key], [owner, attempt, depth, ttl, marker]) = words.take();
         let mine = self.keys.hmget(key, [owner, marker])?;
         if is_of(&mine, attempt) {
-            self.keys.hset(key, [(owner, depth)])?;
             self.prolong(key, whole(ttl));
+            self.keys.hset(key, [(owner, depth)])?;
             return Ok(Reply::Int(1));
         }
         if !self.keys.exists(key) {
