@@ -22,9 +22,7 @@
 
 -- As it is most of the time: nobody holds it and nobody waits.
 if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
-  redis.call('HSET', KEYS[1], ARGV[1], ARGV[3], 'quorlock:fair', ARGV[2])
-  redis.call('PEXPIRE', KEYS[1], ARGV[4])
-  return 1
+  return hold(KEYS[1], ARGV[1], ARGV[3], 'quorlock:fair', ARGV[2], ARGV[4])
 end
 
 local mine = redis.call('HMGET', KEYS[1], ARGV[1], 'quorlock:fair')
@@ -34,15 +32,11 @@ local now, micros = clock()
 local head, is_swept = next_waiter(now)
 
 local function grant()
-  redis.call('HSET', KEYS[1], ARGV[1], ARGV[3], 'quorlock:fair', ARGV[2])
-  if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[4]) then
-    redis.call('PEXPIRE', KEYS[1], ARGV[4])
-  end
   if head then
     redis.call('ZREM', KEYS[2], ARGV[5])
     redis.call('ZREM', KEYS[3], ARGV[5])
   end
-  return 1
+  return hold(KEYS[1], ARGV[1], ARGV[3], 'quorlock:fair', ARGV[2], ARGV[4])
 end
 
 if mine[1] and mine[2] and tonumber(mine[2]) <= tonumber(ARGV[2]) then

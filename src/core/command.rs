@@ -94,10 +94,12 @@ impl Script {
         match self {
             Self::MutexExtend => lua!("mutex/extend"),
             Self::MutexRelease => lua!("mutex/release"),
-            Self::ReentrantAcquire => lua!("shared/held", "reentrant/acquire"),
+            Self::ReentrantAcquire => lua!("shared/held", "shared/hold", "reentrant/acquire"),
             Self::ReentrantExtend => lua!("shared/held", "reentrant/extend"),
             Self::ReentrantRelease => lua!("shared/held", "reentrant/release"),
-            Self::FairAcquire => lua!("shared/held", "shared/queue", "fair/acquire"),
+            Self::FairAcquire => {
+                lua!("shared/held", "shared/hold", "shared/queue", "fair/acquire")
+            }
             Self::FairRelease => lua!("shared/held", "shared/queue", "fair/release"),
             Self::FairYield => lua!("shared/queue", "fair/yield"),
             Self::Inspect => lua!("shared/held", "shared/inspect"),

@@ -49,8 +49,11 @@ impl Engine {
         let theirs = i64::try_from(theirs.as_micros()).unwrap_or(i64::MAX);
         let ours = i64::try_from(clock::wall_micros()).unwrap_or(i64::MAX);
         let offset_us = theirs.saturating_sub(ours);
-        tracing::warn!(offset_us, "this clock is not the masters': going by theirs");
-        self.clock_offset.store(offset_us, Ordering::Relaxed);
+        let before = self.clock_offset.swap(offset_us, Ordering::Relaxed);
+        // Else it was only the ticket that came late.
+        if offset_us.abs_diff(before) > 500_000 {
+            tracing::warn!(offset_us, "this clock is not the masters': going by theirs");
+        }
         // Tickets drawn by a clock that was ahead must not hold back those drawn by the right one.
         self.last_ticket.store(0, Ordering::Relaxed);
     }
@@ -68,7 +71,7 @@ impl Engine {
         let mut corrections = 0;
         loop {
             let ticket = self.ticket(owner);
-            let line = Line {
+            let place = Place {
                 engine: self,
                 wanted,
                 tenure,
@@ -76,7 +79,7 @@ impl Engine {
                 owner,
                 ticket,
             };
-            match line.stand(corrections < CORRECTIONS).await? {
+            match place.stand(corrections < CORRECTIONS).await? {
                 End::Won(held) => return Ok(held),
                 End::Skewed(clock) => self.correct_clock(clock),
             }
@@ -86,7 +89,7 @@ impl Engine {
 }
 
 /// A wait with one ticket.
-struct Line<'a> {
+struct Place<'a> {
     engine: &'a Arc<Engine>,
     wanted: &'a Wanted,
     tenure: &'a Arc<Tenure>,
@@ -95,7 +98,7 @@ struct Line<'a> {
     ticket: Ticket,
 }
 
-impl Line<'_> {
+impl Place<'_> {
     async fn stand(self, checks_time: bool) -> Result<End, AcquireError> {
         let mut patience = Patience {
             patience: self.engine.config.patience,
