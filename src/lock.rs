@@ -122,7 +122,7 @@ impl Lock {
         Ok(self.guard(held))
     }
 
-    /// Waits for the lock until `patience` is over, and tries a last time then.
+    /// Waits for the lock until `limit` is over, and tries a last time then.
     ///
     /// See [`acquire`](Self::acquire) for how it waits. An attempt that is under way when the time is over, and
     /// the last one, may take two node timeouts each.
@@ -136,8 +136,8 @@ impl Lock {
     /// # Cancel safety
     ///
     /// Leaves nothing, and gives up the place in the line: see [`Lock`].
-    pub async fn acquire_within(&self, patience: Duration) -> Result<Guard, AcquireError> {
-        self.acquire_until(Some(patience)).await
+    pub async fn acquire_within(&self, limit: Duration) -> Result<Guard, AcquireError> {
+        self.acquire_until(Some(limit)).await
     }
 
     /// Waits until the lock is held; also while too few masters are up.
@@ -164,8 +164,8 @@ impl Lock {
         self.acquire_until(None).await
     }
 
-    async fn acquire_until(&self, patience: Option<Duration>) -> Result<Guard, AcquireError> {
-        let held = self.engine.acquire(&self.wanted()?, patience).await?;
+    async fn acquire_until(&self, limit: Option<Duration>) -> Result<Guard, AcquireError> {
+        let held = self.engine.acquire(&self.wanted()?, limit).await?;
         Ok(self.guard(held))
     }
 

@@ -121,8 +121,8 @@ impl Turn<'_> {
         self.called.by.store(0, Ordering::Release);
     }
 
-    /// Waits until a majority of masters have called, or so long that the rest will not, or to `patience`.
-    pub(crate) async fn called(&self, patience: Instant) {
+    /// Waits until a majority of masters have called, or so long that the rest will not, or to `end`.
+    pub(crate) async fn called(&self, end: Instant) {
         let mut last = None;
         loop {
             let mut heard = pin!(self.called.heard.notified());
@@ -130,9 +130,9 @@ impl Turn<'_> {
             let by = self.called.by.load(Ordering::Acquire);
             let now = clock::now();
             if by != 0 && last.is_none() {
-                last = Some(patience.min(now + self.engine.config().retry.least()));
+                last = Some(end.min(now + self.engine.config().retry.least()));
             }
-            let until = last.unwrap_or(patience);
+            let until = last.unwrap_or(end);
             if is_majority(by, self.engine.size()) || now >= until {
                 return;
             }

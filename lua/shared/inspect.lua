@@ -1,7 +1,7 @@
 -- shared/inspect: who holds a lock on this master, whatever its kind, and who waits for it. Changes nothing.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the queue of a fair lock
+-- KEYS[2]  the queue of a fair lock; of others, which have none, the lock again
 -- returns  text, a line each: 'KIND LEFT DEPTH OWNER', then the tickets in the queue, at most 1,000.
 --          KIND: free, mutex, reentrant, fair or other. LEFT: for how many ms, -1 without a TTL. OWNER: of a
 --          mutex, whose token is a secret, its SHA-1.

@@ -156,10 +156,12 @@ impl Command {
     pub(crate) fn request<T>(&self, send: impl FnOnce(Request<'_>) -> T) -> T {
         match (&self.claim, self.verb) {
             (_, Verb::Inspect) | (Claim::Nobody, _) => {
-                let keys = [self.resource.key(), self.resource.queue()];
+                // Only a fair lock has a queue, and an empty key is one that not everybody may name.
+                let (key, queue) = (self.resource.key(), self.resource.queue());
+                let queue = if queue.is_empty() { key } else { queue };
                 send(Request::Script {
                     script: Script::Inspect,
-                    keys: &keys.map(str::as_bytes),
+                    keys: &[key.as_bytes(), queue.as_bytes()],
                     arguments: &[],
                 })
             }
@@ -422,7 +424,7 @@ mod tests {
                 0,
                 format!("MutexRelease r {token} quorlock:wake:{{r}}"),
             ),
-            (Mutex, Inspect, 0, "Inspect r ".into()),
+            (Mutex, Inspect, 0, "Inspect r r".into()),
             (
                 Reentrant,
                 Acquire,
