@@ -186,9 +186,7 @@ fn dead_at(master: &Server, place: &str) -> u64 {
 async fn until_no_queue(masters: &[Server]) -> Duration {
     let since = Instant::now();
     until("no queue", async || {
-        let is_gone = |master: &Server| {
-            master.command(&["EJoinHandle<(Instant, Guard)>> {ISTS", QUEUE, DEADLINES]) == "0"
-        };
+        let is_gone = |master: &Server| master.command(&["EXISTS", QUEUE, DEADLINES]) == "0";
         masters.iter().all(is_gone).then_some(())
     })
     .await;
