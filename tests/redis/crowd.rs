@@ -117,12 +117,12 @@ const NO_DRIFT: Duration = Duration::from_millis(2);
 /// In front of what a process has to say.
 const MARK: &str = "served:";
 
-/// A coordinator whose waiters have `patience`, and masters as much time to answer as that allows.
+/// A coordinator whose waiters have `patience`, and masters as much time to answer as that and TTLs allow.
 pub(crate) fn with_patience(patience: Duration) -> Builder {
     patient()
         .drift_ppm(0)
         .patience(patience)
-        .node_timeout(patience / 4)
+        .node_timeout(Duration::from_secs(1).min(patience / 4))
 }
 
 /// The wall clock, which all processes share.

@@ -67,11 +67,45 @@ fn a_head_that_is_killed_delays_the_next_by_the_patience_at_most() {
 }
 
 #[test]
+fn who_waits_for_longer_than_the_patience_keeps_the_place() {
+    let patience = millis(1_000);
+    with_masters(5, async |masters| {
+        let locks = coordinator(with_patience(patience), &masters);
+        let others = coordinator(with_patience(patience), &masters);
+        let guard = held_by_all(&others).await;
+        let first = waiter(&locks);
+        until_queued(&masters, 1).await;
+        let came = Instant::now();
+        while came.elapsed() < patience * 3 / 2 {
+            for master in &masters {
+                let left = dead_at(master, "0").saturating_sub(micros());
+                assert!(
+                    left > 300_000,
+                    "about to count as dead, after {:?}",
+                    came.elapsed()
+                );
+            }
+            sleep(millis(50)).await;
+        }
+        let second = waiter(&others);
+        until_queued(&masters, 2).await;
+        let since = Instant::now();
+        guard.release().await.unwrap();
+        let (took, guard) = wait_of(first, since).await;
+        assert!(!second.is_finished() && took < WOKEN, "{took:?}");
+        guard.release().await.unwrap();
+        wait_of(second, since).await.1.release().await.unwrap();
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
 fn a_holder_that_is_killed_is_succeeded_when_its_ttl_is_over() {
     if Crowd::is_one() {
         return;
     }
-    let patience = millis(6_000); // so that nobody polls meanwhile
+    let patience = millis(20_000); // so that nobody polls meanwhile
     with_masters(5, async |masters| {
         let test = "patience::a_holder_that_is_killed_is_succeeded_when_its_ttl_is_over";
         let locks = coordinator(with_patience(patience), &masters);
@@ -118,14 +152,7 @@ fn who_has_died_in_the_middle_of_the_queue_delays_nobody() {
         let last = waiter(&locks);
         until_queued(&masters, 3).await;
         middle.kill();
-        let dead = |master: &Server| {
-            let place = master.command(&["ZRANGE", QUEUE, "1", "1"]);
-            let until: u64 = master
-                .command(&["ZSCORE", DEADLINES, &place])
-                .parse()
-                .unwrap();
-            until * 1_000 < micros()
-        };
+        let dead = |master: &Server| dead_at(master, "1") < micros();
         until("the end of a patience", async || {
             masters.iter().all(dead).then_some(())
         })
@@ -148,13 +175,18 @@ fn who_has_died_in_the_middle_of_the_queue_delays_nobody() {
     });
 }
 
+/// When the waiter at a place, from 0, of the queue of `master` counts as dead, in microseconds.
+fn dead_at(master: &Server, place: &str) -> u64 {
+    let ticket = master.command(&["ZRANGE", QUEUE, place, place]);
+    let millis = master.command(&["ZSCORE", DEADLINES, &ticket]);
+    millis.parse::<u64>().unwrap() * 1_000
+}
+
 /// Waits until there is no queue on any of `masters`, and says for how long.
 async fn until_no_queue(masters: &[Server]) -> Duration {
     let since = Instant::now();
     until("no queue", async || {
-        let is_gone = |master: &Server| {
-            master.command(&["EJoinHandle<(Instant, Guard)>> {ISTS", QUEUE, DEADLINES]) == "0"
-        };
+        let is_gone = |master: &Server| master.command(&["EXISTS", QUEUE, DEADLINES]) == "0";
         masters.iter().all(is_gone).then_some(())
     })
     .await;
