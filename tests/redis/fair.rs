@@ -315,8 +315,7 @@ fn dead_waiters_cost_their_patience_once_and_no_hot_loop() {
         // Noticed by who is behind them, at his next poll at the latest.
         assert!(took < patience * 2 + WOKEN * 2, "{took:?}");
         let asked = scripts_run(&masters[0]) - before;
-        println!("{asked} scripts");
-        assert!(asked < 60, "{asked} scripts");
+        assert!(asked < 100, "{asked} scripts");
         close_at_once(&locks).await;
         assert_no_keys(&masters);
     });
