@@ -1,12 +1,11 @@
 //! How a fair lock is waited for: in the queues of all masters, in one order.
 
 use std::{
-    future::pending,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use tokio::sync::SemaphorePermit;
+use tokio::{sync::SemaphorePermit, task::yield_now};
 
 use super::{Engine, acquire::Waiting};
 use crate::{
@@ -156,15 +155,19 @@ impl Line<'_> {
 
     /// The turn to ask, as two attempts of one owner would take what they are granted from one another.
     async fn asking(&self) -> Result<Option<SemaphorePermit<'_>>, AcquireError> {
-        let asking = self.tenure.turn().await;
-        if self.tenure.held().is_some() {
-            // Another task of the owner's has won: whoever waits for that drops this, and enters there.
-            pending::<()>().await;
+        loop {
+            let asking = self.tenure.turn().await;
+            if self.engine.closed.load(Ordering::Acquire) {
+                return Err(AcquireError::Closed);
+            }
+            if self.tenure.held().is_none() {
+                return Ok(asking);
+            }
+            drop(asking);
+            // Another task of the owner's has won: whoever waits for that drops this now, and enters there. If
+            // that one has given it up meanwhile, nobody would ever tell.
+            yield_now().await;
         }
-        if self.engine.closed.load(Ordering::Acquire) {
-            return Err(AcquireError::Closed);
-        }
-        Ok(asking)
     }
 
     /// Waits until asking again is worth it, or must be done to keep the place.

@@ -418,3 +418,30 @@ async fn who_waits_when_the_coordinator_is_closed_hears_of_it_at_once() {
         assert_nothing_left(&world).await;
     }
 }
+
+/// On two threads, so that what one task gives up another is just about to enter.
+#[test]
+fn tasks_of_one_owner_that_come_and_go_never_wait_for_nothing() {
+    for kind in BOTH {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let world = World::new(3).await;
+            let owner = world.locks.owner();
+            let tasks = (0..8).map(|_| {
+                let lock = lock(kind, &world.locks, &owner);
+                tokio::spawn(async move {
+                    for _ in 0..400 {
+                        drop(lock.acquire().await.unwrap());
+                    }
+                })
+            });
+            for task in tasks.collect::<Vec<_>>() {
+                timeout(seconds(20), task).await.unwrap().unwrap();
+            }
+        });
+    }
+}
