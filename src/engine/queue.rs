@@ -192,3 +192,48 @@ impl Line<'_> {
         turn.called(self.waiting.not_later(until)).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Coordinator, MemoryMaster};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_whose_clock_is_off_goes_by_the_masters_clocks() {
+        const HOUR: i64 = 3_600_000_000;
+        for off in [-HOUR, HOUR] {
+            let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+            let right = Coordinator::new(&masters).unwrap();
+            let wrong = Coordinator::new(&masters).unwrap();
+            let offset = &wrong.engine().clock_offset;
+            offset.store(off, Ordering::Relaxed);
+            let guard = right.fair("r", &right.owner()).acquire().await.unwrap();
+            let mut came = Vec::new();
+            let mut waiting = Vec::new();
+            for locks in [&right, &wrong, &right, &wrong, &right] {
+                let owner = locks.owner();
+                let mut waiter = Box::pin({
+                    let lock = locks.fair("r", &owner);
+                    async move { drop(lock.acquire().await.unwrap()) }
+                });
+                let place = tokio::time::timeout(Duration::from_millis(10), waiter.as_mut());
+                assert!(place.await.is_err());
+                came.push(owner.id().to_owned());
+                waiting.push(waiter);
+                // Their clocks are real ones, and a correction is as good as a round trip is short.
+                let came = clock::wall_micros();
+                while clock::wall_micros() < came + 5_000 {}
+            }
+            for master in &masters {
+                let tickets = master.queue("quorlock:queue:{r}");
+                let owners = tickets.iter().map(|ticket| Ticket::owner_of(ticket));
+                assert!(owners.eq(&came), "{off}: {tickets:?}, not {came:?}");
+            }
+            assert!(offset.load(Ordering::Relaxed).abs() < HOUR / 100);
+            drop(guard);
+            for waiter in waiting {
+                waiter.await;
+            }
+        }
+    }
+}
