@@ -378,7 +378,12 @@ async fn a_master_that_lost_it_gets_it_back_whoever_waits_there() {
         sleep(seconds(1)).await;
         for master in [0, 1, 2] {
             world.masters[master].forget();
-            sleep(seconds(15)).await;
+            guard.extend(seconds(10)).await.unwrap();
+            sleep(millis(1)).await;
+            assert_eq!(depths(&world, &owner), [2; 3], "{kind} {master}");
+
+            world.masters[master].forget();
+            sleep(seconds(15)).await; // renewed, with polls in between
             assert_eq!(guard.standing(), Standing::Held, "{kind} {master}");
             assert_eq!(depths(&world, &owner), [2; 3], "{kind} {master}");
             assert!(!waiting.is_finished());
