@@ -146,3 +146,45 @@ impl Drop for Turn<'_> {
         self.engine.turns().leave(self);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::{Coordinator, MemoryMaster};
+
+    /// Whether they got it, gave up or were dropped.
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_kept_of_those_who_do_not_wait_any_more() {
+        let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+        let (locks, others) = (
+            Coordinator::new(&masters).unwrap(),
+            Coordinator::new(&masters).unwrap(),
+        );
+        let patience = Duration::from_millis(20);
+        for name in 0..100 {
+            let lock = locks.fair(format!("{name}"), &locks.owner());
+            let held = others.fair(format!("{name}"), &others.owner());
+            let held = held.acquire().await.unwrap();
+            match name % 3 {
+                0 => assert!(lock.acquire_within(patience).await.is_err()),
+                1 => {
+                    let mut waiter = Box::pin(lock.acquire());
+                    let waits = tokio::time::timeout(patience, waiter.as_mut()).await;
+                    assert!(waits.is_err());
+                    assert!(masters.iter().all(|master| master.listeners() == 1));
+                    drop(held);
+                    drop(waiter.await.unwrap());
+                }
+                _ => {
+                    let waits = tokio::time::timeout(patience, lock.acquire()).await;
+                    assert!(waits.is_err());
+                }
+            }
+        }
+        assert_eq!(locks.engine().turns().board.waiters.lock().len(), 0);
+        locks.close().await;
+        tokio::time::sleep(patience).await;
+        assert!(masters.iter().all(|master| master.listeners() == 0));
+    }
+}

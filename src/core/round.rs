@@ -151,12 +151,13 @@ impl Round {
 
     /// Whether a majority of masters have us in their queues, or granted.
     pub(crate) fn is_queued(&self) -> bool {
-        self.do_most(|vote| {
+        let keeps_place = |vote: &Vote| {
             matches!(
                 vote,
                 Vote::Grant | Vote::Refuse(Refusal::Held { .. } | Refusal::Queued { .. })
             )
-        })
+        };
+        self.queues && self.do_most(keeps_place)
     }
 
     /// Whether a majority of masters say that one and the same owner holds the lock: nobody can have it before
@@ -395,9 +396,13 @@ mod tests {
     fn queued_when_a_majority_says_so() {
         let queued = Vote::Refuse(Refusal::Queued { place: Some(1) });
         let fail = vote('f');
-        let round = round_of(vec![queued.clone(), fail.clone(), by("a", 1), fail.clone()]);
+        let mut round = round_of(vec![queued.clone(), fail.clone(), by("a", 1), fail.clone()]);
+        round.queue();
         assert!(!round.is_queued());
-        assert!(round_of(vec![queued, by("a", 1), fail, Vote::Grant]).is_queued());
+        let mut round = round_of(vec![queued, by("a", 1), fail, Vote::Grant]);
+        assert!(!round.is_queued(), "it did not ask for a place");
+        round.queue();
+        assert!(round.is_queued());
     }
 
     #[test]

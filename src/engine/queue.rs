@@ -1,13 +1,12 @@
 //! How a fair lock is waited for: in the queues of all masters, in one order.
 
 use std::{
-    future::pending,
     pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use tokio::sync::SemaphorePermit;
+use tokio::{sync::SemaphorePermit, task::yield_now};
 
 use super::{Engine, acquire::Waiting, first_of};
 use crate::{
@@ -165,15 +164,19 @@ impl Place<'_> {
 
     /// The turn to ask, as two attempts of one owner would take what they are granted from one another.
     async fn asking(&self) -> Result<Option<SemaphorePermit<'_>>, AcquireError> {
-        let asking = self.tenure.turn().await;
-        if self.tenure.held().is_some() {
-            // Another task of the owner's has won: whoever waits for that drops this, and enters there.
-            pending::<()>().await;
+        loop {
+            let asking = self.tenure.turn().await;
+            if self.engine.closed.load(Ordering::Acquire) {
+                return Err(AcquireError::Closed);
+            }
+            if self.tenure.held().is_none() {
+                return Ok(asking);
+            }
+            drop(asking);
+            // Another task of the owner's has won: whoever waits for that drops this now, and enters there. If
+            // that one has given it up meanwhile, nobody would ever tell.
+            yield_now().await;
         }
-        if self.engine.closed.load(Ordering::Acquire) {
-            return Err(AcquireError::Closed);
-        }
-        Ok(asking)
     }
 
     /// Gives back what a minority granted: at once what is known of, and the rest when it has come in, or when
@@ -217,5 +220,50 @@ impl Place<'_> {
             until = expiry.map_or(until, |expiry| until.min(expiry));
         }
         turn.called(self.waiting.not_later(until)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Coordinator, MemoryMaster};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_whose_clock_is_off_goes_by_the_masters_clocks() {
+        const HOUR: i64 = 3_600_000_000;
+        for off in [-HOUR, HOUR] {
+            let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+            let right = Coordinator::new(&masters).unwrap();
+            let wrong = Coordinator::new(&masters).unwrap();
+            let offset = &wrong.engine().clock_offset;
+            offset.store(off, Ordering::Relaxed);
+            let guard = right.fair("r", &right.owner()).acquire().await.unwrap();
+            let mut came = Vec::new();
+            let mut waiting = Vec::new();
+            for locks in [&right, &wrong, &right, &wrong, &right] {
+                let owner = locks.owner();
+                let mut waiter = Box::pin({
+                    let lock = locks.fair("r", &owner);
+                    async move { drop(lock.acquire().await.unwrap()) }
+                });
+                let place = tokio::time::timeout(Duration::from_millis(10), waiter.as_mut());
+                assert!(place.await.is_err());
+                came.push(owner.id().to_owned());
+                waiting.push(waiter);
+                // Their clocks are real ones, and a correction is as good as a round trip is short.
+                let came = clock::wall_micros();
+                while clock::wall_micros() < came + 5_000 {}
+            }
+            for master in &masters {
+                let tickets = master.queue("quorlock:queue:{r}");
+                let owners = tickets.iter().map(|ticket| Ticket::owner_of(ticket));
+                assert!(owners.eq(&came), "{off}: {tickets:?}, not {came:?}");
+            }
+            assert!(offset.load(Ordering::Relaxed).abs() < HOUR / 100);
+            drop(guard);
+            for waiter in waiting {
+                waiter.await;
+            }
+        }
     }
 }
