@@ -49,12 +49,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let guard = locks.fair("printer", &mine).acquire().await?;
     let printer = locks.fair("printer", &yours);
-    let waiting = tokio::spawn(async move { printer.acquire().await });
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    let seen = locks.fair("printer", &mine).inspect().await?;
-    println!("in line:  {} waits for a fair lock", seen.queue.len());
-    guard.release().await?;
-    drop(waiting.await??); // called up by the release
+    let (served, released) = tokio::join!(printer.acquire(), async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let seen = printer.inspect().await;
+        println!(
+            "in line:  {} waits for a fair lock",
+            seen.map_or(0, |seen| seen.queue.len())
+        );
+        guard.release().await // calls up who waits
+    });
+    released?;
+    drop(served?);
     locks.close().await;
     Ok(())
 }
