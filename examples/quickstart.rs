@@ -40,6 +40,26 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     masters[2].order(Fault::None);
     drop(lock.acquire().await?); // waits for it; a guard that is dropped posts its release
     println!("one back: locked again");
+
+    let (mine, yours) = (locks.owner(), locks.owner());
+    let outer = locks.reentrant("orders/43", &mine).acquire().await?;
+    let inner = locks.reentrant("orders/43", &mine).acquire().await?;
+    println!("again:    {} guards of one owner", inner.depth());
+    drop((outer, inner)); // the last one gives the lock up
+
+    let guard = locks.fair("printer", &mine).acquire().await?;
+    let printer = locks.fair("printer", &yours);
+    let (served, released) = tokio::join!(printer.acquire(), async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let seen = printer.inspect().await;
+        println!(
+            "in line:  {} waits for a fair lock",
+            seen.map_or(0, |seen| seen.queue.len())
+        );
+        guard.release().await // calls up who waits
+    });
+    released?;
+    drop(served?);
     locks.close().await;
     Ok(())
 }

@@ -22,9 +22,9 @@ use crate::{
 ///
 /// # Guarantees
 ///
-/// At any instant at most one guard of a name [is valid](crate::Guard::is_valid), as long as clocks run
-/// at rates that differ by less than the [drift](Builder::drift_ppm) and no master forgets a lock that
-/// has not expired. Any majority of masters serves. See [`docs::guarantees`](crate::docs::guarantees).
+/// At any instant at most one holder of a name (the guard of a mutex, or an [`Owner`] with all his guards)
+/// [is valid](crate::Guard::is_valid), as long as clocks run at rates that differ by less than the
+/// [drift](Builder::drift_ppm) and no master forgets a lock that has not expired. Any majority of masters serves. See [`docs::guarantees`](crate::docs::guarantees).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -77,7 +77,10 @@ impl Coordinator {
         Lock::new(self.engine.clone(), Kind::Mutex, name.into(), None)
     }
 
-    /// A new owner for [`reentrant`](Self::reentrant) and [`fair`](Self::fair) locks.
+    /// A new owner for [`reentrant`](Self::reentrant) and [`fair`](Self::fair) locks. Sends nothing.
+    ///
+    /// His locks are for this coordinator and its clones: with another one they fail with
+    /// [`ForeignOwner`](ConfigError::ForeignOwner).
     pub fn owner(&self) -> Owner {
         self.engine.owner()
     }
@@ -86,10 +89,29 @@ impl Coordinator {
     /// and the last one that is dropped gives the lock up.
     ///
     /// On every master a hash under that key, as Redisson's `RLock` writes it: its locks on these masters and
-    /// this one exclude each other, and wake each other's waiters. Acquiring it again is a round of its own, which
-    /// extends the lock; the guards of one owner share their validity, and are lost together.
+    /// this one exclude each other, and wake each other's waiters. (Its fair locks are something else, and must not
+    /// be mixed with either kind of ours.) Acquiring it again is a round of its own, which extends the lock to the
+    /// [ttl](Lock::ttl) that is asked for and never shortens it; the guards of one owner share their validity, and are
+    /// lost together.
     ///
-    /// Sends nothing. A name or an owner that cannot be used is reported when the lock is acquired.
+    /// Sends nothing. A name or an owner that cannot be used is reported when the lock is acquired; and so is a
+    /// name that is held as another kind, by [`OtherKind`](crate::AcquireError::OtherKind).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{AcquireError, Coordinator, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let owner = locks.owner();
+    /// let lock = locks.reentrant("orders/42", &owner);
+    /// let outer = lock.acquire().await?;
+    /// let inner = lock.try_acquire().await?; // at once: it is his
+    /// assert_eq!(inner.depth(), 2);
+    ///
+    /// let refused = locks.reentrant("orders/42", &locks.owner()).try_acquire().await;
+    /// assert!(matches!(refused, Err(AcquireError::Contended { .. })));
+    /// # drop((outer, inner));
+    /// # Ok(()) }
+    /// ```
     pub fn reentrant(&self, name: impl Into<Arc<str>>, owner: &Owner) -> Lock {
         Lock::new(
             self.engine.clone(),
@@ -106,7 +128,37 @@ impl Coordinator {
     /// every waiter, and a waiter whose process died is passed over when the [patience](Builder::patience) is
     /// over. [`try_acquire`](Lock::try_acquire) takes no place, and passes nobody.
     ///
-    /// Sends nothing. A name or an owner that cannot be used is reported when the lock is acquired.
+    /// # Guarantees
+    ///
+    /// Of two waiters whom a majority of masters have heard of, the one who came first is served first. Everything
+    /// else is as for a [reentrant](Self::reentrant) lock.
+    ///
+    /// # Not guaranteed
+    ///
+    /// Who came first goes by the waiters' clocks, which may be off by a second; those that are off by more go by
+    /// the masters'. Masters that are down or have lost their queues may let a later one pass. See
+    /// [`docs::guarantees`](crate::docs::guarantees).
+    ///
+    /// Sends nothing. A name or an owner that cannot be used is reported when the lock is acquired; and so is a
+    /// name that is held as another kind, by [`OtherKind`](crate::AcquireError::OtherKind).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{Coordinator, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let (mine, yours) = (locks.owner(), locks.owner());
+    /// let guard = locks.fair("orders/42", &mine).acquire().await?;
+    /// let next = locks.fair("orders/42", &yours);
+    /// let waiting = tokio::spawn(async move { next.acquire().await });
+    /// while locks.fair("orders/42", &mine).inspect().await?.queue != [yours.id()] {
+    ///     tokio::task::yield_now().await;
+    /// }
+    /// guard.release().await?;
+    /// // It is free, or his already; nobody passes him.
+    /// assert!(locks.fair("orders/42", &mine).try_acquire().await.is_err());
+    /// assert!(waiting.await??.is_valid());
+    /// # Ok(()) }
+    /// ```
     pub fn fair(&self, name: impl Into<Arc<str>>, owner: &Owner) -> Lock {
         Lock::new(self.engine.clone(), Kind::Fair, name.into(), Some(owner))
     }
@@ -132,8 +184,8 @@ impl Coordinator {
     ///
     /// This is the barrier for guards that were dropped. Guards that are still alive stay valid, are
     /// renewed, and can be extended and released; they are not waited for, nor are attempts under way. Whoever
-    /// waits for a lock gets [`Closed`](crate::AcquireError::Closed) at the next attempt. Clones of the coordinator are closed with it; closing twice does no
-    /// harm.
+    /// waits for a lock gets [`Closed`](crate::AcquireError::Closed) at the next attempt. Clones of the coordinator
+    /// are closed with it; closing twice does no harm.
     ///
     /// # Cancel safety
     ///
@@ -163,7 +215,7 @@ impl fmt::Debug for Coordinator {
 /// - retry delay: 10 ms to 200 ms
 /// - key template: `{name}`
 /// - max hold: 1 h
-/// - patience: 3 s
+/// - patience: 3 s, or four node timeouts where that is longer
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder {
@@ -246,7 +298,7 @@ impl Builder {
     }
 
     /// How long a waiter of a fair lock may give no sign of life before the others pass it over. Waiters ask again
-    /// three times in that time. Defaults to 3 s, or four node timeouts where that is longer; at least those.
+    /// three or four times in that time. Defaults to 3 s, or four node timeouts where that is longer; at least those.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.settings.patience = Some(patience);
         self

@@ -6,8 +6,9 @@ use crate::core::{name::Kind, standing::LostReason, votes::Votes};
 
 /// Why a lock was not acquired.
 ///
-/// Whatever the variant: nothing is held. Every attempt that did not end in a lock was followed by a
-/// release on all masters; a master that could not be reached is owed it until the TTL has passed.
+/// Whatever the variant: nothing is held by this attempt. Every attempt that did not end in a lock was followed
+/// by a release on all masters; a master that could not be reached is owed it until the TTL has passed. What the
+/// owner of a reentrant or fair lock held before is as valid as it was.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
@@ -19,7 +20,8 @@ pub enum AcquireError {
     #[error(transparent)]
     Config(#[from] ConfigError),
 
-    /// Somebody else holds the lock, or split the vote with us. Trying again later makes sense.
+    /// Somebody else holds the lock, split the vote with us, or waits for a fair one and comes first. Trying
+    /// again later makes sense.
     #[error(
         "could not lock {name:?}: held by another on {} of {} masters{}: {votes}",
         .votes.refused(), .votes.masters(), for_still(*.remaining)
@@ -28,7 +30,8 @@ pub enum AcquireError {
         /// The lock's name.
         name: Arc<str>,
         /// When a majority of masters will be free again unless whoever holds them extends or releases,
-        /// as far as the masters have said.
+        /// as far as the masters have said. Zero after a split vote, and where a fair lock is free and others
+        /// wait for it.
         remaining: Option<Duration>,
         /// Who said what.
         votes: Votes,

@@ -27,8 +27,11 @@ use crate::{
 ///
 /// # Guarantees
 ///
-/// While [`is_valid`](Self::is_valid), no other guard of this name is, here or anywhere, within the
-/// bounds of [`docs::guarantees`](crate::docs::guarantees).
+/// While [`is_valid`](Self::is_valid), no other guard of this name is, here or anywhere, but for those of the
+/// same [owner](crate::Owner), within the bounds of [`docs::guarantees`](crate::docs::guarantees).
+///
+/// The guards that an owner has of one reentrant or fair lock are levels of it. They share validity, renewal and
+/// loss: what one of them is told or asked for is for all. The lock is given up with the last of them.
 ///
 /// # Not guaranteed
 ///
@@ -62,7 +65,8 @@ impl Guard {
         self.held.rounds()
     }
 
-    /// How many guards the owner has of this lock; 1 for a mutex.
+    /// How many guards the owner has of this lock, those included that he is just acquiring; 1 for a mutex.
+    /// Counted in this process.
     pub fn depth(&self) -> u32 {
         self.held.depth()
     }
@@ -116,7 +120,8 @@ impl Guard {
         self.lost_error(reason)
     }
 
-    /// Lets the lock end with its present validity, unless it is [extended](Self::extend) by hand.
+    /// Lets the lock end with its present validity, unless it is [extended](Self::extend) by hand. For all guards
+    /// of an owner, until he acquires the lock again.
     pub fn stop_renewing(&self) {
         self.held.stop_renewing();
     }
@@ -178,12 +183,13 @@ impl Guard {
     }
 
     /// Gives the lock up on all masters, and waits until a majority has confirmed. That it was gone already
-    /// is success.
+    /// is success. While its owner has other guards of it, this takes one level off and the lock stays held.
     ///
     /// # Errors
     ///
     /// [`NoQuorum`](ReleaseError::NoQuorum): fewer than a majority confirmed within the node timeout. The
-    /// others get the release as soon as they can be reached, until the TTL has passed.
+    /// others get the release as soon as they can be reached, until the TTL has passed; a level that is taken
+    /// off, with the next extension or release.
     ///
     /// # Cancel safety
     ///

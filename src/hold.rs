@@ -40,12 +40,21 @@ pub(crate) struct Wanted {
     pub(crate) counter: Option<Arc<str>>,
 }
 
+/// How an attempt asks again.
+#[derive(Debug)]
+pub(crate) struct Again {
+    /// In the name of a new attempt, when what gives the last one back may come late.
+    pub(crate) claim: Option<Claim>,
+    pub(crate) patience: Option<Patience>,
+    /// For a fencing token; else one is drawn.
+    pub(crate) candidate: Option<u64>,
+}
+
 /// What a claim may have left on the masters, how it is kept, and how it is taken back.
 #[derive(Debug)]
 pub(crate) struct Hold {
     engine: Arc<Engine>,
     resource: Resource,
-    claim: Claim,
     ttl: Ttl,
     /// Of a fenced lock.
     counter: Option<Arc<str>>,
@@ -58,6 +67,9 @@ pub(crate) struct Hold {
 
 #[derive(Debug)]
 struct State {
+    /// That of the newest attempt: what gives it back gives back those before it, too, and nothing that comes
+    /// after it.
+    claim: Claim,
     lease: Lease,
     /// What was left of the lease when it was won.
     validity: Duration,
@@ -106,6 +118,7 @@ impl Hold {
             bid: bid.as_ref(),
         };
         let newest = question.post(patience, start, lease);
+        let keys_until = question.keys_until(patience, start);
         Arc::new(Self {
             engine: engine.clone(),
             resource: wanted.resource.clone(),
@@ -113,9 +126,10 @@ impl Hold {
             counter: wanted.counter.clone(),
             _tenure: tenure,
             state: Mutex::new(State {
+                claim,
                 lease,
                 validity: Duration::ZERO,
-                keys_until: question.keys_until(patience, start),
+                keys_until,
                 may_hold: 0,
                 candidate,
                 rounds: 1,
@@ -127,42 +141,47 @@ impl Hold {
                 place: None,
                 release: None,
             }),
-            claim,
             changed: Notify::new(),
         })
     }
 
-    /// Asks all masters once more, from the same place in their queues; with `candidate` for a fencing token, or a
-    /// new one.
-    pub(crate) fn ask_again(&self, patience: Option<Patience>, candidate: Option<u64>) {
+    /// Asks all masters once more: from the same place in their queues, or with another candidate for the fencing
+    /// token.
+    pub(crate) fn ask_again(&self, again: Again) {
         let start = clock::now();
         let mut state = self.state.lock();
         state.rounds = state.rounds.saturating_add(1);
-        if self.counter.is_some() {
-            state.candidate = candidate.unwrap_or_else(|| self.engine.draw());
+        if let Some(claim) = again.claim {
+            state.claim = claim;
         }
+        if self.counter.is_some() {
+            state.candidate = again.candidate.unwrap_or_else(|| self.engine.draw());
+        }
+        let patience = again.patience;
         let bid = self.bid(&state);
         let question = Question {
             engine: &self.engine,
             resource: &self.resource,
-            claim: &self.claim,
+            claim: &state.claim,
             ttl: self.ttl,
             bid: bid.as_ref(),
         };
-        state.lease = Lease::new(start, self.ttl, self.engine.config().drift);
+        let keys_until = question.keys_until(patience, start);
+        let lease = Lease::new(start, self.ttl, self.engine.config().drift);
+        let newest = question.post(patience, start, lease);
+        state.lease = lease;
         state.may_hold |= state.newest.read(Round::may_keep);
-        state.keys_until = state.keys_until.max(question.keys_until(patience, start));
-        state.newest = question.post(patience, start, state.lease);
+        state.keys_until = state.keys_until.max(keys_until);
+        state.newest = newest;
     }
 
-    /// Gives back what a round was granted that did not win, and keeps the place in the queues.
-    pub(crate) fn yield_back(&self, patience: Patience) {
-        let state = self.state.lock();
-        let masters = state.newest.read(Round::may_hold);
+    /// Gives back what `masters`, a bit each, granted to a round that did not win, and keeps the place in the
+    /// queues.
+    pub(crate) fn yield_back(&self, masters: u64, patience: Patience) {
         if masters != 0 {
             let command = Command {
                 patience: Some(patience),
-                ..self.command(Verb::Yield, self.ttl, &state)
+                ..self.command(&self.state.lock(), Verb::Yield, self.ttl)
             };
             let ask = self.engine.ask(command, clock::now(), Unheard);
             self.engine.post_to(masters, &ask);
@@ -197,7 +216,7 @@ impl Hold {
         let release = LiveRound::of_release(round);
         if state.depth > 0 {
             // Owed to nobody: whatever comes next sets the depth right.
-            let command = self.command(Verb::Release, self.ttl, &state);
+            let command = self.command(&state, Verb::Release, self.ttl);
             self.engine
                 .post(&self.engine.ask(command, start, release.clone()));
             return release;
@@ -212,7 +231,7 @@ impl Hold {
             newest: state.newest.clone(),
             _undelivered: self.engine.undelivered(),
         };
-        let tellers = match (&self.claim, is_worth_telling) {
+        let tellers = match (&state.claim, is_worth_telling) {
             // A fair lock calls up who is next, and nobody else.
             (_, false) | (Claim::Ticket { .. }, _) => 0,
             (Claim::Token(token), true) => self.engine.tellers(token.spread()),
@@ -221,7 +240,7 @@ impl Hold {
         };
         let command = Command {
             wakes: tellers != 0,
-            ..self.command(Verb::Release, self.ttl, &state)
+            ..self.command(&state, Verb::Release, self.ttl)
         };
         let engine = &self.engine;
         engine.post(&engine.ask_with_tellers(command, tellers, start, delivery));
@@ -247,7 +266,7 @@ impl Hold {
         let healing = Healing {
             extension: extension.clone(),
         };
-        let command = self.command(Verb::Heal, ttl, &state);
+        let command = self.command(&state, Verb::Heal, ttl);
         let ask = self.engine.ask(command, start, healing);
         self.engine.post_to(masters, &ask);
     }
@@ -306,11 +325,11 @@ impl Hold {
         })
     }
 
-    fn command(&self, verb: Verb, ttl: Ttl, state: &State) -> Command {
+    fn command(&self, state: &State, verb: Verb, ttl: Ttl) -> Command {
         Command {
             verb,
             resource: self.resource.clone(),
-            claim: self.claim.clone(),
+            claim: state.claim.clone(),
             ttl,
             depth: state.depth,
             wakes: false,

@@ -15,6 +15,16 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # Kinds
+//!
+//! - [`mutex`](Coordinator::mutex): held once. The common Redlock format.
+//! - [`reentrant`](Coordinator::reentrant): held by an [`Owner`], who may acquire it again. The format of
+//!   Redisson's plain lock.
+//! - [`fair`](Coordinator::fair): reentrant, and waiters are served in the order in which they came, across all
+//!   processes.
+//!
+//! A name is used as one kind only.
+//!
 //! # What is not promised
 //!
 //! A holder that is paused, by its scheduler, a page fault or a virtual machine that moves, can act after its
@@ -23,7 +33,9 @@
 //! # Where to read on
 //!
 //! - [`Coordinator`]: a set of masters. [`Lock`]: a name on it. [`Guard`]: held. [`Votes`]: by whom.
-//! - [`AcquireError`], [`ExtendError`], [`ReleaseError`], [`ConfigError`]: what can go wrong.
+//! - [`Owner`]: who holds reentrant and fair locks. [`Inspection`]: who holds a lock, and who waits.
+//! - [`AcquireError`], [`ExtendError`], [`LostError`], [`ReleaseError`], [`RunError`], [`InspectError`],
+//!   [`ConfigError`]: what can go wrong.
 //! - [`MemoryMaster`]: masters in your tests, with faults to order.
 //! - [`docs`]: the algorithm, the guarantees, the architecture.
 //!

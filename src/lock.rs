@@ -15,8 +15,11 @@ use crate::{
     owner::Owner,
 };
 
-/// A named lock on all masters of a [`Coordinator`](crate::Coordinator). Cheap to make and to clone;
-/// holds nothing until it is acquired.
+/// A named lock on all masters of a [`Coordinator`](crate::Coordinator), of one [kind](crate::Kind). Cheap to
+/// make and to clone; holds nothing until it is acquired.
+///
+/// A reentrant or fair lock that its [owner](Owner) holds already is acquired again by one round, like an
+/// [extension](Guard::extend). When that fails, his other guards are as valid as they were.
 ///
 /// # Cancel safety
 ///
@@ -73,8 +76,8 @@ impl Lock {
     }
 
     /// Has the lock renewed for as long as its guard lives, for `most` at most, counted from the attempt
-    /// that won it. Instead of the coordinator's [max hold](crate::Builder::max_hold); behind
-    /// [`ttl`](Self::ttl) it turns renewing on again.
+    /// that won it; where its owner acquires it again, from there, if that is longer. Instead of the
+    /// coordinator's [max hold](crate::Builder::max_hold); behind [`ttl`](Self::ttl) it turns renewing on again.
     pub fn max_hold(self, most: Duration) -> Self {
         Self {
             max_hold: Some(most),
@@ -111,7 +114,8 @@ impl Lock {
     ///
     /// [`Contended`](AcquireError::Contended) when another holds it or the vote was split,
     /// [`NoQuorum`](AcquireError::NoQuorum) when too many masters failed,
-    /// [`TooSlow`](AcquireError::TooSlow) when no validity was left.
+    /// [`TooSlow`](AcquireError::TooSlow) when no validity was left,
+    /// [`OtherKind`](AcquireError::OtherKind) when the name is held as another kind of lock.
     /// [`Config`](AcquireError::Config) and [`Closed`](AcquireError::Closed) before anything is sent.
     ///
     /// # Cancel safety
@@ -134,7 +138,7 @@ impl Lock {
         Ok(self.guard(held))
     }
 
-    /// Waits for the lock until `patience` is over, and tries a last time then.
+    /// Waits for the lock until `limit` is over, and tries a last time then.
     ///
     /// See [`acquire`](Self::acquire) for how it waits. An attempt that is under way when the time is over, and
     /// the last one, may take two node timeouts each.
@@ -142,13 +146,14 @@ impl Lock {
     /// # Errors
     ///
     /// [`Deadline`](AcquireError::Deadline), with how the last attempt failed.
-    /// [`Config`](AcquireError::Config) and [`Closed`](AcquireError::Closed) at once.
+    /// [`Config`](AcquireError::Config), [`OtherKind`](AcquireError::OtherKind) and
+    /// [`Closed`](AcquireError::Closed) at once.
     ///
     /// # Cancel safety
     ///
     /// Leaves nothing, and gives up the place in the line: see [`Lock`].
-    pub async fn acquire_within(&self, patience: Duration) -> Result<Guard, AcquireError> {
-        self.acquire_until(Some(patience)).await
+    pub async fn acquire_within(&self, limit: Duration) -> Result<Guard, AcquireError> {
+        self.acquire_until(Some(limit)).await
     }
 
     /// Waits until the lock is held; also while too few masters are up.
@@ -157,9 +162,16 @@ impl Lock {
     /// contends on the masters. It tries when it is told of a release, when the TTLs on a majority of masters have
     /// passed, and about once a second, as not every release is told of.
     ///
+    /// Waiters of a fair lock stand in a queue on every master, and are served in the order in which they came,
+    /// whatever their process. They ask when the masters call them, and about once a second to keep their place.
+    ///
+    /// Tasks of one [owner](Owner) wait for one another's attempts, and not for one another's guards: when one of
+    /// them gets the lock, all have it.
+    ///
     /// # Errors
     ///
-    /// [`Config`](AcquireError::Config) and [`Closed`](AcquireError::Closed), at once.
+    /// [`Config`](AcquireError::Config), [`OtherKind`](AcquireError::OtherKind) and
+    /// [`Closed`](AcquireError::Closed), at once.
     ///
     /// # Cancel safety
     ///
@@ -168,8 +180,8 @@ impl Lock {
         self.acquire_until(None).await
     }
 
-    async fn acquire_until(&self, patience: Option<Duration>) -> Result<Guard, AcquireError> {
-        let held = self.engine.acquire(&self.wanted()?, patience).await?;
+    async fn acquire_until(&self, limit: Option<Duration>) -> Result<Guard, AcquireError> {
+        let held = self.engine.acquire(&self.wanted()?, limit).await?;
         Ok(self.guard(held))
     }
 
@@ -233,7 +245,8 @@ impl Lock {
     }
 
     /// Asks all masters who holds the lock, how often and for how long still, and who waits for a fair one.
-    /// Changes nothing, and says nothing of who will hold it a moment later.
+    /// Changes nothing, and says nothing of who will hold it a moment later. Waits for all masters, for the node
+    /// timeout at most. Says of any kind who holds it, whatever this lock's is; who waits only for a fair one.
     ///
     /// # Errors
     ///
@@ -242,6 +255,22 @@ impl Lock {
     /// # Cancel safety
     ///
     /// Only looks.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{Coordinator, Kind, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let owner = locks.owner();
+    /// let lock = locks.reentrant("orders/42", &owner);
+    /// let guard = lock.acquire().await?;
+    /// let held = lock.inspect().await?.holding.expect("it is held");
+    /// assert_eq!((held.kind, held.owner.as_deref()), (Some(Kind::Reentrant), Some(owner.id())));
+    /// assert_eq!(held.depth, 1);
+    ///
+    /// guard.release().await?;
+    /// assert!(!lock.is_held().await?);
+    /// # Ok(()) }
+    /// ```
     pub async fn inspect(&self) -> Result<Inspection, InspectError> {
         let resource = self.resource.as_ref().map_err(Clone::clone)?;
         self.engine.inspect(resource).await

@@ -27,6 +27,8 @@ use crate::{
 /// an owner holds can be acquired by him again, and by nobody else. How often he did is counted here, in this
 /// process: an owner is for one coordinator and its clones.
 ///
+/// Tasks that share an owner do not exclude each other. Dropping the handle gives nothing up: guards do.
+///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use quorlock::{Coordinator, MemoryMaster};

@@ -121,8 +121,8 @@ impl Turn<'_> {
         self.called.by.store(0, Ordering::Release);
     }
 
-    /// Waits until a majority of masters have called, or so long that the rest will not, or to `patience`.
-    pub(crate) async fn called(&self, patience: Instant) {
+    /// Waits until a majority of masters have called, or so long that the rest will not, or to `end`.
+    pub(crate) async fn called(&self, end: Instant) {
         let mut last = None;
         loop {
             let mut heard = pin!(self.called.heard.notified());
@@ -130,9 +130,9 @@ impl Turn<'_> {
             let by = self.called.by.load(Ordering::Acquire);
             let now = clock::now();
             if by != 0 && last.is_none() {
-                last = Some(patience.min(now + self.engine.config().retry.least()));
+                last = Some(end.min(now + self.engine.config().retry.least()));
             }
-            let until = last.unwrap_or(patience);
+            let until = last.unwrap_or(end);
             if is_majority(by, self.engine.size()) || now >= until {
                 return;
             }
@@ -144,5 +144,47 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.engine.turns().leave(self);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::{Coordinator, MemoryMaster};
+
+    /// Whether they got it, gave up or were dropped.
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_kept_of_those_who_do_not_wait_any_more() {
+        let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+        let (locks, others) = (
+            Coordinator::new(&masters).unwrap(),
+            Coordinator::new(&masters).unwrap(),
+        );
+        let patience = Duration::from_millis(20);
+        for name in 0..100 {
+            let lock = locks.fair(format!("{name}"), &locks.owner());
+            let held = others.fair(format!("{name}"), &others.owner());
+            let held = held.acquire().await.unwrap();
+            match name % 3 {
+                0 => assert!(lock.acquire_within(patience).await.is_err()),
+                1 => {
+                    let mut waiter = Box::pin(lock.acquire());
+                    let waits = tokio::time::timeout(patience, waiter.as_mut()).await;
+                    assert!(waits.is_err());
+                    assert!(masters.iter().all(|master| master.listeners() == 1));
+                    drop(held);
+                    drop(waiter.await.unwrap());
+                }
+                _ => {
+                    let waits = tokio::time::timeout(patience, lock.acquire()).await;
+                    assert!(waits.is_err());
+                }
+            }
+        }
+        assert_eq!(locks.engine().turns().board.waiters.lock().len(), 0);
+        locks.close().await;
+        tokio::time::sleep(patience).await;
+        assert!(masters.iter().all(|master| master.listeners() == 0));
     }
 }

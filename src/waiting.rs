@@ -148,7 +148,7 @@ impl Waiter<'_> {
 
     /// Has the masters tell of releases. Whether that is new: then a release may have been missed just
     /// before, and it is worth trying again as soon as they listen.
-    pub(crate) async fn listen(&self, patience: Instant) -> bool {
+    pub(crate) async fn listen(&self, end: Instant) -> bool {
         {
             let mut state = self.line.state.lock();
             if state.is_listening {
@@ -160,7 +160,7 @@ impl Waiter<'_> {
         self.engine
             .each_mailbox(|mailbox| mailbox.listen(channel, self.line.ear()));
         let masters = self.engine.size();
-        self.until(patience, |state| {
+        self.look_until(end, |state| {
             is_majority(state.listening, masters)
                 || is_majority(state.refused, masters)
                 || state.is_released
@@ -169,9 +169,9 @@ impl Waiter<'_> {
         true
     }
 
-    /// Waits until somebody has released the lock, but not longer than to `patience`. Whether that was heard.
-    pub(crate) async fn released(&self, patience: Instant) -> bool {
-        self.until(patience, |state| state.is_released).await;
+    /// Waits until somebody has released the lock, but not longer than to `end`. Whether that was heard.
+    pub(crate) async fn released(&self, end: Instant) -> bool {
+        self.look_until(end, |state| state.is_released).await;
         self.line.state.lock().is_released
     }
 
@@ -180,14 +180,14 @@ impl Waiter<'_> {
         is_majority(self.line.state.lock().listening, self.engine.size())
     }
 
-    async fn until(&self, patience: Instant, done: impl Fn(&State) -> bool) {
+    async fn look_until(&self, end: Instant, done: impl Fn(&State) -> bool) {
         loop {
             let mut heard = pin!(self.line.heard.notified());
             heard.as_mut().enable(); // first register, then look
-            if done(&self.line.state.lock()) || clock::now() >= patience {
+            if done(&self.line.state.lock()) || clock::now() >= end {
                 return;
             }
-            first_of(heard, pin!(clock::sleep_until(patience))).await;
+            first_of(heard, pin!(clock::sleep_until(end))).await;
         }
     }
 }

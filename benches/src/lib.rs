@@ -8,6 +8,7 @@ pub mod handover;
 pub mod load;
 pub mod options;
 pub mod plot;
+pub mod queue;
 pub mod results;
 pub mod servers;
 pub mod stats;

@@ -5,6 +5,7 @@ mod fixture;
 
 pub use fixture::{Server, masters};
 
+use std::ops::Sub;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -39,4 +40,48 @@ pub fn most_keys(servers: &[Server], span: Duration) -> Result<u64> {
         thread::sleep(Duration::from_millis(5));
     }
     Ok(most)
+}
+
+/// What servers say of some commands, all of them together: `INFO commandstats`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    pub calls: u64,
+    /// How long they took, in microseconds.
+    pub micros: u64,
+}
+
+impl Stats {
+    /// So far. What a script calls counts under its own name, and in the time of the script.
+    pub fn of(servers: &[Server], commands: &[&str]) -> Result<Self> {
+        let mut sum = Self::default();
+        for server in servers {
+            for line in server.command(&["INFO", "commandstats"]).lines() {
+                let stats = line
+                    .strip_prefix("cmdstat_")
+                    .and_then(|l| l.split_once(':'));
+                let Some((_, stats)) = stats.filter(|(name, _)| commands.contains(name)) else {
+                    continue;
+                };
+                for stat in stats.split(',') {
+                    match stat.split_once('=') {
+                        Some(("calls", calls)) => sum.calls += calls.parse::<u64>()?,
+                        Some(("usec", micros)) => sum.micros += micros.parse::<u64>()?,
+                        _ => {}
+                    }
+                }
+            }
+        }
+        Ok(sum)
+    }
+}
+
+impl Sub for Stats {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            calls: self.calls - before.calls,
+            micros: self.micros - before.micros,
+        }
+    }
 }

@@ -25,12 +25,7 @@
 -- As it is most of the time: nobody holds it and nobody waits.
 if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
   local refused = KEYS[4] and ballot(KEYS[4], ARGV[8], ARGV[9], false)
-  if refused then
-    return refused
-  end
-  redis.call('HSET', KEYS[1], ARGV[1], ARGV[3], 'quorlock:fair', ARGV[2])
-  redis.call('PEXPIRE', KEYS[1], ARGV[4])
-  return 1
+  return refused or hold(KEYS[1], ARGV[1], ARGV[3], 'quorlock:fair', ARGV[2], ARGV[4])
 end
 
 local mine = redis.call('HMGET', KEYS[1], ARGV[1], 'quorlock:fair')
@@ -44,15 +39,11 @@ local function grant()
   if refused then
     return refused
   end
-  redis.call('HSET', KEYS[1], ARGV[1], ARGV[3], 'quorlock:fair', ARGV[2])
-  if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[4]) then
-    redis.call('PEXPIRE', KEYS[1], ARGV[4])
-  end
   if head then
     redis.call('ZREM', KEYS[2], ARGV[5])
     redis.call('ZREM', KEYS[3], ARGV[5])
   end
-  return 1
+  return hold(KEYS[1], ARGV[1], ARGV[3], 'quorlock:fair', ARGV[2], ARGV[4])
 end
 
 if mine[1] and mine[2] and tonumber(mine[2]) <= tonumber(ARGV[2]) then

@@ -4,7 +4,7 @@
 -- KEYS[2]  the queue
 -- KEYS[3]  the deadlines
 -- ARGV[1]  owner
--- ARGV[2]  attempt
+-- ARGV[2]  attempt: it and those before it are given up
 -- ARGV[3]  ticket
 -- returns  1     it was mine and is gone
 --          0     nothing is held here
@@ -19,7 +19,7 @@ if head and redis.call('ZREM', KEYS[2], ARGV[3]) == 1 then
 end
 local mine = redis.call('HMGET', KEYS[1], ARGV[1], 'quorlock:fair')
 local reply = 0
-if mine[1] and mine[2] == ARGV[2] then
+if mine[1] and mine[2] and tonumber(mine[2]) <= tonumber(ARGV[2]) then
   redis.call('DEL', KEYS[1])
   reply = 1
 elseif redis.call('EXISTS', KEYS[1]) == 1 then

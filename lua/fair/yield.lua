@@ -4,16 +4,17 @@
 -- KEYS[2]  the queue
 -- KEYS[3]  the deadlines
 -- ARGV[1]  owner
--- ARGV[2]  attempt
+-- ARGV[2]  attempt: it and those before it are given up
 -- ARGV[3]  ticket
 -- ARGV[4]  for how long to be queued without another call, in milliseconds
 -- returns  1     it was mine, and is free again
 --          0     it was not mine
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
--- Safe to run twice: the second run finds nothing that is mine. Late, behind a release, too.
+-- Safe to run twice: the second run finds nothing that is mine. Late, behind a release or the next attempt,
+-- too: hence a new attempt for each time that the lock is asked for from one place in the queue.
 local mine = redis.call('HMGET', KEYS[1], ARGV[1], 'quorlock:fair')
-if not mine[1] or mine[2] ~= ARGV[2] then
+if not mine[1] or not mine[2] or tonumber(mine[2]) > tonumber(ARGV[2]) then
   return 0
 end
 local now = clock()

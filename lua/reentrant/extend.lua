@@ -16,11 +16,12 @@
 -- that holds the lock, and the next extension or release sets the depth right.
 local mine = redis.call('HMGET', KEYS[1], ARGV[1], ARGV[5])
 if mine[1] and mine[2] == ARGV[2] then
-  if mine[1] ~= ARGV[3] then
-    redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
-  end
   if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[4]) then
     redis.call('PEXPIRE', KEYS[1], ARGV[4])
+  end
+  if mine[1] ~= ARGV[3] then
+    -- For others to see: a master without memory must still be able to extend.
+    redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[3])
   end
   return 1
 end

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  owner
--- ARGV[2]  attempt
+-- ARGV[2]  attempt: it and those before it are given up
 -- ARGV[3]  the depth that is left, absolute: 0 gives the lock up
 -- ARGV[4]  'quorlock:reentrant' or 'quorlock:fair'
 -- ARGV[5]  the channel on which waiters are told that it is gone, or '' to tell nobody
@@ -13,9 +13,10 @@
 --
 -- Safe to run twice or late: the attempt is given up once, and depth is set, not counted.
 local mine = redis.call('HMGET', KEYS[1], ARGV[1], ARGV[4])
-if mine[1] and mine[2] == ARGV[2] then
+if mine[1] and mine[2] and tonumber(mine[2]) <= tonumber(ARGV[2]) then
   if ARGV[3] ~= '0' then
-    redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+    -- For others to see: a master without memory must still be able to release.
+    redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[3])
     return 1
   end
   redis.call('DEL', KEYS[1])

@@ -1,7 +1,7 @@
 -- shared/inspect: who holds a lock on this master, whatever its kind, and who waits for it. Changes nothing.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the queue of a fair lock
+-- KEYS[2]  the queue of a fair lock, if one is asked for
 -- returns  text, a line each: 'KIND LEFT DEPTH OWNER', then the tickets in the queue, at most 1,000.
 --          KIND: free, mutex, reentrant, fair or other. LEFT: for how many ms, -1 without a TTL. OWNER: of a
 --          mutex, whose token is a secret, its SHA-1.
@@ -21,7 +21,7 @@ elseif kind == 'hash' then
   end
 end
 local lines = { holder or ('other ' .. left .. ' 0 ') }
-if redis.call('TYPE', KEYS[2])['ok'] == 'zset' then
+if KEYS[2] and redis.call('TYPE', KEYS[2])['ok'] == 'zset' then
   for _, ticket in ipairs(redis.call('ZRANGE', KEYS[2], 0, 999)) do
     lines[#lines + 1] = ticket
   end

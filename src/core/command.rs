@@ -125,17 +125,14 @@ impl Script {
             Self::MutexExtend => lua!("mutex/extend"),
             Self::MutexRelease => lua!("mutex/release"),
             Self::MutexReleaseFenced => fenced!("mutex/release"),
-            Self::ReentrantAcquire => lua!("shared/held", "shared/ballot", "reentrant/acquire"),
+            Self::ReentrantAcquire => {
+                lua!("shared/held", "shared/hold", "shared/ballot", "reentrant/acquire")
+            }
             Self::ReentrantExtend => lua!("shared/held", "reentrant/extend"),
             Self::ReentrantRelease => lua!("shared/held", "reentrant/release"),
             Self::ReentrantReleaseFenced => fenced!("shared/held", "reentrant/release"),
             Self::FairAcquire => {
-                lua!(
-                    "shared/held",
-                    "shared/queue",
-                    "shared/ballot",
-                    "fair/acquire"
-                )
+                lua!("shared/held", "shared/hold", "shared/queue", "shared/ballot", "fair/acquire")
             }
             Self::FairRelease => lua!("shared/held", "shared/queue", "fair/release"),
             Self::FairReleaseFenced => fenced!("shared/held", "shared/queue", "fair/release"),
@@ -196,8 +193,10 @@ impl Command {
     pub(crate) fn request<T>(&self, send: impl FnOnce(Request<'_>) -> T) -> T {
         match (&self.claim, self.verb) {
             (_, Verb::Inspect) | (Claim::Nobody, _) => {
-                let keys = [self.resource.key(), self.resource.queue()];
-                self.script(Script::Inspect, &keys.map(str::as_bytes), &[], send)
+                // Only a fair lock has a queue, and an empty key is one that not everybody may name.
+                let keys = [self.resource.key(), self.resource.queue()].map(str::as_bytes);
+                let count = 1 + usize::from(!keys[1].is_empty());
+                self.script(Script::Inspect, &keys[..count], &[], send)
             }
             (Claim::Token(token), verb) => self.mutex(verb, token, send),
             (Claim::Owner { owner, attempt }, verb) => {
@@ -484,7 +483,7 @@ mod tests {
                 0,
                 format!("MutexRelease r {token} quorlock:wake:{{r}}"),
             ),
-            (Mutex, Inspect, 0, "Inspect r ".into()),
+            (Mutex, Inspect, 0, "Inspect r".into()),
             (
                 Reentrant,
                 Acquire,

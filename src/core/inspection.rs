@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::{claim::Ticket, name::Kind, quorum::majority, votes::Votes};
 
-/// What a majority of masters say of a lock. As of now: it may have changed since.
+/// What a majority of masters say of a lock, from [`Lock::inspect`](crate::Lock::inspect). As of then: it may have
+/// changed since.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Inspection {
@@ -13,8 +14,9 @@ pub struct Inspection {
     /// What is held, by one holder on a majority of masters. `None` when there is no such holder: it is
     /// free, or several have a part of it for a moment.
     pub holding: Option<Holding>,
-    /// The owners who wait for a fair lock, in order, as far as any master knows them, 1,000 from each at most. One whose
-    /// process died is among them until it is passed over.
+    /// The [owners](crate::Owner::id) who wait for a fair lock, in order, as far as any master knows them,
+    /// 1,000 from each at most. One whose process died is among them until it is passed over. Empty when the
+    /// lock that was inspected is not a fair one.
     pub queue: Vec<String>,
     /// Which masters have answered.
     pub votes: Votes,

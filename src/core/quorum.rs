@@ -95,7 +95,8 @@ impl Failure {
     pub(crate) fn may_have_executed(&self) -> bool {
         match self {
             Self::Closed | Self::Disconnected(_) | Self::TimedOut(_) => true,
-            // What a server refuses with an error it does not do; scripts write last.
+            // What a server refuses with an error it does not do. A script may have swept a queue by then, and nothing
+            // that is ours.
             Self::Rejected(_) | Self::Unreachable(_) => false,
         }
     }

@@ -117,6 +117,11 @@ impl Round {
         })
     }
 
+    /// The masters that have not answered and were not given up on, a bit each.
+    pub(crate) fn unheard(&self) -> u64 {
+        self.masters(|vote| vote.is_none())
+    }
+
     /// The masters that may hold the key or a place in a queue because of this round, a bit each.
     pub(crate) fn may_keep(&self) -> u64 {
         self.may_hold() | self.masters(|vote| self.queues && matches!(vote, Some(Vote::Refuse(_))))
@@ -146,12 +151,13 @@ impl Round {
 
     /// Whether a majority of masters have us in their queues, or granted.
     pub(crate) fn is_queued(&self) -> bool {
-        self.do_most(|vote| {
+        let keeps_place = |vote: &Vote| {
             matches!(
                 vote,
                 Vote::Grant | Vote::Refuse(Refusal::Held { .. } | Refusal::Queued { .. })
             )
-        })
+        };
+        self.queues && self.do_most(keeps_place)
     }
 
     /// Whether a majority of masters say that one and the same owner holds the lock: nobody can have it before
@@ -166,9 +172,10 @@ impl Round {
         })
     }
 
-    /// Whether any master says that we are the next one in its queue.
+    /// Whether any master says that we are the next one in its queue, or has granted us the lock.
     pub(crate) fn is_next(&self) -> bool {
         self.votes_cast().any(|vote| match vote {
+            Vote::Grant => true,
             Vote::Refuse(Refusal::Held {
                 holder: Some(holder),
                 ..
@@ -394,7 +401,7 @@ mod tests {
             (vec![by("a", 2), by("a", 1)], true),
             (vec![queued(None), queued(Some(2))], false),
             (vec![queued(Some(1))], true),
-            (vec![Vote::Grant], false),
+            (vec![Vote::Grant], true), // a minority that nobody else may have
         ] {
             assert_eq!(round_of(votes.clone()).is_next(), next, "{votes:?}");
         }
@@ -404,9 +411,13 @@ mod tests {
     fn queued_when_a_majority_says_so() {
         let queued = Vote::Refuse(Refusal::Queued { place: Some(1) });
         let fail = vote('f');
-        let round = round_of(vec![queued.clone(), fail.clone(), by("a", 1), fail.clone()]);
+        let mut round = round_of(vec![queued.clone(), fail.clone(), by("a", 1), fail.clone()]);
+        round.queue();
         assert!(!round.is_queued());
-        assert!(round_of(vec![queued, by("a", 1), fail, Vote::Grant]).is_queued());
+        let mut round = round_of(vec![queued, by("a", 1), fail, Vote::Grant]);
+        assert!(!round.is_queued(), "it did not ask for a place");
+        round.queue();
+        assert!(round.is_queued());
     }
 
     #[test]

@@ -99,17 +99,17 @@ impl Engine {
         Some(Err(AcquireError::NoQuorum { name, votes }))
     }
 
-    /// Rounds until one is won. With `patience`, the last one begins when it is over.
+    /// Rounds until one is won. With a `limit`, the last one begins when it is over.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         wanted: &Wanted,
-        patience: Option<Duration>,
+        limit: Option<Duration>,
     ) -> Result<Held, AcquireError> {
         let start = clock::now();
         let waiting = Waiting {
             start,
-            // A patience that no clock can hold is none.
-            deadline: patience.and_then(|patience| start.checked_add(patience)),
+            // A limit that no clock can hold is none.
+            deadline: limit.and_then(|limit| start.checked_add(limit)),
         };
         let Some(owner) = &wanted.owner else {
             return self.contend(wanted, waiting).await;
@@ -191,8 +191,8 @@ impl Engine {
             clock::sleep_until(not_later(now + delay)).await;
             return false;
         }
-        let patience = not_later(now + self.config.node_timeout);
-        if waiter.listen(patience).await {
+        let end = not_later(now + self.config.node_timeout);
+        if waiter.listen(end).await {
             return false;
         }
         // However often others release and take it again, and whatever they publish: not a hot loop.
@@ -209,8 +209,8 @@ impl Engine {
         };
         // A key lives to the end of the millisecond in which it expires.
         let expiry = remaining.map(|remaining| remaining + Duration::from_millis(2));
-        let patience = now + expiry.map_or(poll, |expiry| expiry.min(poll));
-        waiter.released(not_later(patience)).await
+        let end = now + expiry.map_or(poll, |expiry| expiry.min(poll));
+        waiter.released(not_later(end)).await
     }
 
     /// Takes back what a round that was not won may have left, and says why it was not.

@@ -6,7 +6,7 @@ use super::Engine;
 use crate::{
     clock,
     core::{claim::Patience, round::Round},
-    hold::Held,
+    hold::{Again, Held},
 };
 
 impl Engine {
@@ -28,8 +28,11 @@ impl Engine {
         let theirs = i64::try_from(theirs.as_micros()).unwrap_or(i64::MAX);
         let ours = i64::try_from(clock::wall_micros()).unwrap_or(i64::MAX);
         let offset_us = theirs.saturating_sub(ours);
-        tracing::warn!(offset_us, "this clock is not the masters': going by theirs");
-        self.clock_offset.store(offset_us, Ordering::Relaxed);
+        let before = self.clock_offset.swap(offset_us, Ordering::Relaxed);
+        // Else it was only the ticket that came late.
+        if offset_us.abs_diff(before) > 500_000 {
+            tracing::warn!(offset_us, "this clock is not the masters': going by theirs");
+        }
         // What was drawn by a clock that was ahead must not hold back what is drawn by the right one.
         self.last_drawn.store(0, Ordering::Relaxed);
     }
@@ -50,7 +53,11 @@ impl Engine {
         } else {
             return false;
         }
-        held.ask_again(patience, candidate);
+        held.ask_again(Again {
+            claim: None, // nothing was given back
+            patience,
+            candidate,
+        });
         true
     }
 }

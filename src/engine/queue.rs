@@ -1,14 +1,14 @@
 //! How a fair lock is waited for: in the queues of all masters, in one order.
 
 use std::{
-    future::pending,
+    pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use tokio::sync::SemaphorePermit;
+use tokio::{sync::SemaphorePermit, task::yield_now};
 
-use super::{Engine, acquire::Waiting};
+use super::{Engine, acquire::Waiting, first_of};
 use crate::{
     clock,
     core::{
@@ -17,7 +17,7 @@ use crate::{
         round::{Outcome, Round},
     },
     error::AcquireError,
-    hold::{Held, Hold, Wanted},
+    hold::{Again, Held, Hold, Wanted},
     live_round::LiveRound,
     owner::{Owner, Tenure},
     turns::Turn,
@@ -44,15 +44,15 @@ impl Engine {
         let mut corrections = 0;
         loop {
             let ticket = Ticket::new(self.draw(), owner.id());
-            let line = Line {
+            let place = Place {
                 engine: self,
                 wanted,
                 tenure,
                 waiting,
-                claim: owner.claim(Some(ticket.clone())),
+                owner,
                 ticket,
             };
-            match line.stand(corrections < CORRECTIONS).await? {
+            match place.stand(corrections < CORRECTIONS).await? {
                 End::Won(held) => return Ok(held),
                 End::Skewed(clock) => self.correct_clock(clock),
             }
@@ -62,16 +62,16 @@ impl Engine {
 }
 
 /// A wait with one ticket.
-struct Line<'a> {
+struct Place<'a> {
     engine: &'a Arc<Engine>,
     wanted: &'a Wanted,
     tenure: &'a Arc<Tenure>,
     waiting: Waiting,
+    owner: &'a Owner,
     ticket: Ticket,
-    claim: Claim,
 }
 
-impl Line<'_> {
+impl Place<'_> {
     async fn stand(self, checks_time: bool) -> Result<End, AcquireError> {
         let mut patience = Patience {
             patience: self.engine.config.patience,
@@ -80,7 +80,7 @@ impl Line<'_> {
         let mut is_last = self.waiting.is_over();
         let mut asking = self.asking().await?;
         let tenure = Some(self.tenure.clone());
-        let claim = self.claim.clone();
+        let claim = self.claim();
         // Not in the queue yet: who finds the lock free need not listen.
         let held = Held::new(Hold::ask(self.engine, self.wanted, claim, tenure, None));
         let mut turn = None;
@@ -100,7 +100,7 @@ impl Line<'_> {
             {
                 continue;
             }
-            held.yield_back(patience);
+            self.give_back(&held, &round, turn.as_ref(), patience).await;
             drop(asking);
             self.check(&held, &round, is_last, failures).await?;
             patience.is_fresh &= !round.read(Round::is_queued);
@@ -115,8 +115,17 @@ impl Line<'_> {
             }
             asking = self.asking().await?;
             turn.as_ref().inspect(|turn| turn.attempt());
-            held.ask_again(Some(patience), None);
+            held.ask_again(Again {
+                claim: Some(self.claim()),
+                patience: Some(patience),
+                candidate: None,
+            });
         }
+    }
+
+    /// A new one for each round: what gives one back may come late, behind the next.
+    fn claim(&self) -> Claim {
+        self.owner.claim(Some(self.ticket.clone()))
     }
 
     /// Whether to go on after a round that was not won.
@@ -139,15 +148,40 @@ impl Line<'_> {
 
     /// The turn to ask, as two attempts of one owner would take what they are granted from one another.
     async fn asking(&self) -> Result<Option<SemaphorePermit<'_>>, AcquireError> {
-        let asking = self.tenure.turn().await;
-        if self.tenure.held().is_some() {
-            // Another task of the owner's has won: whoever waits for that drops this, and enters there.
-            pending::<()>().await;
+        loop {
+            let asking = self.tenure.turn().await;
+            if self.engine.closed.load(Ordering::Acquire) {
+                return Err(AcquireError::Closed);
+            }
+            if self.tenure.held().is_none() {
+                return Ok(asking);
+            }
+            drop(asking);
+            // Another task of the owner's has won: whoever waits for that drops this now, and enters there. If
+            // that one has given it up meanwhile, nobody would ever tell.
+            yield_now().await;
         }
-        if self.engine.closed.load(Ordering::Acquire) {
-            return Err(AcquireError::Closed);
+    }
+
+    /// Gives back what a minority granted: at once what is known of, and the rest when it has come in, or when
+    /// asking again cannot wait for that.
+    ///
+    /// A round is lost before all have answered. By the first answers alone whoever waits would take himself for
+    /// the next one, or the vote for split, and would come back far too soon.
+    async fn give_back(
+        &self,
+        held: &Held,
+        round: &LiveRound,
+        turn: Option<&Turn<'_>>,
+        patience: Patience,
+    ) {
+        let known = round.read(|round| round.may_hold() & !round.unheard());
+        held.yield_back(known, patience);
+        if let Some(turn) = turn {
+            let until = clock::now() + self.engine.config.node_timeout;
+            first_of(pin!(round.settled()), pin!(turn.called(until))).await;
         }
-        Ok(asking)
+        held.yield_back(round.read(Round::may_hold) & !known, patience);
     }
 
     /// Waits until asking again is worth it, or must be done to keep the place.
@@ -157,7 +191,7 @@ impl Line<'_> {
         let patience = self.engine.config.patience;
         let poll = Backoff::between(patience / 4, patience / 3);
         let mut until = now + poll.delay(u32::MAX, clock::random_u64());
-        let is_contender = round.read(|round| round.is_next() || round.may_hold() != 0);
+        let is_contender = round.read(Round::is_next);
         let is_split = is_contender && !round.read(Round::is_held_by_one);
         if is_split || round.read(Round::lacks_masters) {
             until = until.min(self.engine.retry_at(*splits));
@@ -170,5 +204,50 @@ impl Line<'_> {
             until = expiry.map_or(until, |expiry| until.min(expiry));
         }
         turn.called(self.waiting.not_later(until)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Coordinator, MemoryMaster};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_whose_clock_is_off_goes_by_the_masters_clocks() {
+        const HOUR: i64 = 3_600_000_000;
+        for off in [-HOUR, HOUR] {
+            let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+            let right = Coordinator::new(&masters).unwrap();
+            let wrong = Coordinator::new(&masters).unwrap();
+            let offset = &wrong.engine().clock_offset;
+            offset.store(off, Ordering::Relaxed);
+            let guard = right.fair("r", &right.owner()).acquire().await.unwrap();
+            let mut came = Vec::new();
+            let mut waiting = Vec::new();
+            for locks in [&right, &wrong, &right, &wrong, &right] {
+                let owner = locks.owner();
+                let mut waiter = Box::pin({
+                    let lock = locks.fair("r", &owner);
+                    async move { drop(lock.acquire().await.unwrap()) }
+                });
+                let place = tokio::time::timeout(Duration::from_millis(10), waiter.as_mut());
+                assert!(place.await.is_err());
+                came.push(owner.id().to_owned());
+                waiting.push(waiter);
+                // Their clocks are real ones, and a correction is as good as a round trip is short.
+                let came = clock::wall_micros();
+                while clock::wall_micros() < came + 5_000 {}
+            }
+            for master in &masters {
+                let tickets = master.queue("quorlock:queue:{r}");
+                let owners = tickets.iter().map(|ticket| Ticket::owner_of(ticket));
+                assert!(owners.eq(&came), "{off}: {tickets:?}, not {came:?}");
+            }
+            assert!(offset.load(Ordering::Relaxed).abs() < HOUR / 100);
+            drop(guard);
+            for waiter in waiting {
+                waiter.await;
+            }
+        }
     }
 }

@@ -132,7 +132,7 @@ impl Hold {
         state.in_doubt |= state.newest.has_failed();
         state.keys_until = state.keys_until.max(end_of(start, ttl));
         state.newest = extension.clone();
-        let command = self.command(Verb::Extend, ttl, &state);
+        let command = self.command(&state, Verb::Extend, ttl);
         let ask = self.engine.ask(command, start, extension.clone());
         self.engine.post(&ask);
         extension

@@ -124,7 +124,9 @@ async fn a_reentrant_lock_is_released() {
         "reentrant acquire a1: granted, reentrant release a1: granted +redisson:0, reentrant release a1: gone, left nothing",
         "reentrant acquire a1: granted, reentrant release b1: held a x1 40s, left a=1 reentrant=1 40s",
         "reentrant acquire a1: granted, reentrant release b1 x1: held a x1 40s, left a=1 reentrant=1 40s",
-        // Late, behind the next attempt.
+        // An earlier attempt goes with the last one. Late, behind the next attempt, nothing does.
+        "reentrant acquire a9: granted, reentrant release a10: granted +redisson:0, left nothing",
+        "reentrant acquire a10: granted, reentrant release a9: held a x1 40s, left a=1 reentrant=10 40s",
         "reentrant acquire a1: granted, reentrant acquire a2 x2: granted, reentrant release a1: held a x2 40s, left a=2 reentrant=2 40s",
         "reentrant acquire a1: granted, reentrant acquire a2 x2: granted, reentrant release a1 x1: held a x2 40s, left a=2 reentrant=2 40s",
         "write-hash a=1 40s, reentrant release a1: held a x1 40s, left a=1 40s",
@@ -240,7 +242,9 @@ async fn a_fair_lock_is_released() {
         "enqueue b@2 20s, enqueue c@3 20s, fair release c1: gone, left nothing | b@2 20s | - -",
         "enqueue b@2 20s, fair release b1: gone, left nothing",
         "enqueue b@2 20s, fair release a1: gone, left nothing | b@2 20s | - -",
-        // Late, behind the next attempt.
+        // An earlier attempt goes with the last one. Late, behind the next attempt, nothing does.
+        "fair acquire a9: granted, fair release a10: granted, left nothing",
+        "fair acquire a10: granted, fair release a9: held a x1 40s, left a=1 fair=10 40s",
         "fair acquire a1: granted, fair acquire a2: granted, fair release a1: held a x1 40s, left a=1 fair=2 40s",
         "fair acquire a1: granted, fair acquire a2 x2: granted, fair release a1 x1: held a x2 40s, left a=2 fair=2 40s",
         "acquire A 40s: granted, fair release a1: kind, left A 40s",
@@ -261,7 +265,9 @@ async fn a_fair_lock_is_yielded() {
         "fair acquire a1: granted, fair yield a1: granted, left nothing",
         "fair yield a1 ~20s: gone, left nothing",
         "fair acquire a1: granted, fair yield b1 ~20s: gone, left a=1 fair=1 40s",
+        "fair acquire a9: granted, fair yield a10 ~20s: granted, left nothing | a@1 20s | 40s 40s",
         // Late, behind a release or the next attempt.
+        "fair acquire a10: granted, fair yield a9 ~20s: gone, left a=1 fair=10 40s",
         "fair acquire a1: granted, fair release a1: granted, fair yield a1 ~20s: gone, left nothing",
         "fair acquire a1: granted, fair acquire a2: granted, fair yield a1 ~20s: gone, left a=1 fair=2 40s",
         "acquire A 40s: granted, fair yield a1 ~20s: kind, left A 40s",

@@ -75,6 +75,25 @@ async fn who_does_not_poll_is_passed_over() {
     }
 }
 
+#[tokio::test]
+async fn an_inspection_shows_a_thousand_waiters() {
+    for mut subject in subjects().await {
+        for waiter in 1..=1001 {
+            let ticket = step::ticket('b', waiter).as_str().to_owned();
+            subject.store.run("key", &Step::Enqueue(ticket, None));
+        }
+        let inspect = Asked::new(Kind::Fair, Verb::Inspect, '?');
+        let shown = subject.say("key", &inspect).await;
+        assert!(shown.starts_with("free 0.000s b@1 b@2 "));
+        assert!(shown.ends_with(" b@999 b@1000"));
+        if let Store::Memory(master) = &subject.store {
+            let fair = step::resource(Kind::Fair, "key");
+            let queue = master.queue(fair.queue());
+            assert_eq!((queue.len(), queue.is_sorted()), (1001, true));
+        }
+    }
+}
+
 /// A ticket whose time is off by more than a second is not queued, unless it is already.
 #[tokio::test]
 async fn the_time_in_a_ticket_is_checked_by_the_masters_clock() {

@@ -1,9 +1,12 @@
 //! Futures that are dropped, at every poll and at every millisecond, leave nothing on the masters.
 
-use quorlock::{AcquireError, Fault, Guard};
+use quorlock::{AcquireError, Fault, Guard, Kind};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{World, delay, millis, polled, seconds};
+use crate::{
+    owners::lock,
+    world::{NAME, World, delay, millis, polled, seconds},
+};
 
 #[tokio::test(start_paused = true)]
 async fn try_acquire() {
@@ -52,6 +55,60 @@ async fn acquire() {
         end.of(lock.acquire()).await.is_some()
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn try_acquire_by_an_owner() {
+    for kind in [Kind::Reentrant, Kind::Fair] {
+        dropped_anywhere(2, async |world, end| {
+            let lock = lock(kind, &world.locks, &world.locks.owner());
+            end.of(lock.try_acquire()).await.is_some()
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquire_by_an_owner_who_is_already_in() {
+    for kind in [Kind::Reentrant, Kind::Fair] {
+        dropped_anywhere(2, async |world, end| {
+            let lock = lock(kind, &world.locks, &world.locks.owner());
+            let _outer = lock.try_acquire().await.unwrap();
+            end.of(lock.acquire()).await.is_some()
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquire_by_an_owner_when_another_lets_go() {
+    for kind in [Kind::Reentrant, Kind::Fair] {
+        dropped_anywhere(6, async |world, end| {
+            let held = lock(kind, &world.locks, &world.locks.owner());
+            let held = held.try_acquire().await.unwrap();
+            let lock = lock(kind, &world.locks, &world.locks.owner());
+            let letting_go = async {
+                sleep(millis(130)).await;
+                drop(held);
+            };
+            let (acquired, ()) = tokio::join!(end.of(lock.acquire()), letting_go);
+            acquired.is_some()
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquire_by_an_owner_within_a_time() {
+    for kind in [Kind::Reentrant, Kind::Fair] {
+        dropped_anywhere(5, async |world, end| {
+            let held = lock(kind, &world.locks, &world.locks.owner());
+            let _held = held.try_acquire().await.unwrap();
+            let lock = lock(kind, &world.locks, &world.locks.owner());
+            end.of(lock.acquire_within(millis(60))).await.is_some()
+        })
+        .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,5 +232,10 @@ async fn is_done(case: impl AsyncFn(&World, End) -> bool, end: End) -> bool {
     world.close().await;
     let holders = world.holders();
     assert!(!holders.contains(&"mine"), "{end:?}: {holders:?}");
+    for master in &world.masters {
+        let keys = master.keys(); // neither a hash nor a queue
+        let is_anothers = master.get(NAME).is_some() && keys == [NAME];
+        assert!(keys.is_empty() || is_anothers, "{end:?}: {keys:?}");
+    }
     is_done
 }

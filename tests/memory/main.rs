@@ -9,6 +9,7 @@
 )]
 
 mod acquire;
+mod attempts;
 mod cancel;
 mod close;
 mod config;
@@ -16,10 +17,12 @@ mod connection;
 mod contention;
 mod errors;
 mod extend;
+mod fair;
 mod faults;
 mod heal;
 mod loss;
 mod owed;
+mod owners;
 mod random;
 mod retry;
 mod rollback;

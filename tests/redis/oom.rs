@@ -7,15 +7,10 @@ use quorlock::AcquireError;
 use crate::common::*;
 
 fn run_out_of_memory(master: &Server) {
-    let full = [
-        "CONFIG",
-        "SET",
-        "maxmemory",
-        "1",
-        "maxmemory-policy",
-        "noeviction",
-    ];
-    assert_eq!(master.command(&full), "OK");
+    for setting in [["maxmemory-policy", "noeviction"], ["maxmemory", "1"]] {
+        let words = [&["CONFIG", "SET"], &setting[..]].concat();
+        assert_eq!(master.command(&words), "OK");
+    }
     assert!(master.command(&["SET", "x", "y"]).starts_with("OOM"));
 }
 
@@ -67,6 +62,33 @@ fn what_is_held_can_be_extended_and_released_without_memory() {
             assert!(pttl(master, "r") > 60_000);
         }
         guard.release().await.unwrap();
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+/// How deep a lock is held is for show, and may be wrong then.
+#[test]
+fn levels_can_be_taken_and_given_back_without_memory() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let owner = locks.owner();
+        for lock in [locks.reentrant("r", &owner), locks.fair("f", &owner)] {
+            let outer = lock.try_acquire().await.unwrap();
+            assert_eq!(outer.settled().await.granted(), 3);
+            masters.iter().for_each(run_out_of_memory);
+
+            let inner = lock.try_acquire().await.unwrap();
+            assert_eq!(inner.settled().await.granted(), 3);
+            outer.extend(LONG / 2).await.unwrap();
+            inner.release().await.unwrap();
+            outer.extend(LONG / 2).await.unwrap();
+            outer.extend(LONG * 2).await.unwrap();
+            outer.release().await.unwrap();
+            for master in &masters {
+                assert_eq!(master.command(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
+            }
+        }
         locks.close().await;
         assert_no_keys(&masters);
     });

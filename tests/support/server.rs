@@ -138,11 +138,7 @@ impl Server {
 
     /// As [`command`](Self::command), for a master that may be down or paused.
     pub fn try_command(&self, words: &[&str], timeout: Duration) -> io::Result<String> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        let stream = TcpStream::connect_timeout(&address, timeout)?;
-        stream.set_read_timeout(Some(timeout))?;
-        stream.set_write_timeout(Some(timeout))?;
-        let mut connection = BufReader::new(stream);
+        let mut connection = connect(self.port, timeout)?;
         if let Some(password) = self.password() {
             ask(&mut connection, &["AUTH", password])?;
         }
@@ -374,6 +370,11 @@ enum Launch {
     PortTaken,
 }
 
+/// As [`Server::try_command`], for a master that another thread restarts meanwhile.
+pub fn try_command_on(port: u16, words: &[&str], timeout: Duration) -> io::Result<String> {
+    ask(&mut connect(port, timeout)?, words)
+}
+
 /// `n` masters, started side by side.
 pub fn masters(n: usize) -> Vec<Server> {
     thread::scope(|scope| {
@@ -455,6 +456,14 @@ fn new_directory() -> PathBuf {
             Err(error) => panic!("cannot create {}: {error}", directory.display()),
         }
     }
+}
+
+fn connect(port: u16, timeout: Duration) -> io::Result<BufReader<TcpStream>> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let stream = TcpStream::connect_timeout(&address, timeout)?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
+    Ok(BufReader::new(stream))
 }
 
 fn ask<S: Read + Write>(connection: &mut BufReader<S>, words: &[&str]) -> io::Result<String> {

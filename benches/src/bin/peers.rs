@@ -5,7 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use quorlock_benches::contestants::{
-    bare, naive::Naive, pipelined::Pipelined, quorlock::Quorlock, rslock::Rslock,
+    bare,
+    kinds::{Fair, FairAcquire, Reentrant},
+    naive::Naive,
+    pipelined::Pipelined,
+    quorlock::Quorlock,
+    rslock::Rslock,
 };
 use quorlock_benches::figure::figure;
 use quorlock_benches::load::{self, Flavour, Length, Result};
@@ -17,8 +22,20 @@ use quorlock_benches::stats::Outcome;
 
 const MASTERS: usize = 5;
 const CONTESTANTS: [&str; 5] = ["bare", "naive", "rslock", "pipelined", "quorlock"];
-/// The order of turns: the two that are closest run next to each other, on the machine as it is then.
-const TURNS: [&str; 5] = ["naive", "rslock", "pipelined", "bare", "quorlock"];
+/// The crate's other kinds of lock, which are compared with its mutex: `quorlock`.
+const KINDS: [&str; 3] = ["reentrant", "fair", FAIR_ACQUIRE];
+const FAIR_ACQUIRE: &str = "fair_acquire";
+/// The order of turns: those that are closest run next to each other, on the machine as it is then.
+const TURNS: [&str; 8] = [
+    "naive",
+    "rslock",
+    "pipelined",
+    "bare",
+    "quorlock",
+    "reentrant",
+    "fair",
+    FAIR_ACQUIRE,
+];
 
 struct Setup {
     rounds: usize,
@@ -44,7 +61,7 @@ impl Setup {
         let (rounds, widths, warm_up, measured) = if options.quick {
             (1, vec![1, 16, 128], 30, 100)
         } else {
-            (7, vec![1, 16, 128, 512], 200, 900)
+            (7, vec![1, 16, 128, 512], 150, 700)
         };
         Self {
             rounds: options.rounds.unwrap_or(rounds),
@@ -64,7 +81,7 @@ impl Setup {
         for round in 0..self.rounds {
             eprintln!("round {} of {}", round + 1, self.rounds);
             for &width in &self.widths {
-                let mut entrants = self.entrants();
+                let mut entrants = self.entrants(width);
                 let count = entrants.len().max(1);
                 entrants.rotate_left(round % count);
                 for (who, flavour) in entrants {
@@ -83,13 +100,15 @@ impl Setup {
         Ok(results)
     }
 
-    /// `bare` has no runtime; it is listed as current-thread, which it is.
-    fn entrants(&self) -> Vec<(&'static str, Flavour)> {
+    /// `bare` has no runtime; it is listed as current-thread, which it is. `fair_acquire` sends what `fair`
+    /// sends, so one task tells.
+    fn entrants(&self, width: usize) -> Vec<(&'static str, Flavour)> {
         let wanted = TURNS.into_iter().filter(|who| self.options.wants(who));
         wanted
             .flat_map(|who| Flavour::ALL.map(|flavour| (who, flavour)))
             .filter(|&(who, flavour)| match who {
                 "bare" => flavour == Flavour::CurrentThread,
+                FAIR_ACQUIRE if width > 1 => false,
                 _ => self.options.wants_runtime(flavour.name()),
             })
             .collect()
@@ -108,6 +127,9 @@ fn run_one(
         "naive" => load::run::<Naive>(flavour, urls, width, length),
         "rslock" => load::run::<Rslock>(flavour, urls, width, length),
         "pipelined" => load::run::<Pipelined>(flavour, urls, width, length),
+        "reentrant" => load::run::<Reentrant>(flavour, urls, width, length),
+        "fair" => load::run::<Fair>(flavour, urls, width, length),
+        FAIR_ACQUIRE => load::run::<FairAcquire>(flavour, urls, width, length),
         _ => load::run::<Quorlock>(flavour, urls, width, length),
     }
 }
@@ -116,19 +138,19 @@ fn table(results: &Results, widths: &[usize]) {
     println!("acquire + release on {MASTERS} masters; medians over the rounds");
     println!("cpu: what a cycle burns in this process, without the servers");
     println!(
-        "{:>5}  {:<10} {:<8} {:>10} {:>10} {:>10} {:>10}",
+        "{:>5}  {:<12} {:<8} {:>10} {:>10} {:>10} {:>10}",
         "tasks", "contestant", "runtime", "cycles/s", "p50 us", "p99 us", "cpu us"
     );
     for &width in widths {
         println!();
-        for who in CONTESTANTS {
+        for who in CONTESTANTS.into_iter().chain(KINDS) {
             for flavour in Flavour::ALL {
                 let median = |metric| results.median(metric, who, flavour, width);
                 let Some(throughput) = median(Metric::Throughput) else {
                     continue;
                 };
                 println!(
-                    "{width:>5}  {who:<10} {:<8} {throughput:>10.0} {:>10.1} {:>10.1} {:>10.1}",
+                    "{width:>5}  {who:<12} {:<8} {throughput:>10.0} {:>10.1} {:>10.1} {:>10.1}",
                     if who == "bare" { "-" } else { flavour.name() },
                     median(Metric::P50).unwrap_or(f64::NAN),
                     median(Metric::P99).unwrap_or(f64::NAN),
@@ -159,21 +181,34 @@ fn draw(results: &Results, widths: &[usize]) -> Result<String> {
 fn ratios(results: &Results, widths: &[usize]) {
     for &width in widths {
         for other in CONTESTANTS.into_iter().filter(|&who| who != "quorlock") {
-            if width == 1 {
-                if let Some(ratio) = results.ratio(Metric::P50, "quorlock", other, width) {
-                    figure(&format!("p50_1task_vs_{other}"), ratio, "ratio");
-                }
-            } else if let Some(ratio) = results.ratio(Metric::Throughput, "quorlock", other, width)
-            {
-                figure(&format!("throughput_{width}_vs_{other}"), ratio, "ratio");
-            }
+            ratio(results, width, "quorlock", other, &format!("vs_{other}"));
         }
+        for kind in KINDS {
+            ratio(
+                results,
+                width,
+                kind,
+                "quorlock",
+                &format!("{kind}_vs_mutex"),
+            );
+        }
+    }
+}
+
+fn ratio(results: &Results, width: usize, who: &str, other: &str, what: &str) {
+    let (metric, name) = if width == 1 {
+        (Metric::P50, format!("p50_1task_{what}"))
+    } else {
+        (Metric::Throughput, format!("throughput_{width}_{what}"))
+    };
+    if let Some(ratio) = results.ratio(metric, who, other, width) {
+        figure(&name, ratio, "ratio");
     }
 }
 
 fn absolutes(results: &Results, widths: &[usize]) {
     for &width in widths {
-        for who in CONTESTANTS {
+        for who in CONTESTANTS.into_iter().chain(KINDS) {
             let best = |metric| Some(results.best(metric, who, width)?.1);
             if let Some(throughput) = best(Metric::Throughput) {
                 figure(

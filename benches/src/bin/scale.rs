@@ -1,5 +1,5 @@
 //! Many locks held and renewed by one process: what a guard takes of memory and processor, and whether
-//! its renewals come in time.
+//! its renewals come in time. Then many waiters for one fair lock.
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use quorlock_benches::alloc::{self, Counting};
 use quorlock_benches::figure::figure;
 use quorlock_benches::load::{Flavour, Result};
 use quorlock_benches::options::Options;
+use quorlock_benches::queue;
 use quorlock_benches::servers::{self, Server};
 use quorlock_benches::stats::CpuTime;
 use quorlock_benches::sweep::{self, Sweep};
@@ -26,21 +27,33 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let options = Options::from_args();
+    let servers = servers::masters(MASTERS);
+    if options.wants("guards") {
+        guards(&options, &servers)?;
+    }
+    if options.wants("waiters") {
+        let run = queue::run(&options, &servers);
+        Flavour::CurrentThread.runtime()?.block_on(run)?;
+        servers::check_empty(&servers, "waiters")?;
+    }
+    Ok(())
+}
+
+fn guards(options: &Options, servers: &[Server]) -> Result<()> {
     let (sizes, ttl) = if options.quick {
         (vec![200, 1_000], Duration::from_secs(3))
     } else {
         (vec![1_000, 10_000, 100_000], Duration::from_secs(30))
     };
     let sizes = options.widths.clone().unwrap_or(sizes);
-    let servers = servers::masters(MASTERS);
     let mut totals = Totals::default();
     for guards in sizes {
-        let run = hold(&servers, guards, ttl);
+        let run = hold(servers, guards, ttl);
         Flavour::CurrentThread
             .runtime()?
             .block_on(run)?
             .add_to(&mut totals);
-        servers::check_empty(&servers, "scale")?;
+        servers::check_empty(servers, "scale")?;
     }
     figure("bytes_per_guard", totals.bytes_per_guard, "bytes");
     figure("locks_lost", totals.lost as f64, "count");

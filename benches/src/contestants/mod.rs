@@ -1,6 +1,7 @@
 //! Who takes part.
 
 pub mod bare;
+pub mod kinds;
 pub mod naive;
 pub mod pipelined;
 pub mod quorlock;

@@ -26,6 +26,10 @@ impl Quorlock {
         })
     }
 
+    pub fn locks(&self) -> &Coordinator {
+        &self.locks
+    }
+
     /// Waits until `masters` masters grant a lock.
     pub async fn whole(&self, masters: usize) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(20);

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::load::Result;
-use crate::servers::{self, Server};
+use crate::servers::{self, Server, Stats};
 
 /// What the lock is called.
 pub const NAME: &str = "handover";
@@ -214,22 +214,7 @@ pub fn run(plan: Plan, servers: &[Server]) -> Result<Seen> {
 /// What clients have sent to all masters so far: not what the release script calls, nor what this asks.
 fn commands(servers: &[Server]) -> Result<u64> {
     const OURS: [&str; 6] = ["set", "eval", "evalsha", "subscribe", "unsubscribe", "ping"];
-    let mut sum = 0;
-    for server in servers {
-        for line in server.command(&["INFO", "commandstats"]).lines() {
-            let Some((name, stats)) = line
-                .strip_prefix("cmdstat_")
-                .and_then(|l| l.split_once(":calls="))
-            else {
-                continue;
-            };
-            if OURS.contains(&name) {
-                let calls = stats.split(',').next().unwrap_or_default();
-                sum += calls.parse::<u64>()?;
-            }
-        }
-    }
-    Ok(sum)
+    Ok(Stats::of(servers, &OURS)?.calls)
 }
 
 /// One of the processes.

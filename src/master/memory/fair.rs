@@ -3,7 +3,7 @@
 use super::{
     State,
     keys::Answer,
-    scripts::{FAIR, Replied, Words, is_of, number, other_kind, say, whole},
+    scripts::{FAIR, Replied, Words, is_at_most, other_kind, say, whole},
     wall_micros,
 };
 use crate::core::command::Reply;
@@ -26,9 +26,7 @@ impl State {
         let (now, micros) = self.clock();
         let (head, is_swept) = self.next_waiter(line, now)?;
 
-        if let [Some(_), Some(holds)] = &mine
-            && number(holds)? <= number(attempt)?
-        {
+        if is_at_most(&mine, attempt)? {
             return self.grant(words, line, &mine);
         }
         if is_free && head.as_ref().is_none_or(|head| head == ticket) {
@@ -81,7 +79,7 @@ impl State {
         self.leave(line, ticket)?;
         let mine = self.keys.hmget(key, [owner, FAIR])?;
         let mut reply = 0;
-        if is_of(&mine, attempt) {
+        if is_at_most(&mine, attempt)? {
             self.keys.del(key);
             reply = 1;
         } else if self.keys.exists(key) {
@@ -101,7 +99,7 @@ impl State {
         let ([key, queue, deadlines], [owner, attempt, ticket, patience]) = words.take();
         let line = Line { queue, deadlines };
         let mine = self.keys.hmget(key, [owner, FAIR])?;
-        if !is_of(&mine, attempt) {
+        if !is_at_most(&mine, attempt)? {
             return Ok(Reply::Int(0));
         }
         let (now, _) = self.clock();

@@ -132,12 +132,7 @@ impl State {
     fn reentrant_acquire(&mut self, words: Words<'_>) -> Replied {
         let ([key], [owner, attempt, depth, ttl, marker]) = words.take();
         let mine = self.keys.hmget(key, [owner, marker])?;
-        let is_mine = match &mine {
-            [Some(_), Some(last)] => number(last)? <= number(attempt)?,
-            [Some(_), None] => false,
-            [None, _] => !self.keys.exists(key),
-        };
-        if !is_mine {
+        if self.keys.exists(key) && !is_at_most(&mine, attempt)? {
             return self.held(key, marker, 0);
         }
         let is_same = is_of(&mine, attempt);
@@ -153,8 +148,8 @@ impl State {
         let ([key], [owner, attempt, depth, ttl, marker]) = words.take();
         let mine = self.keys.hmget(key, [owner, marker])?;
         if is_of(&mine, attempt) {
-            self.keys.hset(key, [(owner, depth)])?;
             self.prolong(key, whole(ttl));
+            self.keys.hset(key, [(owner, depth)])?;
             return Ok(Reply::Int(1));
         }
         if !self.keys.exists(key) {
@@ -166,7 +161,7 @@ impl State {
     fn reentrant_release(&mut self, words: Words<'_>) -> Replied {
         let ([key], [owner, attempt, depth, marker, channel]) = words.take();
         let mine = self.keys.hmget(key, [owner, marker])?;
-        if is_of(&mine, attempt) {
+        if is_at_most(&mine, attempt)? {
             if depth != "0" {
                 self.keys.hset(key, [(owner, depth)])?;
                 return Ok(Reply::Int(1));
@@ -256,8 +251,16 @@ impl State {
 }
 
 /// Whether a lock is held in the name of an attempt.
-pub(super) fn is_of(mine: &[Option<String>; 2], attempt: &str) -> bool {
+fn is_of(mine: &[Option<String>; 2], attempt: &str) -> bool {
     matches!(mine, [Some(_), Some(holds)] if holds == attempt)
+}
+
+/// Whether a lock is held in the name of an attempt or one before it.
+pub(super) fn is_at_most(mine: &[Option<String>; 2], attempt: &str) -> Answer<bool> {
+    let [Some(_), Some(holds)] = mine else {
+        return Ok(false);
+    };
+    Ok(number(holds)? <= number(attempt)?)
 }
 
 pub(super) fn say(text: String) -> Reply<'static> {

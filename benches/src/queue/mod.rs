@@ -1,0 +1,218 @@
+//! Many who wait for one fair lock: what a hand-over takes of a master, and what waiting does.
+
+mod line;
+mod redisson;
+
+use std::time::{Duration, Instant};
+
+use quorlock::Coordinator;
+use tokio::task::JoinSet;
+
+use self::line::Line;
+use self::redisson::Redisson;
+use crate::figure::figure;
+use crate::load::Result;
+use crate::options::Options;
+use crate::servers::{self, Server, Stats};
+use crate::stats::median;
+
+/// How many coordinators the waiters are spread over.
+const PROCESSES: usize = 4;
+
+/// How often a lock changes hands at a time; those who have had it are replaced afterwards.
+const TIMES: usize = 10;
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+pub async fn run(options: &Options, servers: &[Server]) -> Result<()> {
+    hand_overs(options, servers).await?;
+    let sizes: &[usize] = if options.quick { &[100] } else { &[100, 1_000] };
+    let mut most = 0.0_f64;
+    for &waiters in sizes {
+        most = most.max(polls(options, servers, waiters).await?);
+    }
+    figure("fair_commands_per_waiter_per_s", most, "count");
+    Ok(())
+}
+
+/// A queue of so many, and what was measured on it: a value for every turn.
+struct Queue<'a> {
+    waiters: usize,
+    line: Line<'a>,
+    redisson: Redisson<'a>,
+    ours: Vec<f64>,
+    calls: Vec<f64>,
+    redissons: Vec<f64>,
+    micros: Vec<f64>,
+}
+
+/// All queues are there all the time and take turns, as the machine may change its speed.
+async fn hand_overs(options: &Options, servers: &[Server]) -> Result<()> {
+    let (sizes, rounds): (&[usize], _) = if options.quick {
+        (&[10, 100], 2)
+    } else {
+        (&[10, 100, 1_000, 10_000], 21)
+    };
+    let coordinators = coordinators(servers)?;
+    let began = Instant::now();
+    let mut queues = Vec::new();
+    for &waiters in sizes {
+        let name = format!("line-{waiters}");
+        queues.push(Queue {
+            waiters,
+            line: Line::new(servers, &coordinators, name, waiters + TIMES).await?,
+            redisson: Redisson::new(&servers[0], waiters + TIMES)?,
+            ours: Vec::new(),
+            calls: Vec::new(),
+            redissons: Vec::new(),
+            micros: Vec::new(),
+        });
+    }
+    println!(
+        "\n{} waiters in line in {:.1} s",
+        sizes.iter().sum::<usize>(),
+        began.elapsed().as_secs_f64()
+    );
+    for round in 0..options.rounds.unwrap_or(rounds) {
+        let count = queues.len();
+        queues.rotate_left(round % count);
+        for queue in &mut queues {
+            queue.turn(servers).await?;
+        }
+        queues.sort_by_key(|queue| queue.waiters);
+    }
+    report(&queues);
+    for queue in queues {
+        queue.line.leave().await;
+        queue.redisson.clear();
+    }
+    for locks in &coordinators {
+        locks.close().await;
+    }
+    servers::check_empty(servers, "hand-overs")
+}
+
+impl Queue<'_> {
+    async fn turn(&mut self, servers: &[Server]) -> Result<()> {
+        let before = Stats::of(servers, &["evalsha"])?;
+        self.micros.extend(self.line.hand_over(TIMES).await?);
+        settle().await;
+        let took = Stats::of(servers, &["evalsha"])? - before;
+        let each = (TIMES * servers.len()) as f64;
+        self.ours.push(took.micros as f64 / each);
+        self.calls.push(took.calls as f64 / each);
+        let took = self.redisson.hand_over(TIMES)?;
+        self.redissons.push(took.micros as f64 / TIMES as f64);
+        self.redisson.fill(TIMES)?;
+        self.line.fill(TIMES).await?;
+        settle().await;
+        Ok(())
+    }
+}
+
+fn report(queues: &[Queue<'_>]) {
+    let middle = |of: &[f64]| median(of.iter().copied());
+    println!("hand-overs of fair locks; us of one master for each, medians");
+    println!(
+        "{:>8} {:>10} {:>10} {:>10} {:>12}",
+        "waiters", "us", "scripts", "redisson", "client us"
+    );
+    for queue in queues {
+        println!(
+            "{:>8} {:>10.1} {:>10.2} {:>10.1} {:>12.0}",
+            queue.waiters,
+            middle(&queue.ours),
+            middle(&queue.calls),
+            middle(&queue.redissons),
+            middle(&queue.micros),
+        );
+    }
+    for queue in queues {
+        let name = |what: &str| format!("{what}_{}", queue.waiters);
+        figure(&name("fair_handover_us"), middle(&queue.ours), "us");
+        figure(
+            &name("redisson_handover_us"),
+            middle(&queue.redissons),
+            "us",
+        );
+        figure(
+            &name("fair_handover_scripts"),
+            middle(&queue.calls),
+            "count",
+        );
+        figure(&name("fair_handover_p50_us"), middle(&queue.micros), "us");
+    }
+    if let [few, .., many] = queues {
+        // A ratio of each round, as the machine may change its speed.
+        let ratio = |many: &[f64], few: &[f64]| median(many.iter().zip(few).map(|(a, b)| a / b));
+        let name = |who: &str| format!("{who}_handover_{}_vs_{}", many.waiters, few.waiters);
+        figure(&name("fair"), ratio(&many.ours, &few.ours), "ratio");
+        figure(
+            &name("redisson"),
+            ratio(&many.redissons, &few.redissons),
+            "ratio",
+        );
+    }
+}
+
+/// Whose waiters poll every quarter of an hour, so that all there is to see are hand-overs.
+fn coordinators(servers: &[Server]) -> Result<Vec<Coordinator>> {
+    let coordinator = |_| {
+        let builder = Coordinator::builder().masters(servers::urls(servers));
+        let builder = builder.node_timeout(Duration::from_millis(500));
+        Ok(builder.ttl(HOUR).patience(HOUR).build()?)
+    };
+    (0..PROCESSES).map(coordinator).collect()
+}
+
+/// The answers of the masters that nobody waits for.
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(20)).await;
+}
+
+/// What so many waiters send while somebody holds the lock, with the defaults. Commands of each in a second,
+/// to all masters together.
+async fn polls(options: &Options, servers: &[Server], waiters: usize) -> Result<f64> {
+    const SENT: [&str; 5] = ["eval", "evalsha", "subscribe", "unsubscribe", "ping"];
+    let builders = (0..=PROCESSES).map(|_| Coordinator::builder().masters(servers::urls(servers)));
+    let coordinators: std::result::Result<Vec<_>, _> =
+        builders.map(|builder| builder.build()).collect();
+    let coordinators = coordinators?;
+    let [holders, others @ ..] = &coordinators[..] else {
+        return Err("no coordinators".into());
+    };
+    let held = holders.fair("polls", &holders.owner()).acquire().await?;
+    let mut tasks = JoinSet::new();
+    for n in 0..waiters {
+        let locks = &others[n % others.len()];
+        let lock = locks.fair("polls", &locks.owner());
+        tasks.spawn(async move { lock.acquire().await.map(drop) });
+        // Spread over the time of one poll, as waiters come who do not know of one another.
+        if n % 10 == 9 {
+            tokio::time::sleep(Duration::from_millis(8_000 / waiters as u64)).await;
+        }
+    }
+    let (settle, measured) = if options.quick {
+        (0, 1_000)
+    } else {
+        (1_500, 8_000)
+    };
+    tokio::time::sleep(Duration::from_millis(settle)).await;
+    let (from, before) = (Instant::now(), Stats::of(servers, &SENT)?);
+    tokio::time::sleep(options.measured(measured)).await;
+    let sent = Stats::of(servers, &SENT)? - before;
+    let each = sent.calls as f64 / from.elapsed().as_secs_f64() / waiters as f64;
+    if let Some(ended) = tasks.try_join_next() {
+        ended??;
+        return Err("a waiter got a lock that is held".into());
+    }
+    tasks.shutdown().await;
+    held.release().await?;
+    for locks in &coordinators {
+        locks.close().await;
+    }
+    servers::check_empty(servers, "polls")?;
+    let name = format!("fair_commands_per_waiter_per_s_{waiters}");
+    figure(&name, each, "count");
+    Ok(each)
+}

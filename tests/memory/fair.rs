@@ -1,0 +1,205 @@
+//! Fair locks: the queues of all masters, and those who stand in them.
+
+use std::mem;
+
+use quorlock::{Coordinator, Fault, MemoryMaster, Owner};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::world::{NAME, World, delay, millis, seconds};
+
+const QUEUE: &str = "quorlock:queue:{orders/42}";
+
+/// The default.
+const PATIENCE: tokio::time::Duration = seconds(3);
+
+/// The owners in the queue of each master, in order.
+fn queues(world: &World) -> Vec<Vec<String>> {
+    let queue = |master: &MemoryMaster| {
+        let tickets = master.queue(QUEUE);
+        tickets
+            .iter()
+            .map(|ticket| ticket[17..].to_owned())
+            .collect()
+    };
+    world.masters.iter().map(queue).collect()
+}
+
+/// Waits for the lock, and says when it has it.
+fn waiter(locks: &Coordinator) -> (Owner, JoinHandle<Instant>) {
+    let owner = locks.owner();
+    let lock = locks.fair(NAME, &owner);
+    let task = tokio::spawn(async move {
+        let guard = lock.acquire().await.unwrap();
+        let at = Instant::now();
+        guard.release().await.unwrap();
+        at
+    });
+    (owner, task)
+}
+
+/// A waiter who takes a place in the queue and is never heard of again.
+async fn dead_waiter(locks: &Coordinator) -> Owner {
+    let owner = locks.owner();
+    let lock = locks.fair(NAME, &owner);
+    let mut waiting = Box::pin(async move { lock.acquire().await });
+    assert!(timeout(millis(10), waiting.as_mut()).await.is_err());
+    mem::forget(waiting);
+    owner
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_waiter_costs_its_patience_at_most_and_several_no_more() {
+    for dead in [1, 3] {
+        let world = World::new(3).await;
+        let others = Coordinator::new(&world.masters).unwrap();
+        let guard = world.locks.fair(NAME, &world.locks.owner());
+        let guard = guard.acquire().await.unwrap();
+        for _ in 0..dead {
+            dead_waiter(&others).await;
+        }
+        let (_, task) = waiter(&world.locks);
+        sleep(millis(10)).await;
+        let start = Instant::now();
+        drop(guard);
+        let took = timeout(seconds(60), task).await.unwrap().unwrap() - start;
+        // Their time was over at a poll of who is behind them, at the latest.
+        assert!(
+            took > PATIENCE / 2 && took < PATIENCE * 4 / 3 + millis(50),
+            "{took:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_nobody_polls_vanishes() {
+    let world = World::new(3).await;
+    let guard = world.locks.fair(NAME, &world.locks.owner());
+    let guard = guard.acquire().await.unwrap();
+    let dead = dead_waiter(&world.locks).await;
+    assert_eq!(queues(&world), vec![[dead.id()]; 3]);
+    sleep(PATIENCE * 2 + millis(10)).await;
+    for master in &world.masters {
+        assert_eq!(master.keys(), [NAME]);
+    }
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_restarts_empty_is_told_the_order_again() {
+    let world = World::new(3).await;
+    let others = Coordinator::new(&world.masters).unwrap();
+    sleep(millis(1)).await;
+    let guard = world.locks.fair(NAME, &world.locks.owner());
+    let guard = guard.acquire().await.unwrap();
+    let (mut owners, mut tasks) = (Vec::new(), Vec::new());
+    for n in 0..6 {
+        let (owner, task) = waiter([&world.locks, &others][n % 2]);
+        owners.push(owner.id().to_owned());
+        tasks.push(task);
+        sleep(millis(7)).await;
+    }
+    assert_eq!(queues(&world), vec![owners.clone(); 3]);
+    for master in &world.masters {
+        master.order(Fault::Down);
+        master.forget();
+        sleep(PATIENCE).await;
+        master.order(Fault::None);
+        sleep(seconds(10)).await; // dialled, polled and renewed
+        assert_eq!(queues(&world), vec![owners.clone(); 3]);
+    }
+    drop(guard);
+    let mut last = Instant::now();
+    for task in tasks {
+        let at = timeout(seconds(1), task).await.unwrap().unwrap();
+        assert!(at >= last, "out of order");
+        last = at;
+    }
+    world.close().await;
+}
+
+/// Slow ones, dead ones, and one that stands still.
+#[tokio::test(start_paused = true)]
+async fn a_minority_of_faulty_masters_does_not_change_the_order() {
+    for fault in [Fault::Down, Fault::Hang, Fault::Mute, delay(30), delay(70)] {
+        let world = World::new(3).await;
+        let guard = world.locks.fair(NAME, &world.locks.owner());
+        let guard = guard.acquire().await.unwrap();
+        let mut tasks = Vec::new();
+        for n in 0..6 {
+            if n == 3 {
+                world.masters[0].order(fault.clone());
+            }
+            tasks.push(waiter(&world.locks).1);
+            sleep(millis(150)).await;
+        }
+        let start = Instant::now();
+        drop(guard);
+        let mut last = start;
+        for task in tasks {
+            let at = timeout(seconds(3), task).await.unwrap().unwrap();
+            assert!(at >= last, "{fault:?}: out of order");
+            last = at;
+        }
+        assert!(last - start < seconds(2), "{fault:?}: {:?}", last - start);
+        world.mend();
+        world.close().await;
+        for master in &world.masters {
+            assert_eq!(master.keys(), [""; 0], "{fault:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_long_keeps_the_place_and_asks_about_once_a_second() {
+    let world = World::new(3).await;
+    let lock = world.locks.fair(NAME, &world.locks.owner());
+    let guard = lock.max_hold(seconds(7_200)).acquire().await.unwrap();
+    let (mut owners, mut tasks) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let (owner, task) = waiter(&world.locks);
+        owners.push(owner.id().to_owned());
+        tasks.push(task);
+        sleep(millis(1)).await;
+    }
+    let before = world.commands()[0];
+    for _ in 0..60 {
+        sleep(seconds(60)).await;
+        assert_eq!(queues(&world), vec![owners.clone(); 3]);
+    }
+    let asked = world.commands()[0] - before;
+    // Every 0.75 to 1 s each, and the renewals.
+    assert!((3 * 3_600..3 * 4_800 + 1_800).contains(&asked), "{asked}");
+    drop(guard);
+    for task in tasks {
+        timeout(seconds(1), task).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_gives_up_leaves_the_others_in_order() {
+    let world = World::new(3).await;
+    let guard = world.locks.fair(NAME, &world.locks.owner());
+    let guard = guard.acquire().await.unwrap();
+    let mut waiters = Vec::new();
+    for _ in 0..4 {
+        waiters.push(waiter(&world.locks));
+        sleep(millis(10)).await;
+    }
+    // In the middle, and the next one.
+    for (at, left) in [(1, [0, 2, 3].as_slice()), (0, &[2, 3])] {
+        waiters[at].1.abort();
+        sleep(millis(10)).await;
+        let left: Vec<_> = left.iter().map(|n| waiters[*n].0.id().to_owned()).collect();
+        assert_eq!(queues(&world), vec![left; 3]);
+    }
+    let start = Instant::now();
+    drop(guard);
+    for (_, task) in waiters.split_off(2) {
+        let at = timeout(seconds(1), task).await.unwrap().unwrap();
+        assert!(at - start < millis(100), "nobody waits for who has left");
+    }
+    world.close().await;
+}

@@ -1,0 +1,452 @@
+//! Reentrant and fair locks: what their owners have of them when masters fail, and when several of an owner's
+//! tasks want them at once.
+
+use std::{cell::RefCell, rc::Rc};
+
+use quorlock::{AcquireError, Coordinator, Fault, Guard, Kind, Lock, LostReason, Owner, Standing};
+use tokio::{
+    task::{LocalSet, yield_now},
+    time::{sleep, timeout},
+};
+
+use crate::world::{NAME, World, error, millis, said, seconds};
+
+const BOTH: [Kind; 2] = [Kind::Reentrant, Kind::Fair];
+
+pub(crate) fn lock(kind: Kind, locks: &Coordinator, owner: &Owner) -> Lock {
+    match kind {
+        Kind::Fair => locks.fair(NAME, owner),
+        _ => locks.reentrant(NAME, owner),
+    }
+}
+
+/// How deep `owner` holds the lock on each master; 0 where he does not.
+fn depths(world: &World, owner: &Owner) -> Vec<u64> {
+    let depth = |master: &quorlock::MemoryMaster| {
+        let fields = master.hash(NAME).unwrap_or_default();
+        fields
+            .get(owner.id())
+            .map_or(0, |depth| depth.parse().unwrap())
+    };
+    world.masters.iter().map(depth).collect()
+}
+
+/// Which of an owner's attempts holds the lock on each master.
+fn attempts(world: &World) -> Vec<Option<u64>> {
+    let attempt = |master: &quorlock::MemoryMaster| {
+        let fields = master.hash(NAME)?;
+        let mut marked = fields
+            .iter()
+            .filter(|(field, _)| field.starts_with("quorlock:"));
+        marked.next().map(|(_, attempt)| attempt.parse().unwrap())
+    };
+    world.masters.iter().map(attempt).collect()
+}
+
+async fn assert_nothing_left(world: &World) {
+    world.close().await;
+    sleep(millis(1)).await; // who is not waited for
+    for master in &world.masters {
+        assert_eq!(master.keys(), [""; 0]);
+    }
+}
+
+/// One after the other, in an order that is neither that of their coming nor its reverse.
+fn pick(guards: &mut Vec<Guard>) -> Option<Guard> {
+    let most = guards.len().checked_sub(1)?;
+    Some(guards.swap_remove(guards.len() * 37 % (most + 1)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_tasks_of_one_owner_share_what_one_of_them_acquires() {
+    for kind in BOTH {
+        let world = World::new(3).await;
+        let owner = world.locks.owner();
+        let tasks = (0..100).map(|_| {
+            let lock = lock(kind, &world.locks, &owner);
+            tokio::spawn(async move { lock.acquire().await.unwrap() })
+        });
+        let mut guards = Vec::new();
+        for task in tasks.collect::<Vec<_>>() {
+            guards.push(timeout(seconds(1), task).await.unwrap().unwrap());
+        }
+        assert!(guards.iter().all(|guard| guard.depth() == 100));
+        sleep(millis(1)).await;
+        assert_eq!(depths(&world, &owner), [100; 3]);
+        let attempt = attempts(&world);
+
+        let other = lock(kind, &world.locks, &world.locks.owner());
+        while let Some(guard) = pick(&mut guards) {
+            assert!(other.try_acquire().await.is_err());
+            assert!(guard.is_valid());
+            drop(guard);
+            sleep(millis(1)).await;
+            assert_eq!(depths(&world, &owner), [guards.len() as u64; 3]);
+            if !guards.is_empty() {
+                assert_eq!(attempts(&world), attempt, "it was never given up");
+            }
+        }
+        assert_nothing_left(&world).await;
+    }
+}
+
+/// Whoever is inside is alone with others of the same owner, and everybody gets in.
+#[tokio::test(start_paused = true)]
+async fn many_tasks_of_two_owners_contend() {
+    for kind in BOTH {
+        let world = World::new(3).await;
+        let owners = [world.locks.owner(), world.locks.owner()];
+        let inside = Rc::new(RefCell::new(Vec::<String>::new()));
+        let turns = Rc::new(RefCell::new(0));
+        let tasks = LocalSet::new();
+        for n in 0..60 {
+            let owner = owners[n % 2].clone();
+            let lock = lock(kind, &world.locks, &owner);
+            let (inside, turns) = (inside.clone(), turns.clone());
+            tasks.spawn_local(async move {
+                for _ in 0..3 {
+                    let guard = lock.acquire().await.unwrap();
+                    inside.borrow_mut().push(owner.id().to_owned());
+                    sleep(millis(n as u64 % 3)).await;
+                    yield_now().await;
+                    assert!(inside.borrow().iter().all(|id| id == owner.id()));
+                    inside.borrow_mut().pop();
+                    *turns.borrow_mut() += 1;
+                    match n % 4 {
+                        0 => drop(guard),
+                        _ => guard.release().await.unwrap(),
+                    }
+                }
+            });
+        }
+        timeout(seconds(60), tasks).await.unwrap();
+        assert_eq!(*turns.borrow(), 180);
+        assert_nothing_left(&world).await;
+    }
+}
+
+/// The first attempt's release is owed to a master when the second one holds the lock there, too.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_owed_takes_nothing_from_the_owners_next_attempt() {
+    for kind in BOTH {
+        for fault in [Fault::Down, Fault::Hang, Fault::Mute, error()] {
+            for pause in [0, 30, 400] {
+                let world = World::new(3).await;
+                let owner = world.locks.owner();
+                let lock = lock(kind, &world.locks, &owner);
+                let first = lock.acquire().await.unwrap();
+                first.settled().await;
+                world.masters[0].order(fault.clone());
+                first.release().await.unwrap();
+                sleep(millis(pause)).await;
+                let second = lock.acquire_within(seconds(1)).await.unwrap();
+                sleep(millis(pause)).await;
+                world.mend();
+                sleep(seconds(20)).await;
+                let case = format!("{kind} {fault:?} {pause}");
+                assert_eq!(second.standing(), Standing::Held, "{case}");
+                assert_eq!(depths(&world, &owner), [1; 3], "{case}");
+                let attempts = attempts(&world);
+                assert!(attempts.iter().all(|one| *one == attempts[1]), "{case}");
+                drop(second);
+                assert_nothing_left(&world).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_enters_again_during_a_rolling_restart_of_all_masters() {
+    for kind in BOTH {
+        let world = World::new(3).await;
+        let owner = world.locks.owner();
+        let lock = lock(kind, &world.locks, &owner);
+        let mut guards = vec![lock.acquire().await.unwrap()];
+        for master in &world.masters {
+            master.order(Fault::Down);
+            master.forget();
+            sleep(seconds(1)).await;
+            guards.push(lock.try_acquire().await.unwrap());
+            master.order(Fault::None);
+            guards.push(lock.try_acquire().await.unwrap());
+            sleep(seconds(10)).await; // dialled, and renewed
+            assert_eq!(depths(&world, &owner), [guards.len() as u64; 3]);
+        }
+        for guard in &guards {
+            assert_eq!(guard.standing(), Standing::Held);
+        }
+        assert_eq!(guards.len(), 7);
+        drop(guards);
+        assert_nothing_left(&world).await;
+    }
+}
+
+/// A level more, and a level less.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_missed_a_change_of_depth_learns_it_from_the_next_renewal() {
+    for kind in BOTH {
+        for fault in [Fault::Down, error()] {
+            let world = World::new(3).await;
+            let owner = world.locks.owner();
+            let lock = lock(kind, &world.locks, &owner);
+            let outer = lock.acquire().await.unwrap();
+            outer.settled().await;
+
+            world.masters[0].order(fault.clone());
+            let inner = lock.try_acquire().await.unwrap();
+            world.mend();
+            assert_eq!(depths(&world, &owner), [1, 2, 2]);
+            sleep(seconds(10)).await;
+            assert_eq!(depths(&world, &owner), [2; 3]);
+
+            world.masters[0].order(fault.clone());
+            inner.release().await.unwrap();
+            world.mend();
+            assert_eq!(depths(&world, &owner), [2, 1, 1]);
+            sleep(seconds(10)).await;
+            assert_eq!(depths(&world, &owner), [1; 3]);
+
+            // And a level that a master does not know of is no reason to keep the lock.
+            world.masters[0].order(fault.clone());
+            let inner = lock.try_acquire().await.unwrap();
+            drop((outer, inner));
+            world.mend();
+            assert_nothing_left(&world).await;
+        }
+    }
+}
+
+/// Theirs unlocks a node that did not answer, which takes a level from a hold that had nothing to do with it.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_to_enter_that_fails_takes_nothing_from_the_hold() {
+    for kind in BOTH {
+        for fault in [Fault::Down, Fault::Hang, Fault::Mute, error()] {
+            let world = World::new(3).await;
+            let owner = world.locks.owner();
+            let lock = lock(kind, &world.locks, &owner);
+            let guard = lock.acquire().await.unwrap();
+            guard.settled().await;
+            world.order([fault.clone(), fault.clone()]);
+            let refused = lock.try_acquire().await.unwrap_err();
+            let is_known = matches!(refused, AcquireError::NoQuorum { .. });
+            assert!(is_known, "{fault:?}: {refused}");
+            assert_eq!(guard.depth(), 1);
+            assert!(guard.is_valid());
+            world.mend();
+            sleep(seconds(10)).await;
+            assert_eq!(depths(&world, &owner), [1; 3], "{kind} {fault:?}");
+            assert_eq!(guard.standing(), Standing::Held);
+            drop(guard);
+            assert_nothing_left(&world).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquisition_whose_replies_got_lost_is_taken_back() {
+    for kind in BOTH {
+        let world = World::new(3).await;
+        let owner = world.locks.owner();
+        let lock = lock(kind, &world.locks, &owner);
+        world.order([Fault::Mute, Fault::Mute]);
+        let refused = lock.try_acquire().await.unwrap_err();
+        assert!(
+            matches!(refused, AcquireError::NoQuorum { .. }),
+            "{refused}"
+        );
+        world.mend();
+        sleep(seconds(2)).await; // dialled
+        assert_eq!(depths(&world, &owner), [0; 3]);
+
+        // Of one of them: the lock is held there as well.
+        world.order([Fault::Mute]);
+        let guard = lock.try_acquire().await.unwrap();
+        assert_eq!(said(&guard.settled().await)[1..], ["granted"; 2]);
+        assert_eq!(depths(&world, &owner), [1; 3]);
+        guard.release().await.unwrap();
+        world.mend();
+        assert_nothing_left(&world).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_guards_of_an_owner_hear_of_the_loss_and_he_can_start_anew() {
+    for kind in BOTH {
+        let world = World::new(3).await;
+        let owner = world.locks.owner();
+        let lock = lock(kind, &world.locks, &owner);
+        let old = [lock.acquire().await.unwrap(), lock.acquire().await.unwrap()];
+        world.masters[0].forget();
+        world.masters[1].forget();
+        let (first, second) = tokio::join!(
+            timeout(seconds(10), old[0].lost()),
+            timeout(seconds(10), old[1].lost())
+        );
+        for lost in [first.unwrap(), second.unwrap()] {
+            assert_eq!(lost.reason, LostReason::Disowned);
+        }
+        let new = lock.acquire_within(seconds(1)).await.unwrap();
+        assert_eq!((new.depth(), old[0].depth()), (1, 2));
+        // Neither the levels nor the last one are taken from the new hold.
+        for guard in old {
+            assert!(!guard.is_valid());
+            guard.release().await.unwrap();
+            sleep(seconds(10)).await;
+            assert_eq!(new.standing(), Standing::Held);
+            assert_eq!(depths(&world, &owner), [1; 3]);
+        }
+        drop(new);
+        assert_nothing_left(&world).await;
+    }
+}
+
+/// The loss is only found out by who wants to enter.
+#[tokio::test(start_paused = true)]
+async fn who_enters_what_is_lost_acquires_it_anew() {
+    for kind in BOTH {
+        let world = World::new(3).await;
+        let owner = world.locks.owner();
+        let lock = lock(kind, &world.locks, &owner);
+        let old = lock.acquire().await.unwrap();
+        world.masters[0].forget();
+        world.masters[1].forget();
+        let new = lock.try_acquire().await.unwrap();
+        assert_eq!(old.standing(), Standing::Lost(LostReason::Disowned));
+        assert_eq!((new.depth(), new.standing()), (1, Standing::Held));
+        drop(old);
+        sleep(seconds(10)).await;
+        assert_eq!(new.standing(), Standing::Held);
+        assert_eq!(depths(&world, &owner), [1; 3]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn entering_again_extends_for_how_long_it_is_kept() {
+    for kind in BOTH {
+        let world = World::with(3, |builder| builder.ttl(seconds(2))).await;
+        let owner = world.locks.owner();
+        let lock = lock(kind, &world.locks, &owner);
+        let outer = lock.clone().max_hold(seconds(5)).acquire().await.unwrap();
+        sleep(seconds(3)).await;
+        let inner = lock.clone().max_hold(seconds(5)).acquire().await.unwrap();
+        drop(lock.clone().max_hold(seconds(1)).acquire().await.unwrap()); // and never shortens it
+        sleep(millis(4_500)).await;
+        assert!(outer.is_valid() && inner.is_valid());
+        let lost = timeout(seconds(3), inner.lost()).await.unwrap();
+        assert_eq!(lost.reason, LostReason::MaxHold);
+        assert!(!outer.is_valid());
+
+        // One that is not renewed, entered by one that is.
+        let outer = lock.clone().unrenewed().acquire().await.unwrap();
+        let inner = lock.acquire().await.unwrap();
+        sleep(seconds(10)).await;
+        assert!(outer.is_valid() && inner.is_valid());
+        drop((outer, inner));
+        assert_nothing_left(&world).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewing_goes_on_to_the_last_guard_and_not_further() {
+    for kind in BOTH {
+        let world = World::new(3).await;
+        let owner = world.locks.owner();
+        let lock = lock(kind, &world.locks, &owner);
+        let (outer, inner) = (lock.acquire().await.unwrap(), lock.acquire().await.unwrap());
+        drop(outer); // it was the one that started it
+        sleep(seconds(30)).await;
+        assert!(inner.is_valid());
+        drop(inner);
+        sleep(seconds(1)).await;
+        let before = world.commands();
+        sleep(seconds(60)).await;
+        assert_eq!(world.commands(), before);
+        assert_nothing_left(&world).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_lost_it_gets_it_back_whoever_waits_there() {
+    for kind in BOTH {
+        let world = World::new(3).await;
+        let (owner, other) = (world.locks.owner(), world.locks.owner());
+        let mine = lock(kind, &world.locks, &owner);
+        let guard = mine.acquire().await.unwrap();
+        let inner = mine.acquire().await.unwrap();
+        let theirs = lock(kind, &world.locks, &other);
+        let waiting = tokio::spawn(async move { theirs.acquire().await.unwrap() });
+        sleep(seconds(1)).await;
+        for master in [0, 1, 2] {
+            world.masters[master].forget();
+            guard.extend(seconds(10)).await.unwrap();
+            sleep(millis(1)).await;
+            assert_eq!(depths(&world, &owner), [2; 3], "{kind} {master}");
+
+            world.masters[master].forget();
+            sleep(seconds(15)).await; // renewed, with polls in between
+            assert_eq!(guard.standing(), Standing::Held, "{kind} {master}");
+            assert_eq!(depths(&world, &owner), [2; 3], "{kind} {master}");
+            assert!(!waiting.is_finished());
+        }
+        drop((guard, inner));
+        let guard = timeout(seconds(2), waiting).await.unwrap().unwrap();
+        sleep(millis(1)).await;
+        assert_eq!(depths(&world, &other), [1; 3]);
+        drop(guard);
+        assert_nothing_left(&world).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_when_the_coordinator_is_closed_hears_of_it_at_once() {
+    for kind in BOTH {
+        let world = World::new(3).await;
+        let guard = lock(kind, &world.locks, &world.locks.owner())
+            .acquire()
+            .await
+            .unwrap();
+        let waiting = (0..3).map(|_| {
+            let lock = lock(kind, &world.locks, &world.locks.owner());
+            tokio::spawn(async move { lock.acquire().await })
+        });
+        let waiting: Vec<_> = waiting.collect();
+        sleep(millis(100)).await;
+        world.close().await;
+        for task in waiting {
+            let refused = timeout(millis(100), task).await.unwrap().unwrap();
+            assert!(
+                matches!(refused, Err(AcquireError::Closed)),
+                "{kind}: {refused:?}"
+            );
+        }
+        drop(guard);
+        assert_nothing_left(&world).await;
+    }
+}
+
+/// On two threads, so that what one task gives up another is just about to enter.
+#[test]
+fn tasks_of_one_owner_that_come_and_go_never_wait_for_nothing() {
+    for kind in BOTH {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let world = World::new(3).await;
+            let owner = world.locks.owner();
+            let tasks = (0..8).map(|_| {
+                let lock = lock(kind, &world.locks, &owner);
+                tokio::spawn(async move {
+                    for _ in 0..400 {
+                        drop(lock.acquire().await.unwrap());
+                    }
+                })
+            });
+            for task in tasks.collect::<Vec<_>>() {
+                timeout(seconds(20), task).await.unwrap().unwrap();
+            }
+        });
+    }
+}

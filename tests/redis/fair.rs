@@ -1,0 +1,625 @@
+//! Fair locks on real servers: what Redisson's own tests demand of `RFairLock`, and what they do not.
+//!
+//! | `RedissonFairLockTest` | here, or why not |
+//! |---|---|
+//! | testLeaseTimeout | `locks_that_nobody_gives_up_go_round_in_order` |
+//! | testMultipleLocks, testConcurrency_SingleInstance, testConcurrencyLoop_MultiInstance, testConcurrency_MultiInstance | `many_are_all_served`, and `reentrant.rs` |
+//! | testConcurrency_MultiInstance_Ordering | `first_come_first_served_across_clients` |
+//! | testWaitTimeoutDrift, testLockAcquiredTimeoutDrift, testAcquireFailedTimeoutDrift_Descrete, testLockAcquiredTimeoutDrift_Descrete, testFirstThreadDeathTimeoutDrift | `deadlines_do_not_add_up` |
+//! | testLockAcquiredBooleanTimeoutDrift_Descrete | `an_attempt_takes_no_place_and_passes_nobody` |
+//! | testAbandonedTimeoutDrift_Descrete | `dead_waiters_cost_their_patience_once_and_no_hot_loop` |
+//! | testTryLockNonDelayed, testTryLockWait | `reentrant.rs`: `who_waits_does_so_for_as_long_as_he_said` |
+//! | testForceUnlock | there is no such thing; a key that was deleted: `a_key_that_is_gone_without_a_word_is_noticed` |
+//! | testExpire, testAutoExpire, testGetHoldCount, testIsHeldByCurrentThread, testIsHeldByCurrentThreadOtherThread, testIsLocked, testIsLockedOtherThread, testLockUnlock, testReentrancy | `reentrant.rs`, for both kinds |
+//! | testUnlockFail | only a guard can release, and only its own |
+//! | testNameMapper | `a_template_makes_the_names_of_the_queue` |
+//! | testAcquireFailedNotCalledOnRedisTimeout | `masters_that_stand_still_during_an_attempt_keep_no_place` |
+
+use std::{
+    env,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use quorlock::{AcquireError, Builder, Coordinator, Guard, Kind, Owner, Refusal, Vote};
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+
+use crate::{common::*, process::Process};
+
+const fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// Who is called up does not take so long; the shortest poll takes more.
+const WOKEN: Duration = Duration::from_millis(100);
+
+const QUEUE: &str = "quorlock:queue:{r}";
+const DEADLINES: &str = "quorlock:deadlines:{r}";
+
+/// The tickets on `master`, in order.
+fn tickets(master: &Server) -> Vec<String> {
+    let tickets = master.command(&["ZRANGE", QUEUE, "0", "-1"]);
+    tickets.lines().map(str::to_owned).collect()
+}
+
+async fn until_queued(masters: &[Server], count: usize) {
+    for master in masters {
+        until("waiters in the queue", async || {
+            (tickets(master).len() == count).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Who was served, in order.
+#[derive(Clone, Default)]
+struct Served(Arc<Mutex<Vec<String>>>);
+
+impl Served {
+    /// Waits for the lock, and gives it up at once.
+    fn waiter(&self, locks: &Coordinator) -> (Owner, JoinHandle<()>) {
+        let owner = locks.owner();
+        let (lock, served) = (locks.fair("r", &owner), self.0.clone());
+        let task = tokio::spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            let who = guard_owner(&lock).await;
+            served.lock().unwrap().push(who);
+            guard.release().await.unwrap();
+        });
+        (owner, task)
+    }
+
+    fn list(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+/// Who holds `lock`, by what the masters say.
+async fn guard_owner(lock: &quorlock::Lock) -> String {
+    let holding = lock.inspect().await.unwrap().holding;
+    holding
+        .and_then(|holding| holding.owner)
+        .unwrap_or_default()
+}
+
+async fn finish(tasks: impl IntoIterator<Item = JoinHandle<()>>) {
+    for task in tasks {
+        timeout(PATIENCE / 2, task).await.unwrap().unwrap();
+    }
+}
+
+fn clients(count: usize, builder: impl Fn() -> Builder, masters: &[Server]) -> Vec<Coordinator> {
+    let client = |_| coordinator(builder(), masters);
+    (0..count).map(client).collect()
+}
+
+async fn hold(locks: &Coordinator) -> Guard {
+    acquire_on_all(&locks.fair("r", &locks.owner())).await
+}
+
+/// Redisson: testConcurrency_MultiInstance_Ordering.
+#[test]
+fn first_come_first_served_across_clients() {
+    with_masters(3, async |masters| {
+        let clients = clients(4, patient, &masters);
+        let guard = hold(&clients[0]).await;
+        let served = Served::default();
+        let (mut came, mut tasks) = (Vec::new(), Vec::new());
+        for n in 0..16 {
+            let (owner, task) = served.waiter(&clients[n * 7 % 4]);
+            until_queued(&masters, n + 1).await;
+            came.push(owner.id().to_owned());
+            tasks.push(task);
+        }
+        let lock = clients[0].fair("r", &clients[0].owner());
+        assert_eq!(lock.inspect().await.unwrap().queue, came);
+        drop(guard);
+        finish(tasks).await;
+        assert_eq!(served.list(), came);
+        for locks in &clients {
+            close_at_once(locks).await;
+        }
+        assert_no_keys(&masters);
+    });
+}
+
+/// Not so in a `RedissonRedLock` of fair locks: there every node has an order of its own, and nobody gets a
+/// majority of them.
+#[test]
+fn who_comes_at_the_same_time_has_the_same_place_on_every_master() {
+    with_masters(3, async |masters| {
+        let clients = clients(4, patient, &masters);
+        let guard = hold(&clients[0]).await;
+        let served = Served::default();
+        let waiters = (0..40).map(|n| served.waiter(&clients[n % 4]).1);
+        let tasks: Vec<_> = waiters.collect();
+        until_queued(&masters, 40).await;
+        let order = tickets(&masters[0]);
+        for master in &masters {
+            assert_eq!(tickets(master), order);
+        }
+        drop(guard);
+        finish(tasks).await;
+        let owners = order.iter().map(|ticket| ticket[17..].to_owned());
+        assert_eq!(served.list(), Vec::from_iter(owners));
+    });
+}
+
+/// Redisson: testLeaseTimeout. There, the end of a lease that was extended takes the queue with it.
+#[test]
+fn locks_that_nobody_gives_up_go_round_in_order() {
+    with_masters(3, async |masters| {
+        let ttl = millis(450);
+        let patience = millis(800); // nobody tells of an expiry: who has become the next one notices at a poll
+        let builder = || {
+            patient()
+                .node_timeout(millis(200))
+                .ttl(ttl)
+                .patience(patience)
+        };
+        let clients = clients(3, builder, &masters);
+        let start = Instant::now();
+        let first = hold(&clients[0]).await;
+        first.extend(ttl).await.unwrap();
+        first.stop_renewing();
+        let mut tasks = Vec::new();
+        for n in 0..5 {
+            let lock = clients[n % 3].fair("r", &clients[n % 3].owner());
+            tasks.push(tokio::spawn(async move {
+                let guard = lock.unrenewed().acquire().await.unwrap();
+                (Instant::now(), guard)
+            }));
+            until_queued(&masters, n + 1).await;
+        }
+        let mut last = start;
+        for task in tasks {
+            let (at, guard) = timeout(PATIENCE / 4, task).await.unwrap().unwrap();
+            assert!(at >= last + ttl * 9 / 10, "{:?}", at - last);
+            let late = at - last - ttl.min(at - last);
+            assert!(late < patience / 3 + millis(250), "{late:?}");
+            last = at;
+            std::mem::forget(guard); // never given up
+        }
+    });
+}
+
+/// Redisson: testMultipleLocks, testConcurrency_SingleInstance, testConcurrencyLoop_MultiInstance,
+/// testConcurrency_MultiInstance.
+#[test]
+fn many_are_all_served() {
+    with_masters(3, async |masters| {
+        let clients = clients(4, patient, &masters);
+        let served = Served::default();
+        let waiters = (0..120).map(|n| served.waiter(&clients[n % 4]).1);
+        finish(waiters.collect::<Vec<_>>()).await;
+        let mut owners = served.list();
+        assert_eq!(owners.len(), 120);
+        owners.sort_unstable();
+        owners.dedup();
+        assert_eq!(owners.len(), 120, "each of them held it alone");
+        for locks in &clients {
+            close_at_once(locks).await;
+        }
+        assert_no_keys(&masters);
+    });
+}
+
+/// Redisson: the five tests of drifting timeouts. There, a waiter's deadline is counted from that of the one
+/// before it.
+#[test]
+fn deadlines_do_not_add_up() {
+    with_masters(3, async |masters| {
+        let clients = clients(2, patient, &masters);
+        let patience = 20_000; // four node timeouts
+        let check = |count| {
+            for master in &masters {
+                assert_eq!(tickets(master).len(), count);
+                let scores = master.command(&["ZRANGE", DEADLINES, "0", "-1", "WITHSCORES"]);
+                let time = master.command(&["TIME"]);
+                let now: u64 = time.lines().next().unwrap().parse().unwrap();
+                let scores: Vec<_> = scores.lines().skip(1).step_by(2).collect();
+                assert_eq!(scores.len(), count);
+                for score in scores {
+                    let score: u64 = score.parse().unwrap();
+                    assert!(score <= (now + 1) * 1_000 + patience, "{score} at {now}");
+                }
+                for key in [QUEUE, DEADLINES] {
+                    let left = pttl(master, key);
+                    assert!((1..=2 * patience as i64).contains(&left), "{left}");
+                }
+            }
+        };
+        let guard = hold(&clients[0]).await;
+        let served = Served::default();
+        let mut tasks = Vec::new();
+        for n in 0..5 {
+            tasks.push(served.waiter(&clients[n % 2]).1);
+            until_queued(&masters, n + 1).await;
+        }
+        check(5);
+        for _ in 0..20 {
+            let lock = clients[1].fair("r", &clients[1].owner());
+            assert!(lock.acquire_within(millis(10)).await.is_err());
+        }
+        until_queued(&masters, 5).await;
+        check(5);
+        drop(guard);
+        finish(tasks).await;
+        for locks in &clients {
+            close_at_once(locks).await;
+        }
+        assert_no_keys(&masters);
+    });
+}
+
+/// Redisson: testLockAcquiredBooleanTimeoutDrift_Descrete, and testTryLockNonDelayed.
+#[test]
+fn an_attempt_takes_no_place_and_passes_nobody() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let lock = locks.fair("r", &locks.owner());
+        let guard = hold(&locks).await;
+        for _ in 0..3 {
+            let refused = lock.try_acquire().await;
+            assert!(matches!(refused, Err(AcquireError::Contended { .. })));
+        }
+        guard.release().await.unwrap();
+        until_queued(&masters, 0).await;
+
+        // It is free, and somebody else's turn.
+        for master in &masters {
+            stand(master, "0000000000000001:another:1", Some(millis(60_000)));
+        }
+        let Err(AcquireError::Contended { votes, .. }) = lock.try_acquire().await else {
+            panic!("it is not our turn");
+        };
+        let said = row(&votes, 0).vote();
+        assert_eq!(said, Some(&Vote::Refuse(Refusal::Queued { place: None })));
+        close_at_once(&locks).await;
+        for master in &masters {
+            assert_eq!(tickets(master), ["0000000000000001:another:1"]);
+            assert_eq!(master.command(&["EXISTS", "r"]), "0");
+        }
+    });
+}
+
+/// Puts a waiter in the queue of `master` who will not poll, and counts as dead after `patience`.
+fn stand(master: &Server, ticket: &str, patience: Option<Duration>) {
+    assert_eq!(master.command(&["ZADD", QUEUE, "0", ticket]), "1");
+    if let Some(patience) = patience {
+        let time = master.command(&["TIME"]);
+        let mut time = time.lines().map(|part| part.parse::<u64>().unwrap());
+        let now = time.next().unwrap() * 1_000 + time.next().unwrap() / 1_000;
+        let deadline = (now + patience.as_millis() as u64).to_string();
+        assert_eq!(master.command(&["ZADD", DEADLINES, &deadline, ticket]), "1");
+    }
+}
+
+/// Redisson: testAbandonedTimeoutDrift_Descrete, testFirstThreadDeathTimeoutDrift. There, the dead are waited for
+/// one after the other, and those behind them ask as fast as they can.
+#[test]
+fn dead_waiters_cost_their_patience_once_and_no_hot_loop() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient().node_timeout(millis(200)), &masters);
+        drop(acquire_on_all(&locks.fair("warm", &locks.owner())).await);
+        let patience = millis(1_000);
+        for master in &masters {
+            for dead in 1..=3 {
+                let ticket = format!("000000000000000{dead}:another:{dead}");
+                stand(master, &ticket, Some(patience));
+            }
+        }
+        let before = scripts_run(&masters[0]);
+        let start = Instant::now();
+        let served = Served::default();
+        let waiters = (0..4).map(|_| served.waiter(&locks).1);
+        finish(waiters.collect::<Vec<_>>()).await;
+        let took = start.elapsed();
+        assert!(took > patience * 9 / 10, "{took:?}");
+        // Noticed by who is behind them, at his next poll at the latest.
+        assert!(took < patience * 2 + WOKEN * 2, "{took:?}");
+        let asked = scripts_run(&masters[0]) - before;
+        assert!(asked < 100, "{asked} scripts");
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+/// How many scripts the server has run.
+fn scripts_run(master: &Server) -> u64 {
+    let info = master.command(&["INFO", "commandstats"]);
+    let count = info
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    let count = count.and_then(|rest| rest.split(',').next());
+    count.unwrap().parse().unwrap()
+}
+
+/// There, a head of the queue without a time blocks the lock for good.
+#[test]
+fn a_waiter_without_a_deadline_is_in_nobodys_way() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        drop(acquire_on_all(&locks.fair("warm", &locks.owner())).await);
+        for master in &masters {
+            stand(master, "0000000000000001:another:1", None);
+        }
+        let start = Instant::now();
+        let lock = locks.fair("r", &locks.owner());
+        let guard = lock.acquire_within(PATIENCE / 8).await.unwrap();
+        assert!(start.elapsed() < WOKEN);
+        guard.release().await.unwrap();
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+/// What makes a second run of a test one of the waiting processes.
+const MASTERS: &str = "QUORLOCK_FAIR_MASTERS";
+
+#[test]
+fn a_process_that_is_killed_in_the_queue_costs_its_patience_at_most() {
+    let builder = || patient().node_timeout(millis(200)).patience(millis(1_200));
+    if let Ok(masters) = env::var(MASTERS) {
+        return run(async {
+            let locks = builder().masters(masters.split(',')).build().unwrap();
+            drop(locks.fair("r", &locks.owner()).acquire().await);
+        });
+    }
+    with_masters(3, async |masters| {
+        let locks = coordinator(builder(), &masters);
+        let guard = hold(&locks).await;
+        let test = "fair::a_process_that_is_killed_in_the_queue_costs_its_patience_at_most";
+        let mut process = Process::start(test, [(MASTERS, urls(&masters).join(",").into())]);
+        until_queued(&masters, 1).await;
+        let served = Served::default();
+        let (_, task) = served.waiter(&locks);
+        until_queued(&masters, 2).await;
+        process.kill();
+        let start = Instant::now();
+        drop(guard);
+        finish([task]).await;
+        let took = start.elapsed();
+        assert!(took < millis(1_200 + 400) + WOKEN, "{took:?}");
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+/// There, who waits for longer than his deadline is swept, and comes last.
+#[test]
+fn who_waits_longer_than_his_patience_keeps_his_place() {
+    with_masters(3, async |masters| {
+        let builder = || brisk().patience(millis(400));
+        let clients = clients(2, builder, &masters);
+        let guard = hold(&clients[0]).await;
+        let served = Served::default();
+        let (mut came, mut tasks) = (Vec::new(), Vec::new());
+        for n in 0..4 {
+            let (owner, task) = served.waiter(&clients[n % 2]);
+            until_queued(&masters, n + 1).await;
+            came.push(owner.id().to_owned());
+            tasks.push(task);
+        }
+        let order = tickets(&masters[0]);
+        let start = Instant::now();
+        while start.elapsed() < millis(1_600) {
+            sleep(millis(20)).await;
+            assert_eq!(tickets(&masters[0]), order);
+        }
+        drop(guard);
+        finish(tasks).await;
+        assert_eq!(served.list(), came);
+    });
+}
+
+#[test]
+fn a_release_wakes_who_is_next_in_another_process_or_in_this_one() {
+    with_masters(3, async |masters| {
+        let clients = clients(2, patient, &masters);
+        for theirs in &clients {
+            let mut times = Vec::new();
+            for _ in 0..5 {
+                let guard = hold(&clients[0]).await;
+                let (_, task) = Served::default().waiter(theirs);
+                until_queued(&masters, 1).await;
+                let since = Instant::now();
+                drop(guard);
+                finish([task]).await;
+                times.push(since.elapsed());
+            }
+            times.sort_unstable();
+            assert!(times[2] < WOKEN, "{times:?}");
+        }
+    });
+}
+
+#[test]
+fn a_key_that_is_gone_without_a_word_is_noticed() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient().node_timeout(millis(200)), &masters);
+        let guard = hold(&locks).await;
+        let (_, task) = Served::default().waiter(&locks);
+        until_queued(&masters, 1).await;
+        for master in &masters {
+            assert_eq!(master.command(&["DEL", "r"]), "1");
+        }
+        let start = Instant::now();
+        finish([task]).await;
+        assert!(start.elapsed() < millis(1_000) + WOKEN); // a third of the patience
+        drop(guard);
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn who_holds_it_enters_again_whoever_waits() {
+    with_masters(3, async |masters| {
+        let clients = clients(2, patient, &masters);
+        let owner = clients[0].owner();
+        let lock = clients[0].fair("r", &owner);
+        let outer = acquire_on_all(&lock).await;
+        let served = Served::default();
+        let (_, task) = served.waiter(&clients[1]);
+        until_queued(&masters, 1).await;
+        let inner = timeout(WOKEN, lock.acquire()).await.unwrap().unwrap();
+        let innermost = lock.try_acquire().await.unwrap();
+        assert_eq!(innermost.depth(), 3);
+        drop((outer, inner));
+        sleep(WOKEN).await; // time enough for who waits, if he were called
+        assert!(served.list().is_empty());
+        until_queued(&masters, 1).await; // and no place for who is in already
+        innermost.release().await.unwrap();
+        finish([task]).await;
+    });
+}
+
+/// Redisson: testNameMapper.
+#[test]
+fn a_template_makes_the_names_of_the_queue() {
+    with_masters(3, async |masters| {
+        for (name, keys) in [
+            (
+                "r",
+                [
+                    "app:r",
+                    "quorlock:deadlines:{app:r}",
+                    "quorlock:queue:{app:r}",
+                ],
+            ),
+            (
+                "{r}",
+                [
+                    "app:{r}",
+                    "quorlock:deadlines::app:{r}",
+                    "quorlock:queue::app:{r}",
+                ],
+            ),
+        ] {
+            let locks = coordinator(patient().key_template("app:{name}"), &masters);
+            let guard = acquire_on_all(&locks.fair(name, &locks.owner())).await;
+            let lock = locks.fair(name, &locks.owner());
+            let waiting =
+                tokio::spawn(async move { lock.acquire().await.unwrap().release().await });
+            for master in &masters {
+                until("the keys of lock and queue", async || {
+                    let found = master.command(&["KEYS", "*"]);
+                    let mut found: Vec<_> = found.lines().collect();
+                    found.sort_unstable();
+                    (found == keys).then_some(())
+                })
+                .await;
+            }
+            drop(guard);
+            timeout(PATIENCE / 4, waiting)
+                .await
+                .unwrap()
+                .unwrap()
+                .unwrap();
+            close_at_once(&locks).await;
+            assert_no_keys(&masters);
+        }
+    });
+}
+
+/// Redisson: testAcquireFailedNotCalledOnRedisTimeout.
+#[test]
+fn masters_that_stand_still_during_an_attempt_keep_no_place() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(brisk().ttl(Duration::from_secs(5)), &masters);
+        let others = coordinator(patient(), &masters);
+        let guard = hold(&others).await;
+        drop(acquire_on_all(&locks.fair("warm", &locks.owner())).await);
+        let lock = locks.fair("r", &locks.owner());
+        let waiting = tokio::spawn(async move { lock.acquire_within(millis(500)).await.map(drop) });
+        until_queued(&masters, 1).await;
+        for master in &masters {
+            assert_eq!(master.command(&["CLIENT", "PAUSE", "900"]), "OK");
+        }
+        let refused = waiting.await.unwrap();
+        assert!(
+            matches!(refused, Err(AcquireError::Deadline { .. })),
+            "{refused:?}"
+        );
+        locks.close().await;
+        until_queued(&masters, 0).await;
+        guard.release().await.unwrap();
+        others.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn one_master_that_stands_still_costs_neither_the_order_nor_much_time() {
+    with_masters(3, async |masters| {
+        let clients = clients(3, brisk, &masters);
+        let guard = hold(&clients[0]).await;
+        let served = Served::default();
+        let (mut came, mut tasks) = (Vec::new(), Vec::new());
+        for n in 0..9 {
+            if n == 4 {
+                masters[0].pause();
+            }
+            let (owner, task) = served.waiter(&clients[n % 3]);
+            until_queued(&masters[1..], n + 1).await;
+            came.push(owner.id().to_owned());
+            tasks.push(task);
+        }
+        let start = Instant::now();
+        drop(guard);
+        finish(tasks).await;
+        assert!(start.elapsed() < millis(3_000), "{:?}", start.elapsed());
+        assert_eq!(served.list(), came);
+        masters[0].resume();
+        for locks in &clients {
+            locks.close().await;
+        }
+        assert_no_keys(&masters);
+    });
+}
+
+/// There, a plain lock passes a fair one's queue, and its release wakes nobody in it.
+#[test]
+fn kinds_of_one_name_do_not_mix() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let owner = locks.owner();
+        let of = |kind| match kind {
+            Kind::Fair => locks.fair("r", &owner),
+            Kind::Reentrant => locks.reentrant("r", &owner),
+            _ => locks.mutex("r"),
+        };
+        let kinds = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
+        for held in kinds {
+            let guard = acquire_on_all(&of(held)).await;
+            for other in kinds.into_iter().filter(|kind| *kind != held) {
+                let refused = timeout(PATIENCE / 8, of(other).acquire()).await.unwrap();
+                let Err(AcquireError::OtherKind { asked, .. }) = refused else {
+                    panic!("{held} {other}: {refused:?}");
+                };
+                assert_eq!(asked, other);
+            }
+            assert!(guard.is_valid());
+            guard.extend(LONG).await.unwrap();
+            assert_eq!(guard.settled().await.granted(), 3);
+            guard.release().await.unwrap();
+            close_free(&masters).await;
+        }
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+/// Waits until a release has reached those who were not in the majority, too.
+async fn close_free(masters: &[Server]) {
+    for master in masters {
+        until("a free master", async || {
+            (master.command(&["EXISTS", "r"]) == "0").then_some(())
+        })
+        .await;
+    }
+}

@@ -1,0 +1,415 @@
+//! Clients that hold Redisson's plain lock on the same masters: they and our reentrant locks exclude each
+//! other, read each other's hold counts, and wake each other's waiters.
+//!
+//! Theirs is played here by what it does on the wire: a hash with one field, `UUID:thread`, that counts; `0` on
+//! the lock's channel when the last level is gone. A `RedissonRedLock` has a client of its own, with a UUID of
+//! its own, for every master.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{Ipv4Addr, TcpStream},
+    time::{Duration, Instant},
+};
+
+use quorlock::{AcquireError, ExtendError, Kind, Refusal, Vote};
+use tokio::time::{sleep, timeout};
+
+use crate::common::*;
+
+/// Who is woken does not take so long; the shortest poll takes more.
+const WOKEN: Duration = Duration::from_millis(100);
+
+const LOCK: &str = "
+    local mine = redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1
+    if not mine and redis.call('EXISTS', KEYS[1]) == 1 then
+        return redis.call('PTTL', KEYS[1])
+    end
+    redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
+    redis.call('PEXPIRE', KEYS[1], ARGV[1])
+    return false";
+
+const UNLOCK: &str = "
+    if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
+        return false
+    end
+    if redis.call('HINCRBY', KEYS[1], ARGV[2], -1) > 0 then
+        redis.call('PEXPIRE', KEYS[1], ARGV[1])
+        return 0
+    end
+    redis.call('DEL', KEYS[1])
+    redis.call('PUBLISH', KEYS[2], '0')
+    return 1";
+
+/// A client of theirs for one master, and one of its threads.
+struct Theirs<'a> {
+    master: &'a Server,
+    owner: String,
+    name: &'a str,
+}
+
+impl<'a> Theirs<'a> {
+    /// A client for each of `masters`.
+    fn on(masters: &'a [Server], name: &'a str) -> Vec<Self> {
+        let client = |(number, master)| Self {
+            master,
+            owner: format!("6e3814a1-e847-452b-a982-45baf93a1df{number}:17"),
+            name,
+        };
+        masters.iter().enumerate().map(client).collect()
+    }
+
+    fn lock(&self) -> String {
+        self.eval(LOCK)
+    }
+
+    fn unlock(&self) -> String {
+        self.eval(UNLOCK)
+    }
+
+    fn eval(&self, script: &str) -> String {
+        let channel = channel(self.name);
+        let keys = ["EVAL", script, "2", self.name, &channel];
+        self.master
+            .command(&[&keys[..], &["60000", &self.owner]].concat())
+    }
+
+    /// How often `owner` holds it, as they ask.
+    fn hold_count(&self, owner: &str) -> String {
+        self.master.command(&["HGET", self.name, owner])
+    }
+}
+
+fn channel(name: &str) -> String {
+    if name.contains('{') {
+        format!("redisson_lock__channel:{name}")
+    } else {
+        format!("redisson_lock__channel:{{{name}}}")
+    }
+}
+
+/// A waiter of theirs, parked on one master.
+struct Parked(BufReader<TcpStream>);
+
+impl Parked {
+    fn on(master: &Server, name: &str) -> Self {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, master.port())).unwrap();
+        stream.set_read_timeout(Some(PATIENCE / 8)).unwrap();
+        let channel = channel(name);
+        write!(
+            stream,
+            "*2\r\n$9\r\nSUBSCRIBE\r\n${}\r\n{channel}\r\n",
+            channel.len()
+        )
+        .unwrap();
+        let mut parked = Self(BufReader::new(stream));
+        // An array of three, each but the count behind its length.
+        assert_eq!(
+            parked.lines(6),
+            [
+                "*3",
+                "$9",
+                "subscribe",
+                &format!("${}", channel.len()),
+                &channel,
+                ":1"
+            ]
+        );
+        parked
+    }
+
+    /// The next message.
+    fn message(&mut self) -> String {
+        self.lines(7).pop().unwrap()
+    }
+
+    fn lines(&mut self, count: usize) -> Vec<String> {
+        let line = |_| {
+            let mut line = String::new();
+            self.0.read_line(&mut line).unwrap();
+            line.trim_end().to_owned()
+        };
+        (0..count).map(line).collect()
+    }
+}
+
+const NAMES: [&str; 3] = ["r", "{orders}:42", "a name: 7"];
+
+#[test]
+fn theirs_on_a_majority_excludes_ours_until_the_last_unlock() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        for name in NAMES {
+            let theirs = Theirs::on(&masters[..2], name);
+            for client in &theirs {
+                assert_eq!(client.lock(), "(nil)");
+                assert_eq!(client.lock(), "(nil)");
+            }
+            let lock = locks.reentrant(name, &locks.owner());
+            for depth in [2, 1] {
+                let refused = lock.try_acquire().await;
+                let Err(AcquireError::Contended {
+                    remaining: Some(remaining),
+                    votes,
+                    ..
+                }) = refused
+                else {
+                    panic!("{refused:?}");
+                };
+                assert!(remaining > Duration::from_secs(50), "{remaining:?}");
+                assert!(remaining <= Duration::from_secs(60), "{remaining:?}");
+                for (master, client) in theirs.iter().enumerate() {
+                    let Some(Vote::Refuse(Refusal::Held {
+                        holder: Some(holder),
+                        ..
+                    })) = row(&votes, master).vote()
+                    else {
+                        panic!("{votes}");
+                    };
+                    assert_eq!((&holder.owner, holder.depth), (&client.owner, depth));
+                    client.unlock();
+                }
+            }
+            let guard = lock.try_acquire().await.unwrap();
+            guard.release().await.unwrap();
+        }
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn ours_excludes_theirs_until_the_last_guard_and_they_read_how_deep_it_is() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let owner = locks.owner();
+        for name in NAMES {
+            let lock = locks.reentrant(name, &owner);
+            let theirs = Theirs::on(&masters, name);
+            let outer = acquire_on_all(&lock).await;
+            let inner = acquire_on_all(&lock).await;
+            for client in &theirs {
+                assert_eq!(client.hold_count(owner.id()), "2");
+                let left: u64 = client.lock().parse().unwrap();
+                assert!(left > 500_000 && left <= 600_000, "{left}");
+                assert_eq!(client.unlock(), "(nil)"); // it is not theirs to unlock
+            }
+            outer.release().await.unwrap();
+            for (client, master) in theirs.iter().zip(&masters) {
+                until("one level less", async || {
+                    (client.hold_count(owner.id()) == "1").then_some(())
+                })
+                .await;
+                assert_ne!(client.lock(), "(nil)");
+                assert!(pttl(master, name) > 500_000);
+            }
+            inner.release().await.unwrap();
+            close_free(&masters, name).await;
+            for client in &theirs {
+                assert_eq!(client.lock(), "(nil)");
+                assert_eq!(client.unlock(), "1");
+            }
+        }
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+/// Waits until a release has reached those who were not in the majority, too.
+async fn close_free(masters: &[Server], name: &str) {
+    for master in masters {
+        until("a free master", async || {
+            (master.command(&["EXISTS", name]) == "0").then_some(())
+        })
+        .await;
+    }
+}
+
+/// One client for all masters, such as another library that writes the same keys.
+#[test]
+fn an_inspection_reads_theirs() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let lock = locks.reentrant("r", &locks.owner());
+        assert!(!lock.is_held().await.unwrap());
+        for master in &masters {
+            let client = Theirs {
+                master,
+                owner: "6e3814a1-e847-452b-a982-45baf93a1df2:1".to_owned(),
+                name: "r",
+            };
+            for _ in 0..3 {
+                assert_eq!(client.lock(), "(nil)");
+            }
+        }
+        let holding = lock.inspect().await.unwrap().holding.unwrap();
+        assert_eq!(holding.kind, Some(Kind::Reentrant));
+        let owner = holding.owner.unwrap();
+        assert_eq!(owner, "6e3814a1-e847-452b-a982-45baf93a1df2:1");
+        assert_eq!(holding.depth, 3);
+        let left = holding.remaining.unwrap();
+        assert!(left > Duration::from_secs(50) && left <= Duration::from_secs(60));
+    });
+}
+
+#[test]
+fn theirs_on_a_minority_is_neither_in_the_way_nor_touched() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let owner = locks.owner();
+        let theirs = Theirs::on(&masters[..1], "r");
+        assert_eq!(theirs[0].lock(), "(nil)");
+        let lock = locks.reentrant("r", &owner);
+        let outer = lock.acquire_within(PATIENCE / 4).await.unwrap();
+        let inner = lock.acquire_within(PATIENCE / 4).await.unwrap();
+        inner.extend(LONG).await.unwrap();
+        let votes = inner.settled().await;
+        assert_eq!((votes.granted(), votes.refused()), (2, 1), "{votes}");
+        inner.release().await.unwrap();
+        outer.release().await.unwrap();
+        locks.close().await;
+        let theirs = format!("{}\n1", theirs[0].owner);
+        assert_eq!(masters[0].command(&["HGETALL", "r"]), theirs);
+        assert!(pttl(&masters[0], "r") <= 60_000); // an extension touches only its own
+        assert_no_keys(&masters[1..]);
+    });
+}
+
+#[test]
+fn our_last_release_and_no_other_wakes_their_waiters_on_every_master() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let owner = locks.owner();
+        for name in NAMES {
+            let lock = locks.reentrant(name, &owner);
+            let outer = acquire_on_all(&lock).await;
+            let inner = acquire_on_all(&lock).await;
+            let waiters = masters.iter().map(|master| Parked::on(master, name));
+            let mut waiters: Vec<_> = waiters.collect();
+            inner.release().await.unwrap();
+            for (master, waiter) in masters.iter().zip(&mut waiters) {
+                until("one level less", async || {
+                    (master.command(&["HGET", name, owner.id()]) == "1").then_some(())
+                })
+                .await;
+                master.command(&["PUBLISH", &channel(name), "7"]);
+                assert_eq!(waiter.message(), "7", "the first thing that is heard");
+            }
+            outer.release().await.unwrap();
+            for waiter in &mut waiters {
+                assert_eq!(waiter.message(), "0");
+            }
+        }
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn an_attempt_that_is_refused_wakes_nobody() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        for client in Theirs::on(&masters[..2], "r") {
+            assert_eq!(client.lock(), "(nil)");
+        }
+        let waiters = masters.iter().map(|master| Parked::on(master, "r"));
+        let mut waiters: Vec<_> = waiters.collect();
+        let refused = locks.reentrant("r", &locks.owner()).try_acquire().await;
+        assert!(refused.is_err());
+        close_at_once(&locks).await; // what the third had granted is taken back
+        assert_no_keys(&masters[2..]);
+        for (master, waiter) in masters.iter().zip(&mut waiters) {
+            master.command(&["PUBLISH", &channel("r"), "7"]);
+            assert_eq!(waiter.message(), "7");
+        }
+    });
+}
+
+#[test]
+fn their_unlock_wakes_our_waiter() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        for name in NAMES {
+            let mut times = Vec::new();
+            for _ in 0..5 {
+                let theirs = Theirs::on(&masters, name);
+                for client in &theirs {
+                    assert_eq!(client.lock(), "(nil)");
+                }
+                let lock = locks.reentrant(name, &locks.owner());
+                let waiting = tokio::spawn(async move {
+                    let guard = lock.acquire().await.unwrap();
+                    (Instant::now(), guard)
+                });
+                for master in &masters {
+                    until("subscriptions", async || {
+                        let channels = master.command(&["PUBSUB", "CHANNELS"]);
+                        (channels == channel(name)).then_some(())
+                    })
+                    .await;
+                }
+                sleep(Duration::from_millis(30)).await; // tried again, and waits
+                let since = Instant::now();
+                for client in &theirs {
+                    assert_eq!(client.unlock(), "1");
+                }
+                let (at, guard) = timeout(PATIENCE / 2, waiting).await.unwrap().unwrap();
+                times.push(at.saturating_duration_since(since));
+                guard.release().await.unwrap();
+                close_free(&masters, name).await;
+            }
+            times.sort_unstable();
+            assert!(times[2] < WOKEN, "{times:?}");
+        }
+    });
+}
+
+/// `forceUnlock`, and whatever else deletes the key and says so.
+#[test]
+fn their_forced_unlock_is_a_lost_lock() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let owner = locks.owner();
+        let lock = locks.reentrant("r", &owner);
+        let (outer, inner) = (acquire_on_all(&lock).await, acquire_on_all(&lock).await);
+        for master in &masters {
+            assert_eq!(master.command(&["DEL", "r"]), "1");
+            master.command(&["PUBLISH", &channel("r"), "0"]);
+        }
+        let theirs = Theirs::on(&masters, "r");
+        for client in &theirs {
+            assert_eq!(client.lock(), "(nil)");
+        }
+        let lost = inner.extend(LONG).await.unwrap_err();
+        assert!(matches!(lost, ExtendError::Lost { .. }), "{lost}");
+        assert!(!outer.is_valid());
+        drop((outer, inner));
+        close_at_once(&locks).await;
+        for (master, client) in masters.iter().zip(&theirs) {
+            let held = format!("{}\n1", client.owner);
+            assert_eq!(master.command(&["HGETALL", "r"]), held);
+        }
+    });
+}
+
+/// Theirs have no queue: a fair lock would not see who waits, and says so instead.
+#[test]
+fn theirs_and_our_fair_lock_do_not_mix() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let owner = locks.owner();
+        for client in Theirs::on(&masters, "theirs") {
+            assert_eq!(client.lock(), "(nil)");
+        }
+        let refused = locks.fair("theirs", &owner).acquire().await.unwrap_err();
+        assert!(
+            matches!(refused, AcquireError::OtherKind { .. }),
+            "{refused}"
+        );
+
+        let _guard = acquire_on_all(&locks.fair("ours", &owner)).await;
+        for client in Theirs::on(&masters, "ours") {
+            let left: u64 = client.lock().parse().unwrap();
+            assert!(left > 500_000);
+        }
+    });
+}

@@ -1,0 +1,559 @@
+//! Reentrant locks on real servers: what Redisson's own tests demand of `RLock` and of `RedissonRedLock`, as far
+//! as it makes sense for a majority of masters.
+//!
+//! | `RedissonLockTest` | here, or why not |
+//! |---|---|
+//! | testReentrancy | `an_owner_enters_again_and_others_only_when_the_last_guard_is_gone` |
+//! | testGetHoldCount | `depth_is_what_the_owner_holds` |
+//! | testIsLocked, testIsLockedOtherThread, testIsHeldByCurrentThread, testIsHeldByCurrentThreadOtherThread | `everybody_sees_who_holds_it` |
+//! | testLockUnlock | `a_lock_that_was_given_up_can_be_had_again` |
+//! | testUnlockFail | only a guard can release, and only its own; what others' releases do: `redisson.rs` |
+//! | testForceUnlock | there is no such thing; a key that was deleted: `redisson.rs`, `holding.rs` |
+//! | testExpire | `a_lock_that_expired_is_the_waiters_and_a_late_release_takes_nothing` |
+//! | testAutoExpire | `a_process_that_is_gone_keeps_it_no_longer_than_the_ttl` |
+//! | testRemainTimeToLive, testRemainTimeToLive2 | `a_level_that_is_given_up_does_not_shorten_the_lease` |
+//! | testTryLockWait | `who_waits_does_so_for_as_long_as_he_said` |
+//! | testLockUninterruptibly | futures are dropped instead |
+//! | testLockIsNotRenewedAfterInterruptedTryLock | `a_wait_that_was_given_up_leaves_nothing_to_renew` |
+//! | testRedisFailed | `without_masters_there_is_an_error_and_no_wait` |
+//! | testConcurrency_SingleInstance, testConcurrency_MultiInstance, testConcurrencyLoop_MultiInstance, testConcurrencyTryLockUnLock | `many_owners_count_to_a_number_together` |
+//! | testSubscriptionsPerConnection, testSinglePubSub | `waiters_share_subscriptions_and_leave_none` |
+//! | testLockListener | no keyspace events |
+//! | testInCluster, testLockFailoverInCluster | masters are independent: `restart.rs`, `holding.rs` |
+//!
+//! | `RedissonRedLockTest` (removed) | |
+//! |---|---|
+//! | testLockLeasetimeWithMilliSeconds, WithSeconds, WithMinutes, testTryLockLeasetime, testMultiThreads | `many_owners_count_to_a_number_together`; there is one type for times |
+//! | testLockFailed | `two_of_three_that_are_taken_are_too_many` |
+//! | testLockSuccess, testLockSuccess2 | `one_of_three_that_is_taken_is_not_in_the_way` |
+//! | testConnectionFailed | `a_master_that_is_down_costs_neither_the_lock_nor_time` |
+//! | test | `an_owner_enters_again_and_others_only_when_the_last_guard_is_gone` |
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use quorlock::{AcquireError, Coordinator, Holding, Kind, Lock, LostReason, Owner};
+use tokio::time::{sleep, timeout};
+
+use crate::common::*;
+
+const fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// Runs `test` with either kind of lock that has owners.
+fn with_both(n: usize, test: impl AsyncFn(&[Server], Kind)) {
+    with_masters(n, async |masters| {
+        for kind in [Kind::Reentrant, Kind::Fair] {
+            test(&masters, kind).await;
+        }
+    });
+}
+
+fn lock(kind: Kind, locks: &Coordinator, owner: &Owner) -> Lock {
+    match kind {
+        Kind::Fair => locks.fair("r", owner),
+        _ => locks.reentrant("r", owner),
+    }
+}
+
+async fn holding(lock: &Lock) -> Option<Holding> {
+    lock.inspect().await.unwrap().holding
+}
+
+fn is_contended<T>(result: &Result<T, AcquireError>) -> bool {
+    matches!(result, Err(AcquireError::Contended { .. }))
+}
+
+/// Redisson: testReentrancy; `RedissonRedLockTest` test.
+#[test]
+fn an_owner_enters_again_and_others_only_when_the_last_guard_is_gone() {
+    with_both(3, async |masters, kind| {
+        let (locks, others) = (
+            coordinator(patient(), masters),
+            coordinator(patient(), masters),
+        );
+        let mine = lock(kind, &locks, &locks.owner());
+        let outer = mine.acquire().await.unwrap();
+        let inner = timeout(PATIENCE / 8, mine.acquire())
+            .await
+            .unwrap()
+            .unwrap();
+        // In this process and in another.
+        for other in [&locks, &others] {
+            let theirs = lock(kind, other, &other.owner());
+            assert!(is_contended(&theirs.try_acquire().await));
+        }
+        outer.release().await.unwrap();
+        assert!(inner.is_valid());
+        let theirs = lock(kind, &others, &others.owner());
+        assert!(is_contended(&theirs.try_acquire().await));
+        inner.release().await.unwrap();
+        let guard = theirs.acquire_within(PATIENCE / 8).await.unwrap();
+        assert!(is_contended(&mine.try_acquire().await));
+        guard.release().await.unwrap();
+        close_at_once(&locks).await;
+        close_at_once(&others).await;
+        assert_no_keys(masters);
+    });
+}
+
+/// Redisson: testGetHoldCount.
+#[test]
+fn depth_is_what_the_owner_holds() {
+    with_both(3, async |masters, kind| {
+        let (locks, others) = (
+            coordinator(patient(), masters),
+            coordinator(patient(), masters),
+        );
+        let owner = locks.owner();
+        let mine = lock(kind, &locks, &owner);
+        let theirs = lock(kind, &others, &others.owner());
+        let depth = async || {
+            let holding = holding(&theirs).await?;
+            assert_eq!(holding.owner.as_deref(), Some(owner.id()));
+            assert_eq!(holding.kind, Some(kind));
+            Some(holding.depth)
+        };
+        let mut guards = Vec::new();
+        for count in 1..=3 {
+            guards.push(acquire_on_all(&mine).await);
+            assert!(guards.iter().all(|guard| guard.depth() == count));
+            assert_eq!(depth().await, Some(count.into()));
+            for master in masters {
+                let on_master = master.command(&["HGET", "r", owner.id()]);
+                assert_eq!(on_master, count.to_string());
+            }
+        }
+        // The first one in the middle of it.
+        for left in [2, 1] {
+            guards.remove(0).release().await.unwrap();
+            assert!(guards.iter().all(|guard| guard.depth() == left));
+            until("one level less", async || {
+                (depth().await == Some(left.into())).then_some(())
+            })
+            .await;
+        }
+        guards.remove(0).release().await.unwrap();
+        close_at_once(&locks).await;
+        assert_eq!(depth().await, None);
+        assert_no_keys(masters);
+    });
+}
+
+/// Redisson: testIsLocked, testIsHeldByCurrentThread, and both from another thread.
+#[test]
+fn everybody_sees_who_holds_it() {
+    with_both(3, async |masters, kind| {
+        let (locks, others) = (
+            coordinator(patient(), masters),
+            coordinator(patient(), masters),
+        );
+        let owner = locks.owner();
+        let mine = lock(kind, &locks, &owner);
+        let theirs = lock(kind, &others, &others.owner());
+        for _ in 0..2 {
+            for seen in [&mine, &theirs] {
+                assert!(!seen.is_held().await.unwrap());
+            }
+            let guard = mine.acquire().await.unwrap();
+            for seen in [&mine, &theirs] {
+                assert!(seen.is_held().await.unwrap());
+                let by = holding(seen).await.unwrap().owner;
+                assert_eq!(by.as_deref(), Some(owner.id()));
+            }
+            guard.release().await.unwrap();
+        }
+    });
+}
+
+/// A majority is enough to be held, and to be seen to be: a `RedissonRedLock` that holds two of three says that
+/// it is not held.
+#[test]
+fn what_a_majority_holds_is_held() {
+    with_masters(3, async |mut masters| {
+        masters[2].kill();
+        let locks = coordinator(patient(), &masters);
+        let owner = locks.owner();
+        let lock = locks.reentrant("r", &owner);
+        let guard = lock.acquire_within(PATIENCE / 4).await.unwrap();
+        assert_eq!(guard.settled().await.granted(), 2);
+        assert_eq!(holding(&lock).await.unwrap().depth, 1);
+        guard.release().await.unwrap(); // and its release is one
+        assert!(!lock.is_held().await.unwrap());
+    });
+}
+
+/// Redisson: testLockUnlock.
+#[test]
+fn a_lock_that_was_given_up_can_be_had_again() {
+    with_both(3, async |masters, kind| {
+        let locks = coordinator(patient(), masters);
+        let mine = lock(kind, &locks, &locks.owner());
+        for _ in 0..20 {
+            let guard = mine.try_acquire().await.unwrap();
+            assert_eq!(guard.depth(), 1);
+            guard.release().await.unwrap();
+        }
+        close_at_once(&locks).await;
+        assert_no_keys(masters);
+    });
+}
+
+/// Redisson: testExpire. Theirs throws at the late unlock of a plain lock, and not at that of a fair one.
+#[test]
+fn a_lock_that_expired_is_the_waiters_and_a_late_release_takes_nothing() {
+    with_both(3, async |masters, kind| {
+        let (locks, others) = (
+            coordinator(patient().node_timeout(millis(300)), masters),
+            coordinator(patient(), masters),
+        );
+        let mine = lock(kind, &locks, &locks.owner());
+        let late = acquire_on_all(&mine.clone().ttl(millis(600))).await;
+        let inner = acquire_on_all(&mine.clone().ttl(millis(600))).await;
+        let start = Instant::now();
+        let owner = others.owner();
+        let theirs = lock(kind, &others, &owner);
+        let guard = theirs.acquire_within(PATIENCE / 8).await.unwrap();
+        let took = start.elapsed();
+        assert!(took > millis(500) && took < millis(1_200), "{took:?}");
+        assert!(!late.is_valid());
+        assert_eq!(late.lost().await.reason, LostReason::Expired);
+        late.release().await.unwrap(); // that it was gone already is success
+        drop(inner);
+        locks.close().await;
+        assert!(guard.is_valid());
+        // The last one may have kept the old one for a moment longer than it took.
+        let theirs = masters
+            .iter()
+            .filter(|master| master.command(&["HGET", "r", owner.id()]) == "1");
+        assert!(theirs.count() >= 2);
+        guard.release().await.unwrap();
+        others.close().await;
+        assert_no_keys(masters);
+    });
+}
+
+/// Redisson: testAutoExpire.
+#[test]
+fn a_process_that_is_gone_keeps_it_no_longer_than_the_ttl() {
+    with_both(3, async |masters, kind| {
+        let ttl = millis(900);
+        let theirs = runtime();
+        let urls = urls(masters);
+        let guard = theirs
+            .spawn(async move {
+                let builder = patient().node_timeout(millis(300)).ttl(ttl);
+                let locks = builder.masters(urls).build().unwrap();
+                let lock = lock(kind, &locks, &locks.owner());
+                let guard = lock.acquire_within(PATIENCE / 8).await.unwrap();
+                guard.settled().await;
+                sleep(ttl * 2).await; // renewed until here
+                guard
+            })
+            .await
+            .unwrap();
+        theirs.shutdown_background();
+        let start = Instant::now();
+        let locks = coordinator(patient(), masters);
+        let mine = lock(kind, &locks, &locks.owner());
+        assert!(is_contended(&mine.try_acquire().await));
+        let won = mine.acquire_within(PATIENCE / 8).await.unwrap();
+        let took = start.elapsed();
+        assert!(took < ttl + millis(300), "{took:?}");
+        won.release().await.unwrap();
+        drop(guard);
+    });
+}
+
+/// Redisson: testRemainTimeToLive, testRemainTimeToLive2.
+#[test]
+fn a_level_that_is_given_up_does_not_shorten_the_lease() {
+    with_both(3, async |masters, kind| {
+        let locks = coordinator(patient(), masters);
+        let mine = lock(kind, &locks, &locks.owner());
+        let left = async || holding(&mine).await.unwrap().remaining.unwrap();
+        let hour = Duration::from_secs(3_600);
+        let outer = acquire_on_all(&mine.clone().ttl(Duration::from_secs(10))).await;
+        assert!(left().await <= Duration::from_secs(10));
+        // Entering again with a longer TTL extends it for all, and with a shorter one shortens nothing.
+        for ttl in [hour, Duration::from_secs(20)] {
+            let inner = acquire_on_all(&mine.clone().ttl(ttl)).await;
+            assert!(left().await > hour - Duration::from_secs(20));
+            assert!(outer.remaining() > hour - hour / 50);
+            inner.release().await.unwrap();
+            assert!(left().await > hour - Duration::from_secs(20));
+            assert!(outer.remaining() > hour - hour / 50);
+        }
+        for master in masters {
+            assert!(pttl(master, "r") > 3_500_000);
+        }
+        outer.release().await.unwrap();
+        assert!(holding(&mine).await.is_none());
+    });
+}
+
+/// Redisson: testTryLockWait, and testTryLockNonDelayed of the fair one.
+#[test]
+fn who_waits_does_so_for_as_long_as_he_said() {
+    with_both(3, async |masters, kind| {
+        let (locks, others) = (
+            coordinator(patient(), masters),
+            coordinator(patient(), masters),
+        );
+        let guard = acquire_on_all(&lock(kind, &others, &others.owner())).await;
+        let mine = lock(kind, &locks, &locks.owner());
+        for patience in [millis(0), millis(200), millis(700)] {
+            let start = Instant::now();
+            let refused = mine.acquire_within(patience).await;
+            let took = start.elapsed();
+            let Err(AcquireError::Deadline { last, .. }) = refused else {
+                panic!("{refused:?}");
+            };
+            assert!(matches!(*last, AcquireError::Contended { .. }), "{last}");
+            assert!(
+                took >= patience && took < patience + millis(150),
+                "{took:?}"
+            );
+        }
+        guard.release().await.unwrap();
+        let start = Instant::now();
+        drop(mine.acquire().await.unwrap());
+        assert!(start.elapsed() < millis(100), "it is in its own way");
+        close_at_once(&locks).await;
+        assert_no_keys(masters);
+    });
+}
+
+/// Redisson: testLockIsNotRenewedAfterInterruptedTryLock.
+#[test]
+fn a_wait_that_was_given_up_leaves_nothing_to_renew() {
+    with_both(3, async |masters, kind| {
+        let builder = || patient().node_timeout(millis(200)).ttl(millis(600));
+        let (locks, others) = (
+            coordinator(builder(), masters),
+            coordinator(builder(), masters),
+        );
+        let mine = lock(kind, &locks, &locks.owner());
+        let guard = acquire_on_all(&lock(kind, &others, &others.owner())).await;
+        let gone = timeout(millis(300), mine.acquire()).await;
+        assert!(gone.is_err());
+        guard.release().await.unwrap();
+        close_at_once(&others).await;
+        close_at_once(&locks).await;
+        assert_no_keys(masters);
+        sleep(millis(400)).await; // two renewals
+        assert_no_keys(masters);
+    });
+}
+
+/// Redisson: testRedisFailed.
+#[test]
+fn without_masters_there_is_an_error_and_no_wait() {
+    with_masters(3, async |mut masters| {
+        let locks = coordinator(patient(), &masters);
+        let owner = locks.owner();
+        let lock = locks.reentrant("r", &owner);
+        let guard = acquire_on_all(&lock).await;
+        masters.iter_mut().for_each(Server::kill);
+        let start = Instant::now();
+        for owner in [&owner, &locks.owner()] {
+            let refused = locks.reentrant("r", owner).try_acquire().await;
+            assert!(
+                matches!(refused, Err(AcquireError::NoQuorum { .. })),
+                "{refused:?}"
+            );
+        }
+        assert_eq!(guard.depth(), 1); // the level that was not won is not there
+        assert!(guard.release().await.is_err());
+        assert!(start.elapsed() < Duration::from_secs(2));
+    });
+}
+
+/// Redisson: testConcurrency* and the lease times of `RedissonRedLockTest`. Entered twice each, and whoever gets
+/// in while another is there finds the wrong number.
+#[test]
+fn many_owners_count_to_a_number_together() {
+    const CLIENTS: usize = 4;
+    const OWNERS: usize = 6;
+    const LOOPS: u64 = 5;
+    with_both(3, async |masters, kind| {
+        let count = Arc::new(AtomicU64::new(0));
+        let mut tasks = Vec::new();
+        for _ in 0..CLIENTS {
+            let locks = coordinator(patient(), masters);
+            for _ in 0..OWNERS {
+                let lock = lock(kind, &locks, &locks.owner());
+                let count = count.clone();
+                tasks.push(tokio::spawn(async move {
+                    for _ in 0..LOOPS {
+                        let outer = lock.acquire().await.unwrap();
+                        let before = count.load(Ordering::Relaxed);
+                        let inner = lock.acquire().await.unwrap();
+                        drop(outer);
+                        tokio::task::yield_now().await;
+                        count.store(before + 1, Ordering::Relaxed);
+                        assert!(inner.is_valid());
+                    }
+                }));
+            }
+        }
+        for task in tasks {
+            timeout(PATIENCE / 2, task).await.unwrap().unwrap();
+        }
+        let total = (CLIENTS * OWNERS) as u64 * LOOPS;
+        assert_eq!(count.load(Ordering::Relaxed), total);
+        until("the last releases", async || {
+            let is_empty = |master: &Server| master.command(&["DBSIZE"]) == "0";
+            masters.iter().all(is_empty).then_some(())
+        })
+        .await;
+    });
+}
+
+/// Redisson: testSubscriptionsPerConnection, testSinglePubSub.
+#[test]
+fn waiters_share_subscriptions_and_leave_none() {
+    with_masters(3, async |masters| {
+        let (locks, others) = (
+            coordinator(patient(), &masters),
+            coordinator(patient(), &masters),
+        );
+        let owner = others.owner();
+        let names = ["a", "b", "c"];
+        let mut guards = Vec::new();
+        for name in names {
+            guards.push(acquire_on_all(&others.reentrant(name, &owner)).await);
+        }
+        let mut waiting = Vec::new();
+        for name in names {
+            for _ in 0..10 {
+                let lock = locks.reentrant(name, &locks.owner());
+                waiting.push(tokio::spawn(
+                    async move { drop(lock.acquire().await.unwrap()) },
+                ));
+            }
+        }
+        let channels = |master: &Server| {
+            let channels = master.command(&["PUBSUB", "CHANNELS"]);
+            channels.lines().count()
+        };
+        for master in &masters {
+            until("a channel for each name", async || {
+                (channels(master) == names.len()).then_some(())
+            })
+            .await;
+            let clients = master.command(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+            assert_eq!(clients.lines().count(), 1, "one connection for all");
+        }
+        drop(guards);
+        for task in waiting {
+            timeout(PATIENCE / 2, task).await.unwrap().unwrap();
+        }
+        for master in &masters {
+            until("no channels", async || {
+                (channels(master) == 0).then_some(())
+            })
+            .await;
+        }
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+/// Holds the lock on `masters` for somebody else.
+fn take(masters: &[Server]) {
+    for master in masters {
+        assert_eq!(master.command(&["HSET", "r", "another's:1", "1"]), "1");
+        assert_eq!(master.command(&["PEXPIRE", "r", "60000"]), "1");
+    }
+}
+
+/// Redisson: `RedissonRedLockTest` testLockFailed.
+#[test]
+fn two_of_three_that_are_taken_are_too_many() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        take(&masters[..2]);
+        let lock = locks.reentrant("r", &locks.owner());
+        assert!(is_contended(&lock.try_acquire().await));
+        let refused = lock.acquire_within(millis(200)).await;
+        assert!(matches!(refused, Err(AcquireError::Deadline { .. })));
+        close_at_once(&locks).await;
+        assert_no_keys(&masters[2..]);
+        for master in &masters[..2] {
+            assert_eq!(master.command(&["HGETALL", "r"]), "another's:1\n1");
+        }
+    });
+}
+
+/// Redisson: `RedissonRedLockTest` testLockSuccess, testLockSuccess2.
+#[test]
+fn one_of_three_that_is_taken_is_not_in_the_way() {
+    for taken in 0..3 {
+        with_masters(3, async |masters| {
+            let locks = coordinator(patient(), &masters);
+            take(&masters[taken..=taken]);
+            let lock = locks.reentrant("r", &locks.owner());
+            let guard = lock.acquire_within(PATIENCE / 8).await.unwrap();
+            let votes = guard.settled().await;
+            assert_eq!((votes.granted(), votes.refused()), (2, 1), "{votes}");
+            guard.release().await.unwrap();
+            let held = masters[taken].command(&["HGETALL", "r"]);
+            assert_eq!(held, "another's:1\n1");
+        });
+    }
+}
+
+/// Redisson: `RedissonRedLockTest` testConnectionFailed. There, a node that is down takes its retries out of the
+/// time to wait, one node after the other.
+#[test]
+fn a_master_that_is_down_costs_neither_the_lock_nor_time() {
+    with_masters(3, async |mut masters| {
+        let locks = coordinator(patient(), &masters);
+        let owner = locks.owner();
+        let lock = locks.reentrant("r", &owner);
+        acquire_on_all(&lock).await.release().await.unwrap();
+        masters[0].kill();
+        until_votes(&lock, "the dead master unreachable", |votes| {
+            is_unreachable(votes, 0)
+        })
+        .await;
+        let start = Instant::now();
+        for _ in 0..20 {
+            let outer = lock.acquire_within(millis(500)).await.unwrap();
+            let inner = lock.acquire_within(millis(500)).await.unwrap();
+            assert_eq!(inner.depth(), 2);
+            outer.release().await.unwrap();
+            inner.release().await.unwrap();
+        }
+        assert!(start.elapsed() < Duration::from_secs(2));
+    });
+}
+
+/// Theirs is renewed node by node, and does not know whether a majority is left.
+#[test]
+fn all_guards_of_an_owner_hear_that_the_majority_is_gone() {
+    with_masters(3, async |mut masters| {
+        let builder = brisk().ttl(millis(900));
+        let locks = coordinator(builder, &masters);
+        let lock = locks.reentrant("r", &locks.owner());
+        let (outer, inner) = (acquire_on_all(&lock).await, acquire_on_all(&lock).await);
+        masters[0].kill();
+        sleep(millis(1_500)).await;
+        assert!(outer.is_valid() && inner.is_valid(), "a majority is left");
+        masters[1].kill();
+        let start = Instant::now();
+        for guard in [&outer, &inner] {
+            let lost = timeout(millis(2_000), guard.lost()).await.unwrap();
+            assert_eq!(lost.reason, LostReason::Expired);
+        }
+        assert!(start.elapsed() < millis(1_100));
+        assert!(!outer.is_valid() && !inner.is_valid());
+    });
+}
