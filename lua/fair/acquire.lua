@@ -25,7 +25,7 @@
 -- As it is most of the time: nobody holds it and nobody waits.
 if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
   local refused = KEYS[4] and ballot(KEYS[4], ARGV[8], ARGV[9], false)
-  return refused or hold(KEYS[1], ARGV[1], ARGV[3], 'quorlock:fair', ARGV[2], ARGV[4])
+  return refused or hold(true, ARGV[1], ARGV[3], 'quorlock:fair', ARGV[2], ARGV[4])
 end
 
 local mine = redis.call('HMGET', KEYS[1], ARGV[1], 'quorlock:fair')
@@ -43,7 +43,7 @@ local function grant()
     redis.call('ZREM', KEYS[2], ARGV[5])
     redis.call('ZREM', KEYS[3], ARGV[5])
   end
-  return hold(KEYS[1], ARGV[1], ARGV[3], 'quorlock:fair', ARGV[2], ARGV[4])
+  return hold(is_free, ARGV[1], ARGV[3], 'quorlock:fair', ARGV[2], ARGV[4])
 end
 
 if mine[1] and mine[2] and tonumber(mine[2]) <= tonumber(ARGV[2]) then

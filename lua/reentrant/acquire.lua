@@ -16,11 +16,11 @@
 -- owner has replaced is refused, as the later one may rely on what it finds here.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   local refused = KEYS[2] and ballot(KEYS[2], ARGV[6], ARGV[7], false)
-  return refused or hold(KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[2], ARGV[4])
+  return refused or hold(true, ARGV[1], ARGV[3], ARGV[5], ARGV[2], ARGV[4])
 end
 local mine = redis.call('HMGET', KEYS[1], ARGV[1], ARGV[5])
 if not mine[1] or not mine[2] or tonumber(mine[2]) > tonumber(ARGV[2]) then
   return held(KEYS[1], ARGV[5], 0)
 end
 local refused = KEYS[2] and ballot(KEYS[2], ARGV[6], ARGV[7], mine[2] == ARGV[2])
-return refused or hold(KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[2], ARGV[4])
+return refused or hold(false, ARGV[1], ARGV[3], ARGV[5], ARGV[2], ARGV[4])

@@ -1,6 +1,10 @@
 //! What is locked, and who holds it.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 use crate::error::ConfigError;
 
@@ -27,10 +31,11 @@ impl fmt::Display for Kind {
 }
 
 /// The name of a lock and its kind, and the keys that stand for it on every master.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub(crate) struct Resource(Arc<Names>);
 
-#[derive(Debug, PartialEq, Eq, Hash)]
+/// Behind one pointer, as every attempt and every command has a copy.
+#[derive(Debug)]
 struct Names {
     kind: Kind,
     name: Arc<str>,
@@ -39,6 +44,21 @@ struct Names {
     /// Of a fair lock.
     queue: String,
     deadlines: String,
+}
+
+/// The rest follows from kind and key.
+impl PartialEq for Resource {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || (self.kind(), self.key()) == (other.kind(), other.key())
+    }
+}
+
+impl Eq for Resource {}
+
+impl Hash for Resource {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.kind(), self.key()).hash(state);
+    }
 }
 
 impl Resource {
