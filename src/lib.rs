@@ -50,6 +50,7 @@ mod coordinator;
 mod core;
 mod engine;
 mod error;
+mod fence;
 mod guard;
 mod hold;
 mod live_round;
@@ -72,6 +73,7 @@ pub use crate::{
     error::{
         AcquireError, ConfigError, ExtendError, InspectError, LostError, ReleaseError, RunError,
     },
+    fence::{Fence, StaleToken},
     guard::Guard,
     lock::Lock,
     master::{Fault, MasterSpec, MemoryMaster},
@@ -92,6 +94,8 @@ pub mod docs {
     pub mod algorithm {}
     #[doc = include_str!("../docs/architecture.md")]
     pub mod architecture {}
+    #[doc = include_str!("../docs/fencing.md")]
+    pub mod fencing {}
     #[doc = include_str!("../docs/guarantees.md")]
     pub mod guarantees {}
 }

@@ -7,9 +7,10 @@
 use std::{collections::BTreeSet, error::Error, fmt::Debug, time::Duration};
 
 use quorlock::{
-    AcquireError, Builder, ConfigError, Coordinator, ExtendError, Failure, Fault, Guard, Holder,
-    Holding, InspectError, Inspection, Kind, Lock, LostError, LostReason, MasterSpec, MemoryMaster,
-    Owner, Refusal, ReleaseError, RunError, Standing, Vote, VoteRow, Votes,
+    AcquireError, Builder, ConfigError, Coordinator, ExtendError, Failure, Fault, Fence, Guard,
+    Holder, Holding, InspectError, Inspection, Kind, Lock, LostError, LostReason, MasterSpec,
+    MemoryMaster, Owner, Refusal, ReleaseError, RunError, StaleToken, Standing, Vote, VoteRow,
+    Votes,
 };
 
 #[test]
@@ -33,6 +34,7 @@ fn types() {
         ExtendError: Error Clone;
         Failure: Clone Eq;
         Fault: Clone Default Eq;
+        Fence: Default;
         Guard:;
         Holder: Clone Eq;
         Holding: Clone Eq;
@@ -48,6 +50,7 @@ fn types() {
         Refusal: Clone Eq;
         ReleaseError: Error Clone;
         RunError<ConfigError>: Error;
+        StaleToken: Error Clone Copy Eq;
         Standing: Clone Copy Eq;
         Vote: Clone Eq;
         VoteRow<'static>: Clone Copy;

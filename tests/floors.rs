@@ -56,10 +56,11 @@ const FLOORS: &[(&str, &str)] = &[
         "coordinator.rs",
         "clock, config, core, engine, error, lock, master, owner, rustls",
     ),
+    ("fence.rs", ""),
     ("internals.rs", "core, master"),
     (
         "lib.rs",
-        "coordinator, core, error, guard, lock, master, owner",
+        "coordinator, core, error, fence, guard, lock, master, owner",
     ),
 ];
 

@@ -126,13 +126,24 @@ impl Script {
             Self::MutexRelease => lua!("mutex/release"),
             Self::MutexReleaseFenced => fenced!("mutex/release"),
             Self::ReentrantAcquire => {
-                lua!("shared/held", "shared/hold", "shared/ballot", "reentrant/acquire")
+                lua!(
+                    "shared/held",
+                    "shared/hold",
+                    "shared/ballot",
+                    "reentrant/acquire"
+                )
             }
             Self::ReentrantExtend => lua!("shared/held", "reentrant/extend"),
             Self::ReentrantRelease => lua!("shared/held", "reentrant/release"),
             Self::ReentrantReleaseFenced => fenced!("shared/held", "reentrant/release"),
             Self::FairAcquire => {
-                lua!("shared/held", "shared/hold", "shared/queue", "shared/ballot", "fair/acquire")
+                lua!(
+                    "shared/held",
+                    "shared/hold",
+                    "shared/queue",
+                    "shared/ballot",
+                    "fair/acquire"
+                )
             }
             Self::FairRelease => lua!("shared/held", "shared/queue", "fair/release"),
             Self::FairReleaseFenced => fenced!("shared/held", "shared/queue", "fair/release"),

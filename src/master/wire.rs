@@ -16,7 +16,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::core::command::{Command, Reply, Request, Script, Verb, decimal};
+use crate::core::command::{Command, Reply, Request, Script, decimal};
 
 /// What a connection runs over: TCP, TLS or a unix socket.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send {
@@ -404,6 +404,7 @@ mod tests {
     use super::*;
     use crate::core::{
         claim::Claim,
+        command::Verb,
         lease::{Drift, Ttl},
         name::{KeyTemplate, Kind, Token},
     };

@@ -76,6 +76,7 @@ impl Asked {
             depth: self.depth,
             wakes: self.wakes,
             patience: self.patience,
+            bid: None,
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{
     State,
     keys::Answer,
-    scripts::{FAIR, Replied, Words, is_at_most, other_kind, say, whole},
+    scripts::{FAIR, Replied, Words, is_at_most, is_of, other_kind, say, whole},
     wall_micros,
 };
 use crate::core::command::Reply;

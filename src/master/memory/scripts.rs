@@ -251,7 +251,7 @@ impl State {
 }
 
 /// Whether a lock is held in the name of an attempt.
-fn is_of(mine: &[Option<String>; 2], attempt: &str) -> bool {
+pub(super) fn is_of(mine: &[Option<String>; 2], attempt: &str) -> bool {
     matches!(mine, [Some(_), Some(holds)] if holds == attempt)
 }
 
