@@ -15,6 +15,7 @@ mod common;
 mod contention;
 mod crowd;
 mod fair;
+mod fenced;
 mod hang;
 mod holding;
 mod impostors;
