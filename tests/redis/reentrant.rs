@@ -228,11 +228,9 @@ fn a_lock_that_expired_is_the_waiters_and_a_late_release_takes_nothing() {
         drop(inner);
         locks.close().await;
         assert!(guard.is_valid());
-        // The last one may have kept the old one for a moment longer than it took.
-        let theirs = masters
-            .iter()
-            .filter(|master| master.command(&["HGET", "r", owner.id()]) == "1");
-        assert!(theirs.count() >= 2);
+        let is_theirs = |master: &&Server| master.command(&["HGET", "r", owner.id()]) == "1";
+        // A majority at least: on the last one it may have expired a moment later.
+        assert!(masters.iter().filter(is_theirs).count() >= 2);
         guard.release().await.unwrap();
         others.close().await;
         assert_no_keys(masters);
