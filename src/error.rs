@@ -353,9 +353,8 @@ pub enum ConfigError {
 
 /// Who is, where masters refused.
 fn in_the_way(votes: &Votes) -> &'static str {
-    let is_held = |row: VoteRow<'_>| {
-        !matches!(row.vote(), Some(Vote::Refuse(Refusal::Queued { .. })))
-    };
+    let is_held =
+        |row: VoteRow<'_>| !matches!(row.vote(), Some(Vote::Refuse(Refusal::Queued { .. })));
     let mut refused = votes
         .iter()
         .filter(|row| matches!(row.vote(), Some(Vote::Refuse(_))));
