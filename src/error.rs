@@ -2,7 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::core::{name::Kind, standing::LostReason, votes::Votes};
+use crate::core::{
+    name::Kind,
+    quorum::{Refusal, Vote},
+    standing::LostReason,
+    votes::{VoteRow, Votes},
+};
 
 /// Why a lock was not acquired.
 ///
@@ -23,8 +28,8 @@ pub enum AcquireError {
     /// Somebody else holds the lock, split the vote with us, or waits for a fair one and comes first. Trying
     /// again later makes sense.
     #[error(
-        "could not lock {name:?}: held by another on {} of {} masters{}: {votes}",
-        .votes.refused(), .votes.masters(), for_still(*.remaining)
+        "could not lock {name:?}: {} on {} of {} masters{}: {votes}",
+        in_the_way(.votes), .votes.refused(), .votes.masters(), for_still(*.remaining)
     )]
     Contended {
         /// The lock's name.
@@ -350,6 +355,20 @@ pub enum ConfigError {
         /// What it must exceed.
         least: Duration,
     },
+}
+
+/// Who is, where masters refused.
+fn in_the_way(votes: &Votes) -> &'static str {
+    let is_held =
+        |row: VoteRow<'_>| !matches!(row.vote(), Some(Vote::Refuse(Refusal::Queued { .. })));
+    let mut refused = votes
+        .iter()
+        .filter(|row| matches!(row.vote(), Some(Vote::Refuse(_))));
+    if refused.any(is_held) || votes.refused() == 0 {
+        "held by another"
+    } else {
+        "others come first"
+    }
 }
 
 fn for_still(remaining: Option<Duration>) -> String {

@@ -99,39 +99,40 @@ impl Engine {
         Some(Err(AcquireError::NoQuorum { name, votes }))
     }
 
-    /// Rounds until one is won. With a `limit`, the last one begins when it is over.
+    /// Rounds until one is won. The last one begins when the time `within` which to do so is over, if there is
+    /// such a time.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         wanted: &Wanted,
-        limit: Option<Duration>,
+        within: Option<Duration>,
     ) -> Result<Held, AcquireError> {
         let start = clock::now();
-        let waiting = Waiting {
+        let limit = Limit {
             start,
-            // A limit that no clock can hold is none.
-            deadline: limit.and_then(|limit| start.checked_add(limit)),
+            // A time that no clock can hold is without end.
+            end: within.and_then(|within| start.checked_add(within)),
         };
         let Some(owner) = &wanted.owner else {
-            return self.contend(wanted, waiting).await;
+            return self.contend(wanted, limit).await;
         };
         let tenure = owner.tenure(&wanted.resource);
         for failures in 0.. {
             // Whichever task of the owner gets it: the others enter, and need not wait for one another's guards.
             let acquired = async {
                 match wanted.resource.kind() {
-                    Kind::Fair => self.stand_in_line(wanted, owner, &tenure, waiting).await,
-                    Kind::Mutex | Kind::Reentrant => self.contend(wanted, waiting).await,
+                    Kind::Fair => self.stand_in_line(wanted, owner, &tenure, limit).await,
+                    Kind::Mutex | Kind::Reentrant => self.contend(wanted, limit).await,
                 }
             };
             if let Some(acquired) = unless(tenure.until_held(), acquired).await {
                 return acquired;
             }
-            let is_last = waiting.is_over();
+            let is_last = limit.is_over();
             match self.try_acquire(wanted).await {
                 Ok(held) => return Ok(held),
-                Err(error) => waiting.check(error, is_last, failures)?,
+                Err(error) => limit.check(error, is_last, failures)?,
             }
-            clock::sleep_until(waiting.not_later(self.retry_at(failures))).await;
+            clock::sleep_until(limit.not_later(self.retry_at(failures))).await;
         }
         Err(AcquireError::Closed) // nobody counts that far
     }
@@ -140,20 +141,20 @@ impl Engine {
     async fn contend(
         self: &Arc<Self>,
         wanted: &Wanted,
-        waiting: Waiting,
+        limit: Limit,
     ) -> Result<Held, AcquireError> {
         let waiter = self.waiting.join(self, &wanted.resource);
-        let _turn = waiter.turn(waiting.deadline).await;
+        let _turn = waiter.turn(limit.end).await;
         let mut is_told = false;
         for attempts in 0.. {
-            let is_last = waiting.is_over();
+            let is_last = limit.is_over();
             waiter.attempt();
             let error = match self.try_acquire(wanted).await {
                 Ok(held) => return Ok(held),
                 Err(error) => error,
             };
-            waiting.check(error.clone(), is_last, attempts)?;
-            is_told = self.wait(&waiter, &error, attempts, is_told, waiting).await;
+            limit.check(error.clone(), is_last, attempts)?;
+            is_told = self.wait(&waiter, &error, attempts, is_told, limit).await;
         }
         Err(AcquireError::Closed) // nobody counts that far
     }
@@ -171,10 +172,10 @@ impl Engine {
         error: &AcquireError,
         attempts: u32,
         was_told: bool,
-        waiting: Waiting,
+        limit: Limit,
     ) -> bool {
         let now = clock::now();
-        let not_later = |at: Instant| waiting.not_later(at);
+        let not_later = |at: Instant| limit.not_later(at);
         let delay = self.config.retry.delay(attempts, clock::random_u64());
         let AcquireError::Contended { remaining, .. } = error else {
             clock::sleep_until(not_later(now + delay)).await;
@@ -269,19 +270,18 @@ impl Engine {
 
 /// Since when somebody waits, and until when.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
+pub(super) struct Limit {
     start: Instant,
-    pub(super) deadline: Option<Instant>,
+    end: Option<Instant>,
 }
 
-impl Waiting {
+impl Limit {
     pub(super) fn not_later(self, at: Instant) -> Instant {
-        self.deadline.map_or(at, |deadline| deadline.min(at))
+        self.end.map_or(at, |end| end.min(at))
     }
 
     pub(super) fn is_over(self) -> bool {
-        self.deadline
-            .is_some_and(|deadline| deadline <= clock::now())
+        self.end.is_some_and(|end| end <= clock::now())
     }
 
     /// Whether to go on after `error`, which came after so many failures. Waiting mends neither a wrong

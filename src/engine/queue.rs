@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{sync::SemaphorePermit, task::yield_now};
 
-use super::{Engine, acquire::Waiting, first_of};
+use super::{Engine, acquire::Limit, first_of};
 use crate::{
     clock,
     core::{
@@ -37,7 +37,7 @@ impl Engine {
         wanted: &Wanted,
         owner: &Owner,
         tenure: &Arc<Tenure>,
-        waiting: Waiting,
+        limit: Limit,
     ) -> Result<Held, AcquireError> {
         /// Masters that cannot agree on the time are not asked for it for ever.
         const CORRECTIONS: u32 = 2;
@@ -48,7 +48,7 @@ impl Engine {
                 engine: self,
                 wanted,
                 tenure,
-                waiting,
+                limit,
                 owner,
                 ticket,
             };
@@ -66,7 +66,7 @@ struct Place<'a> {
     engine: &'a Arc<Engine>,
     wanted: &'a Wanted,
     tenure: &'a Arc<Tenure>,
-    waiting: Waiting,
+    limit: Limit,
     owner: &'a Owner,
     ticket: Ticket,
 }
@@ -77,7 +77,7 @@ impl Place<'_> {
             patience: self.engine.config.patience,
             is_fresh: checks_time,
         };
-        let mut is_last = self.waiting.is_over();
+        let mut is_last = self.limit.is_over();
         let mut asking = self.asking().await?;
         let tenure = Some(self.tenure.clone());
         let claim = self.claim();
@@ -110,7 +110,7 @@ impl Place<'_> {
                 Some(turn) => {
                     self.wait(turn, &round, &mut splits).await;
                     failures = failures.saturating_add(1);
-                    is_last = self.waiting.is_over();
+                    is_last = self.limit.is_over();
                 }
             }
             asking = self.asking().await?;
@@ -143,7 +143,7 @@ impl Place<'_> {
         let error = self
             .engine
             .why_not(held, round.read(Round::outcome), remaining);
-        self.waiting.check(error, is_last, failures)
+        self.limit.check(error, is_last, failures)
     }
 
     /// The turn to ask, as two attempts of one owner would take what they are granted from one another.
@@ -203,7 +203,7 @@ impl Place<'_> {
             let expiry = expiry.map(|left| now + left + Duration::from_millis(2));
             until = expiry.map_or(until, |expiry| until.min(expiry));
         }
-        turn.called(self.waiting.not_later(until)).await;
+        turn.called(self.limit.not_later(until)).await;
     }
 }
 
