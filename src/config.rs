@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::{
     core::{
+        guard::RestartGuard,
         lease::{Drift, Ttl},
         name::KeyTemplate,
         retry::Backoff,
@@ -13,6 +14,9 @@ use crate::{
 
 /// The most masters that a coordinator takes.
 pub(crate) const MOST_MASTERS: usize = 64;
+
+/// The longest TTL, and so about the quarantine of a master that forgot locks.
+const MAX_TTL: Duration = Duration::from_secs(60);
 
 /// What the user asked for, before it is checked.
 #[derive(Clone, Debug)]
@@ -26,6 +30,9 @@ pub(crate) struct Settings {
     pub(crate) max_hold: Duration,
     /// `None` stands for the default, which depends on the node timeout.
     pub(crate) patience: Option<Duration>,
+    pub(crate) restart_guard: RestartGuard,
+    /// `None` stands for the default, which depends on the restart guard.
+    pub(crate) max_ttl: Option<Duration>,
 }
 
 impl Default for Settings {
@@ -39,6 +46,8 @@ impl Default for Settings {
             key_template: "{name}".to_owned(),
             max_hold: Duration::from_secs(60 * 60),
             patience: None,
+            restart_guard: RestartGuard::default(),
+            max_ttl: None,
         }
     }
 }
@@ -54,6 +63,8 @@ pub(crate) struct Config {
     pub(crate) key_template: KeyTemplate,
     pub(crate) max_hold: Duration,
     pub(crate) patience: Duration,
+    pub(crate) restart_guard: RestartGuard,
+    pub(crate) max_ttl: Ttl,
 }
 
 impl Config {
@@ -69,12 +80,22 @@ impl Config {
             key_template,
             max_hold,
             patience,
+            restart_guard,
+            max_ttl,
         } = settings;
         timeout("node timeout", node_timeout)?;
         timeout("connect timeout", connect_timeout)?;
         let drift = Drift::from_ppm(drift_ppm)?;
+        let max_ttl = max_ttl.unwrap_or_else(|| match restart_guard {
+            // Nobody waits for it to be over.
+            RestartGuard::Off => Ttl::MOST,
+            RestartGuard::Observed | RestartGuard::Strict => ttl.max(MAX_TTL),
+        });
+        let max_ttl = Ttl::parse(max_ttl, node_timeout, drift)?;
         Ok(Self {
-            ttl: Ttl::parse(ttl, node_timeout, drift)?,
+            ttl: Ttl::parse(ttl, node_timeout, drift)?.at_most(max_ttl)?,
+            max_ttl,
+            restart_guard,
             node_timeout,
             connect_timeout,
             drift,
@@ -86,7 +107,7 @@ impl Config {
     }
 
     pub(crate) fn ttl(&self, ttl: Duration) -> Result<Ttl, ConfigError> {
-        Ttl::parse(ttl, self.node_timeout, self.drift)
+        Ttl::parse(ttl, self.node_timeout, self.drift)?.at_most(self.max_ttl)
     }
 }
 

@@ -5,11 +5,16 @@ use std::{fmt, sync::Arc, time::Duration};
 use crate::{
     clock,
     config::{Config, MOST_MASTERS, Settings},
-    core::{name::Kind, quorum::majority, retry::Backoff},
+    core::{
+        guard::{RestartGuard, quarantine},
+        name::Kind,
+        quorum::majority,
+        retry::Backoff,
+    },
     engine::Engine,
     error::ConfigError,
     lock::Lock,
-    master::{Mailbox, MasterSpec, Supervisor, Terms},
+    master::{Guarding, Mailbox, MasterSpec, Supervisor, Terms},
     owner::Owner,
 };
 
@@ -216,6 +221,8 @@ impl fmt::Debug for Coordinator {
 /// - key template: `{name}`
 /// - max hold: 1 h
 /// - patience: 3 s, or four node timeouts where that is longer
+/// - restart guard: observed
+/// - max ttl: 1 min
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder {
@@ -304,6 +311,21 @@ impl Builder {
         self
     }
 
+    /// What is done about masters that may have forgotten locks. Defaults to
+    /// [`Observed`](RestartGuard::Observed).
+    pub fn restart_guard(mut self, guard: RestartGuard) -> Self {
+        self.settings.restart_guard = guard;
+        self
+    }
+
+    /// The longest TTL that a lock may have; asking for more is an error. A master that may have forgotten locks has
+    /// no vote for so long, drift included, and all who use it must agree. Defaults to 1 min, or the [ttl](Self::ttl) where
+    /// that is longer; without a [restart guard](Self::restart_guard) to 366 days.
+    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.settings.max_ttl = Some(max_ttl);
+        self
+    }
+
     /// How keys are made of names: `{name}` stands for the name. Defaults to `{name}`; RedLock.net and
     /// pottery use `redlock:{name}`.
     pub fn key_template(mut self, template: impl Into<String>) -> Self {
@@ -337,6 +359,8 @@ impl Builder {
             redial: Backoff::new(Duration::from_millis(20), Duration::from_secs(1))?,
             now: clock::monotonic,
             random: clock::random_u64,
+            guarding: Guarding::new(config.restart_guard),
+            quarantine: quarantine(config.max_ttl, config.drift),
             #[cfg(feature = "tls")]
             tls: self.tls,
         };

@@ -76,6 +76,20 @@ pub enum AcquireError {
         votes: Votes,
     },
 
+    /// So many masters may have forgotten locks, by a restart say, that the others are no majority. They have no vote
+    /// until all that they may have forgotten is over.
+    #[error(
+        "could not lock {name:?}: too many masters may have forgotten locks, enough of them vote again in {left:.1?}: {votes}"
+    )]
+    Quarantined {
+        /// The lock's name.
+        name: Arc<str>,
+        /// When enough of them may vote again.
+        left: Duration,
+        /// Who said what.
+        votes: Votes,
+    },
+
     /// A majority granted, but so late that no validity was left.
     #[error(
         "could not lock {name:?}: a majority took {elapsed:.1?} to grant a ttl of {ttl:?}: {votes}"
@@ -337,7 +351,7 @@ pub enum ConfigError {
     },
 
     /// The TTL is too long.
-    #[error("a ttl of {ttl:?} is too long: the most is {most:?}")]
+    #[error("a ttl of {ttl:?} is too long: the most is {most:?}, see Builder::max_ttl")]
     TtlTooLong {
         /// What was given.
         ttl: Duration,

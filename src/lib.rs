@@ -64,6 +64,7 @@ mod watchdog;
 pub use crate::{
     coordinator::{Builder, Coordinator},
     core::{
+        guard::RestartGuard,
         inspection::{Holding, Inspection},
         name::Kind,
         quorum::{Failure, Holder, Refusal, Vote},

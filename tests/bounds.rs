@@ -9,8 +9,8 @@ use std::{collections::BTreeSet, error::Error, fmt::Debug, time::Duration};
 use quorlock::{
     AcquireError, Builder, ConfigError, Coordinator, ExtendError, Failure, Fault, Fence, Guard,
     Holder, Holding, InspectError, Inspection, Kind, Lock, LostError, LostReason, MasterSpec,
-    MemoryMaster, Owner, Refusal, ReleaseError, RunError, StaleToken, Standing, Vote, VoteRow,
-    Votes,
+    MemoryMaster, Owner, Refusal, ReleaseError, RestartGuard, RunError, StaleToken, Standing, Vote,
+    VoteRow, Votes,
 };
 
 #[test]
@@ -49,6 +49,7 @@ fn types() {
         Owner: Clone;
         Refusal: Clone Eq;
         ReleaseError: Error Clone;
+        RestartGuard: Clone Copy Default Eq;
         RunError<ConfigError>: Error;
         StaleToken: Error Clone Copy Eq;
         Standing: Clone Copy Eq;

@@ -20,7 +20,7 @@ const FLOORS: &[(&str, &str)] = &[
     // One master. It knows commands and votes; how many make a majority is not its business.
     (
         "master/",
-        "master, core::bid, core::command, core::quorum::Failure, core::quorum::Refusal, core::quorum::Vote, core::retry",
+        "master, core::bid, core::guard, core::command, core::script, core::quorum::Failure, core::quorum::Refusal, core::quorum::Vote, core::retry",
     ),
     // All masters.
     ("clock.rs", ""),
@@ -36,7 +36,10 @@ const FLOORS: &[(&str, &str)] = &[
         "hold.rs",
         "clock, core, engine, live_round, owner, watchdog",
     ),
-    ("hold/", "clock, core, engine, error, hold, live_round"),
+    (
+        "hold/",
+        "clock, core, engine, error, hold, live_round, owner",
+    ),
     ("live_round.rs", "clock, core, engine, hold, master"),
     ("owner.rs", "core, hold"),
     ("turns.rs", "clock, core, engine, master"),
@@ -68,7 +71,7 @@ const FLOORS: &[(&str, &str)] = &[
 const WORDS: &[(&str, &str, &str)] = &[
     (
         "tokio, tokio_rustls",
-        "clock.rs, coordinator.rs, engine.rs, engine/, hold.rs, lib.rs, master/, owner.rs, turns.rs, waiting.rs, watchdog.rs",
+        "clock.rs, coordinator.rs, engine.rs, engine/, hold.rs, hold/, lib.rs, master/, owner.rs, turns.rs, waiting.rs, watchdog.rs",
         "the rules, and what a user holds, know no runtime",
     ),
     (

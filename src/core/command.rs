@@ -9,6 +9,7 @@ use super::{
     name::{Resource, Token},
     quorum::{Failure, Refusal, Vote},
     report,
+    script::Script,
 };
 
 /// What is asked of a master.
@@ -25,6 +26,11 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
+    /// Whether this asks for a vote that must not come from a master that forgot locks.
+    pub(crate) fn needs_memory(self) -> bool {
+        matches!(self, Self::Acquire | Self::Extend | Self::Heal)
+    }
+
     /// Whether this leaves something on a master that was not there.
     #[cfg(feature = "redis")]
     pub(crate) fn takes(self) -> bool {
@@ -39,116 +45,6 @@ impl Verb {
             // Whoever's the key is now, it is not ours: released.
             (Self::Release | Self::Yield, Vote::Refuse(_)) => true,
             (Self::Acquire | Self::Extend | Self::Heal | Self::Inspect, Vote::Refuse(_)) => false,
-        }
-    }
-}
-
-/// The scripts that masters keep, from `lua/`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Script {
-    /// Of a fenced one only.
-    MutexAcquire,
-    MutexExtend,
-    MutexRelease,
-    MutexReleaseFenced,
-    ReentrantAcquire,
-    ReentrantExtend,
-    ReentrantRelease,
-    ReentrantReleaseFenced,
-    FairAcquire,
-    FairRelease,
-    FairReleaseFenced,
-    FairYield,
-    Inspect,
-}
-
-/// A script from `lua/`, behind the shared parts that it needs.
-macro_rules! lua {
-    ($($file:literal),+) => {
-        concat!($(include_str!(concat!("../../lua/", $file, ".lua"))),+)
-    };
-}
-
-/// A release, with the tombstone behind it.
-macro_rules! fenced {
-    ($($file:literal),+) => {
-        concat!(
-            "local function release()\n",
-            lua!($($file),+),
-            "end\nlocal reply = release()\n",
-            lua!("shared/tombstone")
-        )
-    };
-}
-
-impl Script {
-    pub(crate) const ALL: [Self; 13] = [
-        Self::MutexAcquire,
-        Self::MutexExtend,
-        Self::MutexRelease,
-        Self::MutexReleaseFenced,
-        Self::ReentrantAcquire,
-        Self::ReentrantExtend,
-        Self::ReentrantRelease,
-        Self::ReentrantReleaseFenced,
-        Self::FairAcquire,
-        Self::FairRelease,
-        Self::FairReleaseFenced,
-        Self::FairYield,
-        Self::Inspect,
-    ];
-
-    /// The script in its place for a fenced lock, and whether that goes by a window.
-    fn fenced(self) -> Option<(Self, bool)> {
-        match self {
-            Self::MutexAcquire | Self::ReentrantAcquire | Self::FairAcquire => Some((self, true)),
-            Self::MutexRelease => Some((Self::MutexReleaseFenced, false)),
-            Self::ReentrantRelease => Some((Self::ReentrantReleaseFenced, false)),
-            Self::FairRelease => Some((Self::FairReleaseFenced, false)),
-            _ => None,
-        }
-    }
-
-    /// Which argument is the channel that a release is made known on, if any is.
-    #[cfg(feature = "redis")]
-    pub(crate) fn channel(self) -> Option<usize> {
-        match self {
-            Self::MutexRelease | Self::MutexReleaseFenced => Some(1),
-            Self::ReentrantRelease | Self::ReentrantReleaseFenced => Some(4),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn text(self) -> &'static str {
-        match self {
-            Self::MutexAcquire => lua!("shared/ballot", "mutex/acquire"),
-            Self::MutexExtend => lua!("mutex/extend"),
-            Self::MutexRelease => lua!("mutex/release"),
-            Self::MutexReleaseFenced => fenced!("mutex/release"),
-            Self::ReentrantAcquire => {
-                lua!(
-                    "shared/held",
-                    "shared/hold",
-                    "shared/ballot",
-                    "reentrant/acquire"
-                )
-            }
-            Self::ReentrantExtend => lua!("shared/held", "reentrant/extend"),
-            Self::ReentrantRelease => lua!("shared/held", "reentrant/release"),
-            Self::ReentrantReleaseFenced => fenced!("shared/held", "reentrant/release"),
-            Self::FairAcquire => {
-                lua!(
-                    "shared/held",
-                    "shared/hold",
-                    "shared/queue",
-                    "shared/ballot",
-                    "fair/acquire"
-                )
-            }
-            Self::FairRelease => lua!("shared/held", "shared/queue", "fair/release"),
-            Self::FairReleaseFenced => fenced!("shared/held", "shared/queue", "fair/release"),
-            Self::FairYield => lua!("shared/queue", "fair/yield"),
-            Self::Inspect => lua!("shared/held", "shared/inspect"),
         }
     }
 }

@@ -65,6 +65,18 @@ impl Ttl {
         Ok(whole)
     }
 
+    /// This TTL, if it is not above `most`.
+    pub(crate) fn at_most(self, most: Self) -> Result<Self, ConfigError> {
+        if self <= most {
+            Ok(self)
+        } else {
+            Err(ConfigError::TtlTooLong {
+                ttl: self.duration(),
+                most: most.duration(),
+            })
+        }
+    }
+
     pub(crate) fn millis(self) -> u64 {
         self.0
     }

@@ -17,6 +17,7 @@ pub(crate) mod claim;
     allow(dead_code, reason = "only real masters are sent words")
 )]
 pub(crate) mod command;
+pub(crate) mod guard;
 pub(crate) mod inspection;
 pub(crate) mod lease;
 pub(crate) mod name;
@@ -25,5 +26,10 @@ pub(crate) mod renewal;
 mod report;
 pub(crate) mod retry;
 pub(crate) mod round;
+#[cfg_attr(
+    not(feature = "redis"),
+    allow(dead_code, reason = "only real masters are sent words")
+)]
+pub(crate) mod script;
 pub(crate) mod standing;
 pub(crate) mod votes;

@@ -82,6 +82,11 @@ pub enum Failure {
     Closed,
     /// The connection broke after the command was sent. It may have been executed.
     Disconnected(Arc<str>),
+    /// It may have forgotten locks, and has no vote until all those are over. Nothing was sent.
+    Quarantined {
+        /// For how long still.
+        left: Duration,
+    },
     /// It answered with an error, such as `OOM`, `LOADING`, `READONLY` or `NOPERM`.
     Rejected(Arc<str>),
     /// No answer within the node timeout. The command may have been, or may yet be, executed.
@@ -97,7 +102,7 @@ impl Failure {
             Self::Closed | Self::Disconnected(_) | Self::TimedOut(_) => true,
             // What a server refuses with an error it does not do. A script may have swept a queue by then, and nothing
             // that is ours.
-            Self::Rejected(_) | Self::Unreachable(_) => false,
+            Self::Quarantined { .. } | Self::Rejected(_) | Self::Unreachable(_) => false,
         }
     }
 }
@@ -155,6 +160,9 @@ impl fmt::Display for Failure {
         match self {
             Self::Closed => f.write_str("closed"),
             Self::Disconnected(why) => write!(f, "connection lost: {why}"),
+            Self::Quarantined { left } => {
+                write!(f, "may have forgotten locks, no vote for {left:.1?}")
+            }
             Self::Rejected(reply) => write!(f, "answered {reply}"),
             Self::TimedOut(after) => write!(f, "no answer in {after:?}"),
             Self::Unreachable(why) => write!(f, "unreachable: {why}"),

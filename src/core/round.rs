@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     command::Verb,
-    quorum::{Refusal, Tally, Verdict, Vote, majority},
+    quorum::{Failure, Refusal, Tally, Verdict, Vote, majority},
     votes::{CastVote, CastVotes},
 };
 
@@ -185,6 +185,21 @@ impl Round {
         })
     }
 
+    /// For how long still so many masters are quarantined that the others are no majority, if they are.
+    pub(crate) fn quarantined(&self) -> Option<Duration> {
+        let mut left: Vec<_> = self
+            .votes_cast()
+            .filter_map(|vote| match vote {
+                Vote::Fail(Failure::Quarantined { left }) => Some(*left),
+                _ => None,
+            })
+            .collect();
+        left.sort_unstable();
+        let others = self.cast.len() - left.len();
+        let missing = majority(self.cast.len()).checked_sub(others)?;
+        left.get(missing.checked_sub(1)?).copied()
+    }
+
     /// A candidate above all counters, when a majority of masters are free to accept one, and did not all accept
     /// this.
     pub(crate) fn outbid(&self) -> Option<u64> {
@@ -263,7 +278,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::core::quorum::Failure;
 
     fn millis(n: u64) -> Duration {
         Duration::from_millis(n)

@@ -253,6 +253,8 @@ impl Engine {
                 ttl,
                 votes,
             }
+        } else if let Some(left) = acquisition.read(Round::quarantined) {
+            AcquireError::Quarantined { name, left, votes }
         } else if acquisition.read(Round::lacks_masters) {
             AcquireError::NoQuorum { name, votes }
         } else if acquisition.read(Round::is_other_kind) {

@@ -41,6 +41,8 @@ struct State {
     /// What the server does not know of that yet, in order.
     changes: Vec<Change>,
     waker: Option<Waker>,
+    /// Until when the master has no vote, as it may have forgotten locks.
+    quarantine: Option<Instant>,
     abandoned: bool,
 }
 
@@ -91,6 +93,7 @@ impl Mailbox {
                 ears: BTreeMap::new(),
                 changes: Vec::new(),
                 waker: None,
+                quarantine: None,
                 abandoned: false,
             }),
         }
@@ -111,15 +114,16 @@ impl Mailbox {
     /// Leaves `ask` for the master. While it is down the vote is cast before this returns.
     pub(crate) fn post(&self, ask: Arc<Ask>) {
         let mut state = self.state.lock();
-        let failure = match &state.phase {
-            Phase::Dialling | Phase::Serving => {
+        let failure = match (&state.phase, state.quarantined(&ask, self.now)) {
+            (Phase::Dialling | Phase::Serving, Some(failure)) => failure,
+            (Phase::Dialling | Phase::Serving, None) => {
                 state.asks.push(ask);
                 if state.asks.len() == 1 {
                     state.wake();
                 }
                 return;
             }
-            Phase::Down(failure) => failure.clone(),
+            (Phase::Down(failure), _) => failure.clone(),
         };
         state.owe(self.master, &ask);
         drop(state);
@@ -229,6 +233,21 @@ impl Mailbox {
         self.fail(late.collect());
     }
 
+    /// The master may have forgotten locks: it has no vote until then.
+    pub(super) fn quarantine(&self, until: Instant) {
+        let mut state = self.state.lock();
+        state.quarantine = Some(until);
+        let (asks, others) = mem::take(&mut state.asks)
+            .into_iter()
+            .partition::<Vec<_>, _>(|ask| ask.command.verb.needs_memory());
+        state.asks = others;
+        let left = until.saturating_duration_since((self.now)());
+        drop(state);
+        for ask in asks {
+            self.fail_one(&ask, Failure::Quarantined { left });
+        }
+    }
+
     /// The connection serves from now on. Returns what is owed, to be sent before what is posted here.
     pub(super) fn serve(&self) -> VecDeque<Arc<Ask>> {
         let mut state = self.state.lock();
@@ -310,6 +329,14 @@ impl Mailbox {
 }
 
 impl State {
+    /// Why the master is not asked, while it has no vote.
+    fn quarantined(&self, ask: &Ask, now: fn() -> Instant) -> Option<Failure> {
+        let until = self.quarantine?;
+        let left = until.saturating_duration_since(now());
+        let has_vote = left.is_zero() || !ask.command.verb.needs_memory();
+        (!has_vote).then_some(Failure::Quarantined { left })
+    }
+
     /// A connection that is yet to be made subscribes to all that is listened to then.
     fn change(&mut self, channel: &Arc<str>, listen: bool) {
         if matches!(self.phase, Phase::Serving) {

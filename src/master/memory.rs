@@ -20,7 +20,11 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use self::keys::{Keys, Value};
+use self::{
+    connection::Dialer,
+    keys::{Keys, Value},
+};
+use super::Terms;
 use crate::core::command::Command;
 
 /// A master in this process, for tests without a server.
@@ -91,6 +95,9 @@ struct State {
     messages: BTreeMap<u64, Vec<(String, String)>>,
     /// Who must look again when the fault changes or a message is there.
     wakers: BTreeMap<u64, Waker>,
+    /// Since when it may have forgotten locks, once somebody has looked; 0: it has not. A server keeps this in a
+    /// key, and forgets it with the others.
+    guard: Option<u64>,
 }
 
 impl MemoryMaster {
@@ -112,6 +119,7 @@ impl MemoryMaster {
                     listeners: BTreeMap::new(),
                     messages: BTreeMap::new(),
                     wakers: BTreeMap::new(),
+                    guard: None,
                 }),
             }),
         }
@@ -134,7 +142,17 @@ impl MemoryMaster {
 
     /// Forgets all keys, like a master that restarts without persistence, or `FLUSHALL`.
     pub fn forget(&self) {
-        self.server.state.lock().keys.clear();
+        let mut state = self.server.state.lock();
+        state.keys.clear();
+        state.guard = None;
+    }
+
+    pub(super) fn dialer(self, number: usize, terms: &Terms) -> Dialer {
+        Dialer {
+            master: self,
+            number,
+            guarding: terms.guarding.clone(),
+        }
     }
 
     /// The names of all keys that have not expired, in order.

@@ -3,6 +3,7 @@
 #[cfg(all(test, feature = "redis"))]
 #[path = "../../tests/conformance/mod.rs"]
 mod conformance;
+mod guard;
 mod in_flight;
 mod mailbox;
 mod memory;
@@ -27,6 +28,7 @@ use std::sync::OnceLock;
 
 use crate::core::{command::Command, quorum::Vote, retry::Backoff};
 
+pub(crate) use guard::Guarding;
 pub(crate) use mailbox::{Ear, Heard, Mailbox};
 pub use memory::{Fault, MemoryMaster};
 #[cfg(feature = "__internals")]
@@ -172,6 +174,9 @@ pub(crate) struct Terms {
     pub(crate) redial: Backoff,
     pub(crate) now: fn() -> Instant,
     pub(crate) random: fn() -> u64,
+    pub(crate) guarding: Guarding,
+    /// For how long a master that forgot has no vote.
+    pub(crate) quarantine: Duration,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
 }
@@ -199,10 +204,14 @@ impl MasterSpec {
     ) -> (Arc<Mailbox>, Supervisor) {
         let mailbox = Arc::new(Mailbox::new(master, address, terms.now));
         let supervisor: Supervisor = match self.0 {
-            Spec::Memory(memory) => Box::pin(supervise(memory, mailbox.clone(), terms.clone())),
+            Spec::Memory(memory) => Box::pin(supervise(
+                memory.dialer(master, terms),
+                mailbox.clone(),
+                terms.clone(),
+            )),
             #[cfg(feature = "redis")]
             Spec::Redis(endpoint) => Box::pin(supervise(
-                endpoint.dialer(terms),
+                endpoint.dialer(master, terms),
                 mailbox.clone(),
                 terms.clone(),
             )),

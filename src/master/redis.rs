@@ -14,13 +14,18 @@ use ::redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, PushKi
 
 use super::{
     Ask, MasterSpec, Spec, Terms,
+    guard::Guarding,
     in_flight::InFlight,
-    supervisor::{Connection, Dial},
+    supervisor::{Connection, Dial, Dialled},
     wire::{self, Encoded, ScriptHead, ScriptHeads, Wire, connect_tcp, encode, is_push, reply},
 };
 #[cfg(feature = "__internals")]
 use crate::core::command::Command;
-use crate::core::command::{Reply, Script};
+use crate::core::{
+    command::Reply,
+    guard::{Incarnation, RestartGuard},
+    script::Script,
+};
 
 /// Where a server is and how to log in.
 #[derive(Clone)]
@@ -113,10 +118,11 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn dialer(self, terms: &Terms) -> Dialer {
-        let _ = terms;
+    pub(super) fn dialer(self, master: usize, terms: &Terms) -> Dialer {
         Dialer {
             endpoint: self,
+            master,
+            guarding: terms.guarding.clone(),
             #[cfg(feature = "tls")]
             tls: terms.tls.clone(),
         }
@@ -202,6 +208,8 @@ fn check_role(hello: &[u8]) -> Result<(), String> {
 
 pub(super) struct Dialer {
     endpoint: Endpoint,
+    master: usize,
+    guarding: Guarding,
     #[cfg(feature = "tls")]
     tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
 }
@@ -209,7 +217,7 @@ pub(super) struct Dialer {
 impl Dial for Dialer {
     type Connection = RedisConnection;
 
-    async fn dial(&mut self) -> Result<RedisConnection, Arc<str>> {
+    async fn dial(&mut self) -> Result<Dialled<RedisConnection>, Arc<str>> {
         let mut wire = self.connect().await.map_err(Arc::<str>::from)?;
         let Greeting { bytes, steps } = &self.endpoint.greeting;
         wire.out().extend_from_slice(bytes);
@@ -226,11 +234,28 @@ impl Dial for Dialer {
         })
         .await?;
         greeted.map_err(Arc::<str>::from)?;
-        Ok(RedisConnection { wire })
+        let found = self.incarnation(&mut wire).await?;
+        Ok(Dialled {
+            connection: RedisConnection { wire },
+            age: found.and_then(|found| found.age),
+        })
     }
 }
 
 impl Dialer {
+    /// Behind the login, and ahead of everything else.
+    async fn incarnation(&self, wire: &mut Wire) -> Result<Option<Incarnation>, Arc<str>> {
+        if self.guarding.guard == RestartGuard::Off {
+            return Ok(None);
+        }
+        self.guarding.ask(self.master, wire.out());
+        let answer = |frame: &[u8], (), _: &mut Vec<u8>| {
+            ControlFlow::Break(self.guarding.answered(self.master, &reply(frame)))
+        };
+        let answered = poll_fn(|cx| wire.poll(cx, || (), answer)).await?;
+        answered.map_err(Arc::from)
+    }
+
     async fn connect(&self) -> Result<Wire, String> {
         match &self.endpoint.place {
             Place::Tcp(host, port) => connect_tcp(host, *port).await.map(Wire::new),

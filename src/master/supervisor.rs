@@ -5,7 +5,7 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use tokio::time::{Sleep, sleep, sleep_until, timeout};
@@ -17,7 +17,14 @@ pub(super) trait Dial: Send + 'static {
     type Connection: Connection;
 
     /// The supervisor sets the deadline.
-    fn dial(&mut self) -> impl Future<Output = Result<Self::Connection, Arc<str>>> + Send;
+    fn dial(&mut self) -> impl Future<Output = Result<Dialled<Self::Connection>, Arc<str>>> + Send;
+}
+
+/// A connection that was just made.
+pub(super) struct Dialled<C> {
+    pub(super) connection: C,
+    /// How long ago the master may have forgotten locks, if that is known.
+    pub(super) age: Option<Duration>,
 }
 
 /// An open connection: replies come in the order of sends.
@@ -60,10 +67,16 @@ async fn look_after<D: Dial>(mut dialer: D, mailbox: &Mailbox, terms: &Terms) {
             return;
         };
         let why = match dialled {
-            Ok(Ok(connection)) => {
+            Ok(Ok(dialled)) => {
                 failures = 0;
                 tracing::info!(master = %mailbox.address(), "connected");
-                let Some(why) = serve(connection, mailbox, terms).await else {
+                let left = dialled.age.map(|age| terms.quarantine.saturating_sub(age));
+                if let Some(left) = left.filter(|left| !left.is_zero()) {
+                    let master = mailbox.address();
+                    tracing::warn!(%master, ?left, "it may have forgotten locks: no vote until they are over");
+                    mailbox.quarantine((terms.now)() + left);
+                }
+                let Some(why) = serve(dialled.connection, mailbox, terms).await else {
                     return;
                 };
                 why

@@ -16,7 +16,10 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::core::command::{Command, Reply, Request, Script, decimal};
+use crate::core::{
+    command::{Command, Reply, Request, decimal},
+    script::Script,
+};
 
 /// What a connection runs over: TCP, TLS or a unix socket.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send {

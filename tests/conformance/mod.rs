@@ -397,6 +397,8 @@ impl Subject {
             redial: Backoff::new(MILLISECOND * 20, seconds(1)).unwrap(),
             now: || now().into_std(),
             random: || u64::MAX / 2,
+            guarding: Guarding::new(crate::core::guard::RestartGuard::Off),
+            quarantine: Duration::ZERO,
             #[cfg(feature = "tls")]
             tls: None,
         };

@@ -175,7 +175,7 @@ async fn settings() {
         ),
         (
             builder().ttl(seconds(366 * 24 * 60 * 60 + 1)).build(),
-            "a ttl of 31622401s is too long: the most is 31622400s",
+            "a ttl of 31622401s is too long: the most is 31622400s, see Builder::max_ttl",
         ),
         (
             builder().ttl(millis(50)).build(),

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use quorlock::{Coordinator, Fault, MemoryMaster, Owner};
+use quorlock::{Coordinator, Fault, MemoryMaster, Owner, RestartGuard};
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout},
@@ -90,7 +90,8 @@ async fn a_queue_that_nobody_polls_vanishes() {
 #[tokio::test(start_paused = true)]
 async fn a_master_that_restarts_empty_is_told_the_order_again() {
     let world = World::new(3).await;
-    let others = Coordinator::new(&world.masters).unwrap();
+    let others = Coordinator::builder().restart_guard(RestartGuard::Off);
+    let others = others.masters(&world.masters).build().unwrap();
     sleep(millis(1)).await;
     let guard = world.locks.fair(NAME, &world.locks.owner());
     let guard = guard.acquire().await.unwrap();

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{Builder, Coordinator, Fault, Guard, Lock, MemoryMaster, Votes};
+use quorlock::{Builder, Coordinator, Fault, Guard, Lock, MemoryMaster, RestartGuard, Votes};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// Masters, connected with one coordinator.
@@ -25,9 +25,11 @@ impl World {
 
     pub(crate) async fn with(masters: usize, set: impl FnOnce(Builder) -> Builder) -> Self {
         let masters: Vec<_> = (0..masters).map(|_| MemoryMaster::new()).collect();
-        let locks = set(Coordinator::builder().masters(&masters))
-            .build()
-            .unwrap();
+        let locks = set(Coordinator::builder()
+            .restart_guard(RestartGuard::Off)
+            .masters(&masters))
+        .build()
+        .unwrap();
         sleep(millis(1)).await; // passes when all of them are connected
         Self { masters, locks }
     }

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{Builder, Coordinator, Failure, Guard, Lock, VoteRow, Votes};
+use quorlock::{Builder, Coordinator, Failure, Guard, Lock, RestartGuard, VoteRow, Votes};
 use tokio::time::{sleep, timeout};
 
 pub(crate) use crate::support::server::{self, Server};
@@ -47,6 +47,7 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
 /// A node timeout that a busy machine does not reach, for tests in which no master is slow.
 pub(crate) fn patient() -> Builder {
     Coordinator::builder()
+        .restart_guard(RestartGuard::Off)
         .node_timeout(Duration::from_secs(5))
         .connect_timeout(Duration::from_secs(5))
         .ttl(LONG)
@@ -55,6 +56,7 @@ pub(crate) fn patient() -> Builder {
 /// Timeouts that soon find out which master is slow.
 pub(crate) fn brisk() -> Builder {
     Coordinator::builder()
+        .restart_guard(RestartGuard::Off)
         .node_timeout(Duration::from_millis(100))
         .connect_timeout(Duration::from_millis(200))
         .ttl(LONG)

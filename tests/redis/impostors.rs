@@ -123,6 +123,7 @@ fn no_majority_of_impostors_is_waited_for_longer_than_the_node_timeout() {
             impostor(move |stream| drop(keep.send(stream)))
         });
         let locks = Coordinator::builder()
+            .restart_guard(quorlock::RestartGuard::Off)
             .node_timeout(Duration::from_millis(100))
             .connect_timeout(Duration::from_secs(30))
             .masters(urls(&masters))

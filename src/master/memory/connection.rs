@@ -6,39 +6,70 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::{Fault, MemoryMaster, Server, now};
 use crate::{
-    core::command::{Command, Reply},
+    core::{
+        command::{Command, Reply},
+        guard::RestartGuard,
+    },
     master::{
-        Ask,
+        Ask, Guarding,
         in_flight::InFlight,
-        supervisor::{Connection, Dial},
+        supervisor::{Connection, Dial, Dialled},
     },
 };
 
-impl Dial for MemoryMaster {
+/// Dials a memory master as number `number` of a coordinator's.
+pub(in crate::master) struct Dialer {
+    pub(super) master: MemoryMaster,
+    pub(super) number: usize,
+    pub(super) guarding: Guarding,
+}
+
+impl Dial for Dialer {
     type Connection = MemoryConnection;
 
     /// A greeting is delayed, lost or left unanswered like any other command.
-    async fn dial(&mut self) -> Result<MemoryConnection, Arc<str>> {
-        let connection = MemoryConnection::new(&self.server);
+    async fn dial(&mut self) -> Result<Dialled<MemoryConnection>, Arc<str>> {
+        let connection = MemoryConnection::new(&self.master.server);
         let fault = poll_fn(|cx| match connection.fault(cx) {
             Fault::Hang | Fault::Mute => Poll::Pending,
             fault => Poll::Ready(fault),
         })
         .await;
         match fault {
-            Fault::Down => Err("connection refused".into()),
-            Fault::Delay(delay) => {
-                sleep(delay).await;
-                Ok(connection)
-            }
-            _ => Ok(connection),
+            Fault::Down => return Err("connection refused".into()),
+            Fault::Delay(delay) => sleep(delay).await,
+            _ => {}
         }
+        Ok(Dialled {
+            connection,
+            age: self.age()?,
+        })
+    }
+}
+
+impl Dialer {
+    /// What `lua/shared/guard.lua` says of a server.
+    fn age(&self) -> Result<Option<Duration>, String> {
+        if self.guarding.guard == RestartGuard::Off {
+            return Ok(None);
+        }
+        let is_new = self.guarding.known(self.number).is_none()
+            && self.guarding.guard != RestartGuard::Strict;
+        let server = &self.master.server;
+        self.guarding.meet(self.number, &server.address)?;
+        let mut state = server.state.lock();
+        let now = state.keys().now();
+        // Zero stands for never.
+        let found = if is_new { 0 } else { now.max(1) };
+        let since = *state.guard.get_or_insert(found);
+        Ok((since > 0).then(|| Duration::from_millis(now.saturating_sub(since))))
     }
 }
 

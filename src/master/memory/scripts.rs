@@ -9,7 +9,10 @@ use super::{
     State,
     keys::{Answer, Value},
 };
-use crate::core::command::{Command, Reply, Request, Script};
+use crate::core::{
+    command::{Command, Reply, Request},
+    script::Script,
+};
 
 pub(super) type Replied = Answer<Reply<'static>>;
 
