@@ -8,6 +8,7 @@ use crate::{
     core::{
         guard::{RestartGuard, quarantine},
         name::Kind,
+        preflight::Preflight,
         quorum::majority,
         retry::Backoff,
     },
@@ -166,6 +167,28 @@ impl Coordinator {
     /// ```
     pub fn fair(&self, name: impl Into<Arc<str>>, owner: &Owner) -> Lock {
         Lock::new(self.engine.clone(), Kind::Fair, name.into(), Some(owner))
+    }
+
+    /// Asks all masters for the settings and the state that matter to locks, and says what is dangerous about them,
+    /// why, and what mends it: eviction, replicas, a server listed twice, clocks that are apart. For a program's start, or a
+    /// test of a deployment; nothing is changed, and nothing is refused because of it.
+    ///
+    /// Takes one round trip, and the node timeout where a master does not answer; that is a finding, too.
+    ///
+    /// # Cancel safety
+    ///
+    /// Only looks.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{Coordinator, Level, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let report = locks.check().await;
+    /// assert!(report.worst() < Some(Level::Warn), "{report}");
+    /// # Ok(()) }
+    /// ```
+    pub async fn check(&self) -> Preflight {
+        self.engine.check().await
     }
 
     /// How many masters there are.

@@ -67,6 +67,7 @@ pub use crate::{
         guard::RestartGuard,
         inspection::{Holding, Inspection},
         name::Kind,
+        preflight::{Finding, Level, Preflight},
         quorum::{Failure, Holder, Refusal, Vote},
         standing::{LostReason, Standing},
         votes::{VoteRow, Votes},

@@ -7,10 +7,10 @@
 use std::{collections::BTreeSet, error::Error, fmt::Debug, time::Duration};
 
 use quorlock::{
-    AcquireError, Builder, ConfigError, Coordinator, ExtendError, Failure, Fault, Fence, Guard,
-    Holder, Holding, InspectError, Inspection, Kind, Lock, LostError, LostReason, MasterSpec,
-    MemoryMaster, Owner, Refusal, ReleaseError, RestartGuard, RunError, StaleToken, Standing, Vote,
-    VoteRow, Votes,
+    AcquireError, Builder, ConfigError, Coordinator, ExtendError, Failure, Fault, Fence, Finding,
+    Guard, Holder, Holding, InspectError, Inspection, Kind, Level, Lock, LostError, LostReason,
+    MasterSpec, MemoryMaster, Owner, Preflight, Refusal, ReleaseError, RestartGuard, RunError,
+    StaleToken, Standing, Vote, VoteRow, Votes,
 };
 
 #[test]
@@ -35,18 +35,21 @@ fn types() {
         Failure: Clone Eq;
         Fault: Clone Default Eq;
         Fence: Default;
+        Finding: Clone Eq;
         Guard:;
         Holder: Clone Eq;
         Holding: Clone Eq;
         InspectError: Error Clone;
         Inspection: Clone;
         Kind: Clone Copy Eq;
+        Level: Clone Copy Eq Ord;
         Lock: Clone;
         LostError: Error Clone;
         LostReason: Clone Copy Eq;
         MasterSpec:;
         MemoryMaster: Clone Default;
         Owner: Clone;
+        Preflight: Clone Eq;
         Refusal: Clone Eq;
         ReleaseError: Error Clone;
         RestartGuard: Clone Copy Default Eq;
@@ -66,6 +69,7 @@ fn futures() {
     fn check(locks: &Coordinator, lock: &Lock, guard: &Guard) {
         let second = Duration::from_secs(1);
         is_send(&locks.close());
+        is_send(&locks.check());
         is_send(&lock.acquire());
         is_send(&lock.acquire_within(second));
         is_send(&lock.try_acquire());

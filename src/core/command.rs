@@ -16,6 +16,8 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Acquire,
+    /// Asks a master for its settings.
+    Check,
     Extend,
     /// Puts back what a master lost, while the lock is held.
     Heal,
@@ -44,7 +46,10 @@ impl Verb {
             (_, Vote::Fail(_)) => false,
             // Whoever's the key is now, it is not ours: released.
             (Self::Release | Self::Yield, Vote::Refuse(_)) => true,
-            (Self::Acquire | Self::Extend | Self::Heal | Self::Inspect, Vote::Refuse(_)) => false,
+            (
+                Self::Acquire | Self::Check | Self::Extend | Self::Heal | Self::Inspect,
+                Vote::Refuse(_),
+            ) => false,
         }
     }
 }
@@ -99,6 +104,7 @@ impl Command {
     /// Hands `send` the words for a server.
     pub(crate) fn request<T>(&self, send: impl FnOnce(Request<'_>) -> T) -> T {
         match (&self.claim, self.verb) {
+            (_, Verb::Check) => self.script(Script::Check, &[], &[], send),
             (_, Verb::Inspect) | (Claim::Nobody, _) => {
                 // Only a fair lock has a queue, and an empty key is one that not everybody may name.
                 let keys = [self.resource.key(), self.resource.queue()].map(str::as_bytes);
@@ -137,7 +143,7 @@ impl Command {
                 send(Request::Plain(&[b"SET", key, token, b"NX", b"PX", ttl]))
             }
             Verb::Extend => self.script(Script::MutexExtend, &[key], &[token, ttl], send),
-            Verb::Inspect | Verb::Release | Verb::Yield => {
+            Verb::Check | Verb::Inspect | Verb::Release | Verb::Yield => {
                 let channel = self.wake_channel().as_bytes();
                 self.script(Script::MutexRelease, &[key], &[token, channel], send)
             }
@@ -168,7 +174,7 @@ impl Command {
                 Script::ReentrantExtend,
                 &[owner, attempt, depth, ttl, marker],
             ),
-            Verb::Inspect | Verb::Release | Verb::Yield => (
+            Verb::Check | Verb::Inspect | Verb::Release | Verb::Yield => (
                 Script::ReentrantRelease,
                 &[owner, attempt, depth, marker, channel],
             ),
@@ -198,7 +204,9 @@ impl Command {
                 &[owner, attempt, depth, ttl, ticket, patience, window],
             ),
             Verb::Yield => (Script::FairYield, &[owner, attempt, ticket, patience]),
-            Verb::Inspect | Verb::Release => (Script::FairRelease, &[owner, attempt, ticket]),
+            Verb::Check | Verb::Inspect | Verb::Release => {
+                (Script::FairRelease, &[owner, attempt, ticket])
+            }
         };
         let keys = [
             self.resource.key(),
@@ -269,8 +277,8 @@ impl Command {
         match (self.verb, reply) {
             (_, Reply::Error(text)) if is_wrong_type(text) => Vote::Refuse(Refusal::OtherKind),
             (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((*text).into())),
-            (Verb::Inspect, Reply::Text(_)) => Vote::Grant,
-            (Verb::Inspect, _) => nonsense(),
+            (Verb::Check | Verb::Inspect, Reply::Text(_)) => Vote::Grant,
+            (Verb::Check | Verb::Inspect, _) => nonsense(),
             (Verb::Acquire | Verb::Heal, Reply::Ok) if is_plain => Vote::Grant,
             (Verb::Acquire | Verb::Heal, Reply::Int(_)) if is_plain => nonsense(),
             (_, Reply::Nil) if is_mutex => held(None),

@@ -21,6 +21,7 @@ pub(crate) mod guard;
 pub(crate) mod inspection;
 pub(crate) mod lease;
 pub(crate) mod name;
+pub(crate) mod preflight;
 pub(crate) mod quorum;
 pub(crate) mod renewal;
 mod report;

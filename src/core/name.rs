@@ -85,6 +85,11 @@ impl Resource {
         }))
     }
 
+    /// For what is about no lock.
+    pub(crate) fn nothing() -> Self {
+        Self::new(Kind::Mutex, "".into(), "".into())
+    }
+
     pub(crate) fn kind(&self) -> Kind {
         self.0.kind
     }

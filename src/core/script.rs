@@ -17,6 +17,7 @@ pub(crate) enum Script {
     FairReleaseFenced,
     FairYield,
     Inspect,
+    Check,
 }
 
 /// A script from `lua/`, behind the shared parts that it needs.
@@ -39,7 +40,7 @@ macro_rules! fenced {
 }
 
 impl Script {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::MutexAcquire,
         Self::MutexExtend,
         Self::MutexRelease,
@@ -53,6 +54,7 @@ impl Script {
         Self::FairReleaseFenced,
         Self::FairYield,
         Self::Inspect,
+        Self::Check,
     ];
 
     /// The script in its place for a fenced lock, and whether that goes by a window.
@@ -106,6 +108,7 @@ impl Script {
             Self::FairReleaseFenced => fenced!("shared/held", "shared/queue", "fair/release"),
             Self::FairYield => lua!("shared/queue", "fair/yield"),
             Self::Inspect => lua!("shared/held", "shared/inspect"),
+            Self::Check => lua!("shared/check"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Looking at a lock without touching it.
+//! Looking at locks and masters without touching them.
 
 use std::{sync::Arc, time::Instant};
 
@@ -12,6 +12,7 @@ use crate::{
         command::{Command, Verb},
         inspection::{self, Inspection, Seen},
         name::Resource,
+        preflight::{self, Facts, Preflight},
         quorum::Vote,
         round::{Outcome, Round},
     },
@@ -20,17 +21,17 @@ use crate::{
     master::CountVotes,
 };
 
-/// An inspection under way: who has answered, and what.
-#[derive(Debug)]
-struct Inquiry {
+/// A question under way that is answered in words: who has answered, and what.
+struct Inquiry<T, P> {
     round: Arc<LiveRound>,
-    seen: Mutex<Box<[Option<Seen>]>>,
+    parse: P,
+    said: Mutex<Vec<Option<T>>>,
 }
 
-impl CountVotes for Arc<Inquiry> {
+impl<T: Send, P: Fn(&str) -> Option<T> + Send + Sync> CountVotes for Arc<Inquiry<T, P>> {
     fn note(&self, master: usize, text: &str) {
-        if let Some(seen) = self.seen.lock().get_mut(master) {
-            *seen = Seen::parse(text);
+        if let Some(said) = self.said.lock().get_mut(master) {
+            *said = (self.parse)(text);
         }
     }
 
@@ -42,14 +43,44 @@ impl CountVotes for Arc<Inquiry> {
 impl Engine {
     /// Asks all masters who holds `resource` and who waits for it.
     pub(crate) async fn inspect(&self, resource: &Resource) -> Result<Inspection, InspectError> {
+        let (round, seen) = self.inquire(Verb::Inspect, resource, Seen::parse).await;
+        let (name, votes) = (resource.name().clone(), self.votes(&round));
+        if round.read(Round::outcome) != Outcome::Won {
+            return Err(InspectError::NoQuorum { name, votes });
+        }
+        Ok(Inspection {
+            name,
+            holding: inspection::holding(&seen),
+            queue: inspection::queue(&seen),
+            votes,
+        })
+    }
+
+    /// Asks all masters for what matters to locks.
+    pub(crate) async fn check(&self) -> Preflight {
+        let resource = Resource::nothing();
+        let asked = clock::wall_micros();
+        let parse = move |text: &str| Some(Facts::parse(text, asked, clock::wall_micros()));
+        let (_, facts) = self.inquire(Verb::Check, &resource, parse).await;
+        let guard = self.config.restart_guard;
+        preflight::check(&self.addresses, &facts, guard)
+    }
+
+    async fn inquire<T: Clone + Send + 'static>(
+        &self,
+        verb: Verb,
+        resource: &Resource,
+        parse: impl Fn(&str) -> Option<T> + Send + Sync + 'static,
+    ) -> (Arc<LiveRound>, Vec<Option<T>>) {
         let start = clock::now();
-        let round = Round::open(Verb::Inspect, self.size(), start, None);
+        let round = Round::open(verb, self.size(), start, None);
         let inquiry = Arc::new(Inquiry {
             round: LiveRound::of_acquisition(round),
-            seen: Mutex::new(vec![None; self.size()].into()),
+            parse,
+            said: Mutex::new(vec![None; self.size()]),
         });
         let command = Command {
-            verb: Verb::Inspect,
+            verb,
             resource: resource.clone(),
             claim: Claim::Nobody,
             ttl: self.config.ttl,
@@ -61,16 +92,7 @@ impl Engine {
         self.post(&self.ask(command, start, inquiry.clone()));
         // All of them: a majority may name no holder where the rest would.
         inquiry.round.settled().await;
-        let (name, votes) = (resource.name().clone(), self.votes(&inquiry.round));
-        if inquiry.round.decided().await != Outcome::Won {
-            return Err(InspectError::NoQuorum { name, votes });
-        }
-        let seen = inquiry.seen.lock();
-        Ok(Inspection {
-            name,
-            holding: inspection::holding(&seen),
-            queue: inspection::queue(&seen),
-            votes,
-        })
+        let said = inquiry.said.lock().clone();
+        (inquiry.round.clone(), said)
     }
 }

@@ -82,6 +82,8 @@ struct Server {
 }
 
 struct State {
+    /// Stands for the run id.
+    address: Arc<str>,
     origin: Instant,
     keys: Keys,
     fault: Fault,
@@ -106,10 +108,12 @@ impl MemoryMaster {
     pub fn new() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(1);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let address: Arc<str> = format!("memory:{number}").into();
         Self {
             server: Arc::new(Server {
-                address: format!("memory:{number}").into(),
+                address: address.clone(),
                 state: Mutex::new(State {
+                    address,
                     origin: now(),
                     keys: Keys::default(),
                     fault: Fault::None,

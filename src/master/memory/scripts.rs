@@ -8,6 +8,7 @@ use std::{
 use super::{
     State,
     keys::{Answer, Value},
+    wall_micros,
 };
 use crate::core::{
     command::{Command, Reply, Request},
@@ -95,6 +96,7 @@ impl State {
             Script::FairRelease => self.fair_release(words),
             Script::FairYield => self.fair_yield(words),
             Script::Inspect => self.inspect(words),
+            Script::Check => Ok(say(facts(self.address.as_ref()))),
         }
     }
 
@@ -251,6 +253,15 @@ impl State {
             self.publish(channel, "0");
         }
     }
+}
+
+/// What a server says that is fit for locks.
+fn facts(run_id: &str) -> String {
+    let time = wall_micros();
+    format!(
+        "run_id:{run_id}\nmaster_replid:{run_id}\nredis_mode:standalone\nrole:master\n\
+         maxmemory_policy:noeviction\naof_enabled:1\ntime:{time}"
+    )
 }
 
 /// Whether a lock is held in the name of an attempt.
