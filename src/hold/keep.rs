@@ -204,7 +204,11 @@ impl Hold {
         if let Standing::Lost(_) = self.look(&mut state, now) {
             return None;
         }
-        let due = renewal.due(state.lease)?;
+        let Some(due) = renewal.due(state.lease) else {
+            // Nobody looks again, unless the owner acquires it once more and for longer.
+            state.place = None;
+            return None;
+        };
         if now < due {
             return Some(due);
         }

@@ -450,3 +450,22 @@ fn tasks_of_one_owner_that_come_and_go_never_wait_for_nothing() {
         });
     }
 }
+
+/// The watchdog has let go of it by then.
+#[tokio::test(start_paused = true)]
+async fn who_enters_when_renewing_has_ended_has_it_renewed_again() {
+    for kind in BOTH {
+        for pause in 0..12 {
+            let world = World::new(3).await;
+            let lock = lock(kind, &world.locks, &world.locks.owner());
+            let outer = lock.clone().max_hold(seconds(5)).acquire().await.unwrap();
+            sleep(seconds(pause)).await;
+            assert!(outer.is_valid());
+            let inner = lock.clone().max_hold(seconds(60)).acquire().await.unwrap();
+            sleep(seconds(60)).await;
+            assert_eq!(inner.standing(), Standing::Held, "{kind} {pause}");
+            drop((outer, inner));
+            assert_nothing_left(&world).await;
+        }
+    }
+}
