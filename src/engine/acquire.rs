@@ -41,6 +41,10 @@ impl Engine {
             return self.decide(held).await;
         };
         let tenure = owner.tenure(&wanted.resource);
+        // Ahead of the turn, too: that may be a task's which enters itself.
+        if let Some(entered) = self.enter(wanted, &tenure).await {
+            return entered;
+        }
         let _turn = tenure.turn().await;
         if let Some(entered) = self.enter(wanted, &tenure).await {
             return entered;
@@ -116,23 +120,30 @@ impl Engine {
             return self.contend(wanted, limit).await;
         };
         let tenure = owner.tenure(&wanted.resource);
+        let mut acquired = pin!(async {
+            match wanted.resource.kind() {
+                Kind::Fair => self.stand_in_line(wanted, owner, &tenure, limit).await,
+                Kind::Mutex | Kind::Reentrant => self.contend(wanted, limit).await,
+            }
+        });
         for failures in 0.. {
             // Whichever task of the owner gets it: the others enter, and need not wait for one another's guards.
-            let acquired = async {
-                match wanted.resource.kind() {
-                    Kind::Fair => self.stand_in_line(wanted, owner, &tenure, limit).await,
-                    Kind::Mutex | Kind::Reentrant => self.contend(wanted, limit).await,
-                }
-            };
-            if let Some(acquired) = unless(tenure.until_held(), acquired).await {
+            if let Some(acquired) = unless(tenure.until_held(), acquired.as_mut()).await {
                 return acquired;
             }
-            let is_last = limit.is_over();
-            match self.try_acquire(wanted).await {
-                Ok(held) => return Ok(held),
-                Err(error) => limit.check(error, is_last, failures)?,
+            if self.closed.load(Ordering::Acquire) {
+                return Err(AcquireError::Closed);
             }
-            clock::sleep_until(limit.not_later(self.retry_at(failures))).await;
+            let is_last = limit.is_over();
+            // Not in turn, which may be that of the wait: its place is kept until this has entered.
+            match self.enter(wanted, &tenure).await {
+                Some(Ok(held)) => return Ok(held),
+                Some(Err(error)) => {
+                    limit.check(error, is_last, failures)?;
+                    clock::sleep_until(limit.not_later(self.retry_at(failures))).await;
+                }
+                None => {} // given up meanwhile
+            }
         }
         Err(AcquireError::Closed) // nobody counts that far
     }
@@ -308,12 +319,12 @@ impl Limit {
     }
 }
 
-/// Runs `work`, but not longer than to `end`.
+/// Runs `work`, but not longer than to `end`: not at all if that has come.
 async fn unless<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
     let (mut end, mut work) = (pin!(end), pin!(work));
-    poll_fn(|cx| match work.as_mut().poll(cx) {
-        Poll::Ready(done) => Poll::Ready(Some(done)),
-        Poll::Pending => end.as_mut().poll(cx).map(|()| None),
+    poll_fn(|cx| match end.as_mut().poll(cx) {
+        Poll::Ready(()) => Poll::Ready(None),
+        Poll::Pending => work.as_mut().poll(cx).map(Some),
     })
     .await
 }

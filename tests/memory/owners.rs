@@ -9,7 +9,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::world::{NAME, World, error, millis, said, seconds};
+use crate::world::{NAME, World, delay, error, millis, said, seconds};
 
 const BOTH: [Kind; 2] = [Kind::Reentrant, Kind::Fair];
 
@@ -467,5 +467,51 @@ async fn who_enters_when_renewing_has_ended_has_it_renewed_again() {
             drop((outer, inner));
             assert_nothing_left(&world).await;
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn to_enter_is_one_command_for_each_master() {
+    for kind in BOTH {
+        let world = World::new(3).await;
+        let lock = lock(kind, &world.locks, &world.locks.owner());
+        let _outer = lock.acquire().await.unwrap();
+        let _inner = lock.acquire().await.unwrap();
+        let _innermost = lock.try_acquire().await.unwrap();
+        sleep(millis(1)).await;
+        assert_eq!(world.commands(), [3; 3], "{kind}");
+    }
+}
+
+/// They would enter, but for their turn he has given it up again.
+#[tokio::test(start_paused = true)]
+async fn who_cannot_enter_in_time_keeps_his_place() {
+    for held_for in 0..6 {
+        let world = World::new(3).await;
+        let others = Coordinator::new(&world.masters).unwrap();
+        let held = others.fair(NAME, &others.owner()).acquire().await.unwrap();
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let tasks = LocalSet::new();
+        let owner = world.locks.owner();
+        for n in 0..8 {
+            let lock = match n {
+                0..5 => lock(Kind::Fair, &world.locks, &owner),
+                _ => lock(Kind::Fair, &others, &others.owner()),
+            };
+            let order = order.clone();
+            tasks.spawn_local(async move {
+                let guard = lock.acquire().await.unwrap();
+                order.borrow_mut().push(n);
+                sleep(millis(if n == 0 { held_for } else { 0 })).await;
+                drop(guard);
+            });
+            tasks.run_until(sleep(millis(20))).await;
+            std::thread::sleep(millis(1)); // tickets are drawn by a clock that is not paused
+        }
+        world.order_all(&delay(2));
+        drop(held);
+        timeout(seconds(60), tasks).await.unwrap();
+        let order = order.borrow();
+        assert!(order[..5].iter().all(|n| *n < 5), "{held_for}: {order:?}");
     }
 }
