@@ -226,6 +226,12 @@ impl Round {
         middle.filter(|_| clocks.len() >= majority(self.cast.len()))
     }
 
+    /// Whether any master says that our ticket's time is off.
+    pub(crate) fn is_skewed_to_any(&self) -> bool {
+        self.votes_cast()
+            .any(|vote| matches!(vote, Vote::Refuse(Refusal::Skewed { .. })))
+    }
+
     /// Whether more masters failed than a majority can do without: nobody can get the lock.
     pub(crate) fn lacks_masters(&self) -> bool {
         self.cast.len() - usize::from(self.failed) < majority(self.cast.len())

@@ -23,6 +23,9 @@ use crate::{
     turns::Turn,
 };
 
+/// Masters that cannot agree on the time are not asked for it for ever.
+const CORRECTIONS: u32 = 2;
+
 /// How the wait with one ticket ended.
 enum End {
     Won(Held),
@@ -39,8 +42,6 @@ impl Engine {
         tenure: &Arc<Tenure>,
         limit: Limit,
     ) -> Result<Held, AcquireError> {
-        /// Masters that cannot agree on the time are not asked for it for ever.
-        const CORRECTIONS: u32 = 2;
         let mut corrections = 0;
         loop {
             let ticket = Ticket::new(self.draw(), owner.id());
@@ -84,7 +85,7 @@ impl Place<'_> {
         // Not in the queue yet: who finds the lock free need not listen.
         let held = Held::new(Hold::ask(self.engine, self.wanted, claim, tenure, None));
         let mut turn = None;
-        let (mut failures, mut splits) = (0, 0);
+        let (mut failures, mut splits, mut disputes) = (0, 0, 0);
         loop {
             if held.decided().await == Outcome::Won {
                 self.tenure.won(&held);
@@ -103,7 +104,9 @@ impl Place<'_> {
             self.give_back(&held, &round, turn.as_ref(), patience).await;
             drop(asking);
             self.check(&held, &round, is_last, failures).await?;
-            patience.is_fresh &= !round.read(Round::is_queued);
+            // Those that are up may have no majority for either: then nobody would ever be the first on one.
+            disputes += u32::from(round.read(Round::is_skewed_to_any));
+            patience.is_fresh &= !round.read(Round::is_queued) && disputes < CORRECTIONS;
             match &turn {
                 // Ahead of the place in the queue, so that no call is missed.
                 None => turn = Some(self.engine.turns.join(self.engine, &self.ticket)),
@@ -248,6 +251,36 @@ mod tests {
             for waiter in waiting {
                 waiter.await;
             }
+        }
+    }
+
+    /// Neither clock has a majority of those that are up: one client goes by one of them, one by the other.
+    #[tokio::test(start_paused = true)]
+    async fn masters_that_are_split_over_the_time_serve_all_the_same() {
+        const APART: i64 = 3_000_000;
+        let seconds = Duration::from_secs;
+        for (size, down) in [(2, 0), (3, 1), (4, 0), (5, 1), (5, 2)] {
+            let masters: Vec<_> = (0..size).map(|_| MemoryMaster::new()).collect();
+            let up = size - down;
+            masters[up..]
+                .iter()
+                .for_each(|master| master.order(crate::Fault::Down));
+            masters[up / 2..].iter().for_each(|master| master.skew(APART));
+            let locks = [(); 3].map(|()| Coordinator::new(&masters).unwrap());
+            let offset = &locks[1].engine().clock_offset;
+            offset.store(APART, Ordering::Relaxed);
+            tokio::time::sleep(seconds(1)).await;
+            let held = &locks[2];
+            let held = held.fair("r", &held.owner()).acquire().await.unwrap();
+            let wait = |locks: &Coordinator| {
+                let lock = locks.fair("r", &locks.owner());
+                async move { drop(lock.acquire_within(seconds(10)).await.unwrap()) }
+            };
+            let release = async {
+                tokio::time::sleep(seconds(5)).await;
+                drop(held);
+            };
+            tokio::join!(wait(&locks[0]), wait(&locks[1]), release);
         }
     }
 }

@@ -85,6 +85,8 @@ struct State {
     /// Stands for the run id.
     address: Arc<str>,
     origin: Instant,
+    /// By how many microseconds its clock is ahead, as far as tickets go.
+    skew: i64,
     keys: Keys,
     fault: Fault,
     commands: u64,
@@ -115,6 +117,7 @@ impl MemoryMaster {
                 state: Mutex::new(State {
                     address,
                     origin: now(),
+                    skew: 0,
                     keys: Keys::default(),
                     fault: Fault::None,
                     commands: 0,
@@ -217,6 +220,12 @@ impl MemoryMaster {
         let fields = fields.into_iter();
         let fields = fields.map(|(field, value)| (field.into(), value.into()));
         self.put(key.into(), Value::Hash(fields.collect()), ttl);
+    }
+
+    /// Sets the clock by which it judges tickets, by so many microseconds from the right time.
+    #[cfg(test)]
+    pub(crate) fn skew(&self, micros: i64) {
+        self.server.state.lock().skew = micros;
     }
 
     /// Deletes `key`, as another client would.
