@@ -265,7 +265,9 @@ mod tests {
             masters[up..]
                 .iter()
                 .for_each(|master| master.order(crate::Fault::Down));
-            masters[up / 2..].iter().for_each(|master| master.skew(APART));
+            masters[up / 2..]
+                .iter()
+                .for_each(|master| master.skew(APART));
             let locks = [(); 3].map(|()| Coordinator::new(&masters).unwrap());
             let offset = &locks[1].engine().clock_offset;
             offset.store(APART, Ordering::Relaxed);

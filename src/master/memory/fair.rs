@@ -156,7 +156,10 @@ impl State {
     /// In milliseconds, of the master's own clock, by which keys expire; and in microseconds, of that by which
     /// tickets are drawn.
     fn clock(&self) -> (u64, u64) {
-        (self.keys.now(), wall_micros().saturating_add_signed(self.skew))
+        (
+            self.keys.now(),
+            wall_micros().saturating_add_signed(self.skew),
+        )
     }
 }
 
