@@ -141,7 +141,8 @@ impl Lock {
     /// Waits for the lock until `limit` is over, and tries a last time then.
     ///
     /// See [`acquire`](Self::acquire) for how it waits. An attempt that is under way when the time is over, and
-    /// the last one, may take two node timeouts each.
+    /// the last one, may take two node timeouts each. Tasks of one owner ask one after the other, so the last attempts of
+    /// many of them take as many times as long.
     ///
     /// # Errors
     ///

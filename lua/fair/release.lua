@@ -12,23 +12,27 @@
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
 -- Safe to run twice or late: an attempt is given up once, and a ticket that is not there is not removed.
+local mine = redis.pcall('HMGET', KEYS[1], ARGV[1], 'quorlock:fair') -- an error when it is no lock of ours
+local is_mine = not mine.err and mine[1] and mine[2] and tonumber(mine[2]) <= tonumber(ARGV[2])
+if is_mine then
+  -- First, as whatever is under the other keys must not keep anybody from releasing.
+  redis.call('DEL', KEYS[1])
+end
 local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
 local was_next = head == ARGV[3]
 if head and redis.call('ZREM', KEYS[2], ARGV[3]) == 1 then
   redis.call('ZREM', KEYS[3], ARGV[3])
 end
-local mine = redis.call('HMGET', KEYS[1], ARGV[1], 'quorlock:fair')
-local reply = 0
-if mine[1] and mine[2] and tonumber(mine[2]) <= tonumber(ARGV[2]) then
-  redis.call('DEL', KEYS[1])
-  reply = 1
-elseif redis.call('EXISTS', KEYS[1]) == 1 then
+if mine.err then
+  return mine
+end
+if not is_mine and redis.call('EXISTS', KEYS[1]) == 1 then
   return held(KEYS[1], 'quorlock:fair', 0)
 end
-if head and (reply == 1 or was_next) then
+if head and (is_mine or was_next) then
   head = next_waiter((clock()))
   if head then
     call_up(head)
   end
 end
-return reply
+return is_mine and 1 or 0

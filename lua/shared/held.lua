@@ -20,7 +20,8 @@ local function held(key, marker, place)
     end
   end
   -- Redisson's locks have no marker, and are reentrant ones.
-  if not owner or not depth or (marker == 'quorlock:fair' and not is_marked) then
+  -- What is no count is no lock of ours.
+  if not owner or not depth or not (depth >= 0 and depth < 2 ^ 53) or (marker == 'quorlock:fair' and not is_marked) then
     return 'kind'
   end
   local left = redis.call('PTTL', key)

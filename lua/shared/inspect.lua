@@ -17,6 +17,7 @@ elseif kind == 'hash' then
     local others = held(KEYS[1], 'quorlock:' .. name, 0)
     if others ~= 'kind' then
       holder = string.gsub(others, '^held (%S+ %S+) 0', name .. ' %1')
+      holder = string.gsub(holder, '\n', ' ')
     end
   end
 end

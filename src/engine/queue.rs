@@ -87,7 +87,8 @@ impl Place<'_> {
         let mut turn = None;
         let (mut failures, mut splits, mut disputes) = (0, 0, 0);
         loop {
-            if held.decided().await == Outcome::Won {
+            let outcome = held.decided().await;
+            if outcome == Outcome::Won {
                 self.tenure.won(&held);
                 return Ok(End::Won(held));
             }
@@ -103,21 +104,20 @@ impl Place<'_> {
             }
             self.give_back(&held, &round, turn.as_ref(), patience).await;
             drop(asking);
-            self.check(&held, &round, is_last, failures).await?;
+            self.check(&held, outcome, is_last, failures).await?;
             // Those that are up may have no majority for either: then nobody would ever be the first on one.
             disputes += u32::from(round.read(Round::is_skewed_to_any));
             patience.is_fresh &= !round.read(Round::is_queued) && disputes < CORRECTIONS;
-            match &turn {
-                // Ahead of the place in the queue, so that no call is missed.
-                None => turn = Some(self.engine.turns.join(self.engine, &self.ticket)),
-                Some(turn) => {
-                    self.wait(turn, &round, &mut splits).await;
-                    failures = failures.saturating_add(1);
-                    is_last = self.limit.is_over();
-                }
+            if let Some(turn) = &turn {
+                self.wait(turn, &round, &mut splits).await;
+                failures = failures.saturating_add(1);
+                is_last = self.limit.is_over();
             }
+            // Ahead of the place in the queue, so that no call is missed.
+            let turn =
+                turn.get_or_insert_with(|| self.engine.turns.join(self.engine, &self.ticket));
             asking = self.asking().await?;
-            turn.as_ref().inspect(|turn| turn.attempt());
+            turn.attempt();
             held.ask_again(Again {
                 claim: Some(self.claim()),
                 patience: Some(patience),
@@ -135,17 +135,16 @@ impl Place<'_> {
     async fn check(
         &self,
         held: &Held,
-        round: &LiveRound,
+        outcome: Outcome,
         is_last: bool,
         failures: u32,
     ) -> Result<(), AcquireError> {
+        let round = held.newest_round();
         if round.read(Round::lacks_masters) {
             round.settled().await; // for a full table; masters that are down have failed already
         }
         let remaining = round.read(Round::free_in);
-        let error = self
-            .engine
-            .why_not(held, round.read(Round::outcome), remaining);
+        let error = self.engine.why_not(held, outcome, remaining);
         self.limit.check(error, is_last, failures)
     }
 

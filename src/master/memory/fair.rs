@@ -75,24 +75,28 @@ impl State {
     pub(super) fn fair_release(&mut self, words: Words<'_>) -> Replied {
         let ([key, queue, deadlines], [owner, attempt, ticket]) = words.take();
         let line = Line { queue, deadlines };
+        let mine = self.keys.hmget(key, [owner, FAIR]);
+        let is_mine = match &mine {
+            Ok(mine) => is_at_most(mine, attempt)?,
+            Err(_) => false,
+        };
+        if is_mine {
+            self.keys.del(key);
+        }
         let was_next = self.keys.zhead(queue)?.is_some_and(|head| head == ticket);
         self.leave(line, ticket)?;
-        let mine = self.keys.hmget(key, [owner, FAIR])?;
-        let mut reply = 0;
-        if is_at_most(&mine, attempt)? {
-            self.keys.del(key);
-            reply = 1;
-        } else if self.keys.exists(key) {
+        mine?;
+        if !is_mine && self.keys.exists(key) {
             return self.held(key, FAIR, 0);
         }
-        if reply == 1 || was_next {
+        if is_mine || was_next {
             let (now, _) = self.clock();
             let (head, _) = self.next_waiter(line, now)?;
             if let Some(head) = head {
                 self.call_up(&head);
             }
         }
-        Ok(Reply::Int(reply))
+        Ok(Reply::Int(is_mine.into()))
     }
 
     pub(super) fn fair_yield(&mut self, words: Words<'_>) -> Replied {

@@ -207,7 +207,12 @@ impl State {
             }
         }
         Ok(match holder {
-            Some((owner, Some(depth))) if is_marked || marker != FAIR => Some((owner, depth)),
+            Some((owner, Some(depth)))
+                if (0.0..9_007_199_254_740_992.0).contains(&depth)
+                    && (is_marked || marker != FAIR) =>
+            {
+                Some((owner, depth))
+            }
             _ => None,
         })
     }
@@ -221,6 +226,7 @@ impl State {
             Some(Value::Hash(_)) => ["reentrant", "fair"].into_iter().find_map(|name| {
                 let holder = self.holder(key, &format!("quorlock:{name}")).ok()??;
                 let (owner, depth) = holder;
+                let owner = owner.replace('\n', " ");
                 Some(format!("{name} {left} {depth:.0} {owner}"))
             }),
             Some(Value::Sorted(_)) => None,
