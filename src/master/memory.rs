@@ -79,6 +79,8 @@ struct Server {
 
 struct State {
     origin: Instant,
+    /// By how many microseconds its time of day is off.
+    ahead: i64,
     keys: Keys,
     fault: Fault,
     commands: u64,
@@ -104,6 +106,7 @@ impl MemoryMaster {
                 address: format!("memory:{number}").into(),
                 state: Mutex::new(State {
                     origin: now(),
+                    ahead: 0,
                     keys: Keys::default(),
                     fault: Fault::None,
                     commands: 0,
@@ -225,6 +228,11 @@ impl MemoryMaster {
     pub(crate) fn listeners(&self) -> usize {
         self.server.state.lock().listeners.len()
     }
+
+    /// Sets its time of day, which tickets and candidates are compared with. Keys expire by another clock.
+    pub(crate) fn set_clock(&self, ahead: i64) {
+        self.server.state.lock().ahead = ahead;
+    }
 }
 
 /// What conformance asks, which is for both kinds of master.
@@ -291,6 +299,11 @@ impl State {
     fn keys(&mut self) -> &mut Keys {
         let now = now().saturating_duration_since(self.origin);
         self.keys.at(millis(now))
+    }
+
+    /// Its time of day, in microseconds since 1970.
+    fn wall_micros(&self) -> u64 {
+        wall_micros().saturating_add_signed(self.ahead)
     }
 
     fn publish(&mut self, channel: &str, message: &str) {
