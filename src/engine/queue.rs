@@ -84,7 +84,7 @@ impl Place<'_> {
         // Not in the queue yet: who finds the lock free need not listen.
         let held = Held::new(Hold::ask(self.engine, self.wanted, claim, tenure, None));
         let mut turn = None;
-        let (mut failures, mut splits) = (0, 0);
+        let (mut failures, mut splits, mut bids) = (0, 0, 0);
         loop {
             if held.decided().await == Outcome::Won {
                 self.tenure.won(&held);
@@ -94,12 +94,12 @@ impl Place<'_> {
             if let Some(clock) = round.read(Round::skewed_to).filter(|_| patience.is_fresh) {
                 return Ok(End::Skewed(clock));
             }
-            if self
-                .engine
-                .bid_again(&held, turn.is_some().then_some(patience))
-            {
+            let queued = turn.is_some().then_some(patience);
+            if bids < Engine::MORE_BIDS && self.engine.bid_again(&held, queued) {
+                bids += 1;
                 continue;
             }
+            bids = 0;
             self.give_back(&held, &round, turn.as_ref(), patience).await;
             drop(asking);
             self.check(&held, &round, is_last, failures).await?;
