@@ -165,7 +165,9 @@ type Add<'a> = dyn FnMut(Level, &'static str, String, &'static str, &'static str
 /// What one master says that matters by itself.
 fn each(facts: &Facts, guard: RestartGuard, add: &mut Add<'_>) {
     memory(facts, add);
+    room(facts, add);
     role(facts, add);
+    topology(facts, add);
     persistence(facts, guard, add);
     if facts.is("loading", "1") || facts.is("async_loading", "1") {
         let why = "it answers nothing until it has read its data";
@@ -173,13 +175,17 @@ fn each(facts: &Facts, guard: RestartGuard, add: &mut Add<'_>) {
     }
 }
 
-/// Whether it stands alone.
+/// Whether it is a master.
 fn role(facts: &Facts, add: &mut Add<'_>) {
     let (setting, mend) = ("role", "list independent masters only");
     if !facts.is(setting, "master") {
         let why = "a replica forgets what its master forgets, and has no vote of its own";
         add(Level::Refuse, setting, facts.said(setting), why, mend);
     }
+}
+
+/// Whether something may take its place.
+fn topology(facts: &Facts, add: &mut Add<'_>) {
     let setting = "connected_slaves";
     if facts.number(setting).unwrap_or(0) > 0 {
         let why = "a replica that takes its place has not heard of the newest locks";
@@ -251,6 +257,10 @@ fn memory(facts: &Facts, add: &mut Add<'_>) {
         let why = "keys were evicted, and locks may have been among them";
         add(Level::Warn, "evicted_keys", evicted.to_string(), why, mend);
     }
+}
+
+/// Whether it takes more clients.
+fn room(facts: &Facts, add: &mut Add<'_>) {
     let clients = facts
         .number("connected_clients")
         .zip(facts.number("maxclients"));

@@ -60,10 +60,8 @@ impl Engine {
     }
 
     async fn decide(&self, held: Held) -> Result<Held, AcquireError> {
-        /// One for counters that are ahead of ours, one for a clock that is not the masters'.
-        const MORE: usize = 2;
         let mut outcome = held.decided().await;
-        for _ in 0..MORE {
+        for _ in 0..Self::MORE_BIDS {
             if outcome != Outcome::Lost || !self.bid_again(&held, None) {
                 break;
             }

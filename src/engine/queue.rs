@@ -85,7 +85,7 @@ impl Place<'_> {
         // Not in the queue yet: who finds the lock free need not listen.
         let held = Held::new(Hold::ask(self.engine, self.wanted, claim, tenure, None));
         let mut turn = None;
-        let (mut failures, mut splits, mut disputes) = (0, 0, 0);
+        let (mut failures, mut splits, mut disputes, mut bids) = (0, 0, 0, 0);
         loop {
             let outcome = held.decided().await;
             if outcome == Outcome::Won {
@@ -96,10 +96,8 @@ impl Place<'_> {
             if let Some(clock) = round.read(Round::skewed_to).filter(|_| patience.is_fresh) {
                 return Ok(End::Skewed(clock));
             }
-            if self
-                .engine
-                .bid_again(&held, turn.is_some().then_some(patience))
-            {
+            let queued = turn.is_some().then_some(patience);
+            if self.bids_again(&held, queued, &mut bids) {
                 continue;
             }
             self.give_back(&held, &round, turn.as_ref(), patience).await;
@@ -124,6 +122,13 @@ impl Place<'_> {
                 candidate: None,
             });
         }
+    }
+
+    /// Whether it bids again for a fencing token, which is of use a few times in a row.
+    fn bids_again(&self, held: &Held, queued: Option<Patience>, bids: &mut usize) -> bool {
+        let again = *bids < Engine::MORE_BIDS && self.engine.bid_again(held, queued);
+        *bids = if again { *bids + 1 } else { 0 };
+        again
     }
 
     /// A new one for each round: what gives one back may come late, behind the next.
@@ -266,7 +271,7 @@ mod tests {
                 .for_each(|master| master.order(crate::Fault::Down));
             masters[up / 2..]
                 .iter()
-                .for_each(|master| master.skew(APART));
+                .for_each(|master| master.set_clock(APART));
             let locks = [(); 3].map(|()| Coordinator::new(&masters).unwrap());
             let offset = &locks[1].engine().clock_offset;
             offset.store(APART, Ordering::Relaxed);

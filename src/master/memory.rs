@@ -85,8 +85,8 @@ struct State {
     /// Stands for the run id.
     address: Arc<str>,
     origin: Instant,
-    /// By how many microseconds its clock is ahead, as far as tickets go.
-    skew: i64,
+    /// By how many microseconds its time of day is off.
+    ahead: i64,
     keys: Keys,
     fault: Fault,
     commands: u64,
@@ -117,7 +117,7 @@ impl MemoryMaster {
                 state: Mutex::new(State {
                     address,
                     origin: now(),
-                    skew: 0,
+                    ahead: 0,
                     keys: Keys::default(),
                     fault: Fault::None,
                     commands: 0,
@@ -222,12 +222,6 @@ impl MemoryMaster {
         self.put(key.into(), Value::Hash(fields.collect()), ttl);
     }
 
-    /// Sets the clock by which it judges tickets, by so many microseconds from the right time.
-    #[cfg(test)]
-    pub(crate) fn skew(&self, micros: i64) {
-        self.server.state.lock().skew = micros;
-    }
-
     /// Deletes `key`, as another client would.
     pub fn delete(&self, key: &str) {
         self.server.state.lock().keys.del(key);
@@ -255,6 +249,11 @@ impl MemoryMaster {
     /// How many channels it is listened to on.
     pub(crate) fn listeners(&self) -> usize {
         self.server.state.lock().listeners.len()
+    }
+
+    /// Sets its time of day, which tickets and candidates are compared with. Keys expire by another clock.
+    pub(crate) fn set_clock(&self, ahead: i64) {
+        self.server.state.lock().ahead = ahead;
     }
 }
 
@@ -322,6 +321,11 @@ impl State {
     fn keys(&mut self) -> &mut Keys {
         let now = now().saturating_duration_since(self.origin);
         self.keys.at(millis(now))
+    }
+
+    /// Its time of day, in microseconds since 1970.
+    fn wall_micros(&self) -> u64 {
+        wall_micros().saturating_add_signed(self.ahead)
     }
 
     fn publish(&mut self, channel: &str, message: &str) {

@@ -26,7 +26,7 @@ impl Process {
         variables: impl IntoIterator<Item = (&'static str, OsString)>,
     ) -> Self {
         let mut process = Command::new(env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture"])
+            .args(["--exact", test, "--nocapture", "--include-ignored"])
             .envs(variables)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -65,6 +65,12 @@ impl Process {
     pub(crate) fn tell(&mut self) {
         let input = self.process.stdin.as_mut().unwrap();
         writeln!(input).unwrap();
+    }
+
+    /// Whether it has ended, and not well.
+    pub(crate) fn has_failed(&mut self) -> bool {
+        let ended = self.process.try_wait().unwrap();
+        ended.is_some_and(|status| !status.success())
     }
 
     /// Waits for its end, which must be a good one.

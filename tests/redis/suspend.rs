@@ -34,7 +34,7 @@ fn a_holder_that_wakes_up_after_its_ttl_does_not_think_that_it_holds_the_lock() 
         return run(hold_until_told(masters));
     }
     with_masters(3, async |masters| {
-        let Some(shim) = shim(&masters[0].socket().with_file_name("suspend.so")) else {
+        let Some(shim) = shim("suspend.c", &masters[0]) else {
             return;
         };
         let slept = shim.with_file_name("slept");
@@ -94,20 +94,23 @@ async fn hold_until_told(masters: String) {
     locks.close().await;
 }
 
-/// The library that takes the sleep off the clock, where one can be made and loaded.
-fn shim(path: &Path) -> Option<PathBuf> {
+/// The library of `source`, which makes a clock go wrong, where it can be made and loaded. Next to a master's files.
+pub(crate) fn shim(source: &str, master: &Server) -> Option<PathBuf> {
     if !cfg!(all(
         target_os = "linux",
         target_env = "gnu",
         target_pointer_width = "64"
     )) {
-        eprintln!("SKIPPED: nobody has tried to slow down the clock of a program on this system");
+        eprintln!("SKIPPED: nobody has tried to alter the clocks of a program on this system");
         return None;
     }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/redis/suspend.c");
+    let path = master.socket().with_file_name(source).with_extension("so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/redis")
+        .join(source);
     let compiled = Command::new("cc")
         .args(["-shared", "-fPIC", "-o"])
-        .args([path, &source])
+        .args([&path, &source])
         .status();
     match compiled {
         Ok(status) => assert!(status.success(), "{status}"),
@@ -117,5 +120,5 @@ fn shim(path: &Path) -> Option<PathBuf> {
         }
         Err(error) => panic!("{error}"),
     }
-    Some(path.to_owned())
+    Some(path)
 }

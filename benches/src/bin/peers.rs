@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quorlock_benches::contestants::{
     bare,
-    kinds::{Fair, FairAcquire, Reentrant},
+    kinds::{Fair, FairAcquire, Fenced, Reentrant},
     naive::Naive,
     pipelined::Pipelined,
     quorlock::Quorlock,
@@ -24,14 +24,17 @@ const MASTERS: usize = 5;
 const CONTESTANTS: [&str; 5] = ["bare", "naive", "rslock", "pipelined", "quorlock"];
 /// The crate's other kinds of lock, which are compared with its mutex: `quorlock`.
 const KINDS: [&str; 3] = ["reentrant", "fair", FAIR_ACQUIRE];
+/// The mutex with a fencing token, which is compared with the one without.
+const FENCED: &str = "fenced";
 const FAIR_ACQUIRE: &str = "fair_acquire";
 /// The order of turns: those that are closest run next to each other, on the machine as it is then.
-const TURNS: [&str; 8] = [
+const TURNS: [&str; 9] = [
     "naive",
     "rslock",
     "pipelined",
     "bare",
     "quorlock",
+    FENCED,
     "reentrant",
     "fair",
     FAIR_ACQUIRE,
@@ -52,6 +55,7 @@ fn main() -> Result<()> {
     let plot = draw(&results, &setup.widths)?;
     println!("\nplot: {plot}\n");
     ratios(&results, &setup.widths);
+    fence(&results, &setup.widths);
     absolutes(&results, &setup.widths);
     Ok(())
 }
@@ -127,6 +131,7 @@ fn run_one(
         "naive" => load::run::<Naive>(flavour, urls, width, length),
         "rslock" => load::run::<Rslock>(flavour, urls, width, length),
         "pipelined" => load::run::<Pipelined>(flavour, urls, width, length),
+        FENCED => load::run::<Fenced>(flavour, urls, width, length),
         "reentrant" => load::run::<Reentrant>(flavour, urls, width, length),
         "fair" => load::run::<Fair>(flavour, urls, width, length),
         FAIR_ACQUIRE => load::run::<FairAcquire>(flavour, urls, width, length),
@@ -143,7 +148,7 @@ fn table(results: &Results, widths: &[usize]) {
     );
     for &width in widths {
         println!();
-        for who in CONTESTANTS.into_iter().chain(KINDS) {
+        for who in CONTESTANTS.into_iter().chain(KINDS).chain([FENCED]) {
             for flavour in Flavour::ALL {
                 let median = |metric| results.median(metric, who, flavour, width);
                 let Some(throughput) = median(Metric::Throughput) else {
@@ -195,6 +200,23 @@ fn ratios(results: &Results, widths: &[usize]) {
     }
 }
 
+/// What a fencing token costs: `fenced` over `quorlock`.
+fn fence(results: &Results, widths: &[usize]) {
+    for &width in widths {
+        let (metric, name) = if width == 1 {
+            (Metric::P50, "fenced_p50_vs_plain".to_owned())
+        } else {
+            (
+                Metric::Throughput,
+                format!("fenced_throughput_{width}_vs_plain"),
+            )
+        };
+        if let Some(ratio) = results.ratio(metric, FENCED, "quorlock", width) {
+            figure(&name, ratio, "ratio");
+        }
+    }
+}
+
 fn ratio(results: &Results, width: usize, who: &str, other: &str, what: &str) {
     let (metric, name) = if width == 1 {
         (Metric::P50, format!("p50_1task_{what}"))
@@ -208,7 +230,7 @@ fn ratio(results: &Results, width: usize, who: &str, other: &str, what: &str) {
 
 fn absolutes(results: &Results, widths: &[usize]) {
     for &width in widths {
-        for who in CONTESTANTS.into_iter().chain(KINDS) {
+        for who in CONTESTANTS.into_iter().chain(KINDS).chain([FENCED]) {
             let best = |metric| Some(results.best(metric, who, width)?.1);
             if let Some(throughput) = best(Metric::Throughput) {
                 figure(

@@ -1,4 +1,4 @@
-//! This crate's other kinds of lock, an owner to every task.
+//! This crate's other kinds of lock, an owner to every task, and its mutex with a fencing token.
 
 use quorlock::{Guard, Lock};
 
@@ -13,6 +13,31 @@ pub struct Fair(Quorlock);
 
 /// A fair lock, through `acquire`: the first round is the same, and here it is the last.
 pub struct FairAcquire(Quorlock);
+
+/// A mutex with a fencing token.
+pub struct Fenced(Quorlock);
+
+impl Contestant for Fenced {
+    type Task = Lock;
+
+    async fn connect(urls: &[String]) -> Result<Self> {
+        Ok(Self(Quorlock::connect(urls).await?))
+    }
+
+    fn task(&self, key: String) -> Lock {
+        self.0.locks().mutex(key).fenced()
+    }
+
+    async fn cycle(lock: &mut Lock) -> Result<()> {
+        let guard = lock.try_acquire().await?;
+        guard.fencing_token().ok_or("no fencing token")?;
+        give_back(guard).await
+    }
+
+    async fn close(self) -> Result<()> {
+        self.0.close().await
+    }
+}
 
 impl Contestant for Reentrant {
     type Task = Lock;

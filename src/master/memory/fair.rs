@@ -4,7 +4,6 @@ use super::{
     State,
     keys::Answer,
     scripts::{FAIR, Replied, Words, is_at_most, is_of, other_kind, say, whole},
-    wall_micros,
 };
 use crate::core::command::Reply;
 
@@ -160,10 +159,7 @@ impl State {
     /// In milliseconds, of the master's own clock, by which keys expire; and in microseconds, of that by which
     /// tickets are drawn.
     fn clock(&self) -> (u64, u64) {
-        (
-            self.keys.now(),
-            wall_micros().saturating_add_signed(self.skew),
-        )
+        (self.keys.now(), self.wall_micros())
     }
 }
 

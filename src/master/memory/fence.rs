@@ -4,10 +4,9 @@ use super::{
     State,
     keys::{Answer, Value},
     scripts::{Replied, Words, say, whole},
-    wall_micros,
 };
 use crate::core::{
-    bid::{Ballot, ballot},
+    bid::{Ballot, Bid, ballot},
     command::Reply,
 };
 
@@ -48,7 +47,7 @@ impl State {
         };
         let (candidate, window) = (words.argument(argument), words.argument(argument + 1));
         let counter = self.keys.get(fence)?.map_or(0, whole);
-        let clock = wall_micros();
+        let clock = self.wall_micros();
         let verdict = ballot(whole(candidate), counter, is_mine, clock, whole(window));
         Ok(match verdict {
             Ballot::Accepted if counter == whole(candidate) => None,
@@ -64,10 +63,14 @@ impl State {
     /// Goes behind a release.
     pub(super) fn tombstone(&mut self, words: Words<'_>, replied: Replied) -> Replied {
         let reply = replied?;
-        let (fence, candidate) = words.last();
-        let counter = self.keys.get(fence).ok();
-        if counter.is_some_and(|counter| counter.map_or(0, whole) < whole(candidate)) {
-            self.raise(fence, candidate);
+        let (fence, text) = words.last();
+        let candidate = whole(text);
+        let Ok(counter) = self.keys.get(fence).map(|counter| counter.map_or(0, whole)) else {
+            return Ok(reply);
+        };
+        let ahead = self.wall_micros() + Bid::WINDOW.as_micros() as u64;
+        if candidate > counter && candidate <= ahead.max(counter + 1) {
+            self.raise(fence, text);
         }
         Ok(reply)
     }

@@ -1,0 +1,266 @@
+//! Fencing tokens through failures: larger for every holder, and kept by the one that holds.
+
+use quorlock::{AcquireError, ConfigError, Coordinator, Fault, Guard, Kind, Lock};
+use tokio::time::sleep;
+
+use crate::{
+    owners,
+    world::{NAME, World, delay, error, millis, said, seconds},
+};
+
+const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
+const COUNTER: &str = "quorlock:fence:{orders/42}";
+
+#[tokio::test(start_paused = true)]
+async fn tokens_grow_while_any_one_master_fails_in_any_way() {
+    let faults = [Fault::Down, Fault::Hang, Fault::Mute, delay(80), error()];
+    for size in [3, 5] {
+        for kind in KINDS {
+            let world = World::new(size).await;
+            let others = Coordinator::new(&world.masters).unwrap();
+            sleep(millis(1)).await;
+            let (mut last, mut both) = (0, [&world.locks, &others].into_iter().cycle());
+            for fault in &faults {
+                for master in 0..size {
+                    world.masters[master].order(fault.clone());
+                    for _ in 0..2 {
+                        let locks = both.next().unwrap();
+                        let guard = fenced(kind, locks).acquire().await.unwrap();
+                        last = larger(&guard, last, &format!("{kind} {fault:?} {master}"));
+                        let votes = guard.settled().await;
+                        assert_eq!(votes.granted(), size - 1, "{fault:?} {master}: {votes}");
+                        guard.release().await.unwrap();
+                    }
+                    world.mend(); // it comes back with its counter, as it was
+                    sleep(REDIAL).await;
+                }
+            }
+        }
+    }
+}
+
+/// So that each two majorities have one master in common, which has seen less than the others.
+#[tokio::test(start_paused = true)]
+async fn tokens_grow_through_majorities_that_take_turns() {
+    let world = World::new(5).await;
+    let mut last = 0;
+    for pair in (0..5).flat_map(|first| (0..5).map(move |second| (first, second))) {
+        world.masters[pair.0].order(Fault::Down);
+        world.masters[pair.1].order(error());
+        let guard = fenced(Kind::Mutex, &world.locks).acquire().await.unwrap();
+        last = larger(&guard, last, &format!("{pair:?}"));
+        guard.release().await.unwrap();
+        world.mend();
+        sleep(REDIAL).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn holders_that_overlap_have_different_tokens_in_the_order_in_which_they_came() {
+    for kind in KINDS {
+        let world = World::new(3).await;
+        let (mut last, mut guards) = (0, Vec::new());
+        for _ in 0..20 {
+            let guard = fenced(kind, &world.locks).acquire().await.unwrap();
+            last = larger(&guard, last, "exclusion is gone");
+            guards.push(guard); // it does not know yet
+            world.masters.iter().for_each(|master| master.delete(NAME));
+        }
+        assert!(guards.iter().all(Guard::is_valid));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_grow_where_one_master_after_the_other_forgets_its_counter() {
+    let world = World::new(3).await;
+    let others = Coordinator::new(&world.masters).unwrap();
+    let mut last = 0;
+    for (turn, locks) in [&world.locks, &others]
+        .into_iter()
+        .cycle()
+        .take(12)
+        .enumerate()
+    {
+        world.masters[turn % 3].forget();
+        let guard = fenced(Kind::Mutex, locks).acquire().await.unwrap();
+        last = larger(&guard, last, &format!("turn {turn}"));
+        guard.release().await.unwrap();
+    }
+    // All of them at once: time has passed what is forgotten.
+    world.masters.iter().for_each(|master| master.forget());
+    let guard = fenced(Kind::Mutex, &Coordinator::new(&world.masters).unwrap());
+    larger(&guard.acquire().await.unwrap(), last, "all forgot");
+}
+
+#[tokio::test(start_paused = true)]
+async fn counters_that_are_ahead_take_a_second_round_and_no_more() {
+    for kind in KINDS {
+        for (ahead, by, rounds) in [
+            (2, 500_000, 1),
+            (3, 500_000, 2),
+            (5, 500_000, 2),
+            (2, 10_000_000, 1), // far outside the window
+            (3, 10_000_000, 2),
+            (5, 10_000_000, 2),
+        ] {
+            let world = World::new(5).await;
+            let guard = fenced(kind, &world.locks).acquire().await.unwrap();
+            let counter = guard.fencing_token().unwrap() + by;
+            guard.release().await.unwrap();
+            for master in &world.masters[..ahead] {
+                master.set(COUNTER, counter.to_string(), None);
+            }
+            let guard = fenced(kind, &world.locks).acquire().await.unwrap();
+            assert_eq!(guard.rounds(), rounds, "{kind} {ahead}: {}", guard.votes());
+            let token = guard.fencing_token().unwrap();
+            assert_eq!(token == counter + 1, rounds == 2, "{token}, {counter}");
+            guard.release().await.unwrap();
+            if by > 1_000_000 {
+                continue;
+            }
+            // This process knows now.
+            let guard = fenced(kind, &world.locks).acquire().await.unwrap();
+            assert_eq!(guard.rounds(), 1, "{kind} {ahead}: {}", guard.votes());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn extension_renewal_and_healing_keep_the_token() {
+    for kind in KINDS {
+        let world = World::new(3).await;
+        let guard = fenced(kind, &world.locks).acquire().await.unwrap();
+        let token = guard.fencing_token();
+        guard.extend(seconds(20)).await.unwrap();
+        assert_eq!(guard.fencing_token(), token);
+        for master in &world.masters {
+            master.forget();
+            sleep(seconds(30)).await; // renewed several times
+            assert_eq!(guard.fencing_token(), token);
+            assert_eq!(said(&guard.settled().await), ["granted"; 3]);
+            let counter = master.get(COUNTER).unwrap();
+            assert_eq!(Some(counter.parse().unwrap()), token, "{kind}");
+        }
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_re_entry_has_the_token_of_the_lock() {
+    for kind in [Kind::Reentrant, Kind::Fair] {
+        let world = World::new(3).await;
+        let owner = world.locks.owner();
+        let plain = owners::lock(kind, &world.locks, &owner);
+        let lock = plain.clone().fenced();
+        let outer = lock.acquire().await.unwrap();
+        let inner = [
+            lock.try_acquire().await.unwrap(),
+            lock.acquire().await.unwrap(),
+            plain.acquire().await.unwrap(),
+        ];
+        for guard in &inner {
+            assert_eq!(guard.fencing_token(), outer.fencing_token());
+        }
+        let last = outer.fencing_token().unwrap();
+        for guard in inner {
+            guard.release().await.unwrap();
+        }
+        outer.release().await.unwrap();
+        larger(&lock.acquire().await.unwrap(), last, "another tenure");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_who_holds_the_lock_without_a_token_cannot_get_one() {
+    for kind in [Kind::Reentrant, Kind::Fair] {
+        let world = World::new(3).await;
+        let owner = world.locks.owner();
+        let plain = owners::lock(kind, &world.locks, &owner);
+        let lock = plain.clone().fenced();
+        let guard = plain.acquire().await.unwrap();
+        let commands = world.commands();
+        for refused in [
+            lock.try_acquire().await,
+            lock.acquire().await,
+            lock.acquire_within(seconds(1)).await,
+        ] {
+            assert!(
+                matches!(refused, Err(AcquireError::Config(ConfigError::NotFenced))),
+                "{refused:?}"
+            );
+        }
+        assert_eq!(world.commands(), commands);
+        assert_eq!((guard.depth(), guard.fencing_token()), (1, None));
+        assert!(guard.is_valid());
+        guard.release().await.unwrap();
+        larger(&lock.acquire().await.unwrap(), 0, "it is free");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_with_and_without_a_token_exclude_each_other_and_tokens_grow_all_the_same() {
+    for kind in KINDS {
+        let world = World::new(3).await;
+        let mut last = 0;
+        for _ in 0..5 {
+            let (plain, fence) = (plain(kind, &world.locks), fenced(kind, &world.locks));
+            let guard = plain.acquire().await.unwrap();
+            assert_eq!(guard.fencing_token(), None);
+            contended(fence.try_acquire().await);
+            guard.release().await.unwrap();
+
+            let guard = fence.acquire().await.unwrap();
+            last = larger(&guard, last, "after one without");
+            contended(plain.try_acquire().await);
+            guard.release().await.unwrap();
+        }
+    }
+}
+
+/// The acquisition arrives behind its release: at a master that stood still, over a connection that was given up.
+#[tokio::test(start_paused = true)]
+async fn what_comes_behind_its_own_release_takes_nothing() {
+    for kind in KINDS {
+        let world = World::new(3).await;
+        world.masters[0].order(Fault::Hang);
+        let guard = fenced(kind, &world.locks).acquire().await.unwrap();
+        let token = guard.fencing_token().unwrap();
+        // As if it had heard of the release: that puts its counter there.
+        world.masters[0].set(COUNTER, token.to_string(), None);
+        sleep(seconds(1)).await; // it is given up
+        world.masters[0].order(Fault::None);
+        assert_eq!(world.masters[0].keys(), [COUNTER], "{kind}");
+        assert!(guard.is_valid());
+    }
+}
+
+/// The token of `guard`, which must be larger than `last`.
+#[track_caller]
+fn larger(guard: &Guard, last: u64, when: &str) -> u64 {
+    let token = guard.fencing_token().unwrap();
+    assert!(token > last, "{when}: {token}, and {last} before");
+    assert!(token < 1 << 53);
+    token
+}
+
+#[track_caller]
+fn contended(result: Result<Guard, AcquireError>) {
+    assert!(
+        matches!(result, Err(AcquireError::Contended { .. })),
+        "{result:?}"
+    );
+}
+
+fn plain(kind: Kind, locks: &Coordinator) -> Lock {
+    match kind {
+        Kind::Mutex => locks.mutex(NAME),
+        _ => owners::lock(kind, locks, &locks.owner()),
+    }
+}
+
+fn fenced(kind: Kind, locks: &Coordinator) -> Lock {
+    plain(kind, locks).fenced()
+}
+
+/// How long it may take until a master that is back is dialled again, and until it shows.
+const REDIAL: std::time::Duration = millis(1_100);
