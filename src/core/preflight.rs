@@ -238,24 +238,20 @@ fn persistence(facts: &Facts, guard: RestartGuard, add: &mut Add<'_>) {
 
 /// What becomes of locks when memory is short.
 fn memory(facts: &Facts, add: &mut Add<'_>) {
-    let policy = facts
-        .get("maxmemory_policy")
-        .unwrap_or("unknown")
-        .to_owned();
     let mend = "CONFIG SET maxmemory-policy noeviction";
-    if policy != "noeviction" {
+    let setting = "maxmemory_policy";
+    if !facts.is(setting, "noeviction") {
         let why = "locks are evicted without a word when memory is short, those with a TTL first";
-        let is_limited = facts.number("maxmemory").unwrap_or(0) > 0;
-        let level = if is_limited {
-            Level::Refuse
-        } else {
-            Level::Warn
+        let level = match facts.number("maxmemory") {
+            None | Some(0) => Level::Warn,
+            Some(_) => Level::Refuse,
         };
-        add(level, "maxmemory_policy", policy, why, mend);
+        add(level, setting, facts.said(setting), why, mend);
     }
-    if let Some(evicted) = facts.number("evicted_keys").filter(|evicted| *evicted > 0) {
+    let setting = "evicted_keys";
+    if facts.number(setting).unwrap_or(0) > 0 {
         let why = "keys were evicted, and locks may have been among them";
-        add(Level::Warn, "evicted_keys", evicted.to_string(), why, mend);
+        add(Level::Warn, setting, facts.said(setting), why, mend);
     }
 }
 
