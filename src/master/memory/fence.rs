@@ -47,7 +47,7 @@ impl State {
             return Ok(None);
         };
         let (candidate, window) = (words.argument(argument), words.argument(argument + 1));
-        let counter = self.keys.get(fence)?.map_or(0, whole);
+        let counter = self.keys.get(fence)?.map_or(Ok(0), counted)?;
         let clock = wall_micros();
         let verdict = ballot(whole(candidate), counter, is_mine, clock, whole(window));
         Ok(match verdict {
@@ -65,8 +65,10 @@ impl State {
     pub(super) fn tombstone(&mut self, words: Words<'_>, replied: Replied) -> Replied {
         let reply = replied?;
         let (fence, candidate) = words.last();
+        // What is no counter must not keep anybody from releasing.
         let counter = self.keys.get(fence).ok();
-        if counter.is_some_and(|counter| counter.map_or(0, whole) < whole(candidate)) {
+        let counter = counter.map(|counter| counter.map_or(Ok(0), counted).unwrap_or(0));
+        if counter.is_some_and(|counter| counter < whole(candidate)) {
             self.raise(fence, candidate);
         }
         Ok(reply)
@@ -76,4 +78,9 @@ impl State {
         let value = Value::Text(candidate.to_owned());
         self.keys.put(fence.to_owned(), value, Some(IDLE));
     }
+}
+
+fn counted(counter: &str) -> Answer<u64> {
+    let counter = counter.parse();
+    counter.map_err(|_| "ERR Error running script: no counter")
 }
