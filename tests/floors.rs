@@ -530,7 +530,11 @@ impl Source {
 
     /// The files of modules that are there for tests only.
     fn test_modules(&self) -> Vec<String> {
-        let folder = self.path.strip_suffix("mod.rs").unwrap_or("");
+        let folder = match self.path.strip_suffix("mod.rs") {
+            Some(folder) => folder.to_owned(),
+            None if self.path == "lib.rs" => String::new(),
+            None => self.path.replace(".rs", "/"),
+        };
         self.lines
             .windows(2)
             .filter(|pair| {

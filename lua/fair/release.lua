@@ -24,7 +24,7 @@ if head and redis.call('ZREM', KEYS[2], ARGV[3]) == 1 then
   redis.call('ZREM', KEYS[3], ARGV[3])
 end
 if mine.err then
-  return mine
+  return redis.call('HMGET', KEYS[1], ARGV[1]) -- which is that error, for all to see
 end
 if not is_mine and redis.call('EXISTS', KEYS[1]) == 1 then
   return held(KEYS[1], 'quorlock:fair', 0)

@@ -2,6 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+#[cfg(test)]
+mod explore;
+
 /// What an attempt offers for its fencing token. It is the token if a majority accepts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bid {

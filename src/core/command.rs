@@ -469,6 +469,175 @@ mod tests {
         }
     }
 
+    fn fenced(kind: Kind, verb: Verb, depth: u32) -> Command {
+        let command = of_kind(kind, verb, depth);
+        let counter = command.resource.counter();
+        let candidate = 1_770_000_000_000_001; // more digits than Lua would print
+        Command {
+            bid: Some(Bid { counter, candidate }),
+            ..command
+        }
+    }
+
+    #[test]
+    fn fenced_request_table() {
+        use Kind::{Fair, Mutex, Reentrant};
+        use Verb::{Acquire, Extend, Heal, Inspect, Release, Yield};
+        let token = "0".repeat(40);
+        let queue = "r quorlock:queue:{r} quorlock:deadlines:{r}";
+        let ticket = "0000000000000005:u:1";
+        let (counter, candidate) = ("quorlock:fence:{r}", "1770000000000001");
+        for (kind, verb, depth, expected) in [
+            (
+                Mutex,
+                Acquire,
+                1,
+                format!("MutexAcquire r {counter} {token} 10000 {candidate} 1000000"),
+            ),
+            // What is put back may have been won long ago.
+            (
+                Mutex,
+                Heal,
+                1,
+                format!("MutexAcquire r {counter} {token} 10000 {candidate} 0"),
+            ),
+            (Mutex, Extend, 1, format!("MutexExtend r {token} 10000")),
+            (
+                Mutex,
+                Release,
+                0,
+                format!("MutexReleaseFenced r {counter} {token} quorlock:wake:{{r}} {candidate}"),
+            ),
+            (Mutex, Inspect, 0, "Inspect r".into()),
+            (
+                Reentrant,
+                Acquire,
+                1,
+                format!(
+                    "ReentrantAcquire r {counter} u:1 7 1 10000 quorlock:reentrant {candidate} 1000000"
+                ),
+            ),
+            (
+                Reentrant,
+                Heal,
+                2,
+                format!(
+                    "ReentrantAcquire r {counter} u:1 7 2 10000 quorlock:reentrant {candidate} 0"
+                ),
+            ),
+            (
+                Reentrant,
+                Extend,
+                3,
+                "ReentrantExtend r u:1 7 3 10000 quorlock:reentrant".into(),
+            ),
+            (
+                Reentrant,
+                Release,
+                0,
+                format!(
+                    "ReentrantReleaseFenced r {counter} u:1 7 0 quorlock:reentrant redisson_lock__channel:{{r}} {candidate}"
+                ),
+            ),
+            (
+                Fair,
+                Acquire,
+                1,
+                format!(
+                    "FairAcquire {queue} {counter} u:1 7 1 10000 {ticket} 3000 1000000 {candidate} 1000000"
+                ),
+            ),
+            (
+                Fair,
+                Heal,
+                2,
+                format!("ReentrantAcquire r {counter} u:1 7 2 10000 quorlock:fair {candidate} 0"),
+            ),
+            (
+                Fair,
+                Extend,
+                2,
+                "ReentrantExtend r u:1 7 2 10000 quorlock:fair".into(),
+            ),
+            (
+                Fair,
+                Release,
+                1,
+                format!("ReentrantReleaseFenced r {counter} u:1 7 1 quorlock:fair  {candidate}"),
+            ),
+            (
+                Fair,
+                Release,
+                0,
+                format!("FairReleaseFenced {queue} {counter} u:1 7 {ticket} {candidate}"),
+            ),
+            (
+                Fair,
+                Yield,
+                0,
+                format!("FairYield {queue} u:1 7 {ticket} 3000"),
+            ),
+        ] {
+            assert_eq!(
+                words(&fenced(kind, verb, depth)),
+                expected,
+                "{kind} {verb:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn fenced_vote_table() {
+        use Verb::{Acquire, Extend, Heal, Release};
+        let held = |left: Option<u64>| Vote::Refuse(Refusal::held(left.map(Duration::from_millis)));
+        let stale = |counter| Vote::Refuse(Refusal::Stale { counter });
+        let skewed = |micros| {
+            let clock = Duration::from_micros(micros);
+            Vote::Refuse(Refusal::Skewed { clock })
+        };
+        for (verb, reply, vote) in [
+            (Acquire, Reply::Int(1), Vote::Grant),
+            (Heal, Reply::Int(1), Vote::Grant),
+            (Acquire, Reply::Ok, nonsense()), // that is SET's
+            (Acquire, Reply::Int(0), nonsense()),
+            (Acquire, Reply::Int(-250), held(Some(250))),
+            (Acquire, Reply::Nil, held(None)),
+            (
+                Acquire,
+                Reply::Text("stale 1770000000000001".into()),
+                stale(1_770_000_000_000_001),
+            ),
+            (Heal, Reply::Text("stale 5".into()), stale(5)),
+            (Acquire, Reply::Text("stale 1.77e+15".into()), nonsense()),
+            (Acquire, Reply::Text("stale".into()), nonsense()),
+            (Acquire, Reply::Text("stale -1".into()), nonsense()),
+            (
+                Acquire,
+                Reply::Text("skew 1500000".into()),
+                skewed(1_500_000),
+            ),
+            (Acquire, Reply::Text("skew".into()), nonsense()),
+            (Extend, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
+            (Release, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
+            (Release, Reply::Int(-250), held(Some(250))),
+        ] {
+            assert_eq!(
+                fenced(Kind::Mutex, verb, 1).vote(&reply),
+                vote,
+                "{verb:?} {reply:?}"
+            );
+        }
+        for kind in [Kind::Reentrant, Kind::Fair] {
+            let said =
+                |text: &'static str| fenced(kind, Acquire, 1).vote(&Reply::Text(text.into()));
+            assert_eq!(said("stale 5"), stale(5));
+            assert_eq!(said("skew 5"), skewed(5));
+        }
+        // Who offered nothing is told nothing of that.
+        let text = Reply::Text("stale 5".into());
+        assert_eq!(command(Acquire).vote(&text), nonsense());
+    }
+
     #[test]
     fn owned_vote_table() {
         use Verb::{Acquire, Extend, Inspect, Release, Yield};

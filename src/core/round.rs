@@ -458,6 +458,42 @@ mod tests {
     }
 
     #[test]
+    fn outbid_where_a_majority_is_free() {
+        let stale = |counter| Vote::Refuse(Refusal::Stale { counter });
+        let [granted, held, failed] = ['g', 'h', 'f'].map(vote);
+        let skewed = Vote::Refuse(Refusal::Skewed { clock: millis(1) });
+        let [granted, held, failed, skewed] = &[granted, held, failed, skewed];
+        for (votes, candidate) in [
+            (vec![stale(7), stale(9), stale(8)], Some(10)), // above all, whoever said so first
+            (vec![granted.clone(), granted.clone(), stale(9)], Some(10)),
+            (
+                vec![granted.clone(), stale(9), held.clone(), held.clone()],
+                None,
+            ),
+            (
+                vec![stale(7), stale(9), failed.clone(), failed.clone()],
+                None,
+            ),
+            (
+                vec![
+                    stale(7),
+                    stale(9),
+                    skewed.clone(),
+                    skewed.clone(),
+                    skewed.clone(),
+                ],
+                None,
+            ),
+            (vec![granted.clone(); 3], None), // nobody has seen a later one
+            (vec![held.clone(); 5], None),
+            (vec![stale(u64::MAX); 3], Some(u64::MAX)),
+            (vec![], None),
+        ] {
+            assert_eq!(round_of(votes.clone()).outbid(), candidate, "{votes:?}");
+        }
+    }
+
+    #[test]
     fn skewed_to_the_middle_of_a_majority() {
         let skewed = |clock| {
             Vote::Refuse(Refusal::Skewed {

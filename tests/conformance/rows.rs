@@ -318,3 +318,170 @@ async fn a_lock_is_inspected() {
     ])
     .await;
 }
+
+/// A counter is the candidate that won, and lives for 30 days.
+#[tokio::test]
+async fn a_fenced_mutex() {
+    check(&[
+        "acquire A ^500: granted, left A 40s ^500 2592000s",
+        "count ^400, acquire A ^500: granted, left A 40s ^500 2592000s",
+        "count ^400, acquire A ^400+1: granted, left A 40s ^400+1 2592000s",
+        // Somebody else has it, or a later one.
+        "count ^500, acquire A ^500: stale ^500, left nothing ^500 -",
+        "count ^600, acquire A ^500: stale ^600, left nothing ^600 -",
+        "count ^5000, acquire A ^500: stale ^5000, left nothing ^5000 -",
+        // As numbers, and not as texts.
+        "count-nine, acquire A ^500: granted, left A 40s ^500 2592000s",
+        // Too far from the master's clock, but for one above a counter that is.
+        "acquire A ^-9000: skewed, left nothing",
+        "acquire A ^9000: skewed, left nothing",
+        "count ^400, acquire A ^9000: skewed, left nothing ^400 -",
+        "count ^8000, acquire A ^8000+1: granted, left A 40s ^8000+1 2592000s",
+        "count ^8000, acquire A ^8000+2: skewed, left nothing ^8000 -",
+        "count ^-9000, acquire A ^-9000: stale ^-9000, left nothing ^-9000 -",
+        "count ^-9000, acquire A ^-9000+1: skewed, left nothing ^-9000 -",
+        // Again, with the same candidate or a larger one.
+        "acquire A ^500: granted, acquire A ^500 80s: granted, left A 80s ^500 2592000s",
+        "acquire A 80s ^500: granted, acquire A ^500: granted, left A 80s ^500 2592000s",
+        "acquire A ^500: granted, acquire A ^600 80s: granted, left A 80s ^600 2592000s",
+        "acquire A ^600: granted, acquire A ^500 80s: stale ^600, left A 40s ^600 2592000s",
+        "acquire A ^500: granted, acquire A ^9000 80s: skewed, left A 40s ^500 2592000s",
+        "acquire A ^500: granted, delete, acquire A ^500: stale ^500, left nothing ^500 2592000s",
+        // Another's is another's, whatever is offered.
+        "acquire A ^500: granted, acquire B ^600: held 40s, left A 40s ^500 2592000s",
+        "acquire A ^500: granted, acquire B ^9000: held 40s, left A 40s ^500 2592000s",
+        "write -, acquire A ^500: held -, left another's -",
+        "acquire A 40s: granted, acquire B ^500: held 40s, left A 40s",
+        "acquire A ^500: granted, acquire B 40s: held -, left A 40s ^500 2592000s",
+        "write-hash field=1 40s, acquire A ^500: kind, left field=1 40s",
+        // Without a fence nobody minds the counter.
+        "count ^500, acquire A 40s: granted, left A 40s ^500 -",
+        "count ^500, acquire A 40s: granted, extend A 80s ^600: granted, release A: granted +wake:0, left nothing ^500 -",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_fenced_reentrant_lock() {
+    check(&[
+        "reentrant acquire a1 ^500: granted, left a=1 reentrant=1 40s ^500 2592000s",
+        "count ^500, reentrant acquire a1 ^500: stale ^500, left nothing ^500 -",
+        "count ^600, reentrant acquire a1 ^500: stale ^600, left nothing ^600 -",
+        "reentrant acquire a1 ^-9000: skewed, left nothing",
+        "reentrant acquire a1 ^9000: skewed, left nothing",
+        "count ^8000, reentrant acquire a1 ^8000+1: granted, left a=1 reentrant=1 40s ^8000+1 2592000s",
+        "reentrant acquire a1 ^500: granted, reentrant acquire a1 ^500 x2 80s: granted, left a=2 reentrant=1 80s ^500 2592000s",
+        "reentrant acquire a1 ^500: granted, reentrant acquire a1 ^600 80s: granted, left a=1 reentrant=1 80s ^600 2592000s",
+        "reentrant acquire a1 ^600: granted, reentrant acquire a1 ^500 x2 80s: stale ^600, left a=1 reentrant=1 40s ^600 2592000s",
+        "reentrant acquire a1 ^500: granted, reentrant acquire b1 ^600: held a x1 40s, left a=1 reentrant=1 40s ^500 2592000s",
+        // His next attempt is somebody else to the counter.
+        "reentrant acquire a1 ^500: granted, reentrant acquire a2 ^500: stale ^500, left a=1 reentrant=1 40s ^500 2592000s",
+        "reentrant acquire a1 ^500: granted, reentrant acquire a2 ^500+1: granted, left a=1 reentrant=2 40s ^500+1 2592000s",
+        "reentrant acquire a2 ^500: granted, reentrant acquire a1 ^600: held a x1 40s, left a=1 reentrant=2 40s ^500 2592000s",
+        "acquire A ^500: granted, reentrant acquire a1 ^600: kind, left A 40s ^500 2592000s",
+        "reentrant acquire a1 x2 ^500: granted, reentrant extend a1 x3 80s ^500: granted, left a=3 reentrant=1 80s ^500 2592000s",
+        // A level is not the last one, and still shows which candidates are gone.
+        "reentrant acquire a1 x2 ^500: granted, reentrant release a1 x1 ^500: granted, left a=1 reentrant=1 40s ^500 2592000s",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_fenced_fair_lock() {
+    check(&[
+        "fair acquire a1 ^500: granted, left a=1 fair=1 40s ^500 2592000s",
+        "fair acquire a1 ^500 ~20s: granted, left a=1 fair=1 40s ^500 2592000s",
+        "count ^500, fair acquire a1 ^500: stale ^500, left nothing ^500 -",
+        "fair acquire a1 ^-9000: skewed, left nothing",
+        "fair acquire a1 ^9000: skewed, left nothing",
+        "count ^8000, fair acquire a1 ^8000+1: granted, left a=1 fair=1 40s ^8000+1 2592000s",
+        "fair acquire a1 ^500: granted, fair acquire a1 ^500 x2 80s: granted, left a=2 fair=1 80s ^500 2592000s",
+        "fair acquire a1 ^500: granted, fair acquire a1 ^600 80s: granted, left a=1 fair=1 80s ^600 2592000s",
+        "fair acquire a1 ^600: granted, fair acquire a1 ^500 x2 80s: stale ^600, left a=1 fair=1 40s ^600 2592000s",
+        "fair acquire a1 ^500: granted, fair acquire a2 ^500: stale ^500, left a=1 fair=1 40s ^500 2592000s",
+        "fair acquire a1 ^500: granted, fair acquire a2 ^600: granted, left a=1 fair=2 40s ^600 2592000s",
+        "fair acquire a1 ^500: granted, fair acquire b1 ^600: held a x1 40s, left a=1 fair=1 40s ^500 2592000s",
+        // Who waits offers nothing yet, and who comes before his turn neither.
+        "fair acquire a1 ^500: granted, fair acquire b1 ^600 ~20s: held a x1 #1 40s, left a=1 fair=1 40s | b@2 20s | 40s 40s ^500 2592000s",
+        "enqueue b@2 20s, fair acquire c1 ^500: queued, left nothing | b@2 20s | - -",
+        "enqueue b@2 20s, fair acquire b1 ^500: granted, left b=1 fair=1 40s ^500 2592000s",
+        "enqueue b@2 20s, fair acquire a1 ^500 ~20s: granted, left a=1 fair=1 40s | b@2 20s | 40s 40s ^500 2592000s",
+        // Who is next and has too small a candidate keeps his place.
+        "enqueue b@2 20s, count ^600, fair acquire b1 ^500: stale ^600, left nothing | b@2 20s | - - ^600 -",
+        "enqueue b@2 20s, count ^600, fair acquire a1 ^500 ~20s: stale ^600, left nothing | a@1 20s b@2 20s | 40s 40s ^600 -",
+        "enqueue b@2 -5s, count ^600, fair acquire c1 ^500: stale ^600, left nothing ^600 -",
+        "fair acquire a1 ^500: granted, fair extend a1 x2 80s ^500: granted, left a=2 fair=1 80s ^500 2592000s",
+        "fair acquire a1 ^500: granted, fair yield a1 ^500 ~20s: granted, left nothing | a@1 20s | 40s 40s ^500 2592000s",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_released_cannot_win_any_more() {
+    check(&[
+        "acquire A ^500: granted, release A ^500: granted +wake:0, left nothing ^500 2592000s",
+        "acquire A ^500: granted, release A ^500: granted +wake:0, acquire A ^500: stale ^500, left nothing ^500 2592000s",
+        // An attempt that failed, or has not come yet.
+        "release A ^500: gone, left nothing ^500 2592000s",
+        "release A ^500: gone, acquire A ^500: stale ^500, left nothing ^500 2592000s",
+        "release A ^500: gone, acquire B ^600: granted, acquire A ^500: held 40s, left B 40s ^600 2592000s",
+        "acquire B ^500: granted, release A ^600: held 40s, left B 40s ^600 2592000s",
+        "acquire B ^500: granted, release A ^600: held 40s, acquire B ^500: stale ^600, left B 40s ^600 2592000s",
+        // It never goes down, and is not kept longer for nothing.
+        "count ^600, release A ^500: gone, left nothing ^600 -",
+        "count ^500, release A ^500: gone, left nothing ^500 -",
+        "count-nine, release A ^500: gone, left nothing ^500 2592000s",
+        "release A ^9000: gone, left nothing",
+        "write -, release A ^500: held -, left another's - ^500 2592000s",
+        "reentrant acquire a1 ^500: granted, reentrant release a1 ^500: granted +redisson:0, left nothing ^500 2592000s",
+        "reentrant release a1 ^500: gone, reentrant acquire a1 ^500: stale ^500, left nothing ^500 2592000s",
+        "reentrant acquire b1 ^500: granted, reentrant release a1 ^600: held b x1 40s, left b=1 reentrant=1 40s ^600 2592000s",
+        "acquire A ^500: granted, reentrant release a1 ^600: kind, left A 40s ^500 2592000s",
+        "fair acquire a1 ^500: granted, fair release a1 ^500: granted, left nothing ^500 2592000s",
+        "fair release a1 ^500: gone, fair acquire a1 ^500: stale ^500, left nothing ^500 2592000s",
+        "fair acquire a1 ^500: granted, enqueue b@2 20s, fair release a1 ^500: granted +turn-b:b@2, left nothing | b@2 20s | - - ^500 2592000s",
+        "fair acquire b1 ^500: granted, fair release a1 ^600: held b x1 40s, left b=1 fair=1 40s ^600 2592000s",
+    ])
+    .await;
+}
+
+/// If nobody has held it since.
+#[tokio::test]
+async fn a_fenced_lock_is_put_back() {
+    check(&[
+        "heal A ^500: granted, left A 40s ^500 2592000s",
+        "count ^500, heal A ^500: granted, left A 40s ^500 -",
+        "count ^500, heal A ^500+1: granted, left A 40s ^500+1 2592000s",
+        "count ^600, heal A ^500: stale ^600, left nothing ^600 -",
+        "count ^9000, heal A ^9000: granted, left A 40s ^9000 -",
+        // However long ago it was won.
+        "heal A ^-9000: granted, left A 40s ^-9000 2592000s",
+        "heal A ^9000: granted, left A 40s ^9000 2592000s",
+        "acquire A ^500: granted, heal A ^500 80s: granted, left A 80s ^500 2592000s",
+        "acquire B ^500: granted, heal A ^600: held 40s, left B 40s ^500 2592000s",
+        "acquire A ^500: granted, release A ^500: granted +wake:0, acquire B ^600: granted, delete, heal A ^500: stale ^600, left nothing ^600 2592000s",
+        "reentrant heal a1 x2 ^-9000: granted, left a=2 reentrant=1 40s ^-9000 2592000s",
+        "count ^500, reentrant heal a1 x2 ^500: granted, left a=2 reentrant=1 40s ^500 -",
+        "count ^600, reentrant heal a1 x2 ^500: stale ^600, left nothing ^600 -",
+        "fair heal a1 x2 ^-9000: granted, left a=2 fair=1 40s ^-9000 2592000s",
+        "count ^500, fair heal a1 x2 ^500: granted, left a=2 fair=1 40s ^500 -",
+        "count ^600, fair heal a1 x2 ^500: stale ^600, left nothing ^600 -",
+        "enqueue b@2 20s, fair heal a1 x2 ^500: granted, left a=2 fair=1 40s | b@2 20s | - - ^500 2592000s",
+    ])
+    .await;
+}
+
+/// Nobody acquires by it, and whoever holds the lock can release it.
+#[tokio::test]
+async fn what_is_no_counter() {
+    check(&[
+        "count-hash, acquire A ^500: kind, left nothing hash -",
+        "acquire A 40s: granted, count-hash, release A ^500: granted +wake:0, left nothing hash -",
+        "count-hash, reentrant acquire a1 ^500: kind, left nothing hash -",
+        "reentrant acquire a1: granted, count-hash, reentrant release a1 ^500: granted +redisson:0, left nothing hash -",
+        "count-hash, fair acquire a1 ^500: kind, left nothing hash -",
+        "fair acquire a1: granted, count-hash, fair release a1 ^500: granted, left nothing hash -",
+        "count-text, release A ^500: gone, left nothing ^500 2592000s",
+    ])
+    .await;
+}

@@ -1,7 +1,8 @@
 //! What is done to a master, as rows write it.
 //!
 //! A step is a word for what, who, and what else matters, in any order: `40s` the TTL, `x2` the depth, `@2` the time
-//! in the ticket, `~20s` the patience, `fresh` for a ticket that no majority has seen, `quiet` for a release that tells nobody. Mutexes are asked for by
+//! in the ticket, `~20s` the patience, `^500` the candidate of a fenced lock, in milliseconds from when the row began,
+//! and `^500+1` a microsecond more, `fresh` for a ticket that no majority has seen, `quiet` for a release that tells nobody. Mutexes are asked for by
 //! `A`, `B`, `C`, the token; other locks by `a1`, the owner and the attempt.
 
 use super::*;
@@ -15,6 +16,10 @@ pub(super) enum Step {
     Write(char, Option<Duration>),
     /// The same, of a hash.
     WriteHash(Vec<(String, String)>, Option<Duration>),
+    /// The counter of a fenced lock, as a candidate is written.
+    Count(i64),
+    /// The same, as what nobody of us writes: some text, or a hash.
+    Miscount(&'static str),
     /// A ticket in the queue, with in how many seconds it counts as dead, if that is known.
     Enqueue(String, Option<i64>),
 }
@@ -31,6 +36,8 @@ pub(super) struct Asked {
     pub(super) drawn: u64,
     pub(super) patience: Option<Patience>,
     pub(super) wakes: bool,
+    /// In microseconds from when the row began.
+    pub(super) bid: Option<i64>,
 }
 
 impl Asked {
@@ -52,6 +59,7 @@ impl Asked {
             drawn: u64::from(who as u8 % 32),
             patience: None,
             wakes: true,
+            bid: None,
         }
     }
 
@@ -80,9 +88,11 @@ impl Asked {
         }
     }
 
-    /// What takes a mutex is never sent twice.
+    /// What takes a mutex is never sent twice, but for a fenced one.
     pub(super) fn may_be_copied(&self) -> bool {
-        self.kind != Kind::Mutex || !matches!(self.verb, Verb::Acquire | Verb::Heal)
+        self.bid.is_some()
+            || self.kind != Kind::Mutex
+            || !matches!(self.verb, Verb::Acquire | Verb::Heal)
     }
 
     fn parse(kind: Kind, verb: Verb, who: &str, words: &[&str]) -> Self {
@@ -95,6 +105,7 @@ impl Asked {
                 ("f", "resh") => {}
                 ("q", "uiet") => asked.wakes = false,
                 ("x", depth) => asked.depth = depth.parse().unwrap(),
+                ("^", off) => asked.bid = Some(micros(off)),
                 ("@", drawn) => asked.drawn = drawn.parse().unwrap(),
                 ("~", patience) => {
                     let patience = parse_ttl(patience).unwrap();
@@ -136,9 +147,27 @@ impl Step {
                 let deadline = deadline.strip_suffix('s').map(|left| left.parse().unwrap());
                 Self::Enqueue(ticket.as_str().to_owned(), deadline)
             }
+            ["count", off] => Self::Count(micros(off.strip_prefix('^').unwrap())),
+            ["count-text"] => Self::Miscount("text"),
+            ["count-nine"] => Self::Miscount("9"),
+            ["count-hash"] => Self::Miscount("hash"),
             ["delete"] => Self::Delete,
             _ => panic!("no step is written {text:?}"),
         }
+    }
+}
+
+/// `500+1` is half a second and a microsecond.
+fn micros(text: &str) -> i64 {
+    let (millis, micros) = text.split_once('+').unwrap_or((text, "0"));
+    millis.parse::<i64>().unwrap() * 1000 + micros.parse::<i64>().unwrap()
+}
+
+/// As it is parsed.
+pub(super) fn candidate(micros: i64) -> String {
+    match micros.rem_euclid(1000) {
+        0 => format!("^{}", micros / 1000),
+        more => format!("^{}+{more}", micros.div_euclid(1000)),
     }
 }
 

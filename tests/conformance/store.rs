@@ -47,6 +47,9 @@ impl Store {
             (Step::Delete, Self::Real(server, _)) => {
                 server.command(&["DEL", key]);
             }
+            (Step::Count(_) | Step::Miscount(_), _) => {
+                panic!("candidates are for who knows the time")
+            }
             (Step::WriteHash(fields, ttl), Self::Memory(master)) => {
                 master.set_hash(key, fields.iter().cloned(), *ttl);
             }
@@ -79,6 +82,40 @@ impl Store {
                 }
             }
         }
+    }
+
+    pub(super) fn count(&self, key: &str, counter: &str) {
+        let key = resource(Kind::Mutex, key).counter();
+        match (self, counter) {
+            (Self::Memory(master), "hash") => {
+                master.set_hash(&*key, [("field", "1")], None);
+            }
+            (Self::Real(server, _), "hash") => {
+                server.command(&["DEL", &key]);
+                assert_eq!(server.command(&["HSET", &key, "field", "1"]), "1");
+            }
+            (Self::Memory(master), counter) => master.set(&*key, counter, None),
+            (Self::Real(server, _), counter) => {
+                assert_eq!(server.command(&["SET", &key, counter]), "OK");
+            }
+        }
+    }
+
+    /// The counter of a fenced lock, as it is written down, and its TTL.
+    pub(super) fn counter(&self, key: &str) -> Option<(String, String)> {
+        let key = resource(Kind::Mutex, key).counter();
+        let counter = match self {
+            Self::Memory(master) => {
+                let hash = master.hash(&key).map(|_| "hash".to_owned());
+                hash.or_else(|| master.get(&key))?
+            }
+            Self::Real(server, _) => match &*server.command(&["TYPE", &key]) {
+                "none" => return None,
+                "hash" => "hash".to_owned(),
+                _ => server.command(&["GET", &key]),
+            },
+        };
+        Some((counter, self.ttl(&key)))
     }
 
     /// Hears what is published about `key` from now on.

@@ -149,8 +149,3 @@ async fn the_time_in_a_ticket_is_checked_by_the_masters_clock() {
         }
     }
 }
-
-fn wall_micros() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
-    u64::try_from(since.unwrap().as_micros()).unwrap()
-}

@@ -11,7 +11,7 @@ pub(super) fn written(vote: &Vote, note: &str) -> String {
         Vote::Refuse(Refusal::OtherKind) => "kind".to_owned(),
         Vote::Refuse(Refusal::Queued { place }) => format!("queued{}", place_of(*place)),
         Vote::Refuse(Refusal::Skewed { .. }) => "skewed".to_owned(),
-        Vote::Refuse(Refusal::Stale { counter }) => format!("stale {counter}"),
+        Vote::Refuse(Refusal::Stale { counter }) => format!("stale {counter}"), // with the row's time where there is one
         Vote::Refuse(Refusal::Held { remaining, holder }) => {
             let holder = holder.as_ref().map_or_else(String::new, |holder| {
                 let (owner, place) = (short(&holder.owner), place_of(holder.place));

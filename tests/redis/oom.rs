@@ -51,17 +51,32 @@ fn a_master_without_memory_fails_and_does_not_refuse() {
 fn what_is_held_can_be_extended_and_released_without_memory() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
-        let lock = locks.mutex("r").ttl(Duration::from_secs(30));
-        let guard = lock.try_acquire().await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 3);
-        masters.iter().for_each(run_out_of_memory);
+        let owner = locks.owner();
+        for lock in [
+            locks.mutex("r"),
+            locks.mutex("r").fenced(),
+            locks.reentrant("r", &owner).fenced(),
+            locks.fair("r", &owner).fenced(),
+        ] {
+            let lock = lock.ttl(Duration::from_secs(30));
+            let guard = lock.try_acquire().await.unwrap();
+            assert_eq!(guard.settled().await.granted(), 3);
+            masters.iter().for_each(run_out_of_memory);
 
-        guard.extend(LONG).await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 3);
-        for master in &masters {
-            assert!(pttl(master, "r") > 60_000);
+            guard.extend(LONG).await.unwrap();
+            assert_eq!(guard.settled().await.granted(), 3);
+            for master in &masters {
+                assert!(pttl(master, "r") > 60_000);
+                // Nothing to raise a counter on.
+                master.command(&["DEL", "quorlock:fence:{r}"]);
+            }
+            guard.release().await.unwrap();
+            for master in &masters {
+                assert_eq!(master.command(&["EXISTS", "r"]), "0");
+                assert_eq!(master.command(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
+                master.command(&["DEL", "quorlock:fence:{r}"]);
+            }
         }
-        guard.release().await.unwrap();
         locks.close().await;
         assert_no_keys(&masters);
     });

@@ -46,7 +46,7 @@ impl State {
             return Ok(None);
         };
         let (candidate, window) = (words.argument(argument), words.argument(argument + 1));
-        let counter = self.keys.get(fence)?.map_or(0, whole);
+        let counter = self.keys.get(fence)?.map_or(Ok(0), counted)?;
         let clock = self.wall_micros();
         let verdict = ballot(whole(candidate), counter, is_mine, clock, whole(window));
         Ok(match verdict {
@@ -65,9 +65,11 @@ impl State {
         let reply = replied?;
         let (fence, text) = words.last();
         let candidate = whole(text);
-        let Ok(counter) = self.keys.get(fence).map(|counter| counter.map_or(0, whole)) else {
+        // What is no counter must not keep anybody from releasing.
+        let Ok(counter) = self.keys.get(fence) else {
             return Ok(reply);
         };
+        let counter = counter.map_or(Ok(0), counted).unwrap_or(0);
         let ahead = self.wall_micros() + Bid::WINDOW.as_micros() as u64;
         if candidate > counter && candidate <= ahead.max(counter + 1) {
             self.raise(fence, text);
@@ -79,4 +81,9 @@ impl State {
         let value = Value::Text(candidate.to_owned());
         self.keys.put(fence.to_owned(), value, Some(IDLE));
     }
+}
+
+fn counted(counter: &str) -> Answer<u64> {
+    let counter = counter.parse();
+    counter.map_err(|_| "ERR Error running script: no counter")
 }
