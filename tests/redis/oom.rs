@@ -50,14 +50,15 @@ fn a_master_without_memory_fails_and_does_not_refuse() {
 #[test]
 fn what_is_held_can_be_extended_and_released_without_memory() {
     with_masters(3, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        let owner = locks.owner();
-        for lock in [
-            locks.mutex("r"),
-            locks.mutex("r").fenced(),
-            locks.reentrant("r", &owner).fenced(),
-            locks.fair("r", &owner).fenced(),
-        ] {
+        for kind in ["mutex", "fenced mutex", "fenced reentrant", "fenced fair"] {
+            let locks = coordinator(patient(), &masters);
+            let owner = locks.owner();
+            let lock = match kind {
+                "mutex" => locks.mutex("r"),
+                "fenced mutex" => locks.mutex("r").fenced(),
+                "fenced reentrant" => locks.reentrant("r", &owner).fenced(),
+                _ => locks.fair("r", &owner).fenced(),
+            };
             let lock = lock.ttl(Duration::from_secs(30));
             let guard = lock.try_acquire().await.unwrap();
             assert_eq!(guard.settled().await.granted(), 3);
@@ -71,13 +72,13 @@ fn what_is_held_can_be_extended_and_released_without_memory() {
                 master.command(&["DEL", "quorlock:fence:{r}"]);
             }
             guard.release().await.unwrap();
+            locks.close().await;
             for master in &masters {
-                assert_eq!(master.command(&["EXISTS", "r"]), "0");
+                assert_eq!(master.command(&["EXISTS", "r"]), "0", "{kind}");
                 assert_eq!(master.command(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
                 master.command(&["DEL", "quorlock:fence:{r}"]);
             }
         }
-        locks.close().await;
         assert_no_keys(&masters);
     });
 }
