@@ -68,11 +68,6 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    #![expect(
-        clippy::disallowed_methods,
-        reason = "many tasks, and a number of them that takes its time"
-    )]
-
     use std::{
         collections::BTreeSet,
         future::Future,

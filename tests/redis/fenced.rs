@@ -108,16 +108,15 @@ fn tokens_grow_while_one_master_after_the_other_fails() {
                     let _ = guard.release().await; // what fails is owed it
                 }
             };
-            for number in 0..3 {
-                masters[number].kill();
+            for master in &mut masters {
+                master.kill();
                 turns("down").await;
-                masters[number].restart();
+                master.restart();
                 turns("back with its data").await;
-                masters[number].pause();
+                master.pause();
                 turns("hung").await;
-                masters[number].resume();
+                master.resume();
                 turns("going on").await;
-                let master = &masters[number];
                 master.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
                 turns("answering errors").await;
                 master.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
