@@ -19,6 +19,7 @@ mod errors;
 mod extend;
 mod fair;
 mod faults;
+mod guard;
 mod heal;
 mod loss;
 mod owed;
