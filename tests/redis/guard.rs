@@ -292,6 +292,23 @@ fn who_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
     });
 }
 
+/// The key that comes back with what was saved is that of another process.
+#[test]
+fn who_has_never_seen_a_master_is_told_by_what_was_saved_that_it_restarted() {
+    with_masters(3, async |mut masters| {
+        meet(&urls(&masters)).await;
+        assert_eq!(masters[1].command(&["SAVE"]), "OK");
+        masters[1].restart();
+        for guard in [RestartGuard::Observed, RestartGuard::Strict] {
+            let locks = guarded(guard).masters(urls(&masters)).build().unwrap();
+            let guard = locks.mutex("r").try_acquire().await.unwrap();
+            let votes = guard.settled().await;
+            assert!(is_quarantined(&votes, 1), "{votes}");
+            guard.release().await.unwrap();
+        }
+    });
+}
+
 #[test]
 fn a_user_who_may_not_ask_is_refused_by_the_strict_with_the_rights_it_takes() {
     with_masters(3, async |masters| {
