@@ -37,7 +37,7 @@
 //! - [`AcquireError`], [`ExtendError`], [`LostError`], [`ReleaseError`], [`RunError`], [`InspectError`],
 //!   [`ConfigError`]: what can go wrong.
 //! - [`MemoryMaster`]: masters in your tests, with faults to order.
-//! - [`docs`]: the algorithm, the guarantees, the architecture.
+//! - [`docs`]: the algorithm, the guarantees, the architecture, how to operate it.
 //!
 //! # Features
 //!
@@ -100,6 +100,8 @@ pub mod docs {
     pub mod fencing {}
     #[doc = include_str!("../docs/guarantees.md")]
     pub mod guarantees {}
+    #[doc = include_str!("../docs/operations.md")]
+    pub mod operations {}
 }
 
 #[cfg(doctest)]

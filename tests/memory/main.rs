@@ -20,6 +20,7 @@ mod extend;
 mod fair;
 mod faults;
 mod fenced;
+mod guard;
 mod heal;
 mod loss;
 mod owed;

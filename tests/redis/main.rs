@@ -16,6 +16,7 @@ mod contention;
 mod crowd;
 mod fair;
 mod fenced;
+mod guard;
 mod hang;
 mod holding;
 mod impostors;

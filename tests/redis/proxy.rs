@@ -8,7 +8,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Proxy {
     port: u16,
+    /// Where it leads.
+    server: Arc<AtomicU16>,
     is_over: Arc<AtomicBool>,
 }
 
@@ -26,8 +28,10 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let proxy = Self {
             port: listener.local_addr().unwrap().port(),
+            server: Arc::new(AtomicU16::new(port)),
             is_over: Arc::default(),
         };
+        let server = proxy.server.clone();
         let is_over = proxy.is_over.clone();
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -35,10 +39,15 @@ impl Proxy {
                     return;
                 }
                 // A master that is down: the client is hung up on.
-                let _ = connect(&client, port, delay);
+                let _ = connect(&client, server.load(Ordering::Relaxed), delay);
             }
         });
         proxy
+    }
+
+    /// Leads new connections to another server.
+    pub(crate) fn lead_to(&self, port: u16) {
+        self.server.store(port, Ordering::Relaxed);
     }
 
     pub(crate) fn url(&self) -> String {

@@ -1,0 +1,400 @@
+//! Masters that may have forgotten locks have no vote until those are over, to the millisecond.
+
+use std::{sync::Arc, time::Duration};
+
+use quorlock::{
+    AcquireError, ConfigError, Coordinator, ExtendError, Failure, Fault, Kind, Lock, LostReason,
+    MemoryMaster, Owner, RestartGuard, Standing, Votes,
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::world::*;
+
+const TTL: Duration = seconds(10); // the default, and the longest here
+/// The longest TTL, and by how much clocks may be apart.
+const QUARANTINE: Duration = millis(10_102);
+/// The longest pause before a master is dialled for the first time after it was down.
+const REDIAL: Duration = millis(100);
+const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
+const GUARDED: [RestartGuard; 2] = [RestartGuard::Observed, RestartGuard::Strict];
+
+/// Masters that all have a vote.
+async fn world(masters: usize, guard: RestartGuard) -> World {
+    let world = World::with(masters, |b| b.restart_guard(guard).max_ttl(TTL)).await;
+    if guard == RestartGuard::Strict {
+        sleep(QUARANTINE).await; // they are new
+    }
+    world
+}
+
+async fn coordinator(world: &World, guard: RestartGuard) -> Coordinator {
+    let builder = Coordinator::builder().restart_guard(guard).max_ttl(TTL);
+    let locks = builder.masters(&world.masters).build().unwrap();
+    sleep(millis(1)).await;
+    locks
+}
+
+fn lock(locks: &Coordinator, kind: Kind, owner: &Owner) -> Lock {
+    match kind {
+        Kind::Reentrant => locks.reentrant(NAME, owner),
+        Kind::Fair => locks.fair(NAME, owner),
+        _ => locks.mutex(NAME),
+    }
+}
+
+/// As after SIGKILL, without persistence.
+async fn restart_empty(master: &MemoryMaster) {
+    master.order(Fault::Down);
+    sleep(millis(1)).await;
+    master.forget();
+    master.order(Fault::None);
+}
+
+/// What all masters say to an attempt.
+async fn votes(locks: &Coordinator) -> Votes {
+    match locks.mutex("another lock").try_acquire().await {
+        Ok(guard) => {
+            let votes = guard.settled().await;
+            guard.release().await.unwrap();
+            votes
+        }
+        Err(
+            AcquireError::Quarantined { votes, .. }
+            | AcquireError::NoQuorum { votes, .. }
+            | AcquireError::Contended { votes, .. },
+        ) => votes,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// How long `master` has no vote yet, if it has none.
+async fn quarantine(locks: &Coordinator, master: usize) -> Option<Duration> {
+    match votes(locks).await.iter().nth(master).unwrap().failure() {
+        Some(Failure::Quarantined { left }) => Some(*left),
+        None => None,
+        Some(failure) => panic!("{failure}"),
+    }
+}
+
+/// Restarts it empty, and says for how long it has no vote once it is connected again.
+async fn restarted(world: &World, master: usize) -> Option<Duration> {
+    restart_empty(&world.masters[master]).await;
+    for _ in 0..REDIAL.as_millis() {
+        sleep(millis(1)).await;
+        let votes = votes(&world.locks).await;
+        match votes.iter().nth(master).unwrap().failure() {
+            Some(Failure::Unreachable(_)) => {}
+            Some(Failure::Quarantined { left }) => return Some(*left),
+            _ => return None,
+        }
+    }
+    panic!("it is not connected after {REDIAL:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_restarted_empty_votes_again_when_its_quarantine_is_over() {
+    for guard in GUARDED {
+        let world = world(3, guard).await;
+        assert_eq!(quarantine(&world.locks, 0).await, None);
+        let left = restarted(&world, 0).await.unwrap();
+        assert!(
+            left <= QUARANTINE && left >= QUARANTINE - millis(2),
+            "{left:?}"
+        );
+        sleep(left - millis(2)).await;
+        let left = quarantine(&world.locks, 0).await.unwrap();
+        assert!(left <= millis(2), "{left:?}");
+        sleep(millis(3)).await;
+        assert_eq!(quarantine(&world.locks, 0).await, None);
+        // Also for who dials it then.
+        let others = coordinator(&world, guard).await;
+        assert_eq!(quarantine(&others, 0).await, None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_guard_it_votes_at_once() {
+    let world = world(3, RestartGuard::Off).await;
+    assert_eq!(restarted(&world, 0).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_broke_is_no_restart() {
+    for guard in GUARDED {
+        let world = world(3, guard).await;
+        world.masters[0].order(Fault::Down);
+        sleep(seconds(1)).await;
+        world.mend();
+        sleep(seconds(2)).await;
+        assert_eq!(quarantine(&world.locks, 0).await, None);
+    }
+}
+
+/// Whoever comes later goes by what the master says, and does not start anew; nor does a connection that breaks.
+#[tokio::test(start_paused = true)]
+async fn all_who_dial_it_agree_on_when_it_is_over() {
+    let world = world(3, RestartGuard::Observed).await;
+    let left = restarted(&world, 0).await.unwrap();
+    sleep(seconds(4)).await;
+    let others = coordinator(&world, RestartGuard::Observed).await;
+    let theirs = quarantine(&others, 0).await.unwrap();
+    assert!(
+        theirs.abs_diff(left - seconds(4)) <= millis(3),
+        "{theirs:?}"
+    );
+    world.masters[0].order(Fault::Down);
+    sleep(millis(1)).await;
+    world.mend();
+    sleep(seconds(2)).await;
+    let mine = quarantine(&world.locks, 0).await.unwrap();
+    assert!(mine.abs_diff(left - seconds(6)) <= millis(5), "{mine:?}");
+}
+
+/// The majority of the first holder is two of three; one of them forgets; the third was never asked.
+#[tokio::test(start_paused = true)]
+async fn a_second_holder_comes_when_the_first_is_over_and_with_the_guard_off_before() {
+    for guard in [
+        RestartGuard::Off,
+        RestartGuard::Observed,
+        RestartGuard::Strict,
+    ] {
+        for kind in KINDS {
+            let world = world(3, guard).await;
+            let others = coordinator(&world, guard).await;
+            world.occupy([2], seconds(60));
+            let first = lock(&world.locks, kind, &world.locks.owner()).ttl(TTL);
+            let first = first.try_acquire().await.unwrap();
+            assert_eq!(first.settled().await.granted(), 2);
+            world.masters[2].delete(NAME);
+            restart_empty(&world.masters[1]).await;
+
+            let second = lock(&others, kind, &others.owner());
+            let (took, second) = timed(timeout(seconds(60), second.acquire())).await;
+            let _second = second.unwrap().unwrap();
+            let is_two = first.is_valid();
+            assert_eq!(
+                is_two,
+                guard == RestartGuard::Off,
+                "{guard:?} {kind:?} {took:?}"
+            );
+            // Its own key is over as soon as its master forgets it.
+            assert!(
+                took < QUARANTINE + seconds(2),
+                "{guard:?} {kind:?} {took:?}"
+            );
+        }
+    }
+}
+
+/// Who has never seen a master takes an empty one for new, unless it is strict.
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_who_only_observes_trusts_an_empty_master() {
+    for (guard, is_two) in [
+        (RestartGuard::Observed, true),
+        (RestartGuard::Strict, false),
+    ] {
+        let world = world(3, guard).await;
+        world.occupy([2], seconds(60));
+        let first = world.lock().ttl(TTL).try_acquire().await.unwrap();
+        first.settled().await;
+        world.masters[2].delete(NAME);
+        restart_empty(&world.masters[1]).await;
+        // It dials before the others dial again.
+        let newcomer = coordinator(&world, guard).await;
+        let second = newcomer.mutex(NAME).try_acquire().await;
+        assert_eq!(second.is_ok() && first.is_valid(), is_two, "{guard:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_majority_in_quarantine_is_an_error_of_its_own_that_says_when_it_ends() {
+    for (restarts, decisive) in [(3, 0), (4, 1), (5, 2)] {
+        let world = world(5, RestartGuard::Observed).await;
+        let mut ends = Vec::new();
+        for master in 0..restarts {
+            let left = restarted(&world, master).await.unwrap();
+            ends.push(Instant::now() + left);
+            sleep(seconds(1)).await;
+        }
+        let refused = world.lock().try_acquire().await.unwrap_err();
+        let text = refused.to_string();
+        let AcquireError::Quarantined { left, votes, .. } = refused else {
+            panic!("{text}");
+        };
+        assert_eq!(votes.failed(), restarts);
+        assert!(text.contains("may have forgotten locks"), "{text}");
+        let expected = ends[decisive] - Instant::now();
+        assert!(
+            left.abs_diff(expected) <= millis(2),
+            "{left:?} {expected:?}"
+        );
+
+        let (took, guard) = timed(world.lock().acquire()).await;
+        assert!(guard.unwrap().is_valid());
+        assert!(
+            took >= left - millis(2) && took <= left + millis(500),
+            "{took:?} {left:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_the_first_dial_is_told_at_once_that_it_ended_in_quarantine() {
+    let world = World::new(3).await;
+    world.order_all(&delay(10));
+    let builder = Coordinator::builder().restart_guard(RestartGuard::Strict);
+    let builder = builder.max_ttl(TTL).node_timeout(millis(500));
+    let locks = builder.masters(&world.masters).build().unwrap();
+    let (took, refused) = timed(locks.mutex(NAME).try_acquire()).await;
+    let refused = refused.unwrap_err();
+    assert!(
+        matches!(&refused, AcquireError::Quarantined { left, .. } if *left >= QUARANTINE - millis(30)),
+        "{refused}"
+    );
+    assert!(took <= millis(25), "{took:?}"); // the dial, and what gives back
+    assert_eq!(world.holders(), [""; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quarantined_master_extends_nothing_and_can_be_released_and_looked_at() {
+    for guard in GUARDED {
+        let world = world(3, guard).await;
+        let held = world.guard().await;
+        held.settled().await;
+        let token = world.masters[0].get(NAME).unwrap();
+        restarted(&world, 0).await.unwrap();
+        world.masters[0].set(NAME, token, Some(seconds(60))); // what a snapshot would have brought back
+
+        held.extend(TTL).await.unwrap();
+        let votes = held.settled().await;
+        let failure = votes.iter().next().unwrap().failure();
+        assert!(
+            matches!(failure, Some(Failure::Quarantined { .. })),
+            "{votes}"
+        );
+        let seen = world.lock().inspect().await.unwrap();
+        assert_eq!(seen.votes.granted(), 3, "{}", seen.votes);
+        held.release().await.unwrap();
+        sleep(millis(1)).await;
+        assert_eq!(world.holders(), [""; 3]);
+    }
+}
+
+/// It was sent nothing.
+#[tokio::test(start_paused = true)]
+async fn a_quarantined_master_is_owed_nothing() {
+    let world = world(3, RestartGuard::Observed).await;
+    restarted(&world, 0).await.unwrap();
+    let commands = world.masters[0].commands();
+    let held = world.guard().await;
+    assert_eq!(held.settled().await.granted(), 2);
+    held.extend(TTL).await.unwrap();
+    held.settled().await;
+    assert_eq!(world.masters[0].commands(), commands);
+    world.masters[0].order(Fault::Down);
+    sleep(millis(1)).await;
+    held.release().await.unwrap();
+    let (took, ()) = timed(world.close()).await;
+    assert_eq!(took, Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_lock_is_renewed_without_it_and_put_back_when_it_votes_again() {
+    for guard in GUARDED {
+        let world = world(3, guard).await;
+        let held = world.locks.mutex(NAME).try_acquire().await.unwrap();
+        let left = restarted(&world, 0).await.unwrap();
+        sleep(left - millis(2)).await;
+        assert_eq!(world.holders(), ["", "mine", "mine"]);
+        assert!(held.is_valid());
+        sleep(millis(2) + renewal()).await;
+        assert_eq!(world.holders(), ["mine"; 3]);
+        assert_eq!(held.standing(), Standing::Held);
+    }
+}
+
+/// Slower means: by the quarantine, and a renewal that puts the lock back.
+#[tokio::test(start_paused = true)]
+async fn a_lock_survives_restarts_one_by_one_that_are_slower_than_the_quarantine() {
+    let world = world(3, RestartGuard::Observed).await;
+    let held = world.locks.mutex(NAME).try_acquire().await.unwrap();
+    for round in 0..9 {
+        restart_empty(&world.masters[round % 3]).await;
+        sleep(REDIAL + QUARANTINE + renewal()).await;
+        assert_eq!(held.standing(), Standing::Held);
+        assert_eq!(world.holders(), ["mine"; 3]);
+    }
+}
+
+/// Too many have no vote at a time: it is not renewed any more, and ends; and nobody else has it before.
+#[tokio::test(start_paused = true)]
+async fn a_lock_ends_when_restarts_are_faster_than_the_quarantine() {
+    for pause in [seconds(1), QUARANTINE / 2] {
+        let world = world(3, RestartGuard::Observed).await;
+        let others = coordinator(&world, RestartGuard::Observed).await;
+        let held = Arc::new(world.locks.mutex(NAME).try_acquire().await.unwrap());
+        let waiting = others.mutex(NAME);
+        let next = tokio::spawn(async move { (waiting.acquire().await, Instant::now()) });
+        let lost = held.clone();
+        let lost = tokio::spawn(async move { (lost.lost().await.reason, Instant::now()) });
+        for round in 0..6 {
+            restart_empty(&world.masters[round % 3]).await;
+            sleep(pause).await;
+        }
+        let (reason, ended) = lost.await.unwrap();
+        assert_eq!(reason, LostReason::Expired, "{pause:?}");
+        let (next, begun) = timeout(seconds(60), next).await.unwrap().unwrap();
+        assert!(next.unwrap().is_valid());
+        assert!(begun > ended, "{pause:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_than_the_longest_ttl_is_an_error_and_nothing_is_sent() {
+    let too_long = TTL + millis(1);
+    let world = world(3, RestartGuard::Observed).await;
+    let held = world.guard().await;
+    held.settled().await;
+    let commands = world.commands();
+    let refused = world.locks.mutex("b").ttl(too_long).try_acquire().await;
+    assert!(matches!(
+        refused.unwrap_err(),
+        AcquireError::Config(ConfigError::TtlTooLong { ttl, most }) if (ttl, most) == (too_long, TTL)
+    ));
+    let refused = held.extend(too_long).await.unwrap_err();
+    assert!(matches!(
+        refused,
+        ExtendError::Config(ConfigError::TtlTooLong { ttl, most }) if (ttl, most) == (too_long, TTL)
+    ));
+    sleep(seconds(1)).await;
+    assert_eq!(world.commands(), commands);
+    assert!(held.is_valid());
+    held.extend(TTL).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_ttl_is_a_minute_or_the_ttl_and_without_the_guard_a_year() {
+    let refused = |ttl, longest: Option<Duration>, guard| {
+        let builder = Coordinator::builder().master(MemoryMaster::new()).ttl(ttl);
+        let builder = builder.restart_guard(guard);
+        let builder = match longest {
+            Some(longest) => builder.max_ttl(longest),
+            None => builder,
+        };
+        let locks = builder.build().map_err(|error| error.to_string())?;
+        Ok::<_, String>(locks.mutex(NAME).ttl(seconds(61)))
+    };
+    let with = |guard| refused(TTL, None, guard).unwrap();
+    assert!(with(RestartGuard::Off).try_acquire().await.is_ok());
+    let error = with(RestartGuard::Observed).try_acquire().await;
+    assert!(error.unwrap_err().to_string().contains("the most is 60s"));
+    let locks = refused(seconds(61), None, RestartGuard::Observed).unwrap();
+    assert!(locks.try_acquire().await.is_ok());
+    let error = refused(seconds(61), Some(seconds(60)), RestartGuard::Off).unwrap_err();
+    assert!(error.contains("the most is 60s"), "{error}");
+}
+
+/// Until the next renewal, and what it takes to put a key back.
+fn renewal() -> Duration {
+    valid(TTL) / 3 + millis(10)
+}

@@ -1,0 +1,452 @@
+//! Masters that forgot locks, on servers that really do: they have no vote until those locks are over.
+
+use std::time::{Duration, Instant};
+
+use quorlock::{
+    AcquireError, Builder, Coordinator, Failure, Kind, Lock, Owner, RestartGuard, Standing, Votes,
+};
+use tokio::join;
+
+use crate::{common::*, proxy::Proxy};
+
+/// The longest there is here.
+const TTL: Duration = Duration::from_millis(1_500);
+/// As long as it is at least, whatever the TTL; less what masters' clocks are cut off by.
+const QUARANTINE: Duration = Duration::from_millis(2_995);
+const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
+const KEY: &str = "quorlock:guard";
+
+fn guarded(guard: RestartGuard) -> Builder {
+    patient()
+        .restart_guard(guard)
+        .node_timeout(TTL * 2 / 3)
+        .max_ttl(TTL)
+        .ttl(TTL)
+}
+
+fn lock(locks: &Coordinator, kind: Kind, name: &str, owner: &Owner) -> Lock {
+    let name = format!("{name} {kind:?}");
+    match kind {
+        Kind::Reentrant => locks.reentrant(name, owner),
+        Kind::Fair => locks.fair(name, owner),
+        _ => locks.mutex(name),
+    }
+}
+
+/// Has `masters` known to somebody, so that they have a vote from then on, whatever the guard.
+async fn meet(masters: &[String]) {
+    let locks = guarded(RestartGuard::Observed).masters(masters).build();
+    let locks = locks.unwrap();
+    acquire_on_all(&locks.mutex("r"))
+        .await
+        .release()
+        .await
+        .unwrap();
+    locks.close().await;
+}
+
+/// A coordinator that is connected to all `masters`, which have votes.
+async fn connected(builder: Builder, masters: &[String]) -> Coordinator {
+    let locks = builder.masters(masters).build().unwrap();
+    acquire_on_all(&locks.mutex("r"))
+        .await
+        .release()
+        .await
+        .unwrap();
+    locks
+}
+
+fn is_quarantined(votes: &Votes, master: usize) -> bool {
+    matches!(
+        row(votes, master).failure(),
+        Some(Failure::Quarantined { .. })
+    )
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Loss {
+    /// Killed, and nothing was saved.
+    Everything,
+    /// Killed, and what comes back is from before the lock.
+    Tail,
+    /// `FLUSHALL`, and all connections break.
+    Flushed,
+    /// A replica that has not heard of the lock takes over.
+    Promoted,
+}
+
+/// A majority of `masters` hold locks of every kind, just as many as it takes, and one of them forgets. Others ask for
+/// those locks then; with the guard, and for other locks without it.
+async fn nobody_gets_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: RestartGuard) {
+    let victim = masters.len() / 2;
+    let others = victim + 1..;
+    let proxy = Proxy::start(masters[victim].port(), Duration::ZERO);
+    let mut urls = urls(&masters);
+    urls[victim] = proxy.url();
+    meet(&urls).await;
+    let first = connected(guarded(guard), &urls).await;
+    let second = connected(guarded(guard), &urls).await;
+    let unguarded = [
+        connected(patient(), &urls).await,
+        connected(patient(), &urls).await,
+    ];
+    let mut replica = (loss == Loss::Promoted).then(Server::start);
+    match (&mut replica, loss) {
+        (Some(replica), _) => {
+            let port = masters[victim].port().to_string();
+            replica.command(&["REPLICAOF", "127.0.0.1", &port]);
+            until("a copy", async || {
+                let info = replica.command(&["INFO", "replication"]);
+                info.contains("master_link_status:up").then_some(())
+            })
+            .await;
+            replica.command(&["REPLICAOF", "NO", "ONE"]);
+        }
+        (None, Loss::Tail) => assert_eq!(masters[victim].command(&["SAVE"]), "OK"),
+        _ => {}
+    }
+
+    let block = |command: fn(&str) -> Vec<&str>| {
+        for master in &masters[others.clone()] {
+            for kind in KINDS {
+                for name in ["guarded", "unguarded"] {
+                    let _ = master.command(&command(&format!("{name} {kind:?}")));
+                }
+            }
+        }
+    };
+    block(|key| vec!["SET", key, "somebody's"]);
+    let mut held = Vec::new();
+    for kind in KINDS {
+        let owner = unguarded[0].owner();
+        let lock = lock(&unguarded[0], kind, "unguarded", &owner);
+        held.push(lock.try_acquire().await.unwrap());
+    }
+    let mut valid = Vec::new();
+    for kind in KINDS {
+        let lock = lock(&first, kind, "guarded", &first.owner()).ttl(TTL);
+        valid.push(lock.try_acquire().await.unwrap());
+    }
+    for guard in held.iter().chain(&valid) {
+        assert_eq!(guard.settled().await.granted(), victim + 1);
+    }
+    block(|key| vec!["DEL", key]);
+    let lost = Instant::now();
+    match (&replica, loss) {
+        (Some(replica), _) => {
+            proxy.lead_to(replica.port());
+            masters[victim].kill();
+        }
+        (None, Loss::Flushed) => {
+            masters[victim].command(&["FLUSHALL"]);
+            masters[victim].command(&["CLIENT", "KILL", "TYPE", "normal"]);
+            masters[victim].command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        }
+        _ => masters[victim].restart(),
+    }
+    // It would happen.
+    let without = async {
+        for (kind, first) in KINDS.into_iter().zip(&held) {
+            let lock = lock(&unguarded[1], kind, "unguarded", &unguarded[1].owner());
+            let second = lock.acquire_within(PATIENCE / 4).await.unwrap();
+            assert!(first.is_valid() && second.is_valid(), "{loss:?} {kind:?}");
+        }
+    };
+    let with = async {
+        for (kind, first) in KINDS.into_iter().zip(&valid) {
+            let lock = lock(&second, kind, "guarded", &second.owner()).ttl(TTL);
+            let _second = lock.acquire_within(PATIENCE / 4).await.unwrap();
+            assert!(!first.is_valid(), "{loss:?} {guard:?} {kind:?}");
+        }
+        // It has a vote again in the end, and not before.
+        drop(acquire_on_all(&second.mutex("r")).await);
+        let took = lost.elapsed();
+        assert!(took >= QUARANTINE, "{loss:?} {guard:?} {took:?}");
+    };
+    join!(without, with);
+}
+
+fn nobody_gets_one(masters: usize, loss: Loss) {
+    with_masters(2 * masters, async |mut observed| {
+        let strict = observed.split_off(masters);
+        join!(
+            nobody_gets_a_second_lock(observed, loss, RestartGuard::Observed),
+            nobody_gets_a_second_lock(strict, loss, RestartGuard::Strict),
+        );
+    });
+}
+
+#[test]
+fn nobody_gets_a_second_lock_from_a_master_that_restarted_empty() {
+    nobody_gets_one(3, Loss::Everything);
+}
+
+#[test]
+fn nobody_gets_a_second_lock_of_five_masters_either() {
+    nobody_gets_one(5, Loss::Everything);
+}
+
+#[test]
+fn nobody_gets_a_second_lock_from_a_master_that_lost_what_was_not_saved() {
+    nobody_gets_one(3, Loss::Tail);
+}
+
+#[test]
+fn nobody_gets_a_second_lock_from_a_master_that_was_flushed_when_its_connections_broke() {
+    nobody_gets_one(3, Loss::Flushed);
+}
+
+#[test]
+fn nobody_gets_a_second_lock_from_a_replica_that_was_promoted() {
+    nobody_gets_one(3, Loss::Promoted);
+}
+
+/// Nobody can tell from outside that nothing was lost.
+#[test]
+fn a_master_that_saves_everything_has_no_vote_for_a_while_either_and_keeps_its_locks() {
+    with_masters(2, async |mut masters| {
+        let saved = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+        masters.insert(0, saved);
+        let locks = connected(guarded(RestartGuard::Observed), &urls(&masters)).await;
+        let lock = locks.mutex("kept");
+        let held = acquire_on_all(&lock).await;
+        let token = masters[0].command(&["GET", "kept"]);
+        let began = Instant::now();
+        masters[0].restart();
+        assert_eq!(masters[0].command(&["GET", "kept"]), token);
+        until("a quarantine", async || {
+            held.extend(TTL).await.unwrap();
+            is_quarantined(&held.settled().await, 0).then_some(())
+        })
+        .await;
+        until("three votes", async || {
+            held.extend(TTL).await.unwrap();
+            (held.settled().await.granted() == 3).then_some(())
+        })
+        .await;
+        let took = began.elapsed();
+        assert!(took >= QUARANTINE, "{took:?}");
+        assert_eq!(held.standing(), Standing::Held);
+        assert_eq!(masters[0].command(&["GET", "kept"]), token);
+    });
+}
+
+#[test]
+fn a_majority_in_quarantine_says_when_it_ends_and_who_waits_gets_the_lock_then() {
+    with_masters(3, async |mut masters| {
+        let locks = connected(guarded(RestartGuard::Observed), &urls(&masters)).await;
+        let held = locks.mutex("held");
+        let held = held.try_acquire().await.unwrap();
+        let began = Instant::now();
+        masters[0].restart();
+        masters[1].restart();
+        let left = until("a quarantine", async || {
+            match locks.mutex("r").try_acquire().await {
+                Err(AcquireError::Quarantined { left, .. }) => Some(left),
+                Err(AcquireError::NoQuorum { .. }) => None,
+                other => panic!("{other:?}"),
+            }
+        })
+        .await;
+        assert!(left <= Duration::from_secs(3), "{left:?}");
+        assert!(left + began.elapsed() >= QUARANTINE, "{left:?}");
+        let seen = Instant::now();
+        let next = locks.mutex("r").acquire().await.unwrap();
+        let took = seen.elapsed();
+        assert!(
+            took + Duration::from_millis(20) >= left,
+            "{took:?} {left:?}"
+        );
+        assert!(next.is_valid());
+        // Two of three could not renew it.
+        assert!(!held.is_valid());
+    });
+}
+
+#[test]
+fn who_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
+    with_masters(6, async |mut masters| {
+        let strict = masters.split_off(3);
+        for (guard, mut masters) in [
+            (RestartGuard::Observed, masters),
+            (RestartGuard::Strict, strict),
+        ] {
+            meet(&urls(&masters)).await;
+            // The lock of another library, which two of three hold.
+            for master in &masters[..2] {
+                let _ = master.command(&["SET", "r", "another's", "NX", "PX", "600000"]);
+            }
+            masters[1].restart();
+            let locks = guarded(guard).masters(urls(&masters)).build().unwrap();
+            let second = locks.mutex("r").try_acquire().await;
+            match guard {
+                RestartGuard::Strict => {
+                    let Err(AcquireError::Contended { votes, .. }) = second else {
+                        panic!("{second:?}");
+                    };
+                    assert!(is_quarantined(&votes, 1), "{votes}");
+                }
+                _ => assert_eq!(second.unwrap().votes().granted(), 2),
+            }
+        }
+    });
+}
+
+/// The key that comes back with what was saved is that of another process.
+#[test]
+fn who_has_never_seen_a_master_is_told_by_what_was_saved_that_it_restarted() {
+    with_masters(3, async |mut masters| {
+        meet(&urls(&masters)).await;
+        assert_eq!(masters[1].command(&["SAVE"]), "OK");
+        masters[1].restart();
+        for guard in [RestartGuard::Observed, RestartGuard::Strict] {
+            let locks = guarded(guard).masters(urls(&masters)).build().unwrap();
+            let guard = locks.mutex("r").try_acquire().await.unwrap();
+            let votes = guard.settled().await;
+            assert!(is_quarantined(&votes, 1), "{votes}");
+            guard.release().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_user_who_may_not_ask_is_refused_by_the_strict_with_the_rights_it_takes() {
+    with_masters(3, async |masters| {
+        let mut urls = Vec::new();
+        for master in &masters {
+            let rules = ["on", ">pw", "~*", "&*", "+@all", "-info"];
+            let words = [&["ACL", "SETUSER", "lock"], &rules[..]].concat();
+            assert_eq!(master.command(&words), "OK");
+            urls.push(format!("redis://lock:pw@127.0.0.1:{}", master.port()));
+        }
+        let strict = guarded(RestartGuard::Strict).masters(&urls).build();
+        let refused = strict.unwrap().mutex("r").try_acquire().await.unwrap_err();
+        let text = refused.to_string();
+        assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{text}");
+        let rights = "+eval +info +time +hmget +hset ~quorlock:guard";
+        assert!(text.contains(rights), "{text}");
+        assert!(!text.contains("pw"), "{text}");
+
+        let observed = connected(guarded(RestartGuard::Observed), &urls).await;
+        let guard = observed.mutex("r").try_acquire().await.unwrap();
+        assert_eq!(guard.settled().await.granted(), 3);
+        assert_eq!(masters[0].command(&["EXISTS", KEY]), "0");
+    });
+}
+
+#[test]
+fn the_rights_that_it_takes_are_enough() {
+    with_masters(3, async |masters| {
+        let mut urls = Vec::new();
+        for master in &masters {
+            let rules =
+                "on >pw ~r* ~quorlock:guard +hello +set +get +pttl +pexpire +del +eval +evalsha";
+            let mut words = vec!["ACL", "SETUSER", "lock"];
+            words.extend(rules.split(' '));
+            words.extend("+info +time +hmget +hset".split(' '));
+            assert_eq!(master.command(&words), "OK");
+            urls.push(format!("redis://lock:pw@127.0.0.1:{}", master.port()));
+        }
+        connected(guarded(RestartGuard::Observed), &urls).await;
+        for master in &masters {
+            let known = master.command(&["HGET", KEY, "run_id"]);
+            let info = master.command(&["INFO", "server"]);
+            assert!(info.contains(&format!("run_id:{known}\r")), "{known}");
+            assert_eq!(pttl(master, KEY), -1);
+        }
+        // They know that they have seen it.
+        let strict = guarded(RestartGuard::Strict).masters(&urls).build();
+        let guard = strict.unwrap().mutex("r").try_acquire().await.unwrap();
+        assert_eq!(guard.settled().await.granted(), 3);
+    });
+}
+
+#[test]
+fn a_server_under_two_addresses_votes_once() {
+    with_masters(2, async |masters| {
+        let urls = [masters[0].url(), masters[0].unix_url(), masters[1].url()];
+        let locks = guarded(RestartGuard::Observed).masters(&urls).build();
+        let lock = locks.unwrap().mutex("r");
+        let votes = until("a refused address", async || {
+            let guard = lock.try_acquire().await.ok()?;
+            let votes = guard.settled().await;
+            guard.release().await.unwrap();
+            votes
+                .to_string()
+                .contains("the same server")
+                .then_some(votes)
+        })
+        .await;
+        assert_eq!((votes.granted(), votes.failed()), (2, 1), "{votes}");
+        let refused = (0..2)
+            .find(|master| is_unreachable(&votes, *master))
+            .unwrap();
+        let other = format!("it is the same server as master {}", 2 - refused);
+        assert!(votes.to_string().contains(&other), "{votes}");
+
+        let locks = patient().masters(&urls).build().unwrap();
+        drop(acquire_on_all(&locks.reentrant("unnoticed", &locks.owner())).await);
+    });
+}
+
+/// `lua/shared/guard.lua`: what the key says, whom the caller knows, how strict it is, and what comes of it.
+#[test]
+fn what_the_script_makes_of_what_it_finds() {
+    const TEXT: &str = include_str!("../../lua/shared/guard.lua");
+    with_masters(1, async |masters| {
+        let master = &masters[0];
+        let info = master.command(&["INFO", "server"]);
+        let own = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+        let own = own.unwrap().trim();
+        let other = "0123456789abcdef0123456789abcdef01234567";
+        // What is in the key; whom the caller knows; strict; since when it may have forgotten.
+        for (found, known, is_strict, expected) in [
+            // Missing.
+            (None, "", false, Some(0)),
+            (None, "", true, None),
+            (None, own, false, None),
+            (None, other, false, None),
+            (None, own, true, None),
+            // The same.
+            (Some((own, 0)), "", false, Some(0)),
+            (Some((own, 0)), own, false, Some(0)),
+            (Some((own, 0)), "", true, Some(0)),
+            (Some((own, 5)), "", false, Some(5)),
+            (Some((own, 5)), own, true, Some(5)),
+            (Some((own, 5)), other, false, Some(5)),
+            // Changed.
+            (Some((other, 0)), "", false, None),
+            (Some((other, 0)), other, false, None),
+            (Some((other, 5)), "", true, None),
+            (Some((other, 5)), own, false, None),
+            // The first who saw it did not know it; the second did.
+            (Some((own, 0)), other, false, None),
+        ] {
+            let row = format!("{found:?} {known:?} {is_strict}");
+            master.command(&["DEL", KEY]);
+            if let Some((run_id, since)) = found {
+                let since = since.to_string();
+                master.command(&["HSET", KEY, "run_id", run_id, "since", &since]);
+            }
+            let mode = if is_strict { "strict" } else { "observed" };
+            let ask = |known| master.command(&["EVAL", TEXT, "1", KEY, known, mode]);
+            let reply = ask(known);
+            let words: Vec<_> = reply.split(' ').collect();
+            let [since, now, run_id] = words[..] else {
+                panic!("{row}: {reply}");
+            };
+            assert_eq!(run_id, own, "{row}");
+            let (since, now): (u64, u64) = (since.parse().unwrap(), now.parse().unwrap());
+            assert_eq!(since, expected.unwrap_or(now), "{row}");
+            let kept = format!("{own}\n{since}");
+            let look = || master.command(&["HMGET", KEY, "run_id", "since"]);
+            assert_eq!(look(), kept, "{row}");
+            // Twice is as once, whoever comes next.
+            for known in [own, ""] {
+                let again = ask(known);
+                assert!(again.starts_with(&format!("{since} ")), "{row}: {again}");
+                assert_eq!(look(), kept, "{row}");
+            }
+        }
+    });
+}
