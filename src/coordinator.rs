@@ -27,7 +27,7 @@ use crate::{
 ///
 /// # Guarantees
 ///
-/// At any instant at most one holder of a name (the guard of a mutex, or an [`Owner`] with all his guards)
+/// At any instant at most one holder of a name (the guard of a mutex, or an [`Owner`] with all its guards)
 /// [is valid](crate::Guard::is_valid), as long as clocks run at rates that differ by less than the
 /// [drift](Builder::drift_ppm) and no master forgets a lock that has not expired. Any majority of masters serves. See [`docs::guarantees`](crate::docs::guarantees).
 ///
@@ -78,19 +78,19 @@ impl Coordinator {
     /// Redlock libraries do, so that they exclude each other.
     ///
     /// Sends nothing. A name that cannot be used is reported when the lock is acquired.
-    pub fn mutex(&self, name: impl Into<Arc<str>>) -> Lock {
-        Lock::new(self.engine.clone(), Kind::Mutex, name.into(), None)
+    pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(self.engine.clone(), Kind::Mutex, name.as_ref(), None)
     }
 
     /// A new owner for [`reentrant`](Self::reentrant) and [`fair`](Self::fair) locks. Sends nothing.
     ///
-    /// His locks are for this coordinator and its clones: with another one they fail with
+    /// Its locks are for this coordinator and its clones: with another one they fail with
     /// [`ForeignOwner`](ConfigError::ForeignOwner).
     pub fn owner(&self) -> Owner {
         self.engine.owner()
     }
 
-    /// The reentrant lock called `name`, to be held by `owner`, as often as he likes: every guard is one level,
+    /// The reentrant lock called `name`, to be held by `owner`, as often as it likes: every guard is one level,
     /// and the last one that is dropped gives the lock up.
     ///
     /// On every master a hash under that key, as Redisson's `RLock` writes it: its locks on these masters and
@@ -109,7 +109,7 @@ impl Coordinator {
     /// let owner = locks.owner();
     /// let lock = locks.reentrant("orders/42", &owner);
     /// let outer = lock.acquire().await?;
-    /// let inner = lock.try_acquire().await?; // at once: it is his
+    /// let inner = lock.try_acquire().await?; // at once: the owner has it
     /// assert_eq!(inner.depth(), 2);
     ///
     /// let refused = locks.reentrant("orders/42", &locks.owner()).try_acquire().await;
@@ -117,11 +117,11 @@ impl Coordinator {
     /// # drop((outer, inner));
     /// # Ok(()) }
     /// ```
-    pub fn reentrant(&self, name: impl Into<Arc<str>>, owner: &Owner) -> Lock {
+    pub fn reentrant(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
         Lock::new(
             self.engine.clone(),
             Kind::Reentrant,
-            name.into(),
+            name.as_ref(),
             Some(owner),
         )
     }
@@ -159,13 +159,13 @@ impl Coordinator {
     ///     tokio::task::yield_now().await;
     /// }
     /// guard.release().await?;
-    /// // It is free, or his already; nobody passes him.
+    /// // It is free, or the waiter has it already; nobody passes it.
     /// assert!(locks.fair("orders/42", &mine).try_acquire().await.is_err());
     /// assert!(waiting.await??.is_valid());
     /// # Ok(()) }
     /// ```
-    pub fn fair(&self, name: impl Into<Arc<str>>, owner: &Owner) -> Lock {
-        Lock::new(self.engine.clone(), Kind::Fair, name.into(), Some(owner))
+    pub fn fair(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
+        Lock::new(self.engine.clone(), Kind::Fair, name.as_ref(), Some(owner))
     }
 
     /// How many masters there are.

@@ -65,7 +65,7 @@ impl Guard {
         self.held.rounds()
     }
 
-    /// How many guards the owner has of this lock, those included that he is just acquiring; 1 for a mutex.
+    /// How many guards the owner has of this lock, those included that it is just acquiring; 1 for a mutex.
     /// Counted in this process.
     pub fn depth(&self) -> u32 {
         self.held.depth()
@@ -121,7 +121,7 @@ impl Guard {
     }
 
     /// Lets the lock end with its present validity, unless it is [extended](Self::extend) by hand. For all guards
-    /// of an owner, until he acquires the lock again.
+    /// of an owner, until it acquires the lock again.
     pub fn stop_renewing(&self) {
         self.held.stop_renewing();
     }

@@ -19,7 +19,7 @@ use crate::{
 /// make and to clone; holds nothing until it is acquired.
 ///
 /// A reentrant or fair lock that its [owner](Owner) holds already is acquired again by one round, like an
-/// [extension](Guard::extend). When that fails, his other guards are as valid as they were.
+/// [extension](Guard::extend). When that fails, its other guards are as valid as they were.
 ///
 /// # Cancel safety
 ///
@@ -40,16 +40,11 @@ pub struct Lock {
 }
 
 impl Lock {
-    pub(crate) fn new(
-        engine: Arc<Engine>,
-        kind: Kind,
-        name: Arc<str>,
-        owner: Option<&Owner>,
-    ) -> Self {
+    pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: &str, owner: Option<&Owner>) -> Self {
         let foreign = owner.filter(|owner| !engine.knows(owner));
         Self {
             resource: match foreign {
-                None => engine.config().key_template.resource(kind, name),
+                None => engine.config().key_template.resource(kind, name.into()),
                 Some(owner) => Err(ConfigError::ForeignOwner {
                     owner: owner.id().to_owned(),
                 }),

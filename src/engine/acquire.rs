@@ -71,7 +71,7 @@ impl Engine {
         }
     }
 
-    /// One more level of what the owner holds. `None` when he does not, or not any more.
+    /// One more level of what the owner holds. `None` when it does not, or not any more.
     pub(super) async fn enter(
         &self,
         wanted: &Wanted,
@@ -130,7 +130,7 @@ impl Engine {
             let is_last = limit.is_over();
             match self.try_acquire(wanted).await {
                 Ok(held) => return Ok(held),
-                Err(error) => limit.check(error, is_last, failures)?,
+                Err(error) => limit.check(wanted.resource.name(), error, is_last, failures)?,
             }
             clock::sleep_until(limit.not_later(self.retry_at(failures))).await;
         }
@@ -153,7 +153,7 @@ impl Engine {
                 Ok(held) => return Ok(held),
                 Err(error) => error,
             };
-            limit.check(error.clone(), is_last, attempts)?;
+            limit.check(wanted.resource.name(), error.clone(), is_last, attempts)?;
             is_told = self.wait(&waiter, &error, attempts, is_told, limit).await;
         }
         Err(AcquireError::Closed) // nobody counts that far
@@ -290,6 +290,7 @@ impl Limit {
     /// setting nor a wrong kind.
     pub(super) fn check(
         self,
+        name: &Arc<str>,
         error: AcquireError,
         is_last: bool,
         failures: u32,
@@ -299,6 +300,7 @@ impl Limit {
                 Err(error)
             }
             last if is_last => Err(AcquireError::Deadline {
+                name: name.clone(),
                 waited: clock::now().saturating_duration_since(self.start),
                 attempts: failures.saturating_add(1),
                 last: Box::new(last),

@@ -20,6 +20,7 @@ mod extend;
 mod fair;
 mod faults;
 mod heal;
+mod log;
 mod loss;
 mod owed;
 mod owners;
