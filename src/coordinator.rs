@@ -29,7 +29,8 @@ use crate::{
 ///
 /// At any instant at most one holder of a name (the guard of a mutex, or an [`Owner`] with all its guards)
 /// [is valid](crate::Guard::is_valid), as long as clocks run at rates that differ by less than the
-/// [drift](Builder::drift_ppm) and no master forgets a lock that has not expired. Any majority of masters serves. See [`docs::guarantees`](crate::docs::guarantees).
+/// [drift](Builder::drift_ppm) and no master forgets a lock that has not expired.
+/// Any majority of masters serves. See [`docs::guarantees`](crate::docs::guarantees).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -77,12 +78,15 @@ impl Coordinator {
     /// The lock called `name`: on every master a string under that key, as `SET NX PX` writes it and most
     /// Redlock libraries do, so that they exclude each other.
     ///
+    /// Not reentrant, not even for its holder: a task that acquires what it holds waits for itself.
+    ///
     /// Sends nothing. A name that cannot be used is reported when the lock is acquired.
     pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(self.engine.clone(), Kind::Mutex, name.as_ref(), None)
     }
 
-    /// A new owner for [`reentrant`](Self::reentrant) and [`fair`](Self::fair) locks. Sends nothing.
+    /// A new owner for [`reentrant`](Self::reentrant) and [`fair`](Self::fair) locks: one for each job, as tasks that
+    /// share an owner do not exclude each other. Sends nothing.
     ///
     /// Its locks are for this coordinator and its clones: with another one they fail with
     /// [`ForeignOwner`](ConfigError::ForeignOwner).
@@ -100,7 +104,8 @@ impl Coordinator {
     /// lost together.
     ///
     /// Sends nothing. A name or an owner that cannot be used is reported when the lock is acquired; and so is a
-    /// name that is held as another kind, by [`OtherKind`](crate::AcquireError::OtherKind).
+    /// name that is held as another kind, by [`OtherKind`](crate::AcquireError::OtherKind). One that is free can be
+    /// taken as any kind.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -145,7 +150,8 @@ impl Coordinator {
     /// [`docs::guarantees`](crate::docs::guarantees).
     ///
     /// Sends nothing. A name or an owner that cannot be used is reported when the lock is acquired; and so is a
-    /// name that is held as another kind, by [`OtherKind`](crate::AcquireError::OtherKind).
+    /// name that is held as another kind, by [`OtherKind`](crate::AcquireError::OtherKind). One that is free can be
+    /// taken as any kind.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -186,6 +192,9 @@ impl Coordinator {
     /// Refuses new acquisitions and waits until nothing is owed: every release that was posted has
     /// reached the masters that may hold the key, or their keys are gone by themselves, which takes the
     /// longest TTL in use at most.
+    ///
+    /// Where masters are down that may be long: put it under a [timeout](tokio::time::timeout). Join the tasks that
+    /// hold or want locks first.
     ///
     /// This is the barrier for guards that were dropped. Guards that are still alive stay valid, are
     /// renewed, and can be extended and released; they are not waited for, nor are attempts under way. Whoever
@@ -299,6 +308,9 @@ impl Builder {
 
     /// For how long a lock is kept at most by renewing it, counted from the attempt that won it; then it
     /// ends with its validity, even if its holder is alive and stuck. Defaults to 1 h.
+    ///
+    /// [`Duration::MAX`] is as good as no limit (366 days). [`Duration::ZERO`] turns renewing off: every lock ends with
+    /// its first validity. For one lock, [`Lock::unrenewed`] does.
     pub fn max_hold(mut self, most: Duration) -> Self {
         self.settings.max_hold = most;
         self

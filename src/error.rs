@@ -89,7 +89,8 @@ pub enum AcquireError {
         votes: Votes,
     },
 
-    /// The name is held as another kind of lock, which is a mistake somewhere: waiting does not mend it.
+    /// The name is held as another kind of lock, which is a mistake somewhere: waiting does not mend it. Found only
+    /// while it is held.
     #[error("could not lock {name:?} as a {asked}, use one kind for each name: {votes}")]
     OtherKind {
         /// The lock's name.
@@ -142,8 +143,9 @@ impl AcquireError {
 
 /// Why a lock was not extended.
 ///
-/// The guard is as valid as before, whatever the variant, and no master's key was created, deleted or shortened.
-/// Those that confirmed hold it for the new TTL, which gives the guard nothing.
+/// The guard is as valid as before, which is not at all after [`Lost`](Self::Lost) and [`Expired`](Self::Expired), and
+/// no master's key was created, deleted or shortened. Masters that confirmed hold the lock for the new TTL, which gives
+/// the guard nothing.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtendError {
@@ -170,7 +172,7 @@ pub enum ExtendError {
         votes: Votes,
     },
 
-    /// Too few masters confirmed. The lock is still valid for `remaining`; trying again makes sense.
+    /// Too few masters confirmed. The lock is still valid for `remaining`; trying again after a pause makes sense.
     #[error(
         "could not extend {name:?}: only {} of {} masters confirmed (need {}), still valid for {remaining:.1?}: {votes}",
         .votes.granted(), .votes.masters(), .votes.needed()

@@ -57,11 +57,12 @@ impl Lock {
         }
     }
 
-    /// Has the lock live for `ttl`, and not be renewed: it ends by itself unless it is
+    /// Has the lock live for `ttl`, and **turns renewing off**: it ends by itself unless it is
     /// [extended](Guard::extend). A TTL that cannot be used is reported when the lock is acquired.
     ///
-    /// Without this, a lock has the coordinator's [ttl](crate::Builder::ttl) and is renewed for as long as
-    /// its guard lives, up to its [max hold](crate::Builder::max_hold).
+    /// [`Builder::ttl`](crate::Builder::ttl) does not turn it off: without this, a lock has the coordinator's TTL and
+    /// is renewed for as long as its guard lives, up to its [max hold](crate::Builder::max_hold). For both, a TTL of
+    /// its own and renewing, call [`max_hold`](Self::max_hold) behind this.
     pub fn ttl(self, ttl: Duration) -> Self {
         Self {
             ttl: self.engine.config().ttl(ttl),
@@ -73,6 +74,8 @@ impl Lock {
     /// Has the lock renewed for as long as its guard lives, for `most` at most, counted from the attempt
     /// that won it; where its owner acquires it again, from there, if that is longer. Instead of the
     /// coordinator's [max hold](crate::Builder::max_hold); behind [`ttl`](Self::ttl) it turns renewing on again.
+    /// [`Duration::MAX`] is as good as no limit (366 days). With [`Duration::ZERO`] the lock is never renewed, and the
+    /// reason of its loss is [`MaxHold`](crate::LostReason::MaxHold).
     pub fn max_hold(self, most: Duration) -> Self {
         Self {
             max_hold: Some(most),
@@ -105,12 +108,16 @@ impl Lock {
     /// Asks all masters once. Takes one round trip to the slowest of the fastest majority; at most the
     /// node timeout, and as long again to say why not.
     ///
+    /// Whoever calls it in a loop pauses in between (10 to 200 ms), as masters that are known to be down fail in
+    /// microseconds; [`acquire`](Self::acquire) and [`acquire_within`](Self::acquire_within) do.
+    ///
     /// # Errors
     ///
     /// [`Contended`](AcquireError::Contended) when another holds it or the vote was split,
     /// [`NoQuorum`](AcquireError::NoQuorum) when too many masters failed,
     /// [`TooSlow`](AcquireError::TooSlow) when no validity was left,
-    /// [`OtherKind`](AcquireError::OtherKind) when the name is held as another kind of lock.
+    /// [`OtherKind`](AcquireError::OtherKind) when the name is held as another kind of lock, which is found only while
+    /// it is held.
     /// [`Config`](AcquireError::Config) and [`Closed`](AcquireError::Closed) before anything is sent.
     ///
     /// # Cancel safety

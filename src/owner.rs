@@ -23,8 +23,8 @@ use crate::{
 
 /// Who holds a reentrant or a fair lock: whoever has this handle or a clone of it, on any thread, in any task.
 ///
-/// Made by [`Coordinator::owner`](crate::Coordinator::owner), cheaply: one for each job is usual. A lock that
-/// an owner holds can be acquired by it again, and by nobody else. How often it did is counted here, in this
+/// Made by [`Coordinator::owner`](crate::Coordinator::owner), cheaply: one for each job, not one for a service.
+/// A lock that an owner holds can be acquired by it again, and by nobody else. How often it did is counted here, in this
 /// process: an owner is for one coordinator and its clones.
 ///
 /// Tasks that share an owner do not exclude each other. Dropping the handle gives nothing up: guards do.

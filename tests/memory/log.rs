@@ -8,7 +8,7 @@ use std::{
 use quorlock::Fault;
 use tokio::time::sleep;
 use tracing::{
-    Event, Level, Metadata, Subscriber,
+    Dispatch, Event, Level, Metadata, Subscriber,
     field::{Field, Visit},
     span, subscriber,
 };
@@ -18,6 +18,9 @@ use crate::world::{World, seconds};
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_warned_of_once() {
     let said = Said::default();
+    // With a single dispatcher, `tracing` lets the thread that is first at a line of code decide for all whether
+    // anybody listens there, and other tests' threads do not.
+    let _second = Dispatch::new(said.clone());
     let _said = subscriber::set_default(said.clone());
     let world = World::new(1).await;
     let master = &world.addresses()[0];
