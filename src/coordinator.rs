@@ -28,9 +28,10 @@ use crate::{
 ///
 /// # Guarantees
 ///
-/// At any instant at most one holder of a name (the guard of a mutex, or an [`Owner`] with all his guards)
+/// At any instant at most one holder of a name (the guard of a mutex, or an [`Owner`] with all its guards)
 /// [is valid](crate::Guard::is_valid), as long as clocks run at rates that differ by less than the
-/// [drift](Builder::drift_ppm) and no master forgets a lock that has not expired. Any majority of masters serves. See [`docs::guarantees`](crate::docs::guarantees).
+/// [drift](Builder::drift_ppm) and no master forgets a lock that has not expired.
+/// Any majority of masters serves. See [`docs::guarantees`](crate::docs::guarantees).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -78,20 +79,23 @@ impl Coordinator {
     /// The lock called `name`: on every master a string under that key, as `SET NX PX` writes it and most
     /// Redlock libraries do, so that they exclude each other.
     ///
+    /// Not reentrant, not even for its holder: a task that acquires what it holds waits for itself.
+    ///
     /// Sends nothing. A name that cannot be used is reported when the lock is acquired.
-    pub fn mutex(&self, name: impl Into<Arc<str>>) -> Lock {
-        Lock::new(self.engine.clone(), Kind::Mutex, name.into(), None)
+    pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(self.engine.clone(), Kind::Mutex, name.as_ref(), None)
     }
 
-    /// A new owner for [`reentrant`](Self::reentrant) and [`fair`](Self::fair) locks. Sends nothing.
+    /// A new owner for [`reentrant`](Self::reentrant) and [`fair`](Self::fair) locks: one for each job, as tasks that
+    /// share an owner do not exclude each other. Sends nothing.
     ///
-    /// His locks are for this coordinator and its clones: with another one they fail with
+    /// Its locks are for this coordinator and its clones: with another one they fail with
     /// [`ForeignOwner`](ConfigError::ForeignOwner).
     pub fn owner(&self) -> Owner {
         self.engine.owner()
     }
 
-    /// The reentrant lock called `name`, to be held by `owner`, as often as he likes: every guard is one level,
+    /// The reentrant lock called `name`, to be held by `owner`, as often as it likes: every guard is one level,
     /// and the last one that is dropped gives the lock up.
     ///
     /// On every master a hash under that key, as Redisson's `RLock` writes it: its locks on these masters and
@@ -101,7 +105,8 @@ impl Coordinator {
     /// lost together.
     ///
     /// Sends nothing. A name or an owner that cannot be used is reported when the lock is acquired; and so is a
-    /// name that is held as another kind, by [`OtherKind`](crate::AcquireError::OtherKind).
+    /// name that is held as another kind, by [`OtherKind`](crate::AcquireError::OtherKind). One that is free can be
+    /// taken as any kind.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -110,7 +115,7 @@ impl Coordinator {
     /// let owner = locks.owner();
     /// let lock = locks.reentrant("orders/42", &owner);
     /// let outer = lock.acquire().await?;
-    /// let inner = lock.try_acquire().await?; // at once: it is his
+    /// let inner = lock.try_acquire().await?; // at once: the owner has it
     /// assert_eq!(inner.depth(), 2);
     ///
     /// let refused = locks.reentrant("orders/42", &locks.owner()).try_acquire().await;
@@ -118,11 +123,11 @@ impl Coordinator {
     /// # drop((outer, inner));
     /// # Ok(()) }
     /// ```
-    pub fn reentrant(&self, name: impl Into<Arc<str>>, owner: &Owner) -> Lock {
+    pub fn reentrant(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
         Lock::new(
             self.engine.clone(),
             Kind::Reentrant,
-            name.into(),
+            name.as_ref(),
             Some(owner),
         )
     }
@@ -146,7 +151,8 @@ impl Coordinator {
     /// [`docs::guarantees`](crate::docs::guarantees).
     ///
     /// Sends nothing. A name or an owner that cannot be used is reported when the lock is acquired; and so is a
-    /// name that is held as another kind, by [`OtherKind`](crate::AcquireError::OtherKind).
+    /// name that is held as another kind, by [`OtherKind`](crate::AcquireError::OtherKind). One that is free can be
+    /// taken as any kind.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -160,13 +166,13 @@ impl Coordinator {
     ///     tokio::task::yield_now().await;
     /// }
     /// guard.release().await?;
-    /// // It is free, or his already; nobody passes him.
+    /// // It is free, or the waiter has it already; nobody passes it.
     /// assert!(locks.fair("orders/42", &mine).try_acquire().await.is_err());
     /// assert!(waiting.await??.is_valid());
     /// # Ok(()) }
     /// ```
-    pub fn fair(&self, name: impl Into<Arc<str>>, owner: &Owner) -> Lock {
-        Lock::new(self.engine.clone(), Kind::Fair, name.into(), Some(owner))
+    pub fn fair(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
+        Lock::new(self.engine.clone(), Kind::Fair, name.as_ref(), Some(owner))
     }
 
     /// Asks all masters for the settings and the state that matter to locks, and says what is dangerous about them,
@@ -209,6 +215,9 @@ impl Coordinator {
     /// Refuses new acquisitions and waits until nothing is owed: every release that was posted has
     /// reached the masters that may hold the key, or their keys are gone by themselves, which takes the
     /// longest TTL in use at most.
+    ///
+    /// Where masters are down that may be long: put it under a [timeout](tokio::time::timeout). Join the tasks that
+    /// hold or want locks first.
     ///
     /// This is the barrier for guards that were dropped. Guards that are still alive stay valid, are
     /// renewed, and can be extended and released; they are not waited for, nor are attempts under way. Whoever
@@ -322,6 +331,9 @@ impl Builder {
 
     /// For how long a lock is kept at most by renewing it, counted from the attempt that won it; then it
     /// ends with its validity, even if its holder is alive and stuck. Defaults to 1 h.
+    ///
+    /// [`Duration::MAX`] is as good as no limit (366 days). [`Duration::ZERO`] turns renewing off: every lock ends with
+    /// its first validity. For one lock, [`Lock::unrenewed`] does.
     pub fn max_hold(mut self, most: Duration) -> Self {
         self.settings.max_hold = most;
         self

@@ -112,7 +112,7 @@ impl Engine {
         Owner::new(&self.process, number)
     }
 
-    /// Whether `owner` was made here, so that what he holds is counted here.
+    /// Whether `owner` was made here, so that what it holds is counted here.
     pub(crate) fn knows(&self, owner: &Owner) -> bool {
         owner.id().starts_with(&*self.process)
     }

@@ -14,6 +14,27 @@ use crate::core::{
 /// Whatever the variant: nothing is held by this attempt. Every attempt that did not end in a lock was followed
 /// by a release on all masters; a master that could not be reached is owed it until the TTL has passed. What the
 /// owner of a reentrant or fair lock held before is as valid as it was.
+///
+/// What to do about it hangs on the [cause](Self::cause), which looks through [`Deadline`](Self::Deadline):
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::time::Duration;
+/// # use quorlock::{AcquireError, Coordinator, MemoryMaster};
+/// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+/// # let lock = locks.mutex("orders/42");
+/// # let _holder = lock.acquire().await?;
+/// match lock.acquire_within(Duration::from_millis(20)).await {
+///     Ok(guard) => drop(guard), // work
+///     Err(error) => match error.cause() {
+///         AcquireError::Contended { .. } => println!("somebody is at it: {error}"),
+///         AcquireError::NoQuorum { votes, .. } => println!("{} masters failed: {error}", votes.failed()),
+///         AcquireError::OtherKind { .. } => return Err(error.into()), // a mistake: no use to try again
+///         _ => return Err(error.into()),
+///     },
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
@@ -36,7 +57,8 @@ pub enum AcquireError {
         name: Arc<str>,
         /// When a majority of masters will be free again unless whoever holds them extends or releases,
         /// as far as the masters have said. Zero after a split vote, and where a fair lock is free and others
-        /// wait for it.
+        /// wait for it; masters say it when what they granted is taken back, so it may be of a holder that came
+        /// meanwhile.
         remaining: Option<Duration>,
         /// Who said what.
         votes: Votes,
@@ -45,6 +67,8 @@ pub enum AcquireError {
     /// The time given to [`Lock::acquire_within`](crate::Lock::acquire_within) is over.
     #[error("gave up after {attempts} attempts in {waited:.1?}: {last}")]
     Deadline {
+        /// The lock's name.
+        name: Arc<str>,
         /// How long was waited.
         waited: Duration,
         /// How many rounds were run.
@@ -65,8 +89,9 @@ pub enum AcquireError {
         votes: Votes,
     },
 
-    /// The name is held as another kind of lock, which is a mistake somewhere: waiting does not mend it.
-    #[error("could not lock {name:?} as a {asked}: it is held as another kind of lock: {votes}")]
+    /// The name is held as another kind of lock, which is a mistake somewhere: waiting does not mend it. Found only
+    /// while it is held.
+    #[error("could not lock {name:?} as a {asked}, use one kind for each name: {votes}")]
     OtherKind {
         /// The lock's name.
         name: Arc<str>,
@@ -106,10 +131,21 @@ pub enum AcquireError {
     },
 }
 
+impl AcquireError {
+    /// How the last round failed, where the time [was over](Self::Deadline); else this error.
+    pub fn cause(&self) -> &Self {
+        match self {
+            Self::Deadline { last, .. } => last.cause(),
+            error => error,
+        }
+    }
+}
+
 /// Why a lock was not extended.
 ///
-/// A failed extension changes nothing: the guard stays valid for as long as it was, and no master's key
-/// was created, deleted or shortened.
+/// The guard is as valid as before, which is not at all after [`Lost`](Self::Lost) and [`Expired`](Self::Expired), and
+/// no master's key was created, deleted or shortened. Masters that confirmed hold the lock for the new TTL, which gives
+/// the guard nothing.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtendError {
@@ -136,7 +172,7 @@ pub enum ExtendError {
         votes: Votes,
     },
 
-    /// Too few masters confirmed. The lock is still valid for `remaining`; trying again makes sense.
+    /// Too few masters confirmed. The lock is still valid for `remaining`; trying again after a pause makes sense.
     #[error(
         "could not extend {name:?}: only {} of {} masters confirmed (need {}), still valid for {remaining:.1?}: {votes}",
         .votes.granted(), .votes.masters(), .votes.needed()
@@ -183,7 +219,7 @@ pub enum InspectError {
 
 /// A lock that was held is not held any more. Its keys are gone, or will be when their TTL has passed.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("lost {name:?}: {reason}: {votes}")]
+#[error("lost {name:?}: {reason}; last round: {votes}")]
 #[non_exhaustive]
 pub struct LostError {
     /// The lock's name.
@@ -299,10 +335,10 @@ pub enum ConfigError {
     )]
     NoRuntime,
 
-    /// The owner was made by another coordinator, which counts how deep he holds what.
+    /// The owner was made by another coordinator, which counts how deep it holds what.
     #[error("the owner {owner:?} is of another coordinator: make one with Coordinator::owner")]
     ForeignOwner {
-        /// What he is called.
+        /// What it is called.
         owner: String,
     },
 

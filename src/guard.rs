@@ -21,6 +21,9 @@ use crate::{
 /// hold](crate::Builder::max_hold), unless the lock was given a [TTL of its own](crate::Lock::ttl) or is
 /// [unrenewed](crate::Lock::unrenewed). [`lost`](Self::lost) tells when that was in vain.
 ///
+/// Bind it to a name, `let guard = ..` or `let _guard = ..`: the lock is held to the end of that. `let _ = ..` and
+/// `if lock.try_acquire().await.is_ok()` drop the guard, and the lock with it, before the work begins.
+///
 /// Dropping it posts a release to all masters, without blocking and without a task of its own, inside a
 /// runtime or not. To know what came of it, call [`release`](Self::release); to be sure that it arrived,
 /// wait for [`Coordinator::close`](crate::Coordinator::close).
@@ -37,7 +40,7 @@ use crate::{
 ///
 /// A holder that is paused between looking and acting acts late: validity is a promise about now. What
 /// must not happen twice needs a check where it happens.
-#[must_use = "dropping a guard releases its lock"]
+#[must_use = "dropping a guard releases its lock: bind it, as in `let _guard = ..`, and not to `_`"]
 #[clippy::has_significant_drop]
 pub struct Guard {
     held: Held,
@@ -65,7 +68,7 @@ impl Guard {
         self.held.rounds()
     }
 
-    /// How many guards the owner has of this lock, those included that he is just acquiring; 1 for a mutex.
+    /// How many guards the owner has of this lock, those included that it is just acquiring; 1 for a mutex.
     /// Counted in this process.
     pub fn depth(&self) -> u32 {
         self.held.depth()
@@ -109,8 +112,10 @@ impl Guard {
         }
     }
 
-    /// Waits until the lock is lost: when its validity ends, by a timer that needs no master, or at once
-    /// when the masters say that it is not ours. Meant to be selected against the work.
+    /// Waits until the lock is lost: when its validity ends, by a timer that needs no master, or earlier, when a
+    /// renewal or an extension hears from a majority of masters that it is not ours. Masters tell nobody unasked: of
+    /// a lock that is renewed that takes a third of its validity at most, and a round trip. Meant to be selected
+    /// against the work.
     ///
     /// # Cancel safety
     ///
@@ -121,7 +126,7 @@ impl Guard {
     }
 
     /// Lets the lock end with its present validity, unless it is [extended](Self::extend) by hand. For all guards
-    /// of an owner, until he acquires the lock again.
+    /// of an owner, until it acquires the lock again.
     pub fn stop_renewing(&self) {
         self.held.stop_renewing();
     }
@@ -159,10 +164,16 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// Every failed extension leaves the guard as valid as it was, and no key created, deleted or
-    /// shortened.
-    /// [`NoQuorum`](ExtendError::NoQuorum) may be tried again; after [`Lost`](ExtendError::Lost) a majority
-    /// has said that the lock is not ours, whatever the clock says: stop.
+    /// After every error but `Lost` and `Expired` the guard is as valid as before; no key was created, deleted or
+    /// shortened by any. Masters that confirmed hold the lock for the new TTL, which gives the guard nothing.
+    ///
+    /// - [`NoQuorum`](ExtendError::NoQuorum): too few masters confirmed. Try again after a pause: masters that are
+    ///   known to be down fail in microseconds.
+    /// - [`Lost`](ExtendError::Lost): a majority has said that the lock is not ours, whatever the clock says. Stop.
+    /// - [`Expired`](ExtendError::Expired): the validity was over. Stop.
+    /// - [`TooSlow`](ExtendError::TooSlow): a majority confirmed, too late for the guard. Stop when it is not
+    ///   [valid](Self::is_valid).
+    /// - [`Config`](ExtendError::Config): the `ttl` cannot be used. Nothing was sent.
     ///
     /// # Cancel safety
     ///
@@ -183,7 +194,9 @@ impl Guard {
     }
 
     /// Gives the lock up on all masters, and waits until a majority has confirmed. That it was gone already
-    /// is success. While its owner has other guards of it, this takes one level off and the lock stays held.
+    /// is success: a job that must know whether it held the lock to the end looks at
+    /// [`ensure_held`](Self::ensure_held) first. While its owner has other guards of it, this takes one level off and
+    /// the lock stays held.
     ///
     /// # Errors
     ///

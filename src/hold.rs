@@ -122,7 +122,7 @@ impl Hold {
             return release;
         }
         state.release = Some(release.clone());
-        // Not of an attempt that failed: whoever made it would wake himself.
+        // Not of an attempt that failed: whoever made it would wake itself.
         let is_worth_telling = state.newest.was_won();
         let delivery = Delivery {
             release: release.clone(),

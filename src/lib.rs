@@ -23,12 +23,17 @@
 //! - [`fair`](Coordinator::fair): reentrant, and waiters are served in the order in which they came, across all
 //!   processes.
 //!
-//! A name is used as one kind only.
+//! Use a name as one kind only: that it is not is found only while it is held.
 //!
 //! # What is not promised
 //!
 //! A holder that is paused, by its scheduler, a page fault or a virtual machine that moves, can act after its
 //! validity has ended. No lock that expires can stop that. See [`docs::guarantees`].
+//!
+//! # Events
+//!
+//! Connections, outages of masters (a WARN for each, its redials at DEBUG) and lost locks go to [`tracing`]; nobody
+//! sees them without a subscriber. No token, user name or password is in them.
 //!
 //! # Where to read on
 //!
@@ -37,7 +42,7 @@
 //! - [`AcquireError`], [`ExtendError`], [`LostError`], [`ReleaseError`], [`RunError`], [`InspectError`],
 //!   [`ConfigError`]: what can go wrong.
 //! - [`MemoryMaster`]: masters in your tests, with faults to order.
-//! - [`docs`]: the algorithm, the guarantees, the architecture, how to operate it.
+//! - [`docs`]: the algorithm, the guarantees, fencing tokens, the architecture, how to operate it, other libraries.
 //!
 //! # Features
 //!
@@ -96,6 +101,8 @@ pub mod docs {
     pub mod algorithm {}
     #[doc = include_str!("../docs/architecture.md")]
     pub mod architecture {}
+    #[doc = include_str!("../docs/comparison.md")]
+    pub mod comparison {}
     #[doc = include_str!("../docs/fencing.md")]
     pub mod fencing {}
     #[doc = include_str!("../docs/guarantees.md")]

@@ -19,7 +19,7 @@ use crate::{
 /// make and to clone; holds nothing until it is acquired.
 ///
 /// A reentrant or fair lock that its [owner](Owner) holds already is acquired again by one round, like an
-/// [extension](Guard::extend). When that fails, his other guards are as valid as they were.
+/// [extension](Guard::extend). When that fails, its other guards are as valid as they were.
 ///
 /// # Cancel safety
 ///
@@ -40,16 +40,11 @@ pub struct Lock {
 }
 
 impl Lock {
-    pub(crate) fn new(
-        engine: Arc<Engine>,
-        kind: Kind,
-        name: Arc<str>,
-        owner: Option<&Owner>,
-    ) -> Self {
+    pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: &str, owner: Option<&Owner>) -> Self {
         let foreign = owner.filter(|owner| !engine.knows(owner));
         Self {
             resource: match foreign {
-                None => engine.config().key_template.resource(kind, name),
+                None => engine.config().key_template.resource(kind, name.into()),
                 Some(owner) => Err(ConfigError::ForeignOwner {
                     owner: owner.id().to_owned(),
                 }),
@@ -62,11 +57,12 @@ impl Lock {
         }
     }
 
-    /// Has the lock live for `ttl`, and not be renewed: it ends by itself unless it is
+    /// Has the lock live for `ttl`, and **turns renewing off**: it ends by itself unless it is
     /// [extended](Guard::extend). A TTL that cannot be used is reported when the lock is acquired.
     ///
-    /// Without this, a lock has the coordinator's [ttl](crate::Builder::ttl) and is renewed for as long as
-    /// its guard lives, up to its [max hold](crate::Builder::max_hold).
+    /// [`Builder::ttl`](crate::Builder::ttl) does not turn it off: without this, a lock has the coordinator's TTL and
+    /// is renewed for as long as its guard lives, up to its [max hold](crate::Builder::max_hold). For both, a TTL of
+    /// its own and renewing, call [`max_hold`](Self::max_hold) behind this.
     pub fn ttl(self, ttl: Duration) -> Self {
         Self {
             ttl: self.engine.config().ttl(ttl),
@@ -78,6 +74,8 @@ impl Lock {
     /// Has the lock renewed for as long as its guard lives, for `most` at most, counted from the attempt
     /// that won it; where its owner acquires it again, from there, if that is longer. Instead of the
     /// coordinator's [max hold](crate::Builder::max_hold); behind [`ttl`](Self::ttl) it turns renewing on again.
+    /// [`Duration::MAX`] is as good as no limit (366 days). With [`Duration::ZERO`] the lock is never renewed, and the
+    /// reason of its loss is [`MaxHold`](crate::LostReason::MaxHold).
     pub fn max_hold(self, most: Duration) -> Self {
         Self {
             max_hold: Some(most),
@@ -110,12 +108,16 @@ impl Lock {
     /// Asks all masters once. Takes one round trip to the slowest of the fastest majority; at most the
     /// node timeout, and as long again to say why not.
     ///
+    /// Whoever calls it in a loop pauses in between (10 to 200 ms), as masters that are known to be down fail in
+    /// microseconds; [`acquire`](Self::acquire) and [`acquire_within`](Self::acquire_within) do.
+    ///
     /// # Errors
     ///
     /// [`Contended`](AcquireError::Contended) when another holds it or the vote was split,
     /// [`NoQuorum`](AcquireError::NoQuorum) when too many masters failed,
     /// [`TooSlow`](AcquireError::TooSlow) when no validity was left,
-    /// [`OtherKind`](AcquireError::OtherKind) when the name is held as another kind of lock.
+    /// [`OtherKind`](AcquireError::OtherKind) when the name is held as another kind of lock, which is found only while
+    /// it is held.
     /// [`Config`](AcquireError::Config) and [`Closed`](AcquireError::Closed) before anything is sent.
     ///
     /// # Cancel safety

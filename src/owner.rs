@@ -23,8 +23,8 @@ use crate::{
 
 /// Who holds a reentrant or a fair lock: whoever has this handle or a clone of it, on any thread, in any task.
 ///
-/// Made by [`Coordinator::owner`](crate::Coordinator::owner), cheaply: one for each job is usual. A lock that
-/// an owner holds can be acquired by him again, and by nobody else. How often he did is counted here, in this
+/// Made by [`Coordinator::owner`](crate::Coordinator::owner), cheaply: one for each job, not one for a service.
+/// A lock that an owner holds can be acquired by it again, and by nobody else. How often it did is counted here, in this
 /// process: an owner is for one coordinator and its clones.
 ///
 /// Tasks that share an owner do not exclude each other. Dropping the handle gives nothing up: guards do.
@@ -106,7 +106,7 @@ impl fmt::Debug for Owner {
     }
 }
 
-/// What one owner has of one lock: his attempts, one after the other, and what they won.
+/// What one owner has of one lock: its attempts, one after the other, and what they won.
 pub(crate) struct Tenure {
     owner: Owner,
     resource: Resource,
@@ -122,7 +122,7 @@ impl Tenure {
         self.gate.acquire().await.ok()
     }
 
-    /// What the owner holds, if he does.
+    /// What the owner holds, if anything.
     pub(crate) fn held(&self) -> Option<Arc<Hold>> {
         let hold = self.hold.lock().upgrade();
         hold.filter(|hold| hold.can_be_entered())

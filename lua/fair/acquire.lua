@@ -1,4 +1,4 @@
--- fair/acquire: take the lock on this master for an owner if it is free and his turn, and queue him if not.
+-- fair/acquire: take the lock on this master for an owner if it is free and its turn has come, and queue it if not.
 --
 -- KEYS[1]  the lock: a hash, owner -> depth, and 'quorlock:fair' -> attempt
 -- KEYS[2]  the queue: a sorted set of tickets

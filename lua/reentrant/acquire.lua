@@ -1,4 +1,4 @@
--- reentrant/acquire: take the lock on this master for an owner, if it is free or his already. Also puts a fair
+-- reentrant/acquire: take the lock on this master for an owner, if it is free or the owner's already. Also puts a fair
 -- lock back that this master lost, whoever waits for it here.
 --
 -- KEYS[1]  the lock: a hash, owner -> depth, and ARGV[5] -> attempt

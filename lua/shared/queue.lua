@@ -2,7 +2,7 @@
 --
 -- The queue is a sorted set of tickets with one score, so that its order is that of the tickets as strings, the
 -- same on every master that has heard the same waiters. A ticket is 16 digits of microseconds, ':' and the
--- owner, whose first 36 characters name his process.
+-- owner, whose first 36 characters name its process.
 
 -- The first waiter who is alive, and whether dead ones were swept: those who have not polled for as long as they
 -- said they would. KEYS[2] is the queue, KEYS[3] when each of them counts as dead.
@@ -20,7 +20,7 @@ local function next_waiter(now)
   end
 end
 
--- Puts a waiter in the queue, or keeps him in it, for so many ms from now.
+-- Puts a waiter in the queue, or keeps it in it, for so many ms from now.
 local function queue(ticket, now, patience)
   redis.call('ZADD', KEYS[2], 0, ticket)
   redis.call('ZADD', KEYS[3], string.format('%.0f', now + patience), ticket)
@@ -34,7 +34,7 @@ local function queue(ticket, now, patience)
   end
 end
 
--- Tells a waiter that it is his turn. A hint: who may not publish must still be able to release.
+-- Tells a waiter that its turn has come. A hint: who may not publish must still be able to release.
 local function call_up(ticket)
   redis.pcall('PUBLISH', 'quorlock:turn:' .. string.sub(ticket, 18, 53), ticket)
 end

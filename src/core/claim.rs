@@ -11,7 +11,7 @@ pub(crate) enum Claim {
     Nobody,
     /// Of a mutex.
     Token(Token),
-    /// Of a reentrant lock: an owner, and which of his attempts. A later attempt has a larger number, so
+    /// Of a reentrant lock: an owner, and which of its attempts. A later attempt has a larger number, so
     /// that a command that comes late harms nobody.
     Owner { owner: Arc<str>, attempt: u64 },
     /// Of a fair lock: with the place in the queue, too.
@@ -22,7 +22,7 @@ pub(crate) enum Claim {
     },
 }
 
-/// Where a waiter stands: microseconds of the time when he came, as 16 digits, and the owner. Tickets are
+/// Where a waiter stands: microseconds of the time when it came, as 16 digits, and the owner. Tickets are
 /// compared as strings, by the masters, too.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Ticket(Arc<str>);

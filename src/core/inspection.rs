@@ -35,11 +35,11 @@ impl Inspection {
 pub struct Holding {
     /// As which kind. `None` when it is none of ours.
     pub kind: Option<Kind>,
-    /// The owner, as he is called on the wire; that of a mutex has no name.
+    /// The owner, as it is called on the wire; that of a mutex has no name.
     pub owner: Option<String>,
-    /// How many times he has acquired it.
+    /// How many times the owner has acquired it.
     pub depth: u64,
-    /// When fewer than a majority will hold it for him, unless he extends or releases it. `None` when it has
+    /// When fewer than a majority will hold it for the holder, unless that extends or releases it. `None` when it has
     /// no end.
     pub remaining: Option<Duration>,
 }

@@ -14,7 +14,7 @@ use crate::error::ConfigError;
 pub enum Kind {
     /// Held once. What most Redlock libraries have.
     Mutex,
-    /// Held by an owner, as often as he likes. Redisson's plain lock.
+    /// Held by an owner, as often as it likes. Redisson's plain lock.
     Reentrant,
     /// Reentrant, and those who wait are served in the order in which they came.
     Fair,

@@ -57,11 +57,11 @@ pub enum Refusal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The owner, as he is called on the wire.
+    /// The owner, as it is called on the wire.
     pub owner: String,
-    /// How many times he has acquired it.
+    /// How many times the owner has acquired it.
     pub depth: u64,
-    /// The place of who asked in the queue of a fair lock: 1 is next. `None` when he is not in it.
+    /// The place of who asked in the queue of a fair lock: 1 is next. `None` when it has none.
     pub place: Option<u64>,
 }
 

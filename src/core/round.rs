@@ -161,7 +161,7 @@ impl Round {
     }
 
     /// Whether a majority of masters say that one and the same owner holds the lock: nobody can have it before
-    /// he gives it up. In a split vote there is no such owner.
+    /// that gives it up. In a split vote there is no such owner.
     pub(crate) fn is_held_by_one(&self) -> bool {
         let holder = |vote: &Vote| match vote {
             Vote::Refuse(Refusal::Held { holder, .. }) => holder.clone(),

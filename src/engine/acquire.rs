@@ -73,7 +73,7 @@ impl Engine {
         }
     }
 
-    /// One more level of what the owner holds. `None` when he does not, or not any more.
+    /// One more level of what the owner holds. `None` when it does not, or not any more.
     pub(super) async fn enter(
         &self,
         wanted: &Wanted,
@@ -137,7 +137,7 @@ impl Engine {
             match self.enter(wanted, &tenure).await {
                 Some(Ok(held)) => return Ok(held),
                 Some(Err(error)) => {
-                    limit.check(error, is_last, failures)?;
+                    limit.check(wanted.resource.name(), error, is_last, failures)?;
                     clock::sleep_until(limit.not_later(self.retry_at(failures))).await;
                 }
                 None => {} // given up meanwhile
@@ -162,7 +162,7 @@ impl Engine {
                 Ok(held) => return Ok(held),
                 Err(error) => error,
             };
-            limit.check(error.clone(), is_last, attempts)?;
+            limit.check(wanted.resource.name(), error.clone(), is_last, attempts)?;
             is_told = self.wait(&waiter, &error, attempts, is_told, limit).await;
         }
         Err(AcquireError::Closed) // nobody counts that far
@@ -299,6 +299,7 @@ impl Limit {
     /// setting nor a wrong kind.
     pub(super) fn check(
         self,
+        name: &Arc<str>,
         error: AcquireError,
         is_last: bool,
         failures: u32,
@@ -308,6 +309,7 @@ impl Limit {
                 Err(error)
             }
             last if is_last => Err(AcquireError::Deadline {
+                name: name.clone(),
                 waited: clock::now().saturating_duration_since(self.start),
                 attempts: failures.saturating_add(1),
                 last: Box::new(last),

@@ -150,7 +150,7 @@ impl Place<'_> {
         }
         let remaining = round.read(Round::free_in);
         let error = self.engine.why_not(held, outcome, remaining);
-        self.limit.check(error, is_last, failures)
+        self.limit.check(held.name(), error, is_last, failures)
     }
 
     /// The turn to ask, as two attempts of one owner would take what they are granted from one another.
@@ -173,7 +173,7 @@ impl Place<'_> {
     /// Gives back what a minority granted: at once what is known of, and the rest when it has come in, or when
     /// asking again cannot wait for that.
     ///
-    /// A round is lost before all have answered. By the first answers alone whoever waits would take himself for
+    /// A round is lost before all have answered. By the first answers alone whoever waits would take itself for
     /// the next one, or the vote for split, and would come back far too soon.
     async fn give_back(
         &self,

@@ -141,6 +141,12 @@ impl From<&str> for MasterSpec {
     }
 }
 
+impl From<&&str> for MasterSpec {
+    fn from(url: &&str) -> Self {
+        Self::from(*url)
+    }
+}
+
 impl From<String> for MasterSpec {
     fn from(url: String) -> Self {
         Self::from(url.as_str())

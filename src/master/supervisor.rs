@@ -91,7 +91,12 @@ async fn look_after<D: Dial>(mut dialer: D, mailbox: &Mailbox, terms: &Terms) {
                 why
             }
         };
-        tracing::warn!(master = %mailbox.address(), %why, "master down");
+        if failures == 0 {
+            tracing::warn!(master = %mailbox.address(), %why, "master down");
+        } else {
+            // Once is enough for an outage.
+            tracing::debug!(master = %mailbox.address(), %why, "master still down");
+        }
         let pause = sleep(terms.redial.delay(failures, (terms.random)()));
         if unless_abandoned(mailbox, pause).await.is_none() {
             return;

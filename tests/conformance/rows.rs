@@ -184,7 +184,7 @@ async fn a_fair_lock_has_a_queue() {
         "enqueue b@2 20s, fair acquire c1 ~20s: queued #2, left nothing | b@2 20s c@3 20s | 40s 40s",
         "enqueue b@2 20s, enqueue c@3 20s, fair acquire b1: granted, left b=1 fair=1 40s | c@3 20s | - -",
         "enqueue b@2 20s, fair acquire b1: granted, left b=1 fair=1 40s",
-        // Whose ticket is the first of all takes the lock, if he waits at all.
+        // Whose ticket is the first of all takes the lock, if it waits at all.
         "enqueue b@2 20s, fair acquire a1 ~20s: granted, left a=1 fair=1 40s | b@2 20s | 40s 40s",
         "enqueue b@2 20s, fair acquire a1: queued, left nothing | b@2 20s | - -",
         // The dead are swept from the head of the queue, and only from there; who comes up behind them is told, if the lock is free.
@@ -235,7 +235,7 @@ async fn a_fair_lock_is_released() {
         "fair acquire a1: granted, enqueue b@2 -5s, enqueue c@3 20s, fair release a1: granted +turn-c:c@3, left nothing | c@3 20s | - -",
         "fair acquire a1: granted, enqueue b@2 -5s, fair release a1: granted, left nothing",
         "fair acquire a1: granted, enqueue a@1 20s, enqueue b@2 20s, fair release a1: granted +turn-b:b@2, left nothing | b@2 20s | - -",
-        // Who waits gives up his place. When that was the first one, and the lock is free, the next is told.
+        // Who waits gives up its place. When that was the first one, and the lock is free, the next is told.
         "fair acquire a1: granted, fair acquire b1 ~20s: held a x1 #1 40s, fair release b1: held a x1 40s, left a=1 fair=1 40s",
         "fair acquire a1: granted, enqueue b@2 20s, enqueue c@3 20s, fair release b1: held a x1 40s, left a=1 fair=1 40s | c@3 20s | - -",
         "enqueue b@2 20s, enqueue c@3 20s, fair release b1: gone +turn-c:c@3, left nothing | c@3 20s | - -",
@@ -259,7 +259,7 @@ async fn a_fair_lock_is_yielded() {
     check(&[
         "fair acquire a1: granted, fair yield a1 ~20s: granted, left nothing | a@1 20s | 40s 40s",
         "fair acquire b1: granted, enqueue c@3 20s, fair yield b1 ~20s: granted, left nothing | b@2 20s c@3 20s | 40s 40s",
-        // Who is before him is told.
+        // Who is before it is told.
         "fair acquire b1: granted, enqueue a@1 20s, fair yield b1 ~20s: granted +turn-a:a@1, left nothing | a@1 20s b@2 20s | 40s 40s",
         "fair acquire c1: granted, enqueue a@1 -5s, enqueue b@2 20s, fair yield c1 ~20s: granted +turn-b:b@2, left nothing | b@2 20s c@3 20s | 40s 40s",
         "fair acquire a1: granted, fair yield a1: granted, left nothing",

@@ -1,6 +1,6 @@
 //! Settings that cannot be used are refused before anything is sent.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use quorlock::{AcquireError, Builder, ConfigError, Coordinator, MemoryMaster};
 use tokio::time::sleep;
@@ -215,6 +215,31 @@ async fn keys_are_made_by_the_template() {
     assert_eq!(world.masters[0].keys(), [format!("redlock:{NAME}!")]);
     guard.release().await.unwrap();
     assert_eq!(world.masters[0].keys(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_and_masters_are_any_strings() {
+    let world = World::new(1).await;
+    let name = NAME.to_owned();
+    let shared: Arc<str> = NAME.into();
+    let owner = world.locks.owner();
+    let locks = [
+        world.locks.mutex(NAME),
+        world.locks.mutex(&name),
+        world.locks.mutex(&shared),
+        world.locks.mutex(shared),
+        world.locks.reentrant(&name, &owner),
+        world.locks.fair(name, &owner),
+    ];
+    for lock in locks {
+        let guard = lock.try_acquire().await.unwrap();
+        assert_eq!(guard.name(), NAME);
+        guard.release().await.unwrap();
+    }
+
+    let urls = ["nonsense"];
+    let error = Coordinator::new(urls.iter()).unwrap_err();
+    assert!(matches!(error, ConfigError::BadMaster { master: 1, .. }));
 }
 
 /// One of a year and a day is a mistake in units.

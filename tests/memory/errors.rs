@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, time::Duration};
 
-use quorlock::{ConfigError, Coordinator, Fault, MemoryMaster};
+use quorlock::{AcquireError, ConfigError, Coordinator, Fault, MemoryMaster};
 use tokio::time::{Instant, advance, sleep};
 
 use crate::world::{World, delay, error, millis, seconds, start};
@@ -58,10 +58,44 @@ async fn too_slow() {
 async fn deadline() {
     let world = World::with(1, |builder| builder.retry_delay(millis(250), millis(250))).await;
     world.order_all(&Fault::ErrorReply("OOM no room".into()));
+    let error = world.lock().acquire_within(seconds(1)).await.unwrap_err();
     assert_text(
         &world,
-        world.lock().acquire_within(seconds(1)).await.unwrap_err(),
+        &error,
         r#"gave up after 5 attempts in 1.0s: could not lock "orders/42": only 0 of 1 masters answered (need 1): a answered OOM no room"#,
+    );
+    assert!(matches!(
+        &error,
+        AcquireError::Deadline { name, .. } if **name == *"orders/42"
+    ));
+    assert!(matches!(error.cause(), AcquireError::NoQuorum { .. }));
+    assert!(matches!(
+        error.cause().cause(),
+        AcquireError::NoQuorum { .. }
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_kind() {
+    let world = World::new(3).await;
+    let owner = world.locks.owner();
+    let _held = world.locks.fair("orders/42", &owner).acquire().await;
+    sleep(millis(1)).await;
+    assert_text(
+        &world,
+        world.lock().acquire().await.unwrap_err(),
+        r#"could not lock "orders/42" as a mutex, use one kind for each name: a held as another kind of lock, b held as another kind of lock, c held as another kind of lock"#,
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost() {
+    let world = World::new(1).await;
+    let guard = world.guard().await;
+    assert_text(
+        &world,
+        guard.lost().await,
+        r#"lost "orders/42": its validity ended without an extension; last round: a granted"#,
     );
 }
 

@@ -22,6 +22,7 @@ mod faults;
 mod fenced;
 mod guard;
 mod heal;
+mod log;
 mod loss;
 mod owed;
 mod owners;

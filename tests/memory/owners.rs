@@ -20,7 +20,7 @@ pub(crate) fn lock(kind: Kind, locks: &Coordinator, owner: &Owner) -> Lock {
     }
 }
 
-/// How deep `owner` holds the lock on each master; 0 where he does not.
+/// How deep `owner` holds the lock on each master; 0 where it does not.
 fn depths(world: &World, owner: &Owner) -> Vec<u64> {
     let depth = |master: &quorlock::MemoryMaster| {
         let fields = master.hash(NAME).unwrap_or_default();

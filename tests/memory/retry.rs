@@ -71,6 +71,7 @@ async fn within_no_time_is_one_attempt() {
         attempts,
         waited,
         last,
+        ..
     } = result.unwrap_err()
     else {
         panic!("the time was over");

@@ -151,6 +151,7 @@ async fn no_lock_is_kept_beyond_its_max_hold() {
     for (lock, most) in [
         (lock.clone(), seconds(60)),
         (lock.clone().max_hold(seconds(25)), seconds(25)),
+        (lock.clone().max_hold(seconds(0)), seconds(0)),
         (lock.ttl(TTL).max_hold(seconds(25)), seconds(25)),
     ] {
         let guard = lock.try_acquire().await.unwrap();

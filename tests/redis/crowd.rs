@@ -131,7 +131,7 @@ pub(crate) fn micros() -> u64 {
     since.as_micros() as u64
 }
 
-/// One who got the lock: when he came, when the round that he won began, and from when to when he had it.
+/// One who got the lock: when it came, when the round that it won began, and from when to when it had it.
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) owner: String,
@@ -289,7 +289,7 @@ pub(crate) struct Log {
     /// Of each master, when its lives have ended; there is one more than that, unless it is down.
     ends: Vec<Vec<u64>>,
     is_down: Vec<bool>,
-    /// By owner, his ticket, and by master and life, when it was first seen.
+    /// By owner, its ticket, and by master and life, when it was first seen.
     tickets: HashMap<String, Ticket>,
 }
 
@@ -380,7 +380,7 @@ impl Log {
         }
     }
 
-    /// The ticket of `one`; of one who never had to wait, one that is not behind his own.
+    /// The ticket of `one`; of one who never had to wait, one that is not behind its own.
     fn ticket(&self, one: &Served) -> String {
         let known = self.tickets.get(&one.owner);
         known.map_or_else(

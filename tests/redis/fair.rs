@@ -321,7 +321,7 @@ fn dead_waiters_cost_their_patience_once_and_no_hot_loop() {
         finish(waiters.collect::<Vec<_>>()).await;
         let took = start.elapsed();
         assert!(took > patience * 9 / 10, "{took:?}");
-        // Noticed by who is behind them, at his next poll at the latest.
+        // Noticed by who is behind them, at its next poll at the latest.
         assert!(took < patience * 2 + WOKEN * 2, "{took:?}");
         let asked = scripts_run(&masters[0]) - before;
         assert!(asked < 100, "{asked} scripts");
@@ -391,7 +391,7 @@ fn a_process_that_is_killed_in_the_queue_costs_its_patience_at_most() {
     });
 }
 
-/// There, who waits for longer than his deadline is swept, and comes last.
+/// There, who waits for longer than its deadline is swept, and comes last.
 #[test]
 fn who_waits_longer_than_his_patience_keeps_his_place() {
     with_masters(3, async |masters| {
@@ -472,7 +472,7 @@ fn who_holds_it_enters_again_whoever_waits() {
         let innermost = lock.try_acquire().await.unwrap();
         assert_eq!(innermost.depth(), 3);
         drop((outer, inner));
-        sleep(WOKEN).await; // time enough for who waits, if he were called
+        sleep(WOKEN).await; // time enough for who waits, if it were called
         assert!(served.list().is_empty());
         until_queued(&masters, 1).await; // and no place for who is in already
         innermost.release().await.unwrap();

@@ -360,7 +360,7 @@ fn a_dead_head_makes_no_hot_loop() {
         let waiters = hundred(&locks, &masters, 1).await;
         head.kill();
         guard.release().await.unwrap();
-        // He lives on in the queues for two thirds of the patience at least.
+        // It lives on in the queues for two thirds of the patience at least.
         let each = calls_per_waiter(&masters, "a dead head").await;
         assert!(each < CALLS, "{each}");
         drop(waiters);
