@@ -158,7 +158,7 @@ impl<const A: usize> Bidding<A> {
     pub(super) fn new(starts: &[[u8; MASTERS]], time: Option<Time>) -> Self {
         let highest = starts.iter().flatten().max().unwrap();
         let top = match time {
-            None => highest + 2 + A as u8, // a candidate above, and one more for each attempt
+            None => highest.max(&1) + 2 + A as u8, // a candidate above, and one more for each attempt
             Some(time) => {
                 let off = time.off.iter().max().unwrap();
                 time.end * time.tick + off.unsigned_abs() + 1 + A as u8
@@ -172,10 +172,9 @@ impl<const A: usize> Bidding<A> {
             time,
             top,
             bits: (top + STALE).next_power_of_two().ilog2() as usize,
-            candidates: if *highest < 2 {
-                vec![1, highest + 1]
-            } else {
-                vec![1, *highest, highest + 1]
+            candidates: match highest {
+                0 | 1 => vec![1, 2],
+                _ => vec![1, *highest, highest + 1],
             },
             decisions: RefCell::new(vec![None; usize::from(top + STALE).pow(3)]),
         }
@@ -578,11 +577,11 @@ mod tests {
         assert_eq!(count(&attempts), 128_600);
     }
 
-    /// COUNT_TIME
+    /// 12 seconds with `--release`, some minutes without.
     #[test]
     #[ignore = "takes long"]
     fn three_attempts() {
-        assert_eq!(count(&Bidding::<3>::new(&STARTS, None)), 0);
+        assert_eq!(count(&Bidding::<3>::new(&STARTS[..1], None)), 4_746_159);
     }
 
     #[test]
