@@ -83,6 +83,11 @@ mod ask {
                     }
                     None => "it says nothing of use",
                 },
+                Reply::Error(error) if is_for_now(error) => {
+                    return Err(format!(
+                        "whether it restarted cannot be known at the moment: {error}"
+                    ));
+                }
                 Reply::Error(error) => error,
                 _ => "it says nothing of use",
             };
@@ -95,5 +100,13 @@ mod ask {
             tracing::warn!(master = master + 1, %why, "nobody would notice if it restarted empty");
             Ok(None)
         }
+    }
+
+    /// Whether a server says that it cannot answer or write now, which is no reason not to ask again. Some put what
+    /// went wrong in a script behind words of their own.
+    fn is_for_now(error: &str) -> bool {
+        ["BUSY", "LOADING", "MISCONF", "OOM", "READONLY"]
+            .iter()
+            .any(|word| error.contains(word))
     }
 }

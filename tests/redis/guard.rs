@@ -334,6 +334,25 @@ fn a_user_who_may_not_ask_is_refused_by_the_strict_with_the_rights_it_takes() {
     });
 }
 
+/// Else it would vote once it has room, and nobody would have looked.
+#[test]
+fn a_master_without_room_for_the_key_is_asked_again() {
+    with_masters(3, async |masters| {
+        let full = &masters[0];
+        assert_eq!(full.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+        let locks = guarded(RestartGuard::Observed).masters(urls(&masters));
+        let locks = locks.build().unwrap();
+        let lock = locks.mutex("r");
+        until_votes(&lock, "no room", |votes| {
+            row(votes, 0).failure().is_some() && votes.to_string().contains("OOM")
+        })
+        .await;
+        assert_eq!(full.command(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
+        until_votes(&lock, "three votes", |votes| votes.granted() == 3).await;
+        assert_eq!(full.command(&["HGET", KEY, "since"]), "0");
+    });
+}
+
 #[test]
 fn the_rights_that_it_takes_are_enough() {
     with_masters(3, async |masters| {
