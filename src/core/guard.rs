@@ -33,6 +33,7 @@ pub(crate) fn quarantine(max_ttl: Ttl, drift: Drift) -> Duration {
 }
 
 /// A master as it was found on a dial.
+#[cfg(any(test, feature = "redis"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Incarnation {
     pub(crate) run_id: String,
@@ -40,6 +41,7 @@ pub(crate) struct Incarnation {
     pub(crate) age: Option<Duration>,
 }
 
+#[cfg(any(test, feature = "redis"))]
 impl Incarnation {
     /// See `lua/shared/guard.lua`. `None` when it makes no sense.
     pub(crate) fn parse(text: &str) -> Option<Self> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::core::guard::{Incarnation, RestartGuard};
+use crate::core::guard::RestartGuard;
 
 /// What a dialer goes by.
 #[derive(Clone, Debug)]
@@ -46,8 +46,11 @@ impl Guarding {
 
 #[cfg(feature = "redis")]
 mod ask {
-    use super::{Guarding, Incarnation, RestartGuard};
-    use crate::{core::command::Reply, master::wire};
+    use super::{Guarding, RestartGuard};
+    use crate::{
+        core::{command::Reply, guard::Incarnation},
+        master::wire,
+    };
 
     const KEY: &[u8] = b"quorlock:guard";
     const TEXT: &str = include_str!("../../lua/shared/guard.lua");
