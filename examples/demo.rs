@@ -41,9 +41,9 @@ async fn demo(mut masters: Vec<Server>) -> Result<(), Box<dyn Error>> {
     let urls: Vec<_> = masters.iter().map(Server::url).collect();
     println!("Five independent masters are up; a lock needs three of them.");
 
-    title(1, "Acquire a lock of 10 s");
+    title(1, "Acquire a lock of 3 s");
     let locks = coordinator(&urls)?;
-    let lock = locks.mutex("orders/42").ttl(Duration::from_secs(10));
+    let lock = locks.mutex("orders/42");
     let guard = lock.acquire_within(PATIENCE).await?;
     println!("acquired, and valid for {:.3?}", guard.validity());
     show(&guard.settled().await);
@@ -82,7 +82,10 @@ async fn demo(mut masters: Vec<Server>) -> Result<(), Box<dyn Error>> {
         other => return Err(unexpected(other)),
     }
 
-    title(5, "One of them comes back");
+    title(5, "It comes back, empty");
+    println!(
+        "It has no vote until every lock is over that it may have forgotten: the max ttl of 3 s."
+    );
     masters[2].restart();
     let start = Instant::now();
     let guard = lock.acquire_within(PATIENCE).await?;
@@ -100,6 +103,8 @@ fn coordinator(urls: &[String]) -> Result<Coordinator, ConfigError> {
         .masters(urls)
         // Five times the default: a machine that is busy with something else shows the same.
         .node_timeout(Duration::from_millis(250))
+        .ttl(TTL)
+        .max_ttl(TTL)
         .build()
 }
 
@@ -145,4 +150,5 @@ fn unexpected<T>(result: Result<T, AcquireError>) -> Box<dyn Error> {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(10);
+const TTL: Duration = Duration::from_secs(3);

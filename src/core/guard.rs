@@ -32,8 +32,8 @@ pub(crate) fn quarantine(max_ttl: Ttl, drift: Drift) -> Duration {
     ttl.saturating_add(drift.allowance(ttl)).max(TOKENS)
 }
 
-/// A server as it was found on a dial.
-#[cfg(feature = "redis")]
+/// A master as it was found on a dial.
+#[cfg(any(test, feature = "redis"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Incarnation {
     pub(crate) run_id: String,
@@ -41,7 +41,7 @@ pub(crate) struct Incarnation {
     pub(crate) age: Option<Duration>,
 }
 
-#[cfg(feature = "redis")]
+#[cfg(any(test, feature = "redis"))]
 impl Incarnation {
     /// See `lua/shared/guard.lua`. `None` when it makes no sense.
     pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -70,7 +70,6 @@ mod tests {
         assert_eq!(quarantine(ttl(1), drift), Duration::from_secs(3));
     }
 
-    #[cfg(feature = "redis")]
     #[test]
     fn incarnation_table() {
         for (text, run_id, age) in [
