@@ -79,7 +79,9 @@ impl Totals {
 
 /// Takes `guards` locks, keeps them for two renewal periods and gives them back.
 async fn hold(servers: &[Server], guards: usize, ttl: Duration) -> Result<Totals> {
-    let builder = Coordinator::builder().masters(servers::urls(servers));
+    let builder = Coordinator::builder()
+        .restart_guard(quorlock::RestartGuard::Off)
+        .masters(servers::urls(servers));
     let locks = builder.ttl(ttl).build()?;
     // As many at once as later: what the connections keep for that is not the guards'.
     drop(take(&locks, 4 * ABREAST, "warm-up").await?);

@@ -19,6 +19,7 @@ impl Quorlock {
     /// has passed, so that is short. Does not wait for any master.
     pub fn with_default_timeouts(urls: &[String]) -> Result<Self> {
         let builder = Coordinator::builder()
+            .restart_guard(quorlock::RestartGuard::Off)
             .masters(urls.to_vec())
             .ttl(Duration::from_secs(2));
         Ok(Self {
@@ -58,6 +59,7 @@ impl Contestant for Quorlock {
 
     async fn connect(urls: &[String]) -> Result<Self> {
         let builder = Coordinator::builder()
+            .restart_guard(quorlock::RestartGuard::Off)
             .masters(urls.to_vec())
             .ttl(Duration::from_millis(TTL_MS))
             .node_timeout(NODE_TIMEOUT);

@@ -16,7 +16,8 @@ use crate::load::{Flavour, Result, TTL_MS};
 /// This crate with its defaults.
 pub(super) fn quorlock(role: &Role) -> Result<Vec<Tenure>> {
     Flavour::CurrentThread.runtime()?.block_on(async {
-        let locks = Coordinator::new(role.urls.clone())?;
+        let builder = Coordinator::builder().restart_guard(quorlock::RestartGuard::Off);
+        let locks = builder.masters(role.urls.clone()).build()?;
         // A name of its own: connected, and the release script loaded, when the first waits.
         let warm_up = locks.mutex(format!("warm up {}", role.index));
         warm_up.acquire().await?.release().await?;

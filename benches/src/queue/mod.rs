@@ -158,7 +158,9 @@ fn report(queues: &[Queue<'_>]) {
 /// Whose waiters poll every quarter of an hour, so that all there is to see are hand-overs.
 fn coordinators(servers: &[Server]) -> Result<Vec<Coordinator>> {
     let coordinator = |_| {
-        let builder = Coordinator::builder().masters(servers::urls(servers));
+        let builder = Coordinator::builder()
+            .restart_guard(quorlock::RestartGuard::Off)
+            .masters(servers::urls(servers));
         let builder = builder.node_timeout(Duration::from_millis(500));
         Ok(builder.ttl(HOUR).patience(HOUR).build()?)
     };
@@ -174,7 +176,11 @@ async fn settle() {
 /// to all masters together.
 async fn polls(options: &Options, servers: &[Server], waiters: usize) -> Result<f64> {
     const SENT: [&str; 5] = ["eval", "evalsha", "subscribe", "unsubscribe", "ping"];
-    let builders = (0..=PROCESSES).map(|_| Coordinator::builder().masters(servers::urls(servers)));
+    let builders = (0..=PROCESSES).map(|_| {
+        Coordinator::builder()
+            .restart_guard(quorlock::RestartGuard::Off)
+            .masters(servers::urls(servers))
+    });
     let coordinators: std::result::Result<Vec<_>, _> =
         builders.map(|builder| builder.build()).collect();
     let coordinators = coordinators?;
