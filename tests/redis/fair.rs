@@ -268,6 +268,11 @@ fn an_attempt_takes_no_place_and_passes_nobody() {
         }
         guard.release().await.unwrap();
         until_queued(&masters, 0).await;
+        until("a lock that is free everywhere", async || {
+            let is_free = |master: &Server| master.command(&["EXISTS", "r"]) == "0";
+            masters.iter().all(is_free).then_some(())
+        })
+        .await;
 
         // It is free, and somebody else's turn.
         for master in &masters {
