@@ -1,107 +1,62 @@
 //! This crate's other kinds of lock, an owner to every task, and its mutex with a fencing token.
 
-use quorlock::{Guard, Lock};
+use quorlock::{Coordinator, Guard, Lock};
 
 use super::quorlock::Quorlock;
 use crate::load::{Contestant, Result};
 
-/// A reentrant lock, never entered twice.
-pub struct Reentrant(Quorlock);
+/// A contestant that is `Quorlock` but for the lock of a task and how that is acquired.
+macro_rules! contestant {
+    ($(#[$doc:meta])* $name:ident, $lock:expr, $acquire:ident, $has_token:expr) => {
+        $(#[$doc])*
+        pub struct $name(Quorlock);
 
-/// A fair lock, through `try_acquire`.
-pub struct Fair(Quorlock);
+        impl Contestant for $name {
+            type Task = Lock;
 
-/// A fair lock, through `acquire`: the first round is the same, and here it is the last.
-pub struct FairAcquire(Quorlock);
+            async fn connect(urls: &[String]) -> Result<Self> {
+                Ok(Self(Quorlock::connect(urls).await?))
+            }
 
-/// A mutex with a fencing token.
-pub struct Fenced(Quorlock);
+            fn task(&self, key: String) -> Lock {
+                let lock: fn(&Coordinator, String) -> Lock = $lock;
+                lock(self.0.locks(), key)
+            }
 
-impl Contestant for Fenced {
-    type Task = Lock;
+            async fn cycle(lock: &mut Lock) -> Result<()> {
+                give_back(lock.$acquire().await?, $has_token).await
+            }
 
-    async fn connect(urls: &[String]) -> Result<Self> {
-        Ok(Self(Quorlock::connect(urls).await?))
-    }
-
-    fn task(&self, key: String) -> Lock {
-        self.0.locks().mutex(key).fenced()
-    }
-
-    async fn cycle(lock: &mut Lock) -> Result<()> {
-        let guard = lock.try_acquire().await?;
-        guard.fencing_token().ok_or("no fencing token")?;
-        give_back(guard).await
-    }
-
-    async fn close(self) -> Result<()> {
-        self.0.close().await
-    }
+            async fn close(self) -> Result<()> {
+                self.0.close().await
+            }
+        }
+    };
 }
 
-impl Contestant for Reentrant {
-    type Task = Lock;
-
-    async fn connect(urls: &[String]) -> Result<Self> {
-        Ok(Self(Quorlock::connect(urls).await?))
-    }
-
-    fn task(&self, key: String) -> Lock {
-        let locks = self.0.locks();
-        locks.reentrant(key, &locks.owner())
-    }
-
-    async fn cycle(lock: &mut Lock) -> Result<()> {
-        give_back(lock.try_acquire().await?).await
-    }
-
-    async fn close(self) -> Result<()> {
-        self.0.close().await
-    }
+contestant! {
+    /// A reentrant lock, never entered twice.
+    Reentrant, |locks, key| locks.reentrant(key, &locks.owner()), try_acquire, false
 }
 
-impl Contestant for Fair {
-    type Task = Lock;
-
-    async fn connect(urls: &[String]) -> Result<Self> {
-        Ok(Self(Quorlock::connect(urls).await?))
-    }
-
-    fn task(&self, key: String) -> Lock {
-        let locks = self.0.locks();
-        locks.fair(key, &locks.owner())
-    }
-
-    async fn cycle(lock: &mut Lock) -> Result<()> {
-        give_back(lock.try_acquire().await?).await
-    }
-
-    async fn close(self) -> Result<()> {
-        self.0.close().await
-    }
+contestant! {
+    /// A fair lock, through `try_acquire`.
+    Fair, |locks, key| locks.fair(key, &locks.owner()), try_acquire, false
 }
 
-impl Contestant for FairAcquire {
-    type Task = Lock;
-
-    async fn connect(urls: &[String]) -> Result<Self> {
-        Ok(Self(Quorlock::connect(urls).await?))
-    }
-
-    fn task(&self, key: String) -> Lock {
-        let locks = self.0.locks();
-        locks.fair(key, &locks.owner())
-    }
-
-    async fn cycle(lock: &mut Lock) -> Result<()> {
-        give_back(lock.acquire().await?).await
-    }
-
-    async fn close(self) -> Result<()> {
-        self.0.close().await
-    }
+contestant! {
+    /// A fair lock, through `acquire`: the first round is the same, and here it is the last.
+    FairAcquire, |locks, key| locks.fair(key, &locks.owner()), acquire, false
 }
 
-async fn give_back(guard: Guard) -> Result<()> {
+contestant! {
+    /// A mutex with a fencing token.
+    Fenced, |locks, key| locks.mutex(key).fenced(), try_acquire, true
+}
+
+async fn give_back(guard: Guard, has_token: bool) -> Result<()> {
+    if guard.fencing_token().is_some() != has_token {
+        return Err("a fencing token is missing, or was not asked for".into());
+    }
     Ok(guard.release().await?)
 }
