@@ -178,3 +178,28 @@ impl Engine {
         inquiry
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Coordinator, Level, MemoryMaster};
+
+    #[tokio::test(start_paused = true)]
+    async fn clocks_that_are_off() {
+        let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+        let locks = Coordinator::new(&masters).unwrap();
+        for (ahead, worst) in [
+            ([0, 0, 900_000], None),
+            ([0, 0, 3_000_000], Some(Level::Warn)),
+            ([0, -3_000_000, 3_000_000], Some(Level::Refuse)),
+            ([3_000_000, 3_000_000, 3_000_000], Some(Level::Warn)),
+        ] {
+            for (master, ahead) in masters.iter().zip(ahead) {
+                master.set_clock(ahead);
+            }
+            let report = locks.check().await;
+            assert_eq!(report.worst(), worst, "{report}");
+            let mut settings = report.findings.iter().map(|finding| finding.setting);
+            assert!(settings.all(|setting| setting == "TIME"), "{report}");
+        }
+    }
+}
