@@ -4,6 +4,7 @@ mod durability;
 mod facts;
 mod rights;
 mod server;
+mod silent;
 #[cfg(test)]
 mod tests;
 mod together;
@@ -114,16 +115,9 @@ pub(crate) fn check(masters: &[Asked], ours: &Ours) -> Preflight {
             master: Some(&master.address),
             findings: &mut findings,
         };
-        match &master.facts {
-            Ok(facts) => {
-                server::check(facts, ours, &mut notes);
-                durability::check(facts, ours, &mut notes);
-                rights::check(facts, &mut notes);
-            }
-            Err(failure) => rights::silent(failure, &mut notes),
-        }
+        each(master, ours, &mut notes);
     }
-    join(&mut findings, masters.len());
+    let mut findings = join(&findings, masters.len());
     let mut notes = Notes {
         master: None,
         findings: &mut findings,
@@ -133,31 +127,34 @@ pub(crate) fn check(masters: &[Asked], ours: &Ours) -> Preflight {
     Preflight { findings }
 }
 
+fn each(master: &Asked, ours: &Ours, notes: &mut Notes<'_>) {
+    match &master.facts {
+        Ok(facts) => {
+            server::check(facts, ours, notes);
+            durability::check(facts, ours, notes);
+            rights::check(facts, notes);
+        }
+        Err(failure) => silent::check(failure, notes),
+    }
+}
+
 /// Makes one of what is the same on all masters.
-fn join(findings: &mut Vec<Finding>, masters: usize) {
-    let alike = |one: &Finding, other: &Finding| {
-        let master = other.master.clone();
-        Finding {
-            master,
-            ..one.clone()
-        } == *other
+fn join(findings: &[Finding], masters: usize) -> Vec<Finding> {
+    let of_all = |finding: &Finding| Finding {
+        master: None,
+        ..finding.clone()
     };
-    let mut joined = Vec::<Finding>::new();
-    for finding in findings.iter() {
-        let count = findings
-            .iter()
-            .filter(|other| alike(finding, other))
-            .count();
-        if count < masters || masters == 1 {
+    let mut joined = Vec::new();
+    for finding in findings {
+        let one = of_all(finding);
+        let count = findings.iter().filter(|other| of_all(other) == one).count();
+        if masters == 1 || count < masters {
             joined.push(finding.clone());
-        } else if !joined.iter().any(|other| alike(finding, other)) {
-            joined.push(Finding {
-                master: None,
-                ..finding.clone()
-            });
+        } else if !joined.contains(&one) {
+            joined.push(one);
         }
     }
-    *findings = joined;
+    joined
 }
 
 /// Where findings go.

@@ -87,39 +87,38 @@ impl Engine {
         let template = &self.config.key_template;
         let nobodys = template.resource(Kind::Fair, "quorlock:check".into());
         let nobodys = nobodys.unwrap_or_else(|_| Resource::nothing());
-        let look = || {
-            let asked = clock::wall_micros();
-            let parse = move |text: &str| Some(Facts::parse(text, asked, clock::wall_micros()));
-            self.inquire(Verb::Check, &nobodys, parse)
-        };
-        let facts = look();
-        let value = |text: &str| Some(text.to_owned());
-        let settings = SETTINGS.map(|setting| {
-            (
-                setting,
-                self.inquire(Verb::Config(setting), &nobodys, value),
-            )
-        });
-        let mut facts = facts.answers().await;
-        for (setting, inquiry) in settings {
-            for (facts, answer) in facts.iter_mut().zip(inquiry.answers().await) {
-                if let Ok(Some(facts)) = facts {
-                    facts.add(setting, answer);
-                }
-            }
-        }
+        let mut masters = self.look(&nobodys).await;
         tokio::time::sleep(MOMENT).await;
-        for (facts, later) in facts.iter_mut().zip(look().answers().await) {
-            if let (Ok(Some(facts)), Ok(Some(later))) = (facts, later) {
+        for (master, later) in masters.iter_mut().zip(self.look(&nobodys).await) {
+            if let (Ok(facts), Ok(later)) = (&mut master.facts, later.facts) {
                 facts.compare(&later);
             }
         }
-        let masters = self.addresses.iter().zip(facts);
+        preflight::check(&masters, &self.ours())
+    }
+
+    /// What all masters say of themselves.
+    async fn look(&self, nobodys: &Resource) -> Vec<Asked> {
+        let asked = clock::wall_micros();
+        let parse = move |text: &str| Some(Facts::parse(text, asked, clock::wall_micros()));
+        let facts = self.inquire(Verb::Check, nobodys, parse);
+        let value = |text: &str| Some(text.to_owned());
+        let settings =
+            SETTINGS.map(|name| (name, self.inquire(Verb::Config(name), nobodys, value)));
+        let masters = self.addresses.iter().zip(facts.answers().await);
         let masters = masters.map(|(address, facts)| Asked {
             address: address.clone(),
             facts: facts.map(Option::unwrap_or_default),
         });
-        preflight::check(&masters.collect::<Vec<_>>(), &self.ours())
+        let mut masters: Vec<_> = masters.collect();
+        for (name, inquiry) in settings {
+            for (master, answer) in masters.iter_mut().zip(inquiry.answers().await) {
+                if let Ok(facts) = &mut master.facts {
+                    facts.add(name, answer);
+                }
+            }
+        }
+        masters
     }
 
     /// Waits for the first connections, as a check comes at a program's start.

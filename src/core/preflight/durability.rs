@@ -13,7 +13,10 @@ pub(super) fn check(facts: &Facts, ours: &Ours, notes: &mut Notes<'_>) {
     disk(facts, notes);
     match ours.guard {
         RestartGuard::Off => unguarded(facts, notes),
-        RestartGuard::Observed | RestartGuard::Strict => guarded(facts, ours, notes),
+        RestartGuard::Observed | RestartGuard::Strict => {
+            guarded(facts, ours, notes);
+            forgets(facts, notes);
+        }
     }
 }
 
@@ -83,6 +86,10 @@ fn guarded(facts: &Facts, ours: &Ours, notes: &mut Notes<'_>) {
             notes.add(Refuse, setting, "not to be looked at", why, mend);
         }
     }
+}
+
+/// What its guard is needed for.
+fn forgets(facts: &Facts, notes: &mut Notes<'_>) {
     let gap = first_gap(facts).filter(|(_, setting, _)| facts.get(setting).is_some());
     if let Some((_, setting, value)) = gap {
         let why = "a restart forgets locks: the guard keeps it from voting until they are over";

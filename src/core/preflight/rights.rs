@@ -5,7 +5,6 @@ use super::{
     Notes,
     facts::Facts,
 };
-use crate::core::quorum::Failure;
 
 /// A kind of lock, and what it needs.
 struct Kind {
@@ -174,70 +173,4 @@ fn messages(facts: &Facts, notes: &mut Notes<'_>) {
                     &quorlock:* &redisson_lock__channel:*";
         notes.add(Info, "PUBLISH", "denied", why, mend);
     }
-}
-
-/// What a dial says of a master that is up and not used, what that is about, why it matters, and what mends it.
-const UNUSED: [(&str, &str, &str, &str); 4] = [
-    (
-        "refused the login",
-        "login",
-        "it is up, and has no vote",
-        "look at its users and passwords, protected mode, and the URL",
-    ),
-    (
-        "not a master",
-        "role",
-        "a replica forgets what its master forgets, and has no vote of its own",
-        "list independent masters only",
-    ),
-    (
-        "the same server",
-        "run_id",
-        "one server listed twice votes twice",
-        "list every server once",
-    ),
-    (
-        "cannot be known",
-        "quorlock:guard",
-        "it is up, and has no vote",
-        "ACL SETUSER <user> +eval +info +time +hmget +hset ~quorlock:guard",
-    ),
-];
-
-/// A master that said nothing of itself.
-pub(super) fn silent(failure: &Failure, notes: &mut Notes<'_>) {
-    let value = in_short(failure);
-    if let Failure::Rejected(error) = failure {
-        let is_denied = ["NOPERM", "ERR"].iter().any(|word| error.starts_with(word));
-        return if is_denied {
-            let mend = "ACL SETUSER <user> +evalsha +eval, and do not rename them";
-            notes.add(Refuse, "EVALSHA", value, "all locks need it", mend);
-        } else {
-            notes.add(
-                Warn,
-                "votes",
-                value,
-                "it has no vote now",
-                "look at its log",
-            );
-        };
-    }
-    let mut unused = UNUSED.iter().filter(|(says, ..)| value.contains(says));
-    if let Some((_, setting, why, mend)) = unused.next() {
-        return notes.add(Refuse, setting, value, why, mend);
-    }
-    let why = "what it is cannot be found out";
-    let mend = "see that it is up and can be reached";
-    notes.add(Unknown, "connection", value, why, mend);
-}
-
-/// What went wrong, without the name of the user.
-pub(super) fn in_short(failure: &Failure) -> String {
-    let text = failure.to_string();
-    if let Some((before, rest)) = text.split_once("User ")
-        && let Some((_, after)) = rest.split_once(" has no permissions")
-    {
-        return format!("{before}its user has no permissions{after}");
-    }
-    text
 }

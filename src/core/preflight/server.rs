@@ -6,6 +6,7 @@ use super::{
     Level::{Info, Refuse, Unknown, Warn},
     Notes, Ours,
     facts::Facts,
+    silent::in_short,
 };
 
 pub(super) fn check(facts: &Facts, ours: &Ours, notes: &mut Notes<'_>) {
@@ -23,6 +24,7 @@ pub(super) fn check(facts: &Facts, ours: &Ours, notes: &mut Notes<'_>) {
         notes.add(Unknown, "INFO", "not to be had", why, mend);
     }
     withheld(facts, notes);
+    replicas(facts, notes);
     connections(facts, notes);
     clock(facts, notes);
     scripts(facts, ours, notes);
@@ -112,6 +114,10 @@ fn topology(facts: &Facts, notes: &mut Notes<'_>) {
         );
         notes.add(Warn, "redis_mode", mode.unwrap_or_default(), why, mend);
     }
+}
+
+/// Whether it asks for replicas before it writes.
+fn replicas(facts: &Facts, notes: &mut Notes<'_>) {
     let setting = "min-replicas-to-write";
     if facts.is_above_zero(setting) {
         let why = "without so many replicas it refuses to lock, and also to release";
@@ -163,7 +169,7 @@ fn withheld(facts: &Facts, notes: &mut Notes<'_>) {
     if let Some(failure) = &facts.withheld {
         let why = "whether it closes idle connections, needs replicas or keeps what it writes cannot be found out";
         let mend = "ACL SETUSER <user> +config|get; or look at them by hand";
-        let value = super::rights::in_short(failure);
+        let value = in_short(failure);
         notes.add(Unknown, "CONFIG GET", value, why, mend);
     }
 }
@@ -193,7 +199,7 @@ fn clock(facts: &Facts, notes: &mut Notes<'_>) {
     if facts.stands_still {
         let why = "TTLs do not end, or not when they should";
         let mend = "look at its machine's clock, and restart it";
-        notes.add(Refuse, "TIME", "standing still", why, mend);
+        notes.add(Refuse, "TIME", "standing still, or set back", why, mend);
     }
     let setting = "monotonic_clock";
     if facts

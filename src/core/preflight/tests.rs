@@ -266,6 +266,14 @@ fn what_is_not_told_is_never_fine() {
             (Refuse, "quorlock:guard"),
         ),
         (
+            Failure::Unreachable("whether it restarted cannot be known at the moment: OOM".into()),
+            (Warn, "votes"),
+        ),
+        (
+            Failure::Unreachable("LOADING Redis is loading the dataset in memory".into()),
+            (Warn, "loading"),
+        ),
+        (
             Failure::Rejected("NOPERM this user".into()),
             (Refuse, "EVALSHA"),
         ),

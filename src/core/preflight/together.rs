@@ -6,6 +6,7 @@ use super::{
     Asked,
     Level::{Info, Refuse, Warn},
     Notes, Ours,
+    facts::Reading,
 };
 use crate::core::{bid::Bid, quorum::majority};
 
@@ -14,7 +15,8 @@ pub(super) fn check(masters: &[Asked], ours: &Ours, notes: &mut Notes<'_>) {
     number(masters, notes);
     hosts(masters, notes);
     clocks(masters, notes);
-    settings(ours, notes);
+    ttl(ours, notes);
+    drift(ours, notes);
 }
 
 /// Whether each is a server of its own.
@@ -104,6 +106,11 @@ fn clocks(masters: &[Asked], notes: &mut Notes<'_>) {
         let value = format!("{:.1?} off on {address}", clock.apart(middle.ahead()));
         notes.add(Warn, "TIME", value, why, SYNCHRONISE);
     }
+    ours_is_apart(middle, notes);
+}
+
+/// Whether our own clock is off. `middle` is in the middle of the masters'.
+fn ours_is_apart(middle: Reading, notes: &mut Notes<'_>) {
     let apart = middle.apart(0);
     if apart > Bid::WINDOW {
         let why = "places in fair locks and fencing tokens cost this process a round more";
@@ -114,11 +121,9 @@ fn clocks(masters: &[Asked], notes: &mut Notes<'_>) {
 
 const SYNCHRONISE: &str = "synchronise the clocks; chronyc tracking says how far they are off";
 
-fn settings(ours: &Ours, notes: &mut Notes<'_>) {
+fn ttl(ours: &Ours, notes: &mut Notes<'_>) {
     /// So many slow masters a lock should survive.
     const LEAST: u32 = 10;
-    /// Time daemons slew by 500 ppm, on both sides.
-    const SLEW: u32 = 1_000;
     if ours.ttl / LEAST < ours.node_timeout {
         let why = "a few slow answers use it up";
         let value = format!(
@@ -128,6 +133,11 @@ fn settings(ours: &Ours, notes: &mut Notes<'_>) {
         let mend = "Builder::ttl of ten node timeouts or more";
         notes.add(Warn, "ttl", value, why, mend);
     }
+}
+
+fn drift(ours: &Ours, notes: &mut Notes<'_>) {
+    /// Time daemons slew by 500 ppm, on both sides.
+    const SLEW: u32 = 1_000;
     if ours.drift.ppm() < SLEW {
         let why = "clocks that are being set right run apart by more";
         let value = format!("{} ppm", ours.drift.ppm());
