@@ -6,7 +6,7 @@
 -- ARGV[4]  the key of its counter
 -- returns  text, lines 'FIELD:VALUE': fields of INFO; 'time', this master's clock in microseconds;
 --          'guard_age', for how many ms it may have forgotten locks, 'never' or 'none' (see shared/guard);
---          'try.NAME', the error that came of trying a command or a key; 'may_eval', 'yes' or 'no', where it can tell
+--          'try.NAME', the error that came of trying a command or a key; 'may_eval' and 'may_listen', 'yes' or 'no', where it can tell
 local wanted = {
   run_id = true, redis_version = true, redis_mode = true, server_mode = true, role = true, master_replid = true,
   connected_slaves = true, maxmemory = true, maxmemory_policy = true, evicted_keys = true, loading = true,
@@ -76,9 +76,11 @@ end
 try('queue', 'ZSCORE', ARGV[2], 'x')
 try('deadlines', 'ZSCORE', ARGV[3], 'x')
 try('fence', 'GET', ARGV[4])
-try('PUBLISH', 'PUBLISH', 'quorlock:wake:{' .. key .. '}', '0')
+local channel = 'quorlock:wake:{' .. key .. '}'
+try('PUBLISH', 'PUBLISH', channel, '0')
 -- Redis 7 and later.
 if redis.acl_check_cmd then
   say('may_eval', redis.acl_check_cmd('EVAL', 'return 1', '0') and 'yes' or 'no')
+  say('may_listen', redis.acl_check_cmd('SUBSCRIBE', channel) and 'yes' or 'no')
 end
 return table.concat(lines, '\n')

@@ -1,6 +1,10 @@
 //! What a check finds, on servers that have it: each finding is provoked here that can be.
 
-use std::{fs, net::TcpStream, time::Duration};
+use std::{
+    fs,
+    net::{TcpStream, UdpSocket},
+    time::Duration,
+};
 
 use quorlock::{
     Builder, Coordinator,
@@ -397,6 +401,34 @@ fn masters_that_say_nothing() {
     });
 }
 
+/// Needs an address that is not the loopback's.
+#[test]
+fn protected_mode() {
+    with_masters(0, async |_| {
+        let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
+        // Sends nothing.
+        let address = socket
+            .connect(("192.0.2.1", 9))
+            .and_then(|()| socket.local_addr());
+        let Ok(address) = address else {
+            eprintln!("SKIPPED: there is no network");
+            return;
+        };
+        let mut masters = durable();
+        masters[0] = Server::start_with(&["--protected-mode", "yes", "--bind", "0.0.0.0"]);
+        let mut urls = apart(&masters);
+        urls[0] = format!("redis://{}:{}", address.ip(), masters[0].port());
+        let locks = guarded().masters(urls).build().unwrap();
+        let report = locks.check().await;
+        // Before Redis 7 it was off for whoever says what to bind to.
+        if major(&masters[0]) >= 7 {
+            assert_eq!(found(&report), [(Refuse, "login")], "{report}");
+            assert!(report.to_string().contains("protected mode"), "{report}");
+        }
+        locks.close().await;
+    });
+}
+
 /// What is found for a user with `rules` on one of three masters.
 async fn as_user(masters: &[Server], builder: Builder, rules: &[&str]) -> Preflight {
     let words = [&["ACL", "SETUSER", "bob", "reset", "on", ">hunter2"], rules].concat();
@@ -414,6 +446,7 @@ async fn as_user(masters: &[Server], builder: Builder, rules: &[&str]) -> Prefli
 const MUTEX: Found = (Refuse, "rights for mutexes");
 const REENTRANT: Found = (Refuse, "rights for reentrant locks");
 const FAIR: &str = "rights for fair locks";
+const MESSAGES: &str = "PUBLISH, SUBSCRIBE";
 const TOKENS: &str = "rights for fencing tokens";
 
 #[test]
@@ -435,7 +468,7 @@ fn each_right() {
                 &["-set", "-exists", "-hset"],
                 &[MUTEX, REENTRANT, (Refuse, FAIR), (Refuse, TOKENS)],
             ),
-            (&["-publish"], &[(Info, "PUBLISH")]),
+            (&["-publish"], &[(Info, MESSAGES)]),
             (&["resetkeys", "~quorlock:*"], &[]),
             (
                 &[
@@ -455,9 +488,11 @@ fn each_right() {
             assert_eq!(found(&report), expected, "{without:?}: {report}");
         }
         if major(&masters[0]) >= 7 {
-            let rules = [&all[..], &["resetchannels"]].concat();
-            let report = as_user(&masters, guarded(), &rules).await;
-            assert_eq!(found(&report), [(Info, "PUBLISH")], "{report}");
+            for without in ["resetchannels", "-subscribe"] {
+                let rules = [&all[..], &[without]].concat();
+                let report = as_user(&masters, guarded(), &rules).await;
+                assert_eq!(found(&report), [(Info, MESSAGES)], "{report}");
+            }
             let rules = [&all[..], &["-eval"]].concat();
             let report = as_user(&masters, patient(), &rules).await;
             assert_eq!(found(&report), [(Warn, "EVAL")], "{report}");
@@ -525,7 +560,7 @@ fn the_least_rights_for_mutexes() {
             (Info, "rights for reentrant locks"),
             (Info, FAIR),
             (Info, TOKENS),
-            (Info, "PUBLISH"),
+            (Info, MESSAGES),
         ];
         assert_eq!(found(&report), expected, "{report}");
     });

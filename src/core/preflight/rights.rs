@@ -164,13 +164,15 @@ fn scripts(facts: &Facts, notes: &mut Notes<'_>) {
 }
 
 fn messages(facts: &Facts, notes: &mut Notes<'_>) {
-    if matches!(
+    let may_tell = !matches!(
         tried(facts, "PUBLISH"),
         Some(Denial::Channel | Denial::Command | Denial::Renamed)
-    ) {
-        let why = "nobody hears of a release: those who wait poll";
+    );
+    if !may_tell || facts.is("may_listen", "no") {
+        let why = "its user tells or hears nobody of a release: those who wait poll";
         let mend = "ACL SETUSER <user> +publish +subscribe +unsubscribe \
                     &quorlock:* &redisson_lock__channel:*";
-        notes.add(Info, "PUBLISH", "denied", why, mend);
+        let setting = "PUBLISH, SUBSCRIBE";
+        notes.add(Info, setting, "denied", why, mend);
     }
 }

@@ -83,13 +83,14 @@ fn rejected(error: &str, failure: &Failure, notes: &mut Notes<'_>) {
     }
 }
 
-/// What went wrong, without the name of the user.
+/// What went wrong, in a sentence, without the name of the user.
 pub(super) fn in_short(failure: &Failure) -> String {
     let text = failure.to_string();
+    let text = text.split(". ").next().unwrap_or_default();
     if let Some((before, rest)) = text.split_once("User ")
         && let Some((_, after)) = rest.split_once(" has no permissions")
     {
         return format!("{before}its user has no permissions{after}");
     }
-    text
+    text.to_owned()
 }

@@ -10,6 +10,8 @@ const FIT: &str = "run_id:RUN\nredis_version:7.0.15\nredis_mode:standalone\nrole
                    monotonic_clock:POSIX clock_gettime\ntime:5000000\nguard_age:never\n\
                    try.SET:ERR syntax error\ntry.HSET:ERR wrong number of arguments for 'hset' command\nmay_eval:yes";
 
+const MESSAGES: &str = "PUBLISH, SUBSCRIBE";
+
 const SET: &[(&str, &str)] = &[
     ("active-replica", "no"),
     ("aof-load-truncated", "no"),
@@ -168,6 +170,7 @@ fn each_setting() {
         ("lua-time-limit", "5000", (Info, "busy-reply-threshold")),
         ("lua-time-limit", "0", (Info, "busy-reply-threshold")),
         ("may_eval:yes", "may_eval:no", (Warn, "EVAL")),
+        ("may_eval:yes", "may_listen:no", (Info, MESSAGES)),
         ("never", "none", (Refuse, "quorlock:guard")),
         ("never", "60000", (Warn, "quorlock:guard")),
         ("guard_age:never\n", "", (Refuse, "quorlock:guard")),
@@ -362,8 +365,8 @@ fn each_right() {
             &key,
             &[(Unknown, "rights to keys")],
         ),
-        (&["PUBLISH"], &command, &[(Info, "PUBLISH")]),
-        (&["PUBLISH"], &channel, &[(Info, "PUBLISH")]),
+        (&["PUBLISH"], &command, &[(Info, MESSAGES)]),
+        (&["PUBLISH"], &channel, &[(Info, MESSAGES)]),
         (&["SET", "HSET", "DEL"], &now, &[(Warn, "writes")]),
         (
             &["SET", "GET"],
