@@ -9,6 +9,8 @@ mod mailbox;
 mod memory;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "redis")]
+mod setting;
 mod supervisor;
 #[cfg(feature = "tls")]
 mod tls;

@@ -303,7 +303,7 @@ impl Connection for RedisConnection {
                     Err(why) => ControlFlow::Break(why),
                 };
             }
-            match reply(frame) {
+            match super::setting::answer(frame) {
                 // Restarted with the connection kept by a proxy, or SCRIPT FLUSH: once more with the
                 // script itself, which the server then knows again. The vote is late, not lost.
                 Reply::Error(error)
