@@ -1,6 +1,10 @@
 //! Masters that forgot locks, on servers that really do: they have no vote until those locks are over.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs::{self, OpenOptions},
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use quorlock::{
     AcquireError, Builder, Coordinator, Failure, Kind, Lock, Owner, RestartGuard, Standing, Votes,
@@ -33,7 +37,8 @@ fn lock(locks: &Coordinator, kind: Kind, name: &str, owner: &Owner) -> Lock {
     }
 }
 
-/// Has `masters` known to somebody, so that they have a vote from then on, whatever the guard.
+/// Has `masters` known to somebody, so that they have a vote from then on, whatever the guard. Closed, as a release is
+/// done when a majority has it, and whoever comes next could be ahead of it on the others.
 async fn meet(masters: &[String]) {
     let locks = guarded(RestartGuard::Observed).masters(masters).build();
     let locks = locks.unwrap();
@@ -48,11 +53,14 @@ async fn meet(masters: &[String]) {
 /// A coordinator that is connected to all `masters`, which have votes.
 async fn connected(builder: Builder, masters: &[String]) -> Coordinator {
     let locks = builder.masters(masters).build().unwrap();
-    acquire_on_all(&locks.mutex("r"))
-        .await
-        .release()
-        .await
-        .unwrap();
+    let lock = locks.mutex("r");
+    acquire_on_all(&lock).await.release().await.unwrap();
+    // Behind the release, on all of them.
+    until("a look at all masters", async || {
+        let seen = lock.inspect().await.ok()?;
+        (seen.votes.granted() == masters.len()).then_some(())
+    })
+    .await;
     locks
 }
 
@@ -67,7 +75,9 @@ fn is_quarantined(votes: &Votes, master: usize) -> bool {
 enum Loss {
     /// Killed, and nothing was saved.
     Everything,
-    /// Killed, and what comes back is from before the lock.
+    /// Killed, and what comes back is a snapshot from before the lock.
+    Snapshot,
+    /// Killed, and what comes back is a log (`appendfsync everysec`) to just before the lock, as after a power cut.
     Tail,
     /// `FLUSHALL`, and all connections break.
     Flushed,
@@ -80,6 +90,9 @@ enum Loss {
 async fn nobody_gets_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: RestartGuard) {
     let victim = masters.len() / 2;
     let others = victim + 1..;
+    if loss == Loss::Tail {
+        masters[victim] = Server::start_with(&["--appendonly", "yes"]);
+    }
     let proxy = Proxy::start(masters[victim].port(), Duration::ZERO);
     let mut urls = urls(&masters);
     urls[victim] = proxy.url();
@@ -93,18 +106,15 @@ async fn nobody_gets_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: 
     let mut replica = (loss == Loss::Promoted).then(Server::start);
     match (&mut replica, loss) {
         (Some(replica), _) => {
-            let port = masters[victim].port().to_string();
-            replica.command(&["REPLICAOF", "127.0.0.1", &port]);
-            until("a copy", async || {
-                let info = replica.command(&["INFO", "replication"]);
-                info.contains("master_link_status:up").then_some(())
-            })
-            .await;
-            replica.command(&["REPLICAOF", "NO", "ONE"]);
+            follow(replica, &masters[victim]).await;
         }
-        (None, Loss::Tail) => assert_eq!(masters[victim].command(&["SAVE"]), "OK"),
+        (None, Loss::Snapshot) => assert_eq!(masters[victim].command(&["SAVE"]), "OK"),
         _ => {}
     }
+    let logs = match loss {
+        Loss::Tail => logs_with(&masters[victim], KEY).await,
+        _ => Vec::new(),
+    };
 
     let block = |command: fn(&str) -> Vec<&str>| {
         for master in &masters[others.clone()] {
@@ -142,7 +152,15 @@ async fn nobody_gets_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: 
             masters[victim].command(&["CLIENT", "KILL", "TYPE", "normal"]);
             masters[victim].command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
         }
-        _ => masters[victim].restart(),
+        _ => {
+            masters[victim].kill();
+            for (log, length) in &logs {
+                let log = OpenOptions::new().write(true).open(log).unwrap();
+                assert!(log.metadata().unwrap().len() > *length, "no tail to lose");
+                log.set_len(*length).unwrap();
+            }
+            masters[victim].restart();
+        }
     }
     // It would happen.
     let without = async {
@@ -164,6 +182,26 @@ async fn nobody_gets_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: 
         assert!(took >= QUARANTINE, "{loss:?} {guard:?} {took:?}");
     };
     join!(without, with);
+}
+
+/// The log of `master`, which has `text` in it, with its length.
+async fn logs_with(master: &Server, text: &str) -> Vec<(PathBuf, u64)> {
+    let log = until("a log", async || {
+        let files = [
+            master.directory(),
+            &master.directory().join("appendonlydir"),
+        ]
+        .map(fs::read_dir);
+        let files = files.into_iter().flatten().flatten().flatten();
+        files.map(|file| file.path()).find(|path| {
+            let log = fs::read(path).unwrap_or_default();
+            let is_log = path.extension().is_some_and(|extension| extension == "aof");
+            is_log && log.windows(text.len()).any(|part| part == text.as_bytes())
+        })
+    })
+    .await;
+    let length = fs::metadata(&log).unwrap().len();
+    vec![(log, length)]
 }
 
 fn nobody_gets_one(masters: usize, loss: Loss) {
@@ -188,6 +226,11 @@ fn nobody_gets_a_second_lock_of_five_masters_either() {
 
 #[test]
 fn nobody_gets_a_second_lock_from_a_master_that_lost_what_was_not_saved() {
+    nobody_gets_one(3, Loss::Snapshot);
+}
+
+#[test]
+fn nobody_gets_a_second_lock_from_a_master_that_lost_the_tail_of_its_log() {
     nobody_gets_one(3, Loss::Tail);
 }
 
@@ -201,12 +244,11 @@ fn nobody_gets_a_second_lock_from_a_replica_that_was_promoted() {
     nobody_gets_one(3, Loss::Promoted);
 }
 
-/// Nobody can tell from outside that nothing was lost.
+/// Nobody said that it is what it looks like.
 #[test]
 fn a_master_that_saves_everything_has_no_vote_for_a_while_either_and_keeps_its_locks() {
     with_masters(2, async |mut masters| {
-        let saved = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-        masters.insert(0, saved);
+        masters.insert(0, Server::start_with(&ALWAYS));
         let locks = connected(guarded(RestartGuard::Observed), &urls(&masters)).await;
         let lock = locks.mutex("kept");
         let held = acquire_on_all(&lock).await;
@@ -229,6 +271,204 @@ fn a_master_that_saves_everything_has_no_vote_for_a_while_either_and_keeps_its_l
         assert_eq!(held.standing(), Standing::Held);
         assert_eq!(masters[0].command(&["GET", "kept"]), token);
     });
+}
+
+const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
+/// Whoever takes the word for it that masters keep everything. No test outlives a quarantine.
+fn trusting() -> Builder {
+    patient()
+        .restart_guard(RestartGuard::Observed)
+        .durable_masters(true)
+        .max_ttl(LONG)
+}
+
+/// Whether the first master has a vote, once it can be reached again.
+async fn has_vote(locks: &Coordinator) -> bool {
+    let lock = locks.mutex("has it a vote");
+    until("a vote or none", async || {
+        let guard = lock.try_acquire().await.ok()?;
+        let votes = guard.settled().await;
+        guard.release().await.ok()?;
+        match row(&votes, 0).failure() {
+            None => Some(true),
+            Some(Failure::Quarantined { .. }) => Some(false),
+            Some(_) => None,
+        }
+    })
+    .await
+}
+
+/// Killed over and over, all at once: as if they had only been away.
+#[test]
+fn masters_that_keep_everything_vote_at_once_and_have_their_locks() {
+    with_masters(0, async |_| {
+        let mut masters: Vec<_> = (0..3).map(|_| Server::start_with(&ALWAYS)).collect();
+        let locks = connected(trusting(), &urls(&masters)).await;
+        let owner = locks.owner();
+        for round in 0..2 {
+            let mut held = Vec::new();
+            for kind in KINDS {
+                held.push(acquire_on_all(&lock(&locks, kind, "kept", &owner)).await);
+            }
+            masters.iter_mut().for_each(Server::restart);
+            let newcomer = trusting().masters(urls(&masters)).build().unwrap();
+            for (kind, held) in KINDS.into_iter().zip(held) {
+                let other = lock(&newcomer, kind, "kept", &newcomer.owner());
+                let refused = other.try_acquire().await.unwrap_err();
+                assert!(
+                    matches!(&refused, AcquireError::Contended { .. }),
+                    "{round} {kind:?}: {refused}"
+                );
+                until("three votes", async || {
+                    held.extend(LONG).await.ok()?;
+                    let votes = held.settled().await;
+                    assert!((0..3).all(|master| !is_quarantined(&votes, master)));
+                    (votes.granted() == 3).then_some(())
+                })
+                .await;
+                assert_eq!(held.standing(), Standing::Held);
+                held.release().await.unwrap();
+                drop(acquire_on_all(&other).await);
+            }
+            // One that does not trust goes by what the key says.
+            let strict = guarded(RestartGuard::Strict).masters(urls(&masters));
+            assert!(has_vote(&strict.build().unwrap()).await);
+        }
+    });
+}
+
+/// What it is started with, what is set ahead of the first look, and whether it is taken to keep everything over the
+/// first restart and over the next.
+async fn keeps(options: &[&str], settings: &[&str], expected: [bool; 2]) {
+    let mut masters = server::masters(2);
+    masters.insert(0, Server::start_with(options));
+    if !settings.is_empty() {
+        let words = [&["CONFIG", "SET"], settings].concat();
+        assert_eq!(masters[0].command(&words), "OK");
+    }
+    let locks = connected(trusting(), &urls(&masters)).await;
+    masters[0].restart();
+    let row = format!("{options:?} {settings:?}");
+    assert_eq!(has_vote(&locks).await, expected[0], "{row}");
+    let newcomer = trusting().masters(urls(&masters)).build().unwrap();
+    assert_eq!(has_vote(&newcomer).await, expected[0], "{row}");
+    // It is in quarantine for longer than the test.
+    let origin = || masters[0].command(&["HGET", KEY, "origin"]);
+    let before = origin();
+    masters[0].restart();
+    has_vote(&locks).await;
+    let origin = || masters[0].command(&["HGET", KEY, "origin"]);
+    assert_eq!(origin() == before, expected[1], "{row}");
+}
+
+#[test]
+fn a_master_that_was_not_durable_before_or_is_not_now_has_no_vote() {
+    with_masters(0, async |_| {
+        let everysec = &ALWAYS[..2];
+        let pauses = ["no-appendfsync-on-rewrite", "yes"];
+        let and_pauses = [&ALWAYS[..], &["--no-appendfsync-on-rewrite", "yes"]].concat();
+        join!(
+            keeps(&ALWAYS, &[], [true, true]),
+            keeps(everysec, &[], [false, false]),
+            keeps(&and_pauses, &[], [false, false]),
+            // As if it had been switched on right ahead of the restart.
+            keeps(&ALWAYS, &["appendfsync", "everysec"], [false, true]),
+            keeps(&ALWAYS, &pauses, [false, true]),
+            // As if it had been switched off with the restart.
+            keeps(everysec, &["appendfsync", "always"], [false, false]),
+        );
+    });
+}
+
+/// What it kept is a snapshot, and nobody writes the log that it says it writes.
+#[test]
+fn a_log_that_is_switched_on_after_the_restart_is_not_what_was_loaded() {
+    with_masters(2, async |mut masters| {
+        masters.insert(0, Server::start_with(&["--appendfsync", "always"]));
+        let switch_on = |master: &Server| {
+            assert_eq!(
+                master.command(&["CONFIG", "SET", "appendonly", "yes"]),
+                "OK"
+            );
+        };
+        switch_on(&masters[0]);
+        let is_written = |master: &Server| {
+            let info = master.command(&["INFO", "persistence"]);
+            (info.contains("aof_rewrite_in_progress:0")
+                && !info.contains("aof_last_rewrite_time_sec:-1"))
+            .then_some(())
+        };
+        until("a log", async || is_written(&masters[0])).await;
+        let locks = connected(trusting(), &urls(&masters)).await;
+        assert_eq!(masters[0].command(&["HGET", KEY, "durable"]), "1");
+        assert_eq!(masters[0].command(&["SAVE"]), "OK");
+        locks.close().await;
+        drop(locks);
+        masters[0].restart();
+        assert_eq!(masters[0].command(&["HGET", KEY, "durable"]), "1");
+        switch_on(&masters[0]);
+        until("a log", async || is_written(&masters[0])).await;
+        let newcomer = trusting().masters(urls(&masters)).build().unwrap();
+        assert!(!has_vote(&newcomer).await);
+    });
+}
+
+/// Its log has all that it was sent, and the guard key with it; not what it was not sent.
+#[test]
+fn a_replica_that_was_promoted_has_no_vote_however_durable() {
+    with_masters(2, async |mut masters| {
+        masters.insert(0, Server::start_with(&ALWAYS));
+        let replica = Server::start_with(&ALWAYS);
+        let proxy = Proxy::start(masters[0].port(), Duration::ZERO);
+        let mut urls = urls(&masters);
+        urls[0] = proxy.url();
+        connected(trusting(), &urls).await.close().await;
+        follow(&replica, &masters[0]).await;
+        assert_eq!(replica.command(&["HGET", KEY, "durable"]), "1");
+        proxy.lead_to(replica.port());
+        masters[0].kill();
+        let newcomer = trusting().masters(&urls).build().unwrap();
+        assert!(!has_vote(&newcomer).await);
+    });
+}
+
+#[test]
+fn a_master_with_replicas_or_one_that_does_not_say_is_not_taken_to_keep_everything() {
+    with_masters(4, async |masters| {
+        let mut masters = masters;
+        let denied = [
+            "--user", "lock", "on", ">pw", "~*", "&*", "+@all", "-config",
+        ];
+        let options = [&ALWAYS[..], &denied].concat();
+        let replica = masters.split_off(2);
+        for master in [Server::start_with(&ALWAYS), Server::start_with(&options)] {
+            masters.insert(0, master);
+        }
+        let mut urls = urls(&masters[..3]);
+        urls[0] = format!("redis://lock:pw@127.0.0.1:{}", masters[0].port());
+        let port = masters[1].port().to_string();
+        replica[0].command(&["REPLICAOF", "127.0.0.1", &port]);
+        until("a copy", async || is_copy(&replica[0])).await;
+        let locks = connected(trusting(), &urls).await;
+        let durable = |master: &Server| master.command(&["HGET", KEY, "durable"]);
+        assert_eq!([durable(&masters[0]), durable(&masters[1])], ["0", "0"]);
+        masters[0].restart();
+        assert!(!has_vote(&locks).await);
+    });
+}
+
+/// Makes `replica` a copy of `master`, and then one of its own.
+async fn follow(replica: &Server, master: &Server) {
+    let port = master.port().to_string();
+    replica.command(&["REPLICAOF", "127.0.0.1", &port]);
+    until("a copy", async || is_copy(replica)).await;
+    replica.command(&["REPLICAOF", "NO", "ONE"]);
+}
+
+fn is_copy(replica: &Server) -> Option<()> {
+    let info = replica.command(&["INFO", "replication"]);
+    info.contains("master_link_status:up").then_some(())
 }
 
 #[test]
@@ -366,9 +606,7 @@ fn the_rights_that_it_takes_are_enough() {
             assert_eq!(master.command(&words), "OK");
             urls.push(format!("redis://lock:pw@127.0.0.1:{}", master.port()));
         }
-        let locks = connected(guarded(RestartGuard::Observed), &urls).await;
-        // A release is done when a majority has it; the next coordinator could be ahead of it on the others.
-        locks.close().await;
+        meet(&urls).await;
         for master in &masters {
             let known = master.command(&["HGET", KEY, "run_id"]);
             let info = master.command(&["INFO", "server"]);
