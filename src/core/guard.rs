@@ -61,12 +61,8 @@ impl Mark {
     /// `lua/shared/guard.lua` makes of it, when the log of the master is in order.
     pub(crate) fn looked_at(found: Option<Self>, look: Look<'_>, run_id: &str, now: u64) -> Self {
         let is_new = found.is_none() && look.known.is_empty() && !look.is_strict;
-        let fresh = Self {
-            run_id: run_id.to_owned(),
-            since: if is_new { 0 } else { now.max(1) },
-            origin: run_id.to_owned(),
-            is_durable: look.is_durable.unwrap_or_default(),
-        };
+        let since = if is_new { 0 } else { now.max(1) };
+        let fresh = Self::begin(run_id, since, look.is_durable.unwrap_or_default());
         let Some(mut mark) = found else {
             return fresh;
         };
@@ -75,10 +71,7 @@ impl Mark {
             mark.is_durable = look.is_durable.unwrap_or(mark.is_durable);
             // Whoever saw it first did not know it; or what it was handed down is not what this one knows.
             if is_stranger && (mark.since == 0 || mark.origin != run_id) {
-                mark = Self {
-                    is_durable: mark.is_durable,
-                    ..fresh
-                };
+                mark = Self::begin(run_id, now, mark.is_durable);
             }
         } else if mark.is_durable && look.is_durable == Some(true) && !is_stranger {
             run_id.clone_into(&mut mark.run_id);
@@ -88,6 +81,16 @@ impl Mark {
         // A clock that was set back.
         mark.since = mark.since.min(now);
         mark
+    }
+
+    /// A process that was handed nothing down.
+    fn begin(run_id: &str, since: u64, is_durable: bool) -> Self {
+        Self {
+            run_id: run_id.to_owned(),
+            since,
+            origin: run_id.to_owned(),
+            is_durable,
+        }
     }
 }
 

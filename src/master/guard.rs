@@ -41,23 +41,20 @@ impl Guarding {
     /// Notes that `master` is the server with this run id, and what it remembers, unless another one is that server.
     pub(super) fn meet(&self, master: usize, run_id: &str, origin: &str) -> Result<(), String> {
         let mut masters = self.masters.lock();
-        let is_twin = |(number, known): (&usize, &Known)| {
-            (*number != master && known.server.as_deref() == Some(run_id)).then_some(number + 1)
-        };
-        if let Some(other) = masters.iter().find_map(is_twin) {
+        let is_twin = |known: &Known| known.server.as_deref() == Some(run_id);
+        let mut twins = masters.iter().filter(|(_, known)| is_twin(known));
+        let twin = twins.find_map(|(other, _)| (*other != master).then_some(other + 1));
+        if let Some(twin) = twin {
             // What it was known by stays: it may come back, and have forgotten.
             if let Some(known) = masters.get_mut(&master) {
                 known.server = None;
             }
             return Err(format!(
-                "it is the same server as master {other}: every master needs one of its own"
+                "it is the same server as master {twin}: every master needs one of its own"
             ));
         }
-        let known = Known {
-            server: Some(run_id.to_owned()),
-            origin: origin.to_owned(),
-        };
-        masters.insert(master, known);
+        let (server, origin) = (Some(run_id.to_owned()), origin.to_owned());
+        masters.insert(master, Known { server, origin });
         Ok(())
     }
 
@@ -124,17 +121,18 @@ mod ask {
                 Reply::Error(error) => error,
                 _ => "it says nothing of use",
             };
+            self.unanswered(master, why)
+        }
+
+        fn unanswered(&self, master: usize, why: &str) -> Result<Option<Incarnation>, String> {
+            const RIGHTS: &str = "; its user needs the rights +eval +info +time +hmget +hset ~quorlock:guard, or the \
+                                  guard must not be strict";
             let is_denied = is_denied(why);
             if is_denied && self.guard != RestartGuard::Strict {
                 tracing::warn!(master = master + 1, %why, "nobody would notice if it restarted empty");
                 return Ok(None);
             }
-            let rights = if is_denied {
-                "; its user needs the rights +eval +info +time +hmget +hset ~quorlock:guard, or the guard must not be \
-                 strict"
-            } else {
-                ""
-            };
+            let rights = if is_denied { RIGHTS } else { "" };
             Err(format!(
                 "whether it restarted cannot be known: {why}{rights}"
             ))
