@@ -10,17 +10,20 @@ use quorlock::{
     AcquireError, Builder, Coordinator, Failure, Kind, Lock, Owner, RestartGuard, Standing, Votes,
 };
 use tokio::join;
+use tracing::Level;
 
-use crate::{common::*, proxy::Proxy};
+use crate::{common::*, proxy::Proxy, said::Said};
 
 /// The longest there is here.
 const TTL: Duration = Duration::from_millis(1_500);
 /// As long as it is at least, whatever the TTL; less what masters' clocks are cut off by.
 const QUARANTINE: Duration = Duration::from_millis(2_995);
-const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
-const KEY: &str = "quorlock:guard";
+pub(crate) const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
+pub(crate) const KEY: &str = "quorlock:guard";
+/// What it takes to keep everything.
+pub(crate) const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
-fn guarded(guard: RestartGuard) -> Builder {
+pub(crate) fn guarded(guard: RestartGuard) -> Builder {
     patient()
         .restart_guard(guard)
         .node_timeout(TTL * 2 / 3)
@@ -28,7 +31,7 @@ fn guarded(guard: RestartGuard) -> Builder {
         .ttl(TTL)
 }
 
-fn lock(locks: &Coordinator, kind: Kind, name: &str, owner: &Owner) -> Lock {
+pub(crate) fn lock(locks: &Coordinator, kind: Kind, name: &str, owner: &Owner) -> Lock {
     let name = format!("{name} {kind:?}");
     match kind {
         Kind::Reentrant => locks.reentrant(name, owner),
@@ -51,7 +54,7 @@ async fn meet(masters: &[String]) {
 }
 
 /// A coordinator that is connected to all `masters`, which have votes.
-async fn connected(builder: Builder, masters: &[String]) -> Coordinator {
+pub(crate) async fn connected(builder: Builder, masters: &[String]) -> Coordinator {
     let locks = builder.masters(masters).build().unwrap();
     let lock = locks.mutex("r");
     acquire_on_all(&lock).await.release().await.unwrap();
@@ -64,7 +67,7 @@ async fn connected(builder: Builder, masters: &[String]) -> Coordinator {
     locks
 }
 
-fn is_quarantined(votes: &Votes, master: usize) -> bool {
+pub(crate) fn is_quarantined(votes: &Votes, master: usize) -> bool {
     matches!(
         row(votes, master).failure(),
         Some(Failure::Quarantined { .. })
@@ -273,200 +276,15 @@ fn a_master_that_saves_everything_has_no_vote_for_a_while_either_and_keeps_its_l
     });
 }
 
-const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
-
-/// Whoever takes the word for it that masters keep everything. No test outlives a quarantine.
-fn trusting() -> Builder {
-    patient()
-        .restart_guard(RestartGuard::Observed)
-        .durable_masters(true)
-        .max_ttl(LONG)
-}
-
-/// Whether the first master has a vote, once it can be reached again.
-async fn has_vote(locks: &Coordinator) -> bool {
-    let lock = locks.mutex("has it a vote");
-    until("a vote or none", async || {
-        let guard = lock.try_acquire().await.ok()?;
-        let votes = guard.settled().await;
-        guard.release().await.ok()?;
-        match row(&votes, 0).failure() {
-            None => Some(true),
-            Some(Failure::Quarantined { .. }) => Some(false),
-            Some(_) => None,
-        }
-    })
-    .await
-}
-
-/// Killed over and over, all at once: as if they had only been away.
-#[test]
-fn masters_that_keep_everything_vote_at_once_and_have_their_locks() {
-    with_masters(0, async |_| {
-        let mut masters: Vec<_> = (0..3).map(|_| Server::start_with(&ALWAYS)).collect();
-        let locks = connected(trusting(), &urls(&masters)).await;
-        let owner = locks.owner();
-        for round in 0..2 {
-            let mut held = Vec::new();
-            for kind in KINDS {
-                held.push(acquire_on_all(&lock(&locks, kind, "kept", &owner)).await);
-            }
-            masters.iter_mut().for_each(Server::restart);
-            let newcomer = trusting().masters(urls(&masters)).build().unwrap();
-            for (kind, held) in KINDS.into_iter().zip(held) {
-                let other = lock(&newcomer, kind, "kept", &newcomer.owner());
-                let refused = other.try_acquire().await.unwrap_err();
-                assert!(
-                    matches!(&refused, AcquireError::Contended { .. }),
-                    "{round} {kind:?}: {refused}"
-                );
-                until("three votes", async || {
-                    held.extend(LONG).await.ok()?;
-                    let votes = held.settled().await;
-                    assert!((0..3).all(|master| !is_quarantined(&votes, master)));
-                    (votes.granted() == 3).then_some(())
-                })
-                .await;
-                assert_eq!(held.standing(), Standing::Held);
-                held.release().await.unwrap();
-                drop(acquire_on_all(&other).await);
-            }
-            // One that does not trust goes by what the key says.
-            let strict = guarded(RestartGuard::Strict).masters(urls(&masters));
-            assert!(has_vote(&strict.build().unwrap()).await);
-        }
-    });
-}
-
-/// What it is started with, what is set ahead of the first look, and whether it is taken to keep everything over the
-/// first restart and over the next.
-async fn keeps(options: &[&str], settings: &[&str], expected: [bool; 2]) {
-    let mut masters = server::masters(2);
-    masters.insert(0, Server::start_with(options));
-    if !settings.is_empty() {
-        let words = [&["CONFIG", "SET"], settings].concat();
-        assert_eq!(masters[0].command(&words), "OK");
-    }
-    let locks = connected(trusting(), &urls(&masters)).await;
-    masters[0].restart();
-    let row = format!("{options:?} {settings:?}");
-    assert_eq!(has_vote(&locks).await, expected[0], "{row}");
-    let newcomer = trusting().masters(urls(&masters)).build().unwrap();
-    assert_eq!(has_vote(&newcomer).await, expected[0], "{row}");
-    // It is in quarantine for longer than the test.
-    let origin = || masters[0].command(&["HGET", KEY, "origin"]);
-    let before = origin();
-    masters[0].restart();
-    has_vote(&locks).await;
-    let origin = || masters[0].command(&["HGET", KEY, "origin"]);
-    assert_eq!(origin() == before, expected[1], "{row}");
-}
-
-#[test]
-fn a_master_that_was_not_durable_before_or_is_not_now_has_no_vote() {
-    with_masters(0, async |_| {
-        let everysec = &ALWAYS[..2];
-        let pauses = ["no-appendfsync-on-rewrite", "yes"];
-        let and_pauses = [&ALWAYS[..], &["--no-appendfsync-on-rewrite", "yes"]].concat();
-        join!(
-            keeps(&ALWAYS, &[], [true, true]),
-            keeps(everysec, &[], [false, false]),
-            keeps(&and_pauses, &[], [false, false]),
-            // As if it had been switched on right ahead of the restart.
-            keeps(&ALWAYS, &["appendfsync", "everysec"], [false, true]),
-            keeps(&ALWAYS, &pauses, [false, true]),
-            // As if it had been switched off with the restart.
-            keeps(everysec, &["appendfsync", "always"], [false, false]),
-        );
-    });
-}
-
-/// What it kept is a snapshot, and nobody writes the log that it says it writes.
-#[test]
-fn a_log_that_is_switched_on_after_the_restart_is_not_what_was_loaded() {
-    with_masters(2, async |mut masters| {
-        masters.insert(0, Server::start_with(&["--appendfsync", "always"]));
-        let switch_on = |master: &Server| {
-            assert_eq!(
-                master.command(&["CONFIG", "SET", "appendonly", "yes"]),
-                "OK"
-            );
-        };
-        switch_on(&masters[0]);
-        let is_written = |master: &Server| {
-            let info = master.command(&["INFO", "persistence"]);
-            (info.contains("aof_rewrite_in_progress:0")
-                && !info.contains("aof_last_rewrite_time_sec:-1"))
-            .then_some(())
-        };
-        until("a log", async || is_written(&masters[0])).await;
-        let locks = connected(trusting(), &urls(&masters)).await;
-        assert_eq!(masters[0].command(&["HGET", KEY, "durable"]), "1");
-        assert_eq!(masters[0].command(&["SAVE"]), "OK");
-        locks.close().await;
-        drop(locks);
-        masters[0].restart();
-        assert_eq!(masters[0].command(&["HGET", KEY, "durable"]), "1");
-        switch_on(&masters[0]);
-        until("a log", async || is_written(&masters[0])).await;
-        let newcomer = trusting().masters(urls(&masters)).build().unwrap();
-        assert!(!has_vote(&newcomer).await);
-    });
-}
-
-/// Its log has all that it was sent, and the guard key with it; not what it was not sent.
-#[test]
-fn a_replica_that_was_promoted_has_no_vote_however_durable() {
-    with_masters(2, async |mut masters| {
-        masters.insert(0, Server::start_with(&ALWAYS));
-        let replica = Server::start_with(&ALWAYS);
-        let proxy = Proxy::start(masters[0].port(), Duration::ZERO);
-        let mut urls = urls(&masters);
-        urls[0] = proxy.url();
-        connected(trusting(), &urls).await.close().await;
-        follow(&replica, &masters[0]).await;
-        assert_eq!(replica.command(&["HGET", KEY, "durable"]), "1");
-        proxy.lead_to(replica.port());
-        masters[0].kill();
-        let newcomer = trusting().masters(&urls).build().unwrap();
-        assert!(!has_vote(&newcomer).await);
-    });
-}
-
-#[test]
-fn a_master_with_replicas_or_one_that_does_not_say_is_not_taken_to_keep_everything() {
-    with_masters(4, async |masters| {
-        let mut masters = masters;
-        let denied = [
-            "--user", "lock", "on", ">pw", "~*", "&*", "+@all", "-config",
-        ];
-        let options = [&ALWAYS[..], &denied].concat();
-        let replica = masters.split_off(2);
-        for master in [Server::start_with(&ALWAYS), Server::start_with(&options)] {
-            masters.insert(0, master);
-        }
-        let mut urls = urls(&masters[..3]);
-        urls[0] = format!("redis://lock:pw@127.0.0.1:{}", masters[0].port());
-        let port = masters[1].port().to_string();
-        replica[0].command(&["REPLICAOF", "127.0.0.1", &port]);
-        until("a copy", async || is_copy(&replica[0])).await;
-        let locks = connected(trusting(), &urls).await;
-        let durable = |master: &Server| master.command(&["HGET", KEY, "durable"]);
-        assert_eq!([durable(&masters[0]), durable(&masters[1])], ["0", "0"]);
-        masters[0].restart();
-        assert!(!has_vote(&locks).await);
-    });
-}
-
 /// Makes `replica` a copy of `master`, and then one of its own.
-async fn follow(replica: &Server, master: &Server) {
+pub(crate) async fn follow(replica: &Server, master: &Server) {
     let port = master.port().to_string();
     replica.command(&["REPLICAOF", "127.0.0.1", &port]);
     until("a copy", async || is_copy(replica)).await;
     replica.command(&["REPLICAOF", "NO", "ONE"]);
 }
 
-fn is_copy(replica: &Server) -> Option<()> {
+pub(crate) fn is_copy(replica: &Server) -> Option<()> {
     let info = replica.command(&["INFO", "replication"]);
     info.contains("master_link_status:up").then_some(())
 }
@@ -647,6 +465,105 @@ fn a_server_under_two_addresses_votes_once() {
 
         let locks = patient().masters(&urls).build().unwrap();
         drop(acquire_on_all(&locks.reentrant("unnoticed", &locks.owner())).await);
+    });
+}
+
+/// What it was known by is not forgotten meanwhile.
+#[test]
+fn a_master_that_was_taken_for_a_twin_and_comes_back_empty_has_no_vote() {
+    with_masters(3, async |mut masters| {
+        let proxy = Proxy::start(masters[0].port(), Duration::ZERO);
+        let mut urls = urls(&masters);
+        urls[0] = proxy.url();
+        let locks = connected(guarded(RestartGuard::Observed), &urls).await;
+        proxy.lead_to(masters[1].port());
+        masters[0].kill();
+        let lock = locks.mutex("r");
+        until_votes(&lock, "a twin", |votes| {
+            votes.to_string().contains("the same server as master 2")
+        })
+        .await;
+        masters[0].restart();
+        proxy.lead_to(masters[0].port());
+        let back = until_votes(&lock, "it is back", |votes| !is_unreachable(votes, 0)).await;
+        assert!(is_quarantined(&back, 0), "{back}");
+    });
+}
+
+/// It goes on without that master, and puts the lock back when it has its vote again.
+#[test]
+fn a_lock_is_renewed_while_a_master_is_in_quarantine() {
+    with_masters(3, async |mut masters| {
+        // Twice what is needed, as the machine may be busy when one is due.
+        let builder = guarded(RestartGuard::Observed)
+            .max_ttl(2 * TTL)
+            .ttl(2 * TTL);
+        let locks = connected(builder, &urls(&masters)).await;
+        let owner = locks.owner();
+        let mut held = Vec::new();
+        for kind in KINDS {
+            held.push(acquire_on_all(&lock(&locks, kind, "held", &owner)).await);
+        }
+        let began = Instant::now();
+        masters[0].restart();
+        // By the watchdog alone: nobody extends anything.
+        for (kind, held) in KINDS.into_iter().zip(&held) {
+            let key = format!("held {kind:?}");
+            until("it is back", async || {
+                assert!(held.is_valid(), "{kind:?}");
+                (masters[0].command(&["EXISTS", &key]) == "1").then_some(())
+            })
+            .await;
+            let took = began.elapsed();
+            assert!(took >= QUARANTINE, "{kind:?} {took:?}");
+            assert_eq!(held.standing(), Standing::Held);
+        }
+    });
+}
+
+#[test]
+fn that_a_master_is_not_watched_is_said_once_per_connection() {
+    if server::only_urls() {
+        return;
+    }
+    let master = Server::start();
+    let rules = ["on", ">pw", "~*", "&*", "+@all", "-info"];
+    let words = [&["ACL", "SETUSER", "lock"], &rules[..]].concat();
+    assert_eq!(master.command(&words), "OK");
+    let url = format!("redis://lock:pw@127.0.0.1:{}", master.port());
+    let (said, _listening) = Said::listen();
+    let warnings = |text: &str| {
+        let lines = said.take();
+        let is_it = |line: &&(Level, String)| line.0 == Level::WARN && line.1.contains(text);
+        lines.iter().filter(is_it).count()
+    };
+    // In this thread, in which it listens.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let locks = guarded(RestartGuard::Observed).durable_masters(true);
+        let locks = locks.master(&url).build().unwrap();
+        let lock = locks.mutex("r");
+        for _ in 0..3 {
+            acquire_on_all(&lock).await.release().await.unwrap();
+        }
+        assert_eq!(warnings("nobody would notice"), 1);
+        assert_eq!(master.command(&["ACL", "SETUSER", "lock", "+info"]), "OK");
+        for _ in 0..2 {
+            master.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+            until("it is down", async || {
+                let lines = said.take();
+                let down = |line: &(Level, String)| line.1.contains("master down");
+                lines.iter().any(down).then_some(())
+            })
+            .await;
+            for _ in 0..3 {
+                acquire_on_all(&lock).await.release().await.unwrap();
+            }
+            assert_eq!(warnings("appendonly is no, not yes"), 1);
+        }
     });
 }
 
