@@ -8,8 +8,8 @@ use super::lease::{Drift, Ttl};
 /// their place.
 ///
 /// Such a master must not vote until every lock that it may have forgotten is over: that is its quarantine. The
-/// coordinator keeps a key on every master, `quorlock:guard`, and looks at it on every dial. A key that makes no sense
-/// is none.
+/// coordinator keeps a key on every master, `quorlock:guard`, and looks at it on every dial. One that makes no sense
+/// has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RestartGuard {

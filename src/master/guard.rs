@@ -148,6 +148,7 @@ mod ask {
             "can't run this command",
             "can't access at least one",
             "nknown command",
+            "nsupported command",
             "Unknown Redis command",
             "not allowed from script",
             "no run_id",
@@ -215,6 +216,47 @@ mod ask {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// In the words of Redis 6 and 7, and of Valkey.
+    #[cfg(feature = "redis")]
+    #[test]
+    fn only_who_is_denied_an_answer_may_do_without() {
+        use crate::core::command::Reply;
+
+        let denied = [
+            "NOPERM this user has no permissions to run the 'eval' command",
+            "ERR The user executing the script can't run this command or subcommand script: 9f, on @user_script:1.",
+            "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments",
+            "ERR ACL failure in script: User lock has no permissions to run the 'info' command script: 9f",
+            "ERR unknown command 'EVAL'",
+            "ERR Unknown Redis command called from script script: 9f",
+            "ERR This Redis command is not allowed from script",
+            "ERR its INFO has no run_id",
+        ];
+        let passing = [
+            "LOADING Redis is loading the dataset in memory",
+            "BUSY Redis is busy running a script.",
+            "MISCONF Errors writing to the AOF file: No space left on device script: 9f",
+            "OOM command not allowed when used memory > 'maxmemory'. script: 9f, on @user_script:1.",
+            "READONLY You can't write against a read only replica. script: 9f",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            "ERR the guard is of another type and cannot be deleted",
+        ];
+        let denied = denied.map(|error| (error, true));
+        for (error, is_denied) in denied
+            .into_iter()
+            .chain(passing.map(|error| (error, false)))
+        {
+            let said = |guard| {
+                let guarding = Guarding::new(guard, false);
+                guarding.answered(0, &Durability::Unasked, &Reply::Error(error))
+            };
+            assert_eq!(said(RestartGuard::Observed).is_ok(), is_denied, "{error}");
+            let refused = said(RestartGuard::Strict).unwrap_err();
+            assert!(refused.contains(error), "{refused}");
+            assert_eq!(refused.contains("+hset"), is_denied, "{refused}");
+        }
+    }
 
     #[test]
     fn a_twin_is_refused_and_what_it_was_known_by_stays() {
