@@ -47,6 +47,8 @@ fn masters_that_keep_everything_vote_at_once_and_have_their_locks() {
             for kind in KINDS {
                 held.push(acquire_on_all(&lock(&locks, kind, "kept", &owner)).await);
             }
+            // Killed in the middle of it, or just behind it.
+            masters[round].command(&["BGREWRITEAOF"]);
             masters.iter_mut().for_each(Server::restart);
             let newcomer = trusting().masters(urls(&masters)).build().unwrap();
             for (kind, held) in KINDS.into_iter().zip(held) {
