@@ -30,6 +30,8 @@ mod random;
 mod retry;
 mod rollback;
 mod run;
+#[path = "../support/log.rs"]
+mod said;
 mod waiting;
 mod watchdog;
 mod world;
