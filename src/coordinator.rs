@@ -175,11 +175,16 @@ impl Coordinator {
         Lock::new(self.engine.clone(), Kind::Fair, name.as_ref(), Some(owner))
     }
 
-    /// Asks all masters for the settings and the state that matter to locks, and says what is dangerous about them,
-    /// why, and what mends it: eviction, replicas, a server listed twice, clocks that are apart. For a program's start, or a
-    /// test of a deployment; nothing is changed, and nothing is refused because of it.
+    /// Asks all masters what they are, how they are set and what their user may do, and says what is dangerous about it,
+    /// why, and what mends it: eviction, replicas, a server listed twice, missing rights, clocks that are apart. For a
+    /// program's start, or a test of a deployment. What cannot be found out is a finding, too; no finding
+    /// means that all is fine.
     ///
-    /// Takes one round trip, and the node timeout where a master does not answer; that is a finding, too.
+    /// Nothing is changed, and nothing is refused because of it. [`docs::operations`](crate::docs::operations) has the
+    /// list of findings, and the rights that it takes: `+info` and `+config|get` besides those of locks.
+    ///
+    /// Waits for the first connections, up to the connect timeout, and takes two round trips then, or two node timeouts
+    /// where a master does not answer.
     ///
     /// # Cancel safety
     ///
@@ -190,7 +195,7 @@ impl Coordinator {
     /// # use quorlock::{Coordinator, Level, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
     /// let report = locks.check().await;
-    /// assert!(report.worst() < Some(Level::Warn), "{report}");
+    /// assert_ne!(report.worst(), Some(Level::Refuse), "{report}");
     /// # Ok(()) }
     /// ```
     pub async fn check(&self) -> Preflight {

@@ -51,6 +51,10 @@ fn no_text_and_no_event_shows_a_secret() {
         let lock = locks.mutex("r");
         texts.add(&lock);
 
+        let report = locks.check().await;
+        texts.add(&report);
+        texts.add(&report.to_string());
+
         let guard = masters.acquire(&locks).await;
         texts.hide(masters.plain.command(&["GET", "r"]));
         texts.add(&guard);

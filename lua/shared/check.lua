@@ -1,18 +1,86 @@
--- shared/check: what a check of the masters' settings goes by. Changes nothing.
+-- shared/check: what a check of the masters goes by. Changes nothing.
 --
--- returns  text, lines 'FIELD:VALUE' of INFO, and 'time:MICROS', this master's clock
+-- ARGV[1]  the key of a lock that nobody has; an argument, as in a cluster these keys are not on one server
+-- ARGV[2]  the key of its queue
+-- ARGV[3]  the key of its deadlines
+-- ARGV[4]  the key of its counter
+-- returns  text, lines 'FIELD:VALUE': fields of INFO; 'time', this master's clock in microseconds;
+--          'guard_age', for how many ms it may have forgotten locks, 'never' or 'none' (see shared/guard);
+--          'try.NAME', the error that came of trying a command or a key; 'may_eval' and 'may_listen', 'yes' or 'no', where it can tell
 local wanted = {
-  run_id = true, redis_version = true, redis_mode = true, role = true, master_replid = true,
+  run_id = true, redis_version = true, redis_mode = true, server_mode = true, role = true, master_replid = true,
   connected_slaves = true, maxmemory = true, maxmemory_policy = true, evicted_keys = true, loading = true,
   async_loading = true, aof_enabled = true, aof_last_write_status = true, rdb_last_bgsave_status = true,
-  connected_clients = true, maxclients = true,
+  connected_clients = true, maxclients = true, monotonic_clock = true, dragonfly_version = true,
+  crdt_config_version = true,
 }
 local lines = {}
-for field, value in string.gmatch(redis.call('INFO'), '([%w_]+):([^\r\n]*)') do
+local function say(field, value)
+  lines[#lines + 1] = field .. ':' .. string.gsub(value, '[\r\n]', ' ')
+end
+
+-- The reply; nothing where it is an error, which is put down.
+local function try(name, ...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    say('try.' .. name, reply.err)
+    return nil
+  end
+  return reply
+end
+
+local info = try('INFO', 'INFO') or ''
+for field, value in string.gmatch(info, '([%w_]+):([^\r\n]*)') do
   if wanted[field] then
-    lines[#lines + 1] = field .. ':' .. value
+    say(field, value)
   end
 end
-local time = redis.call('TIME')
-lines[#lines + 1] = string.format('time:%.0f', time[1] * 1000000 + time[2])
+local time = try('TIME', 'TIME')
+local now = time and time[1] * 1000000 + time[2]
+if now then
+  say('time', string.format('%.0f', now))
+end
+
+local guard = try('guard', 'HMGET', 'quorlock:guard', 'run_id', 'since')
+local run_id = string.match(info, 'run_id:(%x+)')
+if guard and run_id and now then
+  local since = tonumber(guard[2] or 0)
+  if guard[1] ~= run_id then
+    say('guard_age', 'none')
+  elseif since == 0 then
+    say('guard_age', 'never')
+  else
+    say('guard_age', string.format('%.0f', math.max(math.floor(now / 1000) - since, 0)))
+  end
+end
+
+-- What may not be run is refused before its arguments are looked at, so these are wrong wherever it would write.
+local key = ARGV[1]
+try('SET', 'SET', key, 'x', 'WRONG')
+try('PEXPIRE', 'PEXPIRE', key, 'wrong')
+try('HSET', 'HSET', key, 'one', '1', 'without a value')
+try('ZADD', 'ZADD', key, 'wrong', 'x')
+try('GET', 'GET', key)
+try('PTTL', 'PTTL', key)
+try('HMGET', 'HMGET', key, 'x')
+try('HLEN', 'HLEN', key)
+try('HGETALL', 'HGETALL', key)
+try('ZRANGE', 'ZRANGE', key, '0', '0')
+try('ZRANK', 'ZRANK', key, 'x')
+try('ZSCORE', 'ZSCORE', key, 'x')
+-- These cannot be wrong. Somebody may have a key of that name.
+if (try('EXISTS', 'EXISTS', key) or 0) == 0 then
+  try('DEL', 'DEL', key)
+  try('ZREM', 'ZREM', key, 'x')
+end
+try('queue', 'ZSCORE', ARGV[2], 'x')
+try('deadlines', 'ZSCORE', ARGV[3], 'x')
+try('fence', 'GET', ARGV[4])
+local channel = 'quorlock:wake:{' .. key .. '}'
+try('PUBLISH', 'PUBLISH', channel, '0')
+-- Redis 7 and later.
+if redis.acl_check_cmd then
+  say('may_eval', redis.acl_check_cmd('EVAL', 'return 1', '0') and 'yes' or 'no')
+  say('may_listen', redis.acl_check_cmd('SUBSCRIBE', channel) and 'yes' or 'no')
+end
 return table.concat(lines, '\n')

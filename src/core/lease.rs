@@ -26,6 +26,10 @@ impl Drift {
         }
     }
 
+    pub(crate) fn ppm(self) -> u32 {
+        self.ppm
+    }
+
     /// The part of `ttl` that nobody may count on. Rounded up: a short allowance would be unsafe.
     pub(crate) fn allowance(self, ttl: Duration) -> Duration {
         let scaled = (ttl.as_nanos() * u128::from(self.ppm)).div_ceil(u128::from(Self::WHOLE));

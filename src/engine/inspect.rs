@@ -1,6 +1,9 @@
 //! Looking at locks and masters without touching them.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use parking_lot::Mutex;
 
@@ -10,10 +13,11 @@ use crate::{
     core::{
         claim::Claim,
         command::{Command, Verb},
+        guard::quarantine,
         inspection::{self, Inspection, Seen},
-        name::Resource,
-        preflight::{self, Facts, Preflight},
-        quorum::Vote,
+        name::{Kind, Resource},
+        preflight::{self, Asked, Facts, Ours, Preflight, SETTINGS},
+        quorum::{Failure, Vote},
         round::{Outcome, Round},
     },
     error::InspectError,
@@ -40,12 +44,31 @@ impl<T: Send, P: Fn(&str) -> Option<T> + Send + Sync> CountVotes for Arc<Inquiry
     }
 }
 
+impl<T: Clone, P> Inquiry<T, P> {
+    /// What each master said, if anything, or why not.
+    async fn answers(&self) -> Vec<Result<Option<T>, Failure>> {
+        self.round.settled().await;
+        let votes = self.round.votes();
+        let said = self.said.lock().clone();
+        let answers = votes.into_iter().zip(said);
+        answers
+            .map(|(cast, said)| match cast.map(|cast| cast.vote) {
+                Some(Vote::Fail(failure)) => Err(failure),
+                Some(Vote::Grant | Vote::Refuse(_)) | None => Ok(said),
+            })
+            .collect()
+    }
+}
+
 impl Engine {
     /// Asks all masters who holds `resource` and who waits for it.
     pub(crate) async fn inspect(&self, resource: &Resource) -> Result<Inspection, InspectError> {
-        let (round, seen) = self.inquire(Verb::Inspect, resource, Seen::parse).await;
-        let (name, votes) = (resource.name().clone(), self.votes(&round));
-        if round.read(Round::outcome) != Outcome::Won {
+        let inquiry = self.inquire(Verb::Inspect, resource, Seen::parse);
+        // All of them: a majority may name no holder where the rest would.
+        inquiry.round.settled().await;
+        let seen = inquiry.said.lock().clone();
+        let (name, votes) = (resource.name().clone(), self.votes(&inquiry.round));
+        if inquiry.round.read(Round::outcome) != Outcome::Won {
             return Err(InspectError::NoQuorum { name, votes });
         }
         Ok(Inspection {
@@ -58,20 +81,81 @@ impl Engine {
 
     /// Asks all masters for what matters to locks.
     pub(crate) async fn check(&self) -> Preflight {
-        let resource = Resource::nothing();
-        let asked = clock::wall_micros();
-        let parse = move |text: &str| Some(Facts::parse(text, asked, clock::wall_micros()));
-        let (_, facts) = self.inquire(Verb::Check, &resource, parse).await;
-        let guard = self.config.restart_guard;
-        preflight::check(&self.addresses, &facts, guard)
+        /// For clocks to move on.
+        const MOMENT: Duration = Duration::from_millis(2);
+        self.dialled().await;
+        let template = &self.config.key_template;
+        let nobodys = template.resource(Kind::Fair, "quorlock:check".into());
+        let nobodys = nobodys.unwrap_or_else(|_| Resource::nothing());
+        let mut masters = self.look(&nobodys).await;
+        tokio::time::sleep(MOMENT).await;
+        for (master, later) in masters.iter_mut().zip(self.look(&nobodys).await) {
+            if let (Ok(facts), Ok(later)) = (&mut master.facts, later.facts) {
+                facts.compare(&later);
+            }
+        }
+        preflight::check(&masters, &self.ours())
     }
 
-    async fn inquire<T: Clone + Send + 'static>(
+    /// What all masters say of themselves.
+    async fn look(&self, nobodys: &Resource) -> Vec<Asked> {
+        let asked = clock::wall_micros();
+        let parse = move |text: &str| Some(Facts::parse(text, asked, clock::wall_micros()));
+        let facts = self.inquire(Verb::Check, nobodys, parse);
+        let value = |text: &str| Some(text.to_owned());
+        let settings =
+            SETTINGS.map(|name| (name, self.inquire(Verb::Config(name), nobodys, value)));
+        let masters = self.addresses.iter().zip(facts.answers().await);
+        let masters = masters.map(|(address, facts)| Asked {
+            address: address.clone(),
+            facts: facts.map(Option::unwrap_or_default),
+        });
+        let mut masters: Vec<_> = masters.collect();
+        for (name, inquiry) in settings {
+            for (master, answer) in masters.iter_mut().zip(inquiry.answers().await) {
+                if let Ok(facts) = &mut master.facts {
+                    facts.add(name, answer);
+                }
+            }
+        }
+        masters
+    }
+
+    /// Waits for the first connections, as a check comes at a program's start.
+    async fn dialled(&self) {
+        const OFTEN: Duration = Duration::from_millis(5);
+        let start = clock::now();
+        loop {
+            let mut is_dialling = false;
+            self.each_mailbox(|mailbox| is_dialling |= mailbox.is_dialling());
+            if !is_dialling || clock::now() - start >= self.config.connect_timeout {
+                return;
+            }
+            tokio::time::sleep(OFTEN).await;
+        }
+    }
+
+    fn ours(&self) -> Ours {
+        let config = &self.config;
+        Ours {
+            guard: config.restart_guard,
+            quarantine: quarantine(config.max_ttl, config.drift),
+            ttl: config.ttl.duration(),
+            node_timeout: config.node_timeout,
+            drift: config.drift,
+        }
+    }
+
+    /// Puts a question to all masters.
+    fn inquire<T: Clone + Send + 'static, P>(
         &self,
         verb: Verb,
         resource: &Resource,
-        parse: impl Fn(&str) -> Option<T> + Send + Sync + 'static,
-    ) -> (Arc<LiveRound>, Vec<Option<T>>) {
+        parse: P,
+    ) -> Arc<Inquiry<T, P>>
+    where
+        P: Fn(&str) -> Option<T> + Send + Sync + 'static,
+    {
         let start = clock::now();
         let round = Round::open(verb, self.size(), start, None);
         let inquiry = Arc::new(Inquiry {
@@ -90,9 +174,31 @@ impl Engine {
             bid: None,
         };
         self.post(&self.ask(command, start, inquiry.clone()));
-        // All of them: a majority may name no holder where the rest would.
-        inquiry.round.settled().await;
-        let said = inquiry.said.lock().clone();
-        (inquiry.round.clone(), said)
+        inquiry
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Coordinator, Level, MemoryMaster};
+
+    #[tokio::test(start_paused = true)]
+    async fn clocks_that_are_off() {
+        let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+        let locks = Coordinator::new(&masters).unwrap();
+        for (ahead, worst) in [
+            ([0, 0, 900_000], None),
+            ([0, 0, 3_000_000], Some(Level::Warn)),
+            ([0, -3_000_000, 3_000_000], Some(Level::Refuse)),
+            ([3_000_000, 3_000_000, 3_000_000], Some(Level::Warn)),
+        ] {
+            for (master, ahead) in masters.iter().zip(ahead) {
+                master.set_clock(ahead);
+            }
+            let report = locks.check().await;
+            assert_eq!(report.worst(), worst, "{report}");
+            let mut settings = report.findings.iter().map(|finding| finding.setting);
+            assert!(settings.all(|setting| setting == "TIME"), "{report}");
+        }
     }
 }

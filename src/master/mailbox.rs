@@ -135,6 +135,11 @@ impl Mailbox {
         self.is_serving.load(Ordering::Relaxed)
     }
 
+    /// Whether the first dial is still under way.
+    pub(crate) fn is_dialling(&self) -> bool {
+        matches!(self.state.lock().phase, Phase::Dialling)
+    }
+
     /// Has `ear` hear what is published on `channel`, over this connection and the next ones.
     pub(crate) fn listen(&self, channel: &Arc<str>, ear: Weak<dyn Ear>) {
         let mut state = self.state.lock();

@@ -330,13 +330,22 @@ pub(super) fn reply(frame: &[u8]) -> Reply<'_> {
     };
     match (kind, line) {
         (b'+', b"OK") => Reply::Ok,
-        (b'_', b"") | (b'$' | b'*', b"-1") => Reply::Nil,
+        (b'_', b"") | (b'$' | b'*', b"-1") | (b'%', b"0") => Reply::Nil,
         (b':', digits) => integer(digits).map_or(Reply::Other, Reply::Int),
         (b'-', text) => error(std::str::from_utf8(text).ok()),
         (b'!', text) => error(blob(text)),
         (b'$', text) => blob(text).map_or(Reply::Other, |text| Reply::Text(text.into())),
+        (b'%', map) => setting(map),
         _ => Reply::Other,
     }
+}
+
+/// The value of a map with one entry, as a server answers when it is asked for a setting.
+fn setting(map: &[u8]) -> Reply<'_> {
+    let value = map
+        .strip_prefix(b"1\r\n")
+        .and_then(|entry| blob(entry.get(frame_length(entry).ok()??..)?));
+    value.map_or(Reply::Other, |value| Reply::Text(value.into()))
 }
 
 /// A server that does not know a command repeats its arguments: a password, or a token.
@@ -438,6 +447,15 @@ mod tests {
             ),
             ("$2\r\nhi\r\n", Reply::Text("hi".into())),
             ("$4\r\nh\r\ni\r\n", Reply::Text("h\r\ni".into())),
+            ("%0\r\n", Reply::Nil),
+            (
+                "%1\r\n$4\r\nsave\r\n$5\r\n60 \r\n\r\n",
+                Reply::Text("60 \r\n".into()),
+            ),
+            ("%1\r\n$4\r\nsave\r\n$0\r\n\r\n", Reply::Text("".into())),
+            ("%1\r\n$4\r\nsave\r\n:1\r\n", Reply::Other),
+            ("%2\r\n+a\r\n+b\r\n+c\r\n+d\r\n", Reply::Other),
+            ("%1\r\n", Reply::Other),
             ("", Reply::Other),
         ] {
             assert_eq!(reply(frame.as_bytes()), expected, "{frame:?}");

@@ -26,6 +26,7 @@ mod log;
 mod loss;
 mod owed;
 mod owners;
+mod preflight;
 mod random;
 mod retry;
 mod rollback;

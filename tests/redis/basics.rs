@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorlock::{AcquireError, ConfigError, Coordinator, ExtendError, Level, RestartGuard, Vote};
+use quorlock::{AcquireError, ConfigError, Coordinator, ExtendError, Vote};
 
 use crate::common::*;
 
@@ -243,30 +243,5 @@ fn one_server_cannot_be_two_masters() {
                 address: format!("127.0.0.1:{}", masters[0].port()),
             })
         );
-    });
-}
-
-#[test]
-fn a_check_finds_what_is_dangerous_about_masters() {
-    with_masters(3, async |masters| {
-        let locks = coordinator(patient().restart_guard(RestartGuard::Strict), &masters);
-        let fit = locks.check().await;
-        assert!(fit.worst() <= Some(Level::Unknown), "{fit}");
-        let set = ["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"];
-        assert_eq!(masters[1].command(&set), "OK");
-        assert_eq!(
-            masters[1].command(&["CONFIG", "SET", "maxmemory", "100mb"]),
-            "OK"
-        );
-        let report = locks.check().await;
-        assert_eq!(report.worst(), Some(Level::Refuse), "{report}");
-        let worst = &report.findings[0];
-        assert_eq!(
-            (worst.setting, &*worst.value),
-            ("maxmemory_policy", "volatile-ttl")
-        );
-        let address = masters[1].url();
-        assert!(address.ends_with(worst.master.as_deref().unwrap()));
-        locks.close().await;
     });
 }

@@ -27,6 +27,7 @@ mod names;
 mod oom;
 mod order;
 mod patience;
+mod preflight;
 mod process;
 mod proxy;
 mod redisson;

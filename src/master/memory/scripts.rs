@@ -8,7 +8,6 @@ use std::{
 use super::{
     State,
     keys::{Answer, Value},
-    wall_micros,
 };
 use crate::core::{
     command::{Command, Reply, Request},
@@ -62,6 +61,8 @@ impl State {
     pub(super) fn execute(&mut self, command: &Command) -> Reply<'static> {
         self.keys(); // as they are now
         let replied = command.request(|request| match request {
+            // There is nothing to set.
+            Request::Plain([b"CONFIG", ..]) => Ok(Reply::Nil),
             Request::Plain(words) => self.set_nx_px(text(words)),
             Request::Script {
                 script,
@@ -96,7 +97,7 @@ impl State {
             Script::FairRelease => self.fair_release(words),
             Script::FairYield => self.fair_yield(words),
             Script::Inspect => self.inspect(words),
-            Script::Check => Ok(say(facts(self.address.as_ref()))),
+            Script::Check => Ok(say(self.facts())),
         }
     }
 
@@ -238,6 +239,21 @@ impl State {
         Ok(say(lines.join("\n")))
     }
 
+    /// What a server says that is fit for locks.
+    fn facts(&mut self) -> String {
+        let (run_id, time) = (self.address.clone(), self.wall_micros());
+        let now = self.keys().now();
+        let guard = match self.guard {
+            None => "none".to_owned(),
+            Some(0) => "never".to_owned(),
+            Some(since) => now.saturating_sub(since).to_string(),
+        };
+        format!(
+            "run_id:{run_id}\nmaster_replid:{run_id}\nredis_version:7.0.0\nredis_mode:standalone\nrole:master\n\
+             maxmemory_policy:noeviction\naof_enabled:1\nguard_age:{guard}\ntime:{time}"
+        )
+    }
+
     /// Lets `key` live for at least `ttl`. PTTL is -1 without one, so that one is set even then.
     pub(super) fn prolong(&mut self, key: &str, ttl: u64) {
         if u64::try_from(self.keys.pttl(key)).is_ok_and(|left| left >= ttl) {
@@ -259,15 +275,6 @@ impl State {
             self.publish(channel, "0");
         }
     }
-}
-
-/// What a server says that is fit for locks.
-fn facts(run_id: &str) -> String {
-    let time = wall_micros();
-    format!(
-        "run_id:{run_id}\nmaster_replid:{run_id}\nredis_mode:standalone\nrole:master\n\
-         maxmemory_policy:noeviction\naof_enabled:1\ntime:{time}"
-    )
 }
 
 /// Whether a lock is held in the name of an attempt.

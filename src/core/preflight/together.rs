@@ -1,0 +1,152 @@
+//! What matters between masters, and of our own settings.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Asked,
+    Level::{Info, Refuse, Warn},
+    Notes, Ours,
+    facts::Reading,
+};
+use crate::core::{bid::Bid, quorum::majority};
+
+pub(super) fn check(masters: &[Asked], ours: &Ours, notes: &mut Notes<'_>) {
+    identities(masters, notes);
+    number(masters, notes);
+    hosts(masters, notes);
+    clocks(masters, notes);
+    ttl(ours, notes);
+    drift(ours, notes);
+}
+
+/// Whether each is a server of its own.
+fn identities(masters: &[Asked], notes: &mut Notes<'_>) {
+    for (setting, why) in [
+        ("run_id", "one server listed twice votes twice"),
+        (
+            "master_replid",
+            "masters that share their data forget it together",
+        ),
+    ] {
+        let mut seen = BTreeMap::new();
+        for master in masters {
+            let facts = master.facts.as_ref().ok();
+            let id = facts.and_then(|facts| facts.get(setting));
+            let id = id.filter(|id| !id.is_empty());
+            if let Some(other) = id.and_then(|id| seen.insert(id, &master.address)) {
+                let value = format!("the same on {other} and {}", master.address);
+                notes.add(Refuse, setting, value, why, "list every server once");
+            }
+        }
+    }
+}
+
+fn number(masters: &[Asked], notes: &mut Notes<'_>) {
+    let count = masters.len().to_string();
+    match masters.len() {
+        1 | 2 => {
+            let why = "the loss of one master is the loss of all locks";
+            notes.add(Warn, "masters", count, why, "list 3 or 5");
+        }
+        even if even % 2 == 0 => {
+            let why = "it survives no more failures than one master less";
+            notes.add(Info, "masters", count, why, "list an odd number");
+        }
+        _ => {}
+    }
+}
+
+/// Whether a majority is left when a machine goes, as far as addresses tell.
+fn hosts(masters: &[Asked], notes: &mut Notes<'_>) {
+    let mut hosts = BTreeMap::<&str, usize>::new();
+    for master in masters {
+        *hosts.entry(host(&master.address)).or_default() += 1;
+    }
+    let count = masters.len();
+    for (host, on_it) in hosts {
+        if count > 2 && count - on_it < majority(count) {
+            let why = "its loss is the loss of all locks";
+            let mend = "give each master a machine of its own";
+            notes.add(Warn, "hosts", format!("{host} for {on_it}"), why, mend);
+        }
+    }
+}
+
+/// Memory masters are for tests, and have nothing to share.
+fn host(address: &str) -> &str {
+    match address.rsplit_once(':') {
+        Some((host, _)) if host != "memory" => {
+            address.strip_prefix("unix:").map_or(host, |_| "unix")
+        }
+        _ => address,
+    }
+}
+
+/// Whether clocks are within the window that tickets and candidates must be in. What only lives for a TTL does not
+/// mind.
+fn clocks(masters: &[Asked], notes: &mut Notes<'_>) {
+    let clocks = masters.iter().filter_map(|master| {
+        let clock = master.facts.as_ref().ok()?.clock?;
+        Some((&master.address, clock))
+    });
+    let mut clocks: Vec<_> = clocks.collect();
+    clocks.sort_by_key(|(_, clock)| clock.ahead());
+    let Some(middle) = clocks.get(clocks.len() / 2).map(|(_, clock)| *clock) else {
+        return;
+    };
+    let known = clocks.len();
+    clocks.retain(|(_, clock)| clock.apart(middle.ahead()) > Bid::WINDOW);
+    let majority = majority(masters.len());
+    if known >= majority && known - clocks.len() < majority {
+        let why = "no majority agrees on the time: no fencing tokens, and no order in fair locks";
+        notes.add(Refuse, "TIME", "apart", why, SYNCHRONISE);
+    }
+    for (address, clock) in clocks {
+        let why = "it counts as down for fencing tokens, and for places in fair locks";
+        let value = format!("{:.1?} off on {address}", clock.apart(middle.ahead()));
+        notes.add(Warn, "TIME", value, why, SYNCHRONISE);
+    }
+    ours_is_apart(middle, notes);
+}
+
+/// Whether our own clock is off. `middle` is in the middle of the masters'.
+fn ours_is_apart(middle: Reading, notes: &mut Notes<'_>) {
+    let apart = middle.apart(0);
+    if apart > Bid::WINDOW {
+        let why = "places in fair locks and fencing tokens cost this process a round more";
+        let value = format!("{apart:.1?} off on this machine");
+        notes.add(Warn, "TIME", value, why, SYNCHRONISE);
+    }
+}
+
+const SYNCHRONISE: &str = "synchronise the clocks; chronyc tracking says how far they are off";
+
+fn ttl(ours: &Ours, notes: &mut Notes<'_>) {
+    /// So many slow masters a lock should survive.
+    const LEAST: u32 = 10;
+    if ours.ttl / LEAST < ours.node_timeout {
+        let why = "a few slow answers use it up";
+        let value = format!(
+            "{:?} with a node timeout of {:?}",
+            ours.ttl, ours.node_timeout
+        );
+        let mend = "Builder::ttl of ten node timeouts or more";
+        notes.add(Warn, "ttl", value, why, mend);
+    }
+}
+
+fn drift(ours: &Ours, notes: &mut Notes<'_>) {
+    /// Time daemons slew by 500 ppm, on both sides.
+    const SLEW: u32 = 1_000;
+    if ours.drift.ppm() < SLEW {
+        let why = "clocks that are being set right run apart by more";
+        let value = format!("{} ppm", ours.drift.ppm());
+        notes.add(
+            Warn,
+            "drift",
+            value,
+            why,
+            "Builder::drift_ppm of 1000 or more",
+        );
+    }
+}

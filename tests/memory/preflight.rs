@@ -1,0 +1,69 @@
+//! What a check says of memory masters.
+
+use std::time::Duration;
+
+use quorlock::{Coordinator, Fault, Level, MemoryMaster};
+use tokio::time::sleep;
+
+fn found(report: &quorlock::Preflight) -> Vec<(Level, &'static str)> {
+    let findings = report.findings.iter();
+    findings
+        .map(|finding| (finding.level, finding.setting))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn they_are_fit_until_they_fail() {
+    let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+    let locks = Coordinator::new(&masters).unwrap();
+    let report = locks.check().await;
+    assert_eq!(found(&report), [], "{report}");
+    assert!(masters.iter().all(|master| master.keys().is_empty()));
+
+    for (fault, expected) in [
+        (Fault::Down, (Level::Unknown, "connection")),
+        (Fault::Hang, (Level::Unknown, "connection")),
+        (
+            Fault::ErrorReply("LOADING Redis is loading".into()),
+            (Level::Warn, "votes"),
+        ),
+        (
+            Fault::ErrorReply("NOPERM this user has no permissions".into()),
+            (Level::Refuse, "EVALSHA"),
+        ),
+    ] {
+        masters[1].order(fault.clone());
+        sleep(Duration::from_millis(1)).await; // for the connection to break
+        let report = locks.check().await;
+        assert_eq!(found(&report), [expected], "{fault:?} {report}");
+        masters[1].order(Fault::None);
+        sleep(Duration::from_secs(2)).await; // and to be made again
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_forgot() {
+    let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+    let locks = Coordinator::new(&masters).unwrap();
+    assert_eq!(locks.check().await.worst(), None);
+    masters[0].forget();
+    let report = locks.check().await;
+    assert_eq!(
+        found(&report),
+        [(Level::Refuse, "quorlock:guard")],
+        "{report}"
+    );
+
+    masters[0].order(Fault::Down);
+    sleep(Duration::from_millis(1)).await;
+    masters[0].order(Fault::None);
+    sleep(Duration::from_secs(2)).await;
+    let report = locks.check().await;
+    assert_eq!(
+        found(&report),
+        [(Level::Warn, "quorlock:guard")],
+        "{report}"
+    );
+    sleep(Duration::from_secs(61)).await;
+    assert_eq!(locks.check().await.worst(), None);
+}

@@ -1,0 +1,669 @@
+//! What a check finds, on servers that have it: each finding is provoked here that can be.
+
+use std::{
+    fs,
+    net::{TcpStream, UdpSocket},
+    time::Duration,
+};
+
+use quorlock::{
+    Builder, Coordinator,
+    Level::{self, Info, Refuse, Unknown, Warn},
+    Preflight, RestartGuard,
+};
+use tokio::time::sleep;
+
+use crate::common::*;
+
+/// What a master keeps its locks with over a restart.
+const DURABLE: [&str; 6] = [
+    "--appendonly",
+    "yes",
+    "--appendfsync",
+    "always",
+    "--aof-load-truncated",
+    "no",
+];
+
+type Found = (Level, &'static str);
+
+/// Three servers as they should be, but that they are on one machine.
+fn durable() -> Vec<Server> {
+    (0..3).map(|_| Server::start_with(&DURABLE)).collect()
+}
+
+fn guarded() -> Builder {
+    patient().restart_guard(RestartGuard::Observed)
+}
+
+/// Places that look like machines of their own.
+fn apart(masters: &[Server]) -> [String; 3] {
+    [
+        masters[0].url(),
+        masters[1].unix_url(),
+        format!("redis://localhost:{}", masters[2].port()),
+    ]
+}
+
+fn locks(builder: Builder, masters: &[Server]) -> Coordinator {
+    builder.masters(apart(masters)).build().unwrap()
+}
+
+/// What is found but for an old version, which depends on where the tests are run.
+fn found(report: &Preflight) -> Vec<Found> {
+    let findings = report.findings.iter();
+    let findings = findings.map(|finding| (finding.level, finding.setting));
+    findings
+        .filter(|(_, setting)| *setting != "redis_version")
+        .collect()
+}
+
+fn set(master: &Server, setting: &str, value: &str) {
+    let answer = master.command(&["CONFIG", "SET", setting, value]);
+    assert_eq!(answer, "OK", "{setting} {value}");
+}
+
+fn info(master: &Server, field: &str) -> Option<String> {
+    let info = master.command(&["INFO"]);
+    let line = info.lines().find_map(|line| line.strip_prefix(field))?;
+    Some(line.strip_prefix(':')?.trim().to_owned())
+}
+
+fn major(master: &Server) -> u32 {
+    let version = info(master, "redis_version").unwrap();
+    version.split('.').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn nothing_is_found_on_good_masters() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        for guard in [RestartGuard::Off, RestartGuard::Observed] {
+            // At once, as at a program's start.
+            let locks = locks(patient().restart_guard(guard), &masters);
+            let report = locks.check().await;
+            assert_eq!(found(&report), [], "{guard:?} {report}");
+            let is_old = !report.findings.is_empty();
+            assert_eq!(is_old, major(&masters[0]) < 7, "{report}");
+            locks.close().await;
+        }
+    });
+}
+
+#[test]
+fn what_servers_are_like_from_the_start() {
+    with_masters(3, async |masters| {
+        let guarded = locks(guarded(), &masters);
+        let report = guarded.check().await;
+        assert_eq!(found(&report), [(Info, "aof_enabled")], "{report}");
+        let of_all = report.findings.iter().find(|finding| finding.level == Info);
+        assert_eq!(of_all.unwrap().master, None);
+        guarded.close().await;
+
+        let unguarded = locks(patient(), &masters);
+        let report = unguarded.check().await;
+        assert_eq!(found(&report), [(Refuse, "aof_enabled")], "{report}");
+        unguarded.close().await;
+    });
+}
+
+#[test]
+fn each_setting() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        let (guarded, unguarded) = (locks(guarded(), &masters), locks(patient(), &masters));
+        for (setting, bad, good, expected, without_guard) in [
+            (
+                "maxmemory-policy",
+                "volatile-ttl",
+                "noeviction",
+                (Warn, "maxmemory_policy"),
+                None,
+            ),
+            ("timeout", "3600", "0", (Warn, "timeout"), None),
+            ("tcp-keepalive", "0", "300", (Warn, "tcp-keepalive"), None),
+            // Shorter than the node timeout it does not matter.
+            (
+                "lua-time-limit",
+                "5001",
+                "5000",
+                (Info, "busy-reply-threshold"),
+                None,
+            ),
+            (
+                "appendfsync",
+                "everysec",
+                "always",
+                (Info, "appendfsync"),
+                Some(Warn),
+            ),
+            (
+                "no-appendfsync-on-rewrite",
+                "yes",
+                "no",
+                (Info, "no-appendfsync-on-rewrite"),
+                Some(Warn),
+            ),
+            (
+                "aof-load-truncated",
+                "yes",
+                "no",
+                (Info, "aof-load-truncated"),
+                Some(Warn),
+            ),
+        ] {
+            set(&masters[1], setting, bad);
+            let report = guarded.check().await;
+            assert_eq!(found(&report), [expected], "{report}");
+            let finding = report
+                .findings
+                .iter()
+                .find(|finding| finding.setting == expected.1);
+            let address = format!("unix:{}", masters[1].socket().display());
+            assert_eq!(finding.unwrap().master.as_deref(), Some(&*address));
+            let report = unguarded.check().await;
+            let level = without_guard.unwrap_or(expected.0);
+            assert_eq!(found(&report), [(level, expected.1)], "{report}");
+            set(&masters[1], setting, good);
+        }
+        set(&masters[1], "maxmemory", "100mb");
+        set(&masters[1], "maxmemory-policy", "allkeys-lru");
+        let report = guarded.check().await;
+        assert_eq!(found(&report), [(Refuse, "maxmemory_policy")], "{report}");
+        guarded.close().await;
+        unguarded.close().await;
+    });
+}
+
+#[test]
+fn a_master_that_takes_no_more_clients() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        let locks = locks(guarded(), &masters);
+        locks.check().await;
+        set(&masters[0], "maxclients", "11");
+        let connect = || TcpStream::connect(("127.0.0.1", masters[0].port())).unwrap();
+        let held: Vec<_> = (0..9).map(|_| connect()).collect();
+        until("ten clients", async || {
+            let count = info(&masters[0], "connected_clients")?;
+            (count.parse::<u32>().ok()? >= 10).then_some(())
+        })
+        .await;
+        let report = locks.check().await;
+        assert_eq!(found(&report), [(Warn, "maxclients")], "{report}");
+        drop(held);
+        locks.close().await;
+    });
+}
+
+#[test]
+fn a_master_that_evicted_its_keys_and_then_is_in_quarantine() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        let locks = locks(guarded(), &masters);
+        assert_eq!(found(&locks.check().await), []);
+        set(&masters[0], "maxmemory-policy", "allkeys-lru");
+        set(&masters[0], "maxmemory", "1");
+        until("an eviction", async || {
+            (info(&masters[0], "evicted_keys")? != "0").then_some(())
+        })
+        .await;
+        set(&masters[0], "maxmemory", "0");
+        set(&masters[0], "maxmemory-policy", "noeviction");
+        let report = locks.check().await;
+        let expected = [(Refuse, "quorlock:guard"), (Warn, "evicted_keys")];
+        assert_eq!(found(&report), expected, "{report}");
+
+        masters[0].command(&["CONFIG", "RESETSTAT"]);
+        masters[0].command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        let report = until("a redial", async || {
+            let report = locks.check().await;
+            (found(&report) == [(Warn, "quorlock:guard")]).then_some(report)
+        })
+        .await;
+        assert!(report.to_string().contains("in quarantine for"), "{report}");
+    });
+}
+
+#[test]
+fn a_master_that_cannot_save() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        let locks = locks(guarded(), &masters);
+        assert_eq!(found(&locks.check().await), []);
+        // In the place of the file.
+        fs::create_dir(masters[0].socket().with_file_name("dump.rdb")).unwrap();
+        set(&masters[0], "save", "3600 1000000");
+        masters[0].command(&["BGSAVE"]);
+        until("a failure", async || {
+            (info(&masters[0], "rdb_last_bgsave_status")? == "err").then_some(())
+        })
+        .await;
+        let report = locks.check().await;
+        let mut expected = vec![(Warn, "rdb_last_bgsave_status"), (Warn, "writes")];
+        assert_eq!(found(&report), expected, "{report}");
+        assert!(report.to_string().contains("writes is MISCONF"), "{report}");
+        set(&masters[0], "stop-writes-on-bgsave-error", "no");
+        expected = vec![(Info, "rdb_last_bgsave_status")];
+        let report = locks.check().await;
+        assert_eq!(found(&report), expected, "{report}");
+        locks.close().await;
+    });
+}
+
+#[test]
+fn a_master_that_cannot_write() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        let locks = locks(guarded(), &masters);
+        assert_eq!(found(&locks.check().await), []);
+        set(&masters[0], "min-replicas-to-write", "1");
+        let report = locks.check().await;
+        let expected = [(Warn, "min-replicas-to-write"), (Warn, "writes")];
+        assert_eq!(found(&report), expected, "{report}");
+        assert!(report.to_string().contains("NOREPLICAS"), "{report}");
+        set(&masters[0], "min-replicas-to-write", "0");
+
+        set(&masters[0], "maxmemory", "1");
+        let report = locks.check().await;
+        assert_eq!(found(&report), [(Warn, "writes")], "{report}");
+        assert!(report.to_string().contains("writes is OOM"), "{report}");
+        set(&masters[0], "maxmemory", "0");
+        locks.close().await;
+    });
+}
+
+#[test]
+fn replicas() {
+    with_masters(0, async |_| {
+        let (masters, replica) = (durable(), Server::start());
+        let connected = locks(guarded(), &masters);
+        assert_eq!(found(&connected.check().await), []);
+        let port = masters[0].port().to_string();
+        let follow = ["REPLICAOF", "127.0.0.1", &port];
+        replica.command(&follow);
+        until("a replica", async || {
+            (info(&masters[0], "connected_slaves")? == "1").then_some(())
+        })
+        .await;
+        let report = connected.check().await;
+        assert_eq!(found(&report), [(Warn, "connected_slaves")], "{report}");
+        replica.command(&["REPLICAOF", "NO", "ONE"]);
+
+        masters[1].command(&follow);
+        until("a copy", async || {
+            (info(&masters[1], "master_link_status")? == "up").then_some(())
+        })
+        .await;
+        // Connected to it or not.
+        for locks in [connected, locks(guarded(), &masters)] {
+            let report = locks.check().await;
+            assert_eq!(report.worst(), Some(Refuse));
+            assert!(found(&report).contains(&(Refuse, "role")), "{report}");
+            locks.close().await;
+        }
+    });
+}
+
+#[test]
+fn one_server_as_two_masters() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        let urls = [
+            masters[0].url(),
+            masters[0].unix_url(),
+            apart(&masters)[2].clone(),
+        ];
+        let unguarded = patient().masters(&urls).build().unwrap();
+        let report = unguarded.check().await;
+        let expected = [(Refuse, "run_id"), (Refuse, "master_replid")];
+        assert_eq!(found(&report), expected, "{report}");
+        unguarded.close().await;
+        // It has one vote then.
+        let guarded = guarded().masters(&urls).build().unwrap();
+        let report = guarded.check().await;
+        assert_eq!(found(&report), [(Refuse, "run_id")], "{report}");
+        guarded.close().await;
+    });
+}
+
+#[test]
+fn a_server_of_a_cluster() {
+    with_masters(0, async |_| {
+        let mut masters = durable();
+        masters[0] = Server::start_with(&[&DURABLE[..], &["--cluster-enabled", "yes"]].concat());
+        let locks = locks(patient(), &masters);
+        let report = locks.check().await;
+        assert!(found(&report).contains(&(Warn, "redis_mode")), "{report}");
+        assert_eq!(report.worst(), Some(Warn), "{report}");
+        locks.close().await;
+    });
+}
+
+#[test]
+fn how_many_masters_and_where() {
+    with_masters(4, async |masters| {
+        let durable = ["aof_enabled"];
+        for (count, expected) in [
+            (1, vec![(Warn, "masters")]),
+            (2, vec![(Warn, "masters")]),
+            (3, vec![(Warn, "hosts")]),
+            (4, vec![(Warn, "hosts"), (Info, "masters")]),
+        ] {
+            let locks = coordinator(guarded(), &masters[..count]);
+            let report = locks.check().await;
+            let mut found = found(&report);
+            found.retain(|(_, setting)| !durable.contains(setting));
+            assert_eq!(found, expected, "{report}");
+            locks.close().await;
+        }
+    });
+}
+
+#[test]
+fn our_own_settings() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        let hasty = guarded().ttl(Duration::from_secs(40)).drift_ppm(0);
+        let locks = locks(hasty, &masters);
+        let report = locks.check().await;
+        let expected = [(Warn, "ttl"), (Warn, "drift")];
+        assert_eq!(found(&report), expected, "{report}");
+        locks.close().await;
+    });
+}
+
+#[test]
+fn masters_that_say_nothing() {
+    with_masters(0, async |_| {
+        let mut masters = durable();
+        masters[0] = Server::reserve();
+        let down = locks(guarded(), &masters);
+        let report = down.check().await;
+        assert_eq!(found(&report), [(Unknown, "connection")], "{report}");
+        down.close().await;
+
+        masters[0] = Server::start_with(&["--requirepass", "hunter2"]);
+        let locked = locks(guarded(), &masters);
+        let report = locked.check().await;
+        assert_eq!(found(&report), [(Refuse, "login")], "{report}");
+        locked.close().await;
+
+        masters[0] = Server::start_with(&DURABLE);
+        let hung = locks(guarded().node_timeout(Duration::from_millis(500)), &masters);
+        let report = hung.check().await;
+        assert_eq!(found(&report), [(Info, "busy-reply-threshold")], "{report}");
+        masters[0].pause();
+        let report = hung.check().await;
+        let connection = (Unknown, "connection");
+        assert!(found(&report).contains(&connection), "{report}");
+        masters[0].resume();
+    });
+}
+
+/// Needs an address that is not the loopback's.
+#[test]
+fn protected_mode() {
+    with_masters(0, async |_| {
+        let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
+        // Sends nothing.
+        let address = socket
+            .connect(("192.0.2.1", 9))
+            .and_then(|()| socket.local_addr());
+        let Ok(address) = address else {
+            eprintln!("SKIPPED: there is no network");
+            return;
+        };
+        let mut masters = durable();
+        masters[0] = Server::start_with(&["--protected-mode", "yes", "--bind", "0.0.0.0"]);
+        let mut urls = apart(&masters);
+        urls[0] = format!("redis://{}:{}", address.ip(), masters[0].port());
+        let locks = guarded().masters(urls).build().unwrap();
+        let report = locks.check().await;
+        // Before Redis 7 it was off for whoever says what to bind to.
+        if major(&masters[0]) >= 7 {
+            assert_eq!(found(&report), [(Refuse, "login")], "{report}");
+            assert!(report.to_string().contains("protected mode"), "{report}");
+        }
+        locks.close().await;
+    });
+}
+
+/// What is found for a user with `rules` on one of three masters.
+async fn as_user(masters: &[Server], builder: Builder, rules: &[&str]) -> Preflight {
+    let words = [&["ACL", "SETUSER", "bob", "reset", "on", ">hunter2"], rules].concat();
+    assert_eq!(masters[0].command(&words), "OK");
+    let mut urls = apart(masters);
+    urls[0] = format!("redis://bob:hunter2@127.0.0.1:{}", masters[0].port());
+    let locks = builder.masters(urls).build().unwrap();
+    let report = locks.check().await;
+    let text = format!("{report} {report:?}");
+    assert!(!text.contains("bob") && !text.contains("hunter2"), "{text}");
+    locks.close().await;
+    report
+}
+
+const MUTEX: Found = (Refuse, "rights for mutexes");
+const REENTRANT: Found = (Refuse, "rights for reentrant locks");
+const FAIR: &str = "rights for fair locks";
+const MESSAGES: &str = "PUBLISH, SUBSCRIBE";
+const TOKENS: &str = "rights for fencing tokens";
+
+#[test]
+fn each_right() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        let all = ["~*", "&*", "+@all"];
+        for (without, expected) in [
+            (&["+@all"][..], &[][..]),
+            (&["-config"], &[(Unknown, "CONFIG GET")]),
+            (&["-evalsha"], &[(Refuse, "EVALSHA")]),
+            (&["-del"], &[MUTEX, REENTRANT]),
+            (&["-pexpire"], &[MUTEX, REENTRANT]),
+            (&["-get"], &[MUTEX, (Info, TOKENS)]),
+            (&["-hlen"], &[REENTRANT]),
+            (&["-zadd"], &[(Info, FAIR)]),
+            (&["-set"], &[(Info, "rights for mutexes"), (Info, TOKENS)]),
+            (
+                &["-set", "-exists", "-hset"],
+                &[MUTEX, REENTRANT, (Refuse, FAIR), (Refuse, TOKENS)],
+            ),
+            (&["-publish"], &[(Info, MESSAGES)]),
+            (&["resetkeys", "~quorlock:*"], &[]),
+            (
+                &[
+                    "resetkeys",
+                    "~quorlock:guard",
+                    "~quorlock:check",
+                    "~quorlock:fence:*",
+                ],
+                &[(Info, FAIR)],
+            ),
+            (
+                &["resetkeys", "~quorlock:[gqd]*"],
+                &[(Unknown, "rights to keys"), (Info, TOKENS)],
+            ),
+        ] {
+            let report = as_user(&masters, guarded(), &[&all, without].concat()).await;
+            assert_eq!(found(&report), expected, "{without:?}: {report}");
+        }
+        if major(&masters[0]) >= 7 {
+            for without in ["resetchannels", "-subscribe"] {
+                let rules = [&all[..], &[without]].concat();
+                let report = as_user(&masters, guarded(), &rules).await;
+                assert_eq!(found(&report), [(Info, MESSAGES)], "{report}");
+            }
+            let rules = [&all[..], &["-eval"]].concat();
+            let report = as_user(&masters, patient(), &rules).await;
+            assert_eq!(found(&report), [(Warn, "EVAL")], "{report}");
+        }
+    });
+}
+
+#[test]
+fn rights_that_the_guard_needs() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        let gone = (Refuse, "quorlock:guard");
+        let all = ["~*", "&*", "+@all"];
+        for (without, expected) in [
+            (&["-info"][..], &[gone, (Unknown, "INFO")][..]),
+            (
+                &["resetkeys", "~quorlock:check", "~quorlock:[dqf]*"],
+                &[gone],
+            ),
+        ] {
+            let rules = [&all[..], without].concat();
+            let report = as_user(&masters, guarded(), &rules).await;
+            assert_eq!(found(&report), expected, "{without:?}: {report}");
+            // With the strict one it is not even connected.
+            let strict = patient().restart_guard(RestartGuard::Strict).max_ttl(LONG);
+            let report = as_user(&masters, strict, &rules).await;
+            assert!(found(&report).contains(&gone), "{without:?}: {report}");
+        }
+        // Nobody needs them without it.
+        let report = as_user(&masters, patient(), &["~*", "&*", "+@all", "-info"]).await;
+        let found = found(&report);
+        assert!(
+            found.contains(&(Unknown, "INFO")) && !found.contains(&gone),
+            "{report}"
+        );
+    });
+}
+
+/// What only other kinds of lock need is no fault.
+#[test]
+fn the_least_rights_for_mutexes() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        // The guard's are among them.
+        let rules = [
+            "~locks:*",
+            "~quorlock:guard",
+            "+hello",
+            "+set",
+            "+get",
+            "+pttl",
+            "+pexpire",
+            "+del",
+            "+eval",
+            "+evalsha",
+            "+info",
+            "+time",
+            "+hmget",
+            "+hset",
+            "+config|get",
+        ];
+        let builder = guarded().key_template("locks:{name}");
+        let report = as_user(&masters, builder, &rules).await;
+        let expected = [
+            (Info, "rights for reentrant locks"),
+            (Info, FAIR),
+            (Info, TOKENS),
+            (Info, MESSAGES),
+        ];
+        assert_eq!(found(&report), expected, "{report}");
+    });
+}
+
+#[test]
+fn commands_that_are_renamed() {
+    with_masters(0, async |_| {
+        let mut masters = durable();
+        for (command, expected) in [
+            ("CONFIG", &[(Unknown, "CONFIG GET")][..]),
+            ("EVALSHA", &[(Refuse, "EVALSHA")]),
+            ("PTTL", &[MUTEX, REENTRANT]),
+            ("INFO", &[(Refuse, "quorlock:guard"), (Unknown, "INFO")]),
+        ] {
+            let renamed = [&DURABLE[..], &["--rename-command", command, "HIDDEN"]].concat();
+            masters[0] = Server::start_with(&renamed);
+            let locks = locks(guarded(), &masters);
+            let report = locks.check().await;
+            assert_eq!(found(&report), expected, "{command}: {report}");
+            locks.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_check_changes_nothing() {
+    with_masters(3, async |masters| {
+        let locks = locks(guarded(), &masters);
+        locks.check().await;
+        for master in &masters {
+            assert_eq!(master.command(&["KEYS", "*"]), "quorlock:guard");
+            master.command(&["SET", "quorlock:check", "somebody's", "PX", "600000"]);
+        }
+        let mut heard = masters[0].listen();
+        let look = || {
+            let changes = info(&masters[0], "rdb_changes_since_last_save");
+            (
+                changes.unwrap(),
+                pttl(&masters[0], "quorlock:check") > 500_000,
+            )
+        };
+        let before = look();
+        let report = locks.check().await;
+        assert_eq!(
+            report.worst(),
+            Some(report_of_plain(&masters[0])),
+            "{report}"
+        );
+        assert_eq!(look(), before);
+        for (channel, _) in heard.heard().unwrap() {
+            assert_eq!(channel, "quorlock:wake:{quorlock:check}");
+        }
+        locks.close().await;
+    });
+}
+
+/// How bad servers are from the start.
+fn report_of_plain(master: &Server) -> Level {
+    if major(master) < 7 { Warn } else { Info }
+}
+
+#[test]
+fn passwords_stay_where_they_are() {
+    with_masters(0, async |_| {
+        let secret = [
+            &DURABLE[..],
+            &["--requirepass", "hunter2", "--masterauth", "hunter2"],
+        ]
+        .concat();
+        let mut masters = durable();
+        masters[0] = Server::start_with(&secret);
+        let mut urls = apart(&masters);
+        urls[0] = format!("redis://:hunter2@127.0.0.1:{}", masters[0].port());
+        let locks = guarded().masters(urls).build().unwrap();
+        set(&masters[0], "timeout", "3600");
+        let report = locks.check().await;
+        assert_eq!(found(&report), [(Warn, "timeout")]);
+        assert!(!format!("{report} {report:?}").contains("hunter2"));
+        locks.close().await;
+    });
+}
+
+#[test]
+fn a_master_that_runs_a_long_script() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        let locks = locks(guarded().node_timeout(Duration::from_secs(2)), &masters);
+        locks.check().await;
+        set(&masters[0], "lua-time-limit", "1");
+        let port = masters[0].port();
+        let busy = std::thread::spawn(move || {
+            let words = ["EVAL", "while true do end", "0"];
+            let _ = server::try_command_on(port, &words, PATIENCE);
+        });
+        let report = until("a busy master", async || {
+            sleep(Duration::from_millis(20)).await;
+            let report = locks.check().await;
+            found(&report).contains(&(Warn, "votes")).then_some(report)
+        })
+        .await;
+        assert!(report.to_string().contains("BUSY"), "{report}");
+        masters[0].command(&["SCRIPT", "KILL"]);
+        busy.join().unwrap();
+    });
+}
