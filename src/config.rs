@@ -31,6 +31,7 @@ pub(crate) struct Settings {
     /// `None` stands for the default, which depends on the node timeout.
     pub(crate) patience: Option<Duration>,
     pub(crate) restart_guard: RestartGuard,
+    pub(crate) durable_masters: bool,
     /// `None` stands for the default, which depends on the restart guard.
     pub(crate) max_ttl: Option<Duration>,
 }
@@ -47,6 +48,7 @@ impl Default for Settings {
             max_hold: Duration::from_secs(60 * 60),
             patience: None,
             restart_guard: RestartGuard::default(),
+            durable_masters: false,
             max_ttl: None,
         }
     }
@@ -64,6 +66,7 @@ pub(crate) struct Config {
     pub(crate) max_hold: Duration,
     pub(crate) patience: Duration,
     pub(crate) restart_guard: RestartGuard,
+    pub(crate) durable_masters: bool,
     pub(crate) max_ttl: Ttl,
 }
 
@@ -81,6 +84,7 @@ impl Config {
             max_hold,
             patience,
             restart_guard,
+            durable_masters,
             max_ttl,
         } = settings;
         timeout("node timeout", node_timeout)?;
@@ -96,6 +100,7 @@ impl Config {
             ttl: Ttl::parse(ttl, node_timeout, drift)?.at_most(max_ttl)?,
             max_ttl,
             restart_guard,
+            durable_masters,
             node_timeout,
             connect_timeout,
             drift,

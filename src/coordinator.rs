@@ -358,6 +358,17 @@ impl Builder {
         self
     }
 
+    /// Whether every master keeps all it ever answered over any restart. Then one that restarts has its vote at once,
+    /// with the locks that it had. Not so by default.
+    ///
+    /// Every dial checks what can be checked; a master that fails it is quarantined as ever, and the log says why.
+    /// Say so only where the rest holds, too: see
+    /// [`docs::guarantees`](crate::docs::guarantees#masters-that-keep-everything).
+    pub fn durable_masters(mut self, durable: bool) -> Self {
+        self.settings.durable_masters = durable;
+        self
+    }
+
     /// The longest TTL that a lock may have; asking for more is an error. A master that may have forgotten locks has
     /// no vote for so long, drift included, and all who use it must agree. Defaults to 1 min, or the [ttl](Self::ttl) where
     /// that is longer; without a [restart guard](Self::restart_guard) to 366 days.
@@ -399,7 +410,7 @@ impl Builder {
             redial: Backoff::new(Duration::from_millis(20), Duration::from_secs(1))?,
             now: clock::monotonic,
             random: clock::random_u64,
-            guarding: Guarding::new(config.restart_guard),
+            guarding: Guarding::new(config.restart_guard, config.durable_masters),
             quarantine: quarantine(config.max_ttl, config.drift),
             #[cfg(feature = "tls")]
             tls: self.tls,

@@ -15,10 +15,11 @@ pub fn urls(servers: &[Server]) -> Vec<String> {
     servers.iter().map(Server::url).collect()
 }
 
-/// Fails when a lock was left behind on any server. Counters of fencing tokens stay for 30 days, and are deleted.
+/// Fails when a lock was left behind on any server. Counters of fencing tokens and the restart guard's key stay, and are
+/// deleted.
 pub fn check_empty(servers: &[Server], whom: &str) -> Result<()> {
-    const FORGET: &str = "local counters = redis.call('KEYS', 'quorlock:fence:*')
-        return #counters > 0 and redis.call('DEL', unpack(counters))";
+    const FORGET: &str = "local kept = redis.call('KEYS', 'quorlock:fence:*')
+        return redis.call('DEL', 'quorlock:guard', unpack(kept))";
     for server in servers {
         server.command(&["EVAL", FORGET, "0"]);
         let size = server.command(&["DBSIZE"]);

@@ -15,21 +15,22 @@
 --
 -- Safe to run twice: the second run finds its own token and its own candidate. Late, behind its release: the
 -- counter has passed it.
-local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then
+if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  local refused = ballot(KEYS[2], ARGV[3], ARGV[4], false)
+  if refused then
+    redis.call('DEL', KEYS[1])
+  end
+  return refused or 1
+end
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   local left = redis.call('PTTL', KEYS[1])
   if left < 0 then
     return false
   end
   return -math.max(left, 1)
 end
-local refused = ballot(KEYS[2], ARGV[3], ARGV[4], holder == ARGV[1])
-if refused then
-  return refused
-end
-if not holder then
-  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-elseif redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
+local refused = ballot(KEYS[2], ARGV[3], ARGV[4], true)
+if not refused and redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
-return 1
+return refused or 1

@@ -3,9 +3,9 @@
 --
 -- Not where the candidate is too far ahead to win anyway, see shared/ballot: a client whose clock is wrong must not
 -- move the counter there.
-local function raise()
+local function raise(counter)
   local mine = tonumber(ARGV[#ARGV])
-  local counter = redis.pcall('GET', KEYS[#KEYS])
+  -- What is full, or is no counter, must not keep anybody from releasing.
   if type(counter) == 'table' then
     return
   end
@@ -19,8 +19,10 @@ local function raise()
       return
     end
   end
-  redis.pcall('SET', KEYS[#KEYS], ARGV[#ARGV], 'PX', 2592000000)
+  redis.pcall('SET', KEYS[#KEYS], ARGV[#ARGV], 'PX', '2592000000')
 end
--- What is full, or is no counter, must not keep anybody from releasing.
-raise()
+local counter = redis.pcall('GET', KEYS[#KEYS])
+if counter ~= ARGV[#ARGV] then
+  raise(counter)
+end
 return reply

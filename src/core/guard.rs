@@ -8,7 +8,8 @@ use super::lease::{Drift, Ttl};
 /// their place.
 ///
 /// Such a master must not vote until every lock that it may have forgotten is over: that is its quarantine. The
-/// coordinator keeps a key on every master, `quorlock:guard`, and looks at it on every dial.
+/// coordinator keeps a key on every master, `quorlock:guard`, and looks at it on every dial. One that makes no sense
+/// has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RestartGuard {
@@ -32,33 +33,107 @@ pub(crate) fn quarantine(max_ttl: Ttl, drift: Drift) -> Duration {
     ttl.saturating_add(drift.allowance(ttl)).max(TOKENS)
 }
 
+/// What a master's guard key says; times in ms of the master's clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// The process that was seen last.
+    pub(crate) run_id: String,
+    /// When the master was first seen to have forgotten; 0: never, as far as anybody knows.
+    pub(crate) since: u64,
+    /// The first one of the processes that have handed all they knew down to this one.
+    pub(crate) origin: String,
+    /// Whether it is known to lose nothing when it ends.
+    pub(crate) is_durable: bool,
+}
+
+/// Who looks at a master.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look<'a> {
+    /// The origin that this one knows the master by; empty: it has never seen it.
+    pub(crate) known: &'a str,
+    pub(crate) is_strict: bool,
+    /// Whether the master was found to be durable; `None`: nobody asked, or nobody may.
+    pub(crate) is_durable: Option<bool>,
+}
+
+impl Mark {
+    /// What the key of a master says after a look at the process `run_id`, and before it was `found` to say: what
+    /// `lua/shared/guard.lua` makes of it, when the log of the master is in order.
+    pub(crate) fn looked_at(found: Option<Self>, look: Look<'_>, run_id: &str, now: u64) -> Self {
+        let is_new = found.is_none() && look.known.is_empty() && !look.is_strict;
+        let since = if is_new { 0 } else { now.max(1) };
+        let fresh = Self::begin(run_id, since, look.is_durable.unwrap_or_default());
+        let Some(mut mark) = found else {
+            return fresh;
+        };
+        let is_stranger = !look.known.is_empty() && look.known != mark.origin;
+        if mark.run_id == run_id {
+            mark.is_durable = look.is_durable.unwrap_or(mark.is_durable);
+            // Whoever saw it first did not know it; or what it was handed down is not what this one knows.
+            if is_stranger && (mark.since == 0 || mark.origin != run_id) {
+                mark = Self::begin(run_id, now, mark.is_durable);
+            }
+        } else if mark.is_durable && look.is_durable == Some(true) && !is_stranger {
+            run_id.clone_into(&mut mark.run_id);
+        } else {
+            return fresh;
+        }
+        // A clock that was set back.
+        mark.since = mark.since.min(now);
+        mark
+    }
+
+    /// A process that was handed nothing down.
+    fn begin(run_id: &str, since: u64, is_durable: bool) -> Self {
+        Self {
+            run_id: run_id.to_owned(),
+            since,
+            origin: run_id.to_owned(),
+            is_durable,
+        }
+    }
+}
+
 /// A master as it was found on a dial.
 #[cfg(any(test, feature = "redis"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Incarnation {
     pub(crate) run_id: String,
+    pub(crate) origin: String,
     /// How long ago it may have forgotten locks; `None`: not that anybody knows.
     pub(crate) age: Option<Duration>,
+    pub(crate) is_durable: bool,
 }
 
 #[cfg(any(test, feature = "redis"))]
 impl Incarnation {
     /// See `lua/shared/guard.lua`. `None` when it makes no sense.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let mut words = text.splitn(3, ' ');
-        let since: u64 = words.next()?.parse().ok()?;
-        let now: u64 = words.next()?.parse().ok()?;
-        let run_id = words.next().filter(|run_id| !run_id.is_empty())?;
+        let words: Vec<_> = text.split(' ').collect();
+        let [since, now, run_id, origin, durability] = words[..] else {
+            return None;
+        };
+        let (since, now): (u64, u64) = (since.parse().ok()?, now.parse().ok()?);
+        if run_id.is_empty() || origin.is_empty() {
+            return None;
+        }
         Some(Self {
             run_id: run_id.to_owned(),
-            // A clock that was set back makes it look younger than it is.
+            origin: origin.to_owned(),
             age: (since > 0).then(|| Duration::from_millis(now.saturating_sub(since))),
+            is_durable: match durability {
+                "durable" => true,
+                "volatile" => false,
+                _ => return None,
+            },
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -72,17 +147,85 @@ mod tests {
 
     #[test]
     fn incarnation_table() {
-        for (text, run_id, age) in [
-            ("0 5 abc", "abc", None),
-            ("5 1005 abc", "abc", Some(1_000)),
-            ("9 5 abc", "abc", Some(0)),
+        for (text, run_id, origin, age, is_durable) in [
+            ("0 5 abc abc volatile", "abc", "abc", None, false),
+            ("5 1005 abc def durable", "abc", "def", Some(1_000), true),
+            ("9 5 abc abc volatile", "abc", "abc", Some(0), false),
         ] {
             let found = Incarnation::parse(text).unwrap();
-            assert_eq!(found.run_id, run_id);
+            assert_eq!((&*found.run_id, &*found.origin), (run_id, origin));
             assert_eq!(found.age, age.map(Duration::from_millis), "{text}");
+            assert_eq!(found.is_durable, is_durable);
         }
-        for text in ["", "0 5", "0 5 ", "x 5 abc"] {
+        for text in [
+            "",
+            "0 5",
+            "0 5 ",
+            "0 5 abc",
+            "0 5  abc durable",
+            "0 5 abc  durable",
+            "x 5 abc abc durable",
+            "0 5 abc abc lasting",
+            "0 5 abc abc durable ",
+        ] {
             assert_eq!(Incarnation::parse(text), None, "{text}");
+        }
+    }
+
+    /// Whoever comes in whatever order, with or without a memory, allowed to ask or not.
+    fn any_look() -> impl Strategy<Value = (Option<usize>, bool, Option<bool>)> {
+        let known = prop::option::of(0..4usize);
+        (known, any::<bool>(), any::<Option<bool>>())
+    }
+
+    proptest! {
+        /// As long as nobody saw the process before as durable, a restart is noticed by the first who looks.
+        #[test]
+        fn a_restart_is_a_quarantine_unless_it_was_durable_before_and_is_now(
+            looks in prop::collection::vec(any_look(), 0..6),
+            (known, is_strict, is_durable) in any_look(),
+        ) {
+            let ids = ["r0", "r1", "r2", "r3"];
+            let look = |known: Option<usize>, is_strict, is_durable| Look {
+                known: known.map_or("", |known| ids[known]),
+                is_strict,
+                is_durable,
+            };
+            let mut mark = None;
+            for (now, (known, is_strict, is_durable)) in looks.into_iter().enumerate() {
+                let look = look(known, is_strict, is_durable);
+                mark = Some(Mark::looked_at(mark, look, "r1", now as u64 + 1));
+            }
+            let before = mark.clone();
+            let after = Mark::looked_at(mark, look(known, is_strict, is_durable), "r2", 100);
+            prop_assert_eq!(&after.run_id, "r2");
+            let is_kept = after.since != 100;
+            match before {
+                Some(before) if is_kept => {
+                    prop_assert!(before.is_durable && is_durable == Some(true));
+                    prop_assert!(known.is_none_or(|known| ids[known] == before.origin));
+                    prop_assert_eq!((after.since, after.origin), (before.since, before.origin));
+                }
+                Some(_) => prop_assert_eq!(after.origin, "r2"),
+                None => prop_assert_eq!(is_kept, known.is_none() && !is_strict),
+            }
+        }
+
+        /// Else every connection would begin a quarantine anew.
+        #[test]
+        fn who_looks_again_finds_what_there_was(
+            found in prop::option::of(("r[0-2]", 0..200u64, "r[0-2]", any::<bool>())),
+            (known, is_strict, is_durable) in any_look(),
+        ) {
+            let found = found.map(|(run_id, since, origin, is_durable)| Mark { run_id, since, origin, is_durable });
+            let known = known.map_or_else(String::new, |known| format!("r{known}"));
+            let look = Look { known: &known, is_strict, is_durable };
+            let mark = Mark::looked_at(found, look, "r1", 100);
+            prop_assert!(mark.since <= 100);
+            let again = Look { known: &mark.origin, is_strict, is_durable };
+            prop_assert_eq!(&Mark::looked_at(Some(mark.clone()), again, "r1", 150), &mark);
+            let newcomer = Look { known: "", is_strict, is_durable: None };
+            prop_assert_eq!(&Mark::looked_at(Some(mark.clone()), newcomer, "r1", 150), &mark);
         }
     }
 }

@@ -184,10 +184,13 @@ impl Engine {
         limit: Limit,
     ) -> bool {
         let now = clock::now();
-        let not_later = |at: Instant| limit.not_later(at);
         let delay = self.config.retry.delay(attempts, clock::random_u64());
         let AcquireError::Contended { remaining, .. } = error else {
-            clock::sleep_until(not_later(now + delay)).await;
+            clock::sleep_until(limit.not_later(now + delay)).await;
+            if let AcquireError::Quarantined { left, .. } = error {
+                // No majority can vote before that. Not all waiters at once then.
+                waiter.released(limit.not_later(now + *left + delay)).await;
+            }
             return false;
         };
         if remaining.is_some_and(|remaining| remaining.is_zero()) {
@@ -198,16 +201,16 @@ impl Engine {
             } else {
                 delay
             };
-            clock::sleep_until(not_later(now + delay)).await;
+            clock::sleep_until(limit.not_later(now + delay)).await;
             return false;
         }
-        let end = not_later(now + self.config.node_timeout);
+        let end = limit.not_later(now + self.config.node_timeout);
         if waiter.listen(end).await {
             return false;
         }
         // However often others release and take it again, and whatever they publish: not a hot loop.
         if attempts > 2 {
-            clock::sleep_until(not_later(now + self.config.retry.least())).await;
+            clock::sleep_until(limit.not_later(now + self.config.retry.least())).await;
         }
         let poll = if was_told {
             // Somebody else was first, or the release has not reached a majority yet.
@@ -220,7 +223,7 @@ impl Engine {
         // A key lives to the end of the millisecond in which it expires.
         let expiry = remaining.map(|remaining| remaining + Duration::from_millis(2));
         let end = now + expiry.map_or(poll, |expiry| expiry.min(poll));
-        waiter.released(not_later(end)).await
+        waiter.released(limit.not_later(end)).await
     }
 
     /// Takes back what a round that was not won may have left, and says why it was not.

@@ -200,7 +200,10 @@ impl Place<'_> {
         let mut until = now + poll.delay(u32::MAX, clock::random_u64());
         let is_contender = round.read(Round::is_next);
         let is_split = is_contender && !round.read(Round::is_held_by_one);
-        if is_split || round.read(Round::lacks_masters) {
+        if let Some(left) = round.read(Round::quarantined) {
+            // Nobody is served before that, and only the place is to be kept.
+            until = until.min(now + left + self.engine.config.retry.least());
+        } else if is_split || round.read(Round::lacks_masters) {
             until = until.min(self.engine.retry_at(*splits));
             *splits = splits.saturating_add(1);
         } else {

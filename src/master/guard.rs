@@ -1,6 +1,6 @@
 //! Asks a server, on every dial, whether it may have forgotten locks; and whether it is one that we have already.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 
@@ -10,39 +10,63 @@ use crate::core::guard::RestartGuard;
 #[derive(Clone, Debug)]
 pub(crate) struct Guarding {
     pub(crate) guard: RestartGuard,
-    /// The run id of each master that has one, by its number: no server may vote twice.
-    servers: Arc<Mutex<Vec<(usize, String)>>>,
+    /// Whether masters are said to keep everything over restarts, so that they are asked whether they do.
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(dead_code, reason = "servers are asked")
+    )]
+    pub(super) expects_durable: bool,
+    masters: Arc<Mutex<BTreeMap<usize, Known>>>,
+}
+
+/// What is known of a master.
+#[derive(Debug)]
+struct Known {
+    /// The run id of the server that it was found to be: none may vote twice. `None` once it was refused as the twin of
+    /// another, which may have moved.
+    server: Option<String>,
+    /// What it remembers goes back to the process with this run id.
+    origin: String,
 }
 
 impl Guarding {
-    pub(crate) fn new(guard: RestartGuard) -> Self {
+    pub(crate) fn new(guard: RestartGuard, expects_durable: bool) -> Self {
         Self {
             guard,
-            servers: Arc::default(),
+            expects_durable,
+            masters: Arc::default(),
         }
     }
 
-    /// Notes that `master` is the server with this run id, unless another one is.
-    pub(super) fn meet(&self, master: usize, run_id: &str) -> Result<(), String> {
-        let mut servers = self.servers.lock();
-        servers.retain(|(number, _)| *number != master);
-        if let Some((other, _)) = servers.iter().find(|(_, known)| known == run_id) {
+    /// Notes that `master` is the server with this run id, and what it remembers, unless another one is that server.
+    pub(super) fn meet(&self, master: usize, run_id: &str, origin: &str) -> Result<(), String> {
+        let mut masters = self.masters.lock();
+        let is_twin = |known: &Known| known.server.as_deref() == Some(run_id);
+        let mut twins = masters.iter().filter(|(_, known)| is_twin(known));
+        let twin = twins.find_map(|(other, _)| (*other != master).then_some(other + 1));
+        if let Some(twin) = twin {
+            // What it was known by stays: it may come back, and have forgotten.
+            if let Some(known) = masters.get_mut(&master) {
+                known.server = None;
+            }
             return Err(format!(
-                "it is the same server as master {}: every master needs one of its own",
-                other + 1
+                "it is the same server as master {twin}: every master needs one of its own"
             ));
         }
-        servers.push((master, run_id.to_owned()));
+        let (server, origin) = (Some(run_id.to_owned()), origin.to_owned());
+        masters.insert(master, Known { server, origin });
         Ok(())
     }
 
-    /// The run id that `master` is known by.
+    /// The origin that `master` is known by.
     pub(super) fn known(&self, master: usize) -> Option<String> {
-        let servers = self.servers.lock();
-        let known = servers.iter().find(|(number, _)| *number == master)?;
-        Some(known.1.clone())
+        let masters = self.masters.lock();
+        masters.get(&master).map(|known| known.origin.clone())
     }
 }
+
+#[cfg(feature = "redis")]
+pub(super) use ask::Durability;
 
 #[cfg(feature = "redis")]
 mod ask {
@@ -56,57 +80,199 @@ mod ask {
     const TEXT: &str = include_str!("../../lua/shared/guard.lua");
 
     impl Guarding {
-        /// Appends the question.
-        pub(in crate::master) fn ask(&self, master: usize, out: &mut Vec<u8>) {
+        /// Appends the question. `durability` is what the server said of its settings.
+        pub(in crate::master) fn ask(
+            &self,
+            master: usize,
+            durability: &Durability,
+            out: &mut Vec<u8>,
+        ) {
             let known = self.known(master).unwrap_or_default();
             let mode: &[u8] = match self.guard {
                 RestartGuard::Strict => b"strict",
                 RestartGuard::Off | RestartGuard::Observed => b"observed",
             };
-            wire::encode(
-                out,
-                &[b"EVAL", TEXT.as_bytes(), b"1", KEY, known.as_bytes(), mode],
-            );
+            let durability: &[u8] = match durability {
+                Durability::Durable => b"durable",
+                Durability::Volatile(_) => b"volatile",
+                Durability::Unknown(_) | Durability::Unasked => b"",
+            };
+            let text = TEXT.as_bytes();
+            let known = known.as_bytes();
+            wire::encode(out, &[b"EVAL", text, b"1", KEY, known, mode, durability]);
         }
 
         /// What the answer says. `None` when it cannot be known, and need not.
         pub(in crate::master) fn answered(
             &self,
             master: usize,
+            durability: &Durability,
             reply: &Reply<'_>,
         ) -> Result<Option<Incarnation>, String> {
             let why = match reply {
                 Reply::Text(text) => match Incarnation::parse(text) {
                     Some(found) => {
-                        self.meet(master, &found.run_id)?;
+                        self.meet(master, &found.run_id, &found.origin)?;
+                        durability.warn_unless(found.is_durable, master);
                         return Ok(Some(found));
                     }
                     None => "it says nothing of use",
                 },
-                Reply::Error(error) if is_for_now(error) => {
-                    return Err(format!(
-                        "whether it restarted cannot be known at the moment: {error}"
-                    ));
-                }
                 Reply::Error(error) => error,
                 _ => "it says nothing of use",
             };
-            if self.guard == RestartGuard::Strict {
-                return Err(format!(
-                    "whether it restarted cannot be known: {why}; its user needs the rights \
-                     +eval +info +time +hmget +hset ~quorlock:guard, or the guard must not be strict"
-                ));
+            self.unanswered(master, why)
+        }
+
+        fn unanswered(&self, master: usize, why: &str) -> Result<Option<Incarnation>, String> {
+            const RIGHTS: &str = "; its user needs the rights +eval +info +time +hmget +hset ~quorlock:guard, or the \
+                                  guard must not be strict";
+            let is_denied = is_denied(why);
+            if is_denied && self.guard != RestartGuard::Strict {
+                tracing::warn!(master = master + 1, %why, "nobody would notice if it restarted empty");
+                return Ok(None);
             }
-            tracing::warn!(master = master + 1, %why, "nobody would notice if it restarted empty");
-            Ok(None)
+            let rights = if is_denied { RIGHTS } else { "" };
+            Err(format!(
+                "whether it restarted cannot be known: {why}{rights}"
+            ))
         }
     }
 
-    /// Whether a server says that it cannot answer or write now, which is no reason not to ask again. Some put what
-    /// went wrong in a script behind words of their own.
-    fn is_for_now(error: &str) -> bool {
-        ["BUSY", "LOADING", "MISCONF", "OOM", "READONLY"]
-            .iter()
-            .any(|word| error.contains(word))
+    /// Whether a server says that it will not answer, however often it is asked. All else may pass: it would serve
+    /// unwatched then. Within a script servers of each version say it in words of their own.
+    fn is_denied(error: &str) -> bool {
+        [
+            "NOPERM",
+            "no permissions",
+            "can't run this command",
+            "can't access at least one",
+            "nknown command",
+            "nsupported command",
+            "Unknown Redis command",
+            "not allowed from script",
+            "no run_id",
+        ]
+        .iter()
+        .any(|word| error.contains(word))
+    }
+
+    /// What a server says of its settings.
+    #[derive(Debug, PartialEq, Eq)]
+    pub(in crate::master) enum Durability {
+        /// It fsyncs every write before it answers.
+        Durable,
+        /// It does not, as this says.
+        Volatile(String),
+        /// It does not say.
+        Unknown(String),
+        Unasked,
+    }
+
+    impl Durability {
+        /// The settings that it takes. The first is also checked by the script.
+        pub(in crate::master) const SETTINGS: [(&str, &str); 3] = [
+            ("appendonly", "yes"),
+            ("appendfsync", "always"),
+            ("no-appendfsync-on-rewrite", "no"),
+        ];
+
+        /// Appends the question, which no script may put.
+        pub(in crate::master) fn ask(out: &mut Vec<u8>) {
+            let settings = Self::SETTINGS.map(|(setting, _)| setting.as_bytes());
+            let [first, second, third] = settings;
+            wire::encode(out, &[b"CONFIG", b"GET", first, second, third]);
+        }
+
+        /// What the values of the settings come to.
+        pub(in crate::master) fn of(value: impl Fn(&str) -> Option<String>) -> Self {
+            for (setting, wanted) in Self::SETTINGS {
+                match value(setting) {
+                    Some(value) if value == wanted => {}
+                    Some(value) => {
+                        return Self::Volatile(format!("{setting} is {value}, not {wanted}"));
+                    }
+                    None => return Self::Unknown(format!("it does not say what {setting} is")),
+                }
+            }
+            Self::Durable
+        }
+
+        fn warn_unless(&self, is_durable: bool, master: usize) {
+            let why = match self {
+                Self::Unasked => return,
+                Self::Durable if is_durable => return,
+                Self::Durable => {
+                    "it has or had replicas, is a replica that was promoted, is rewriting its log, or is older than \
+                     version 7"
+                }
+                Self::Volatile(why) | Self::Unknown(why) => why,
+            };
+            tracing::warn!(master = master + 1, %why, "a restart will cost it its vote for a while: it is not durable");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In the words of Redis 6 and 7, and of Valkey.
+    #[cfg(feature = "redis")]
+    #[test]
+    fn only_who_is_denied_an_answer_may_do_without() {
+        use crate::core::command::Reply;
+
+        let denied = [
+            "NOPERM this user has no permissions to run the 'eval' command",
+            "ERR The user executing the script can't run this command or subcommand script: 9f, on @user_script:1.",
+            "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments",
+            "ERR ACL failure in script: User lock has no permissions to run the 'info' command script: 9f",
+            "ERR unknown command 'EVAL'",
+            "ERR Unknown Redis command called from script script: 9f",
+            "ERR This Redis command is not allowed from script",
+            "ERR its INFO has no run_id",
+        ];
+        let passing = [
+            "LOADING Redis is loading the dataset in memory",
+            "BUSY Redis is busy running a script.",
+            "MISCONF Errors writing to the AOF file: No space left on device script: 9f",
+            "OOM command not allowed when used memory > 'maxmemory'. script: 9f, on @user_script:1.",
+            "READONLY You can't write against a read only replica. script: 9f",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            "ERR the guard is of another type and cannot be deleted",
+        ];
+        let denied = denied.map(|error| (error, true));
+        for (error, is_denied) in denied
+            .into_iter()
+            .chain(passing.map(|error| (error, false)))
+        {
+            let said = |guard| {
+                let guarding = Guarding::new(guard, false);
+                guarding.answered(0, &Durability::Unasked, &Reply::Error(error))
+            };
+            assert_eq!(said(RestartGuard::Observed).is_ok(), is_denied, "{error}");
+            let refused = said(RestartGuard::Strict).unwrap_err();
+            assert!(refused.contains(error), "{refused}");
+            assert_eq!(refused.contains("+hset"), is_denied, "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_twin_is_refused_and_what_it_was_known_by_stays() {
+        let guarding = Guarding::new(RestartGuard::Observed, false);
+        guarding.meet(0, "a", "a").unwrap();
+        guarding.meet(1, "b", "b").unwrap();
+        let refused = guarding.meet(1, "a", "a").unwrap_err();
+        assert!(refused.contains("the same server as master 1"), "{refused}");
+        assert_eq!(guarding.known(1).as_deref(), Some("b"));
+        // It is nobody's twin meanwhile: the two may have changed places.
+        guarding.meet(0, "b", "b").unwrap();
+        guarding.meet(1, "a", "a").unwrap();
+        // Other processes, with what those had.
+        guarding.meet(0, "c", "b").unwrap();
+        assert_eq!(guarding.known(0).as_deref(), Some("b"));
+        assert!(guarding.meet(1, "c", "b").is_err());
+        guarding.meet(0, "c", "b").unwrap();
     }
 }

@@ -25,7 +25,7 @@ use self::{
     keys::{Keys, Value},
 };
 use super::Terms;
-use crate::core::command::Command;
+use crate::core::{command::Command, guard::Mark};
 
 /// A master in this process, for tests without a server.
 ///
@@ -99,9 +99,8 @@ struct State {
     messages: BTreeMap<u64, Vec<(String, String)>>,
     /// Who must look again when the fault changes or a message is there.
     wakers: BTreeMap<u64, Waker>,
-    /// Since when it may have forgotten locks, once somebody has looked; 0: it has not. A server keeps this in a
-    /// key, and forgets it with the others.
-    guard: Option<u64>,
+    /// What a server keeps in a key, and forgets with the others; `None`: nobody has looked.
+    guard: Option<Mark>,
 }
 
 impl MemoryMaster {

@@ -14,7 +14,7 @@ use ::redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, PushKi
 
 use super::{
     Ask, MasterSpec, Spec, Terms,
-    guard::Guarding,
+    guard::{Durability, Guarding},
     in_flight::InFlight,
     supervisor::{Connection, Dial, Dialled},
     wire::{self, Encoded, ScriptHead, ScriptHeads, Wire, connect_tcp, encode, is_push, reply},
@@ -192,18 +192,31 @@ impl Step {
 
 /// A replica forgets what its master forgets, and repeats what it says: it has no vote of its own.
 fn check_role(hello: &[u8]) -> Result<(), String> {
-    let Ok(Value::Map(facts)) = ::redis::parse_redis_value(hello) else {
+    if !hello.starts_with(b"%") {
         return Err("its answer to HELLO 3 makes no sense: is this Redis 6 or later?".to_owned());
-    };
-    let text = |value: &Value| ::redis::from_redis_value_ref::<String>(value).ok();
-    let role = facts
-        .iter()
-        .find(|(key, _)| text(key).as_deref() == Some("role"))
-        .and_then(|(_, role)| text(role));
-    match role.as_deref() {
+    }
+    match entry(hello, "role").as_deref() {
         Some("master") | None => Ok(()),
         Some(role) => Err(format!("it is a {role}, not a master")),
     }
+}
+
+/// What the answer to [`Durability::ask`] says.
+fn durability(settings: &[u8]) -> Durability {
+    if let Reply::Error(error) = reply(settings) {
+        return Durability::Unknown(error.to_owned());
+    }
+    Durability::of(|setting| entry(settings, setting))
+}
+
+/// What a map says under `name`.
+fn entry(map: &[u8], name: &str) -> Option<String> {
+    let Ok(Value::Map(entries)) = ::redis::parse_redis_value(map) else {
+        return None;
+    };
+    let text = |value: &Value| ::redis::from_redis_value_ref::<String>(value).ok();
+    let is_it = |(key, _): &&(Value, Value)| text(key).as_deref() == Some(name);
+    text(&entries.iter().find(is_it)?.1)
 }
 
 pub(super) struct Dialer {
@@ -248,12 +261,18 @@ impl Dialer {
         if self.guarding.guard == RestartGuard::Off {
             return Ok(None);
         }
-        self.guarding.ask(self.master, wire.out());
-        let answer = |frame: &[u8], (), _: &mut Vec<u8>| {
-            ControlFlow::Break(self.guarding.answered(self.master, &reply(frame)))
-        };
-        let answered = poll_fn(|cx| wire.poll(cx, || (), answer)).await?;
-        answered.map_err(Arc::from)
+        let (guarding, master) = (&self.guarding, self.master);
+        let mut said = Durability::Unasked;
+        if guarding.expects_durable {
+            // No script may ask for it.
+            Durability::ask(wire.out());
+            said = wire.answer(durability).await?;
+        }
+        guarding.ask(master, &said, wire.out());
+        let found = wire
+            .answer(|frame| guarding.answered(master, &said, &reply(frame)))
+            .await?;
+        found.map_err(Arc::from)
     }
 
     async fn connect(&self) -> Result<Wire, String> {
@@ -396,6 +415,48 @@ mod tests {
         ] {
             let error = Endpoint::from_url(url).err().unwrap();
             assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_settings_come_to() {
+        let said = |values: [&str; 3]| {
+            let [log, fsync, pause] = values;
+            let map = format!(
+                "%3\r\n$10\r\nappendonly\r\n+{log}\r\n$11\r\nappendfsync\r\n+{fsync}\r\n\
+                 $25\r\nno-appendfsync-on-rewrite\r\n+{pause}\r\n"
+            );
+            durability(map.as_bytes())
+        };
+        let volatile = |why: &str| Durability::Volatile(why.to_owned());
+        for (values, expected) in [
+            (["yes", "always", "no"], Durability::Durable),
+            (
+                ["no", "always", "no"],
+                volatile("appendonly is no, not yes"),
+            ),
+            (
+                ["yes", "everysec", "no"],
+                volatile("appendfsync is everysec, not always"),
+            ),
+            (
+                ["yes", "always", "yes"],
+                volatile("no-appendfsync-on-rewrite is yes, not no"),
+            ),
+        ] {
+            assert_eq!(said(values), expected);
+        }
+        for (answer, why) in [
+            ("-NOPERM no\r\n", "NOPERM no"),
+            ("%0\r\n", "it does not say what appendonly is"),
+            ("+OK\r\n", "it does not say what appendonly is"),
+            (
+                "%1\r\n+appendonly\r\n+yes\r\n",
+                "it does not say what appendfsync is",
+            ),
+        ] {
+            let expected = Durability::Unknown(why.to_owned());
+            assert_eq!(durability(answer.as_bytes()), expected);
         }
     }
 

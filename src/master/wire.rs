@@ -5,6 +5,7 @@
 //! say is only measured here, and read by the `redis` crate.
 
 use std::{
+    future::poll_fn,
     ops::{ControlFlow, Range},
     pin::Pin,
     sync::Arc,
@@ -105,6 +106,12 @@ impl Wire {
                 return Poll::Ready(Ok(done));
             }
         }
+    }
+
+    /// What `read` makes of the next reply.
+    pub(super) async fn answer<T>(&mut self, read: impl Fn(&[u8]) -> T) -> Result<T, Arc<str>> {
+        let read = |frame: &[u8], (), _: &mut Vec<u8>| ControlFlow::Break(read(frame));
+        poll_fn(|cx| self.poll(cx, || (), read)).await
     }
 
     fn write(&mut self, cx: &mut Context<'_>) -> Result<(), Arc<str>> {

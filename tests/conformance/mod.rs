@@ -35,6 +35,7 @@ use crate::core::{
     quorum::{Failure, Refusal},
 };
 
+mod guard;
 mod random;
 mod rows;
 #[path = "../support/server.rs"]
@@ -396,7 +397,7 @@ impl Subject {
             redial: Backoff::new(MILLISECOND * 20, seconds(1)).unwrap(),
             now: || now().into_std(),
             random: || u64::MAX / 2,
-            guarding: Guarding::new(crate::core::guard::RestartGuard::Off),
+            guarding: Guarding::new(crate::core::guard::RestartGuard::Off, false),
             quarantine: Duration::ZERO,
             #[cfg(feature = "tls")]
             tls: None,

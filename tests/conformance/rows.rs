@@ -327,9 +327,9 @@ async fn a_fenced_mutex() {
         "count ^400, acquire A ^500: granted, left A 40s ^500 2592000s",
         "count ^400, acquire A ^400+1: granted, left A 40s ^400+1 2592000s",
         // Somebody else has it, or a later one.
-        "count ^500, acquire A ^500: stale ^500, left nothing ^500 -",
-        "count ^600, acquire A ^500: stale ^600, left nothing ^600 -",
-        "count ^5000, acquire A ^500: stale ^5000, left nothing ^5000 -",
+        "count ^500, acquire A ^500: stale ^500, left nothing ^500 2592000s",
+        "count ^600, acquire A ^500: stale ^600, left nothing ^600 2592000s",
+        "count ^5000, acquire A ^500: stale ^5000, left nothing ^5000 2592000s",
         // As numbers, and not as texts.
         "count-nine, acquire A ^500: granted, left A 40s ^500 2592000s",
         // Too far from the master's clock, but for one above a counter that is.
@@ -365,8 +365,8 @@ async fn a_fenced_mutex() {
 async fn a_fenced_reentrant_lock() {
     check(&[
         "reentrant acquire a1 ^500: granted, left a=1 reentrant=1 40s ^500 2592000s",
-        "count ^500, reentrant acquire a1 ^500: stale ^500, left nothing ^500 -",
-        "count ^600, reentrant acquire a1 ^500: stale ^600, left nothing ^600 -",
+        "count ^500, reentrant acquire a1 ^500: stale ^500, left nothing ^500 2592000s",
+        "count ^600, reentrant acquire a1 ^500: stale ^600, left nothing ^600 2592000s",
         "reentrant acquire a1 ^-9000: skewed, left nothing",
         "reentrant acquire a1 ^9000: skewed, left nothing",
         "count ^8000, reentrant acquire a1 ^8000+1: granted, left a=1 reentrant=1 40s ^8000+1 2592000s",
@@ -391,7 +391,7 @@ async fn a_fenced_fair_lock() {
     check(&[
         "fair acquire a1 ^500: granted, left a=1 fair=1 40s ^500 2592000s",
         "fair acquire a1 ^500 ~20s: granted, left a=1 fair=1 40s ^500 2592000s",
-        "count ^500, fair acquire a1 ^500: stale ^500, left nothing ^500 -",
+        "count ^500, fair acquire a1 ^500: stale ^500, left nothing ^500 2592000s",
         "fair acquire a1 ^-9000: skewed, left nothing",
         "fair acquire a1 ^9000: skewed, left nothing",
         "count ^8000, fair acquire a1 ^8000+1: granted, left a=1 fair=1 40s ^8000+1 2592000s",
@@ -407,9 +407,9 @@ async fn a_fenced_fair_lock() {
         "enqueue b@2 20s, fair acquire b1 ^500: granted, left b=1 fair=1 40s ^500 2592000s",
         "enqueue b@2 20s, fair acquire a1 ^500 ~20s: granted, left a=1 fair=1 40s | b@2 20s | 40s 40s ^500 2592000s",
         // Who is next and has too small a candidate keeps his place.
-        "enqueue b@2 20s, count ^600, fair acquire b1 ^500: stale ^600, left nothing | b@2 20s | - - ^600 -",
-        "enqueue b@2 20s, count ^600, fair acquire a1 ^500 ~20s: stale ^600, left nothing | a@1 20s b@2 20s | 40s 40s ^600 -",
-        "enqueue b@2 -5s, count ^600, fair acquire c1 ^500: stale ^600, left nothing ^600 -",
+        "enqueue b@2 20s, count ^600, fair acquire b1 ^500: stale ^600, left nothing | b@2 20s | - - ^600 2592000s",
+        "enqueue b@2 20s, count ^600, fair acquire a1 ^500 ~20s: stale ^600, left nothing | a@1 20s b@2 20s | 40s 40s ^600 2592000s",
+        "enqueue b@2 -5s, count ^600, fair acquire c1 ^500: stale ^600, left nothing ^600 2592000s",
         "fair acquire a1 ^500: granted, fair extend a1 x2 80s ^500: granted, left a=2 fair=1 80s ^500 2592000s",
         "fair acquire a1 ^500: granted, fair yield a1 ^500 ~20s: granted, left nothing | a@1 20s | 40s 40s ^500 2592000s",
     ])
@@ -481,6 +481,8 @@ async fn what_is_no_counter() {
         "reentrant acquire a1: granted, count-hash, reentrant release a1 ^500: granted +redisson:0, left nothing hash -",
         "count-hash, fair acquire a1 ^500: kind, left nothing hash -",
         "fair acquire a1: granted, count-hash, fair release a1 ^500: granted, left nothing hash -",
+        "count-text, acquire A ^9000: failed: answered ERR the counter is no number, left nothing text -",
+        "count-text, heal A ^500: failed: answered ERR the counter is no number, left nothing text -",
         "count-text, release A ^500: gone, left nothing ^500 2592000s",
     ])
     .await;

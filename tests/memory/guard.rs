@@ -238,6 +238,59 @@ async fn a_majority_in_quarantine_is_an_error_of_its_own_that_says_when_it_ends(
     }
 }
 
+/// For as long as no majority can vote, there is nothing to ask for; but for a place in a queue, which is kept.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_majority_in_quarantine_asks_when_it_is_over() {
+    for (kind, most) in [(Kind::Mutex, 8), (Kind::Reentrant, 8), (Kind::Fair, 48)] {
+        let world = world(3, RestartGuard::Observed).await;
+        restarted(&world, 0).await.unwrap();
+        restarted(&world, 1).await.unwrap();
+        let left = quarantine(&world.locks, 0).await.unwrap();
+        let commands = world.masters[2].commands();
+        let waiting = lock(&world.locks, kind, &world.locks.owner());
+        let (took, guard) = timed(waiting.acquire()).await;
+        assert!(
+            took >= left - millis(2) && took <= left + millis(500),
+            "{kind:?}: {took:?} {left:?}"
+        );
+        assert!(guard.unwrap().is_valid());
+        let commands = world.masters[2].commands() - commands;
+        assert!(commands <= most, "{kind:?}: {commands}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_majority_in_quarantine_gives_up_in_time_and_hears_of_the_end() {
+    for kind in KINDS {
+        let world = world(3, RestartGuard::Observed).await;
+        restarted(&world, 0).await.unwrap();
+        restarted(&world, 1).await.unwrap();
+        let waiting = lock(&world.locks, kind, &world.locks.owner());
+        let (took, late) = timed(waiting.acquire_within(seconds(2))).await;
+        let Err(AcquireError::Deadline { last, .. }) = late else {
+            panic!("{kind:?}: {late:?}");
+        };
+        assert!(
+            matches!(*last, AcquireError::Quarantined { .. }),
+            "{kind:?}: {last}"
+        );
+        assert!(
+            took.abs_diff(seconds(2)) <= millis(20),
+            "{kind:?}: {took:?}"
+        );
+
+        let waiting = tokio::spawn(async move { timed(waiting.acquire()).await });
+        sleep(seconds(2)).await;
+        world.close().await;
+        let (took, closed) = waiting.await.unwrap();
+        assert!(
+            matches!(closed, Err(AcquireError::Closed)),
+            "{kind:?}: {closed:?}"
+        );
+        assert!(took <= millis(2_300), "{kind:?}: {took:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_the_first_dial_is_told_at_once_that_it_ended_in_quarantine() {
     let world = World::new(3).await;

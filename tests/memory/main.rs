@@ -31,6 +31,8 @@ mod random;
 mod retry;
 mod rollback;
 mod run;
+#[path = "../support/log.rs"]
+mod said;
 mod waiting;
 mod watchdog;
 mod world;

@@ -1,22 +1,29 @@
 //! Masters that forgot locks, on servers that really do: they have no vote until those locks are over.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs::{self, OpenOptions},
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use quorlock::{
     AcquireError, Builder, Coordinator, Failure, Kind, Lock, Owner, RestartGuard, Standing, Votes,
 };
 use tokio::join;
+use tracing::Level;
 
-use crate::{common::*, proxy::Proxy};
+use crate::{common::*, proxy::Proxy, said::Said};
 
 /// The longest there is here.
 const TTL: Duration = Duration::from_millis(1_500);
 /// As long as it is at least, whatever the TTL; less what masters' clocks are cut off by.
 const QUARANTINE: Duration = Duration::from_millis(2_995);
-const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
-const KEY: &str = "quorlock:guard";
+pub(crate) const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
+pub(crate) const KEY: &str = "quorlock:guard";
+/// What it takes to keep everything.
+pub(crate) const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
-fn guarded(guard: RestartGuard) -> Builder {
+pub(crate) fn guarded(guard: RestartGuard) -> Builder {
     patient()
         .restart_guard(guard)
         .node_timeout(TTL * 2 / 3)
@@ -24,7 +31,7 @@ fn guarded(guard: RestartGuard) -> Builder {
         .ttl(TTL)
 }
 
-fn lock(locks: &Coordinator, kind: Kind, name: &str, owner: &Owner) -> Lock {
+pub(crate) fn lock(locks: &Coordinator, kind: Kind, name: &str, owner: &Owner) -> Lock {
     let name = format!("{name} {kind:?}");
     match kind {
         Kind::Reentrant => locks.reentrant(name, owner),
@@ -33,7 +40,8 @@ fn lock(locks: &Coordinator, kind: Kind, name: &str, owner: &Owner) -> Lock {
     }
 }
 
-/// Has `masters` known to somebody, so that they have a vote from then on, whatever the guard.
+/// Has `masters` known to somebody, so that they have a vote from then on, whatever the guard. Closed, as a release is
+/// done when a majority has it, and whoever comes next could be ahead of it on the others.
 async fn meet(masters: &[String]) {
     let locks = guarded(RestartGuard::Observed).masters(masters).build();
     let locks = locks.unwrap();
@@ -46,17 +54,20 @@ async fn meet(masters: &[String]) {
 }
 
 /// A coordinator that is connected to all `masters`, which have votes.
-async fn connected(builder: Builder, masters: &[String]) -> Coordinator {
+pub(crate) async fn connected(builder: Builder, masters: &[String]) -> Coordinator {
     let locks = builder.masters(masters).build().unwrap();
-    acquire_on_all(&locks.mutex("r"))
-        .await
-        .release()
-        .await
-        .unwrap();
+    let lock = locks.mutex("r");
+    acquire_on_all(&lock).await.release().await.unwrap();
+    // Behind the release, on all of them.
+    until("a look at all masters", async || {
+        let seen = lock.inspect().await.ok()?;
+        (seen.votes.granted() == masters.len()).then_some(())
+    })
+    .await;
     locks
 }
 
-fn is_quarantined(votes: &Votes, master: usize) -> bool {
+pub(crate) fn is_quarantined(votes: &Votes, master: usize) -> bool {
     matches!(
         row(votes, master).failure(),
         Some(Failure::Quarantined { .. })
@@ -67,7 +78,9 @@ fn is_quarantined(votes: &Votes, master: usize) -> bool {
 enum Loss {
     /// Killed, and nothing was saved.
     Everything,
-    /// Killed, and what comes back is from before the lock.
+    /// Killed, and what comes back is a snapshot from before the lock.
+    Snapshot,
+    /// Killed, and what comes back is a log (`appendfsync everysec`) to just before the lock, as after a power cut.
     Tail,
     /// `FLUSHALL`, and all connections break.
     Flushed,
@@ -80,6 +93,9 @@ enum Loss {
 async fn nobody_gets_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: RestartGuard) {
     let victim = masters.len() / 2;
     let others = victim + 1..;
+    if loss == Loss::Tail {
+        masters[victim] = Server::start_with(&["--appendonly", "yes"]);
+    }
     let proxy = Proxy::start(masters[victim].port(), Duration::ZERO);
     let mut urls = urls(&masters);
     urls[victim] = proxy.url();
@@ -93,18 +109,15 @@ async fn nobody_gets_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: 
     let mut replica = (loss == Loss::Promoted).then(Server::start);
     match (&mut replica, loss) {
         (Some(replica), _) => {
-            let port = masters[victim].port().to_string();
-            replica.command(&["REPLICAOF", "127.0.0.1", &port]);
-            until("a copy", async || {
-                let info = replica.command(&["INFO", "replication"]);
-                info.contains("master_link_status:up").then_some(())
-            })
-            .await;
-            replica.command(&["REPLICAOF", "NO", "ONE"]);
+            follow(replica, &masters[victim]).await;
         }
-        (None, Loss::Tail) => assert_eq!(masters[victim].command(&["SAVE"]), "OK"),
+        (None, Loss::Snapshot) => assert_eq!(masters[victim].command(&["SAVE"]), "OK"),
         _ => {}
     }
+    let logs = match loss {
+        Loss::Tail => logs_with(&masters[victim], KEY).await,
+        _ => Vec::new(),
+    };
 
     let block = |command: fn(&str) -> Vec<&str>| {
         for master in &masters[others.clone()] {
@@ -142,7 +155,15 @@ async fn nobody_gets_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: 
             masters[victim].command(&["CLIENT", "KILL", "TYPE", "normal"]);
             masters[victim].command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
         }
-        _ => masters[victim].restart(),
+        _ => {
+            masters[victim].kill();
+            for (log, length) in &logs {
+                let log = OpenOptions::new().write(true).open(log).unwrap();
+                assert!(log.metadata().unwrap().len() > *length, "no tail to lose");
+                log.set_len(*length).unwrap();
+            }
+            masters[victim].restart();
+        }
     }
     // It would happen.
     let without = async {
@@ -164,6 +185,26 @@ async fn nobody_gets_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: 
         assert!(took >= QUARANTINE, "{loss:?} {guard:?} {took:?}");
     };
     join!(without, with);
+}
+
+/// The log of `master`, which has `text` in it, with its length.
+async fn logs_with(master: &Server, text: &str) -> Vec<(PathBuf, u64)> {
+    let log = until("a log", async || {
+        let files = [
+            master.directory(),
+            &master.directory().join("appendonlydir"),
+        ]
+        .map(fs::read_dir);
+        let files = files.into_iter().flatten().flatten().flatten();
+        files.map(|file| file.path()).find(|path| {
+            let log = fs::read(path).unwrap_or_default();
+            let is_log = path.extension().is_some_and(|extension| extension == "aof");
+            is_log && log.windows(text.len()).any(|part| part == text.as_bytes())
+        })
+    })
+    .await;
+    let length = fs::metadata(&log).unwrap().len();
+    vec![(log, length)]
 }
 
 fn nobody_gets_one(masters: usize, loss: Loss) {
@@ -188,6 +229,11 @@ fn nobody_gets_a_second_lock_of_five_masters_either() {
 
 #[test]
 fn nobody_gets_a_second_lock_from_a_master_that_lost_what_was_not_saved() {
+    nobody_gets_one(3, Loss::Snapshot);
+}
+
+#[test]
+fn nobody_gets_a_second_lock_from_a_master_that_lost_the_tail_of_its_log() {
     nobody_gets_one(3, Loss::Tail);
 }
 
@@ -201,12 +247,11 @@ fn nobody_gets_a_second_lock_from_a_replica_that_was_promoted() {
     nobody_gets_one(3, Loss::Promoted);
 }
 
-/// Nobody can tell from outside that nothing was lost.
+/// Nobody said that it is what it looks like.
 #[test]
 fn a_master_that_saves_everything_has_no_vote_for_a_while_either_and_keeps_its_locks() {
     with_masters(2, async |mut masters| {
-        let saved = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-        masters.insert(0, saved);
+        masters.insert(0, Server::start_with(&ALWAYS));
         let locks = connected(guarded(RestartGuard::Observed), &urls(&masters)).await;
         let lock = locks.mutex("kept");
         let held = acquire_on_all(&lock).await;
@@ -229,6 +274,19 @@ fn a_master_that_saves_everything_has_no_vote_for_a_while_either_and_keeps_its_l
         assert_eq!(held.standing(), Standing::Held);
         assert_eq!(masters[0].command(&["GET", "kept"]), token);
     });
+}
+
+/// Makes `replica` a copy of `master`, and then one of its own.
+pub(crate) async fn follow(replica: &Server, master: &Server) {
+    let port = master.port().to_string();
+    replica.command(&["REPLICAOF", "127.0.0.1", &port]);
+    until("a copy", async || is_copy(replica)).await;
+    replica.command(&["REPLICAOF", "NO", "ONE"]);
+}
+
+pub(crate) fn is_copy(replica: &Server) -> Option<()> {
+    let info = replica.command(&["INFO", "replication"]);
+    info.contains("master_link_status:up").then_some(())
 }
 
 #[test]
@@ -366,7 +424,7 @@ fn the_rights_that_it_takes_are_enough() {
             assert_eq!(master.command(&words), "OK");
             urls.push(format!("redis://lock:pw@127.0.0.1:{}", master.port()));
         }
-        connected(guarded(RestartGuard::Observed), &urls).await;
+        meet(&urls).await;
         for master in &masters {
             let known = master.command(&["HGET", KEY, "run_id"]);
             let info = master.command(&["INFO", "server"]);
@@ -374,9 +432,11 @@ fn the_rights_that_it_takes_are_enough() {
             assert_eq!(pttl(master, KEY), -1);
         }
         // They know that they have seen it.
-        let strict = guarded(RestartGuard::Strict).masters(&urls).build();
+        let strict = guarded(RestartGuard::Strict).ttl(LONG).max_ttl(LONG);
+        let strict = strict.node_timeout(PATIENCE).masters(&urls).build();
         let guard = strict.unwrap().mutex("r").try_acquire().await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 3);
+        let votes = guard.settled().await;
+        assert_eq!(votes.granted(), 3, "{votes}");
     });
 }
 
@@ -408,64 +468,164 @@ fn a_server_under_two_addresses_votes_once() {
     });
 }
 
-/// `lua/shared/guard.lua`: what the key says, whom the caller knows, how strict it is, and what comes of it.
+/// What it was known by is not forgotten meanwhile.
 #[test]
-fn what_the_script_makes_of_what_it_finds() {
-    const TEXT: &str = include_str!("../../lua/shared/guard.lua");
-    with_masters(1, async |masters| {
-        let master = &masters[0];
-        let info = master.command(&["INFO", "server"]);
-        let own = info.lines().find_map(|line| line.strip_prefix("run_id:"));
-        let own = own.unwrap().trim();
-        let other = "0123456789abcdef0123456789abcdef01234567";
-        // What is in the key; whom the caller knows; strict; since when it may have forgotten.
-        for (found, known, is_strict, expected) in [
-            // Missing.
-            (None, "", false, Some(0)),
-            (None, "", true, None),
-            (None, own, false, None),
-            (None, other, false, None),
-            (None, own, true, None),
-            // The same.
-            (Some((own, 0)), "", false, Some(0)),
-            (Some((own, 0)), own, false, Some(0)),
-            (Some((own, 0)), "", true, Some(0)),
-            (Some((own, 5)), "", false, Some(5)),
-            (Some((own, 5)), own, true, Some(5)),
-            (Some((own, 5)), other, false, Some(5)),
-            // Changed.
-            (Some((other, 0)), "", false, None),
-            (Some((other, 0)), other, false, None),
-            (Some((other, 5)), "", true, None),
-            (Some((other, 5)), own, false, None),
-            // The first who saw it did not know it; the second did.
-            (Some((own, 0)), other, false, None),
-        ] {
-            let row = format!("{found:?} {known:?} {is_strict}");
-            master.command(&["DEL", KEY]);
-            if let Some((run_id, since)) = found {
-                let since = since.to_string();
-                master.command(&["HSET", KEY, "run_id", run_id, "since", &since]);
-            }
-            let mode = if is_strict { "strict" } else { "observed" };
-            let ask = |known| master.command(&["EVAL", TEXT, "1", KEY, known, mode]);
-            let reply = ask(known);
-            let words: Vec<_> = reply.split(' ').collect();
-            let [since, now, run_id] = words[..] else {
-                panic!("{row}: {reply}");
-            };
-            assert_eq!(run_id, own, "{row}");
-            let (since, now): (u64, u64) = (since.parse().unwrap(), now.parse().unwrap());
-            assert_eq!(since, expected.unwrap_or(now), "{row}");
-            let kept = format!("{own}\n{since}");
-            let look = || master.command(&["HMGET", KEY, "run_id", "since"]);
-            assert_eq!(look(), kept, "{row}");
-            // Twice is as once, whoever comes next.
-            for known in [own, ""] {
-                let again = ask(known);
-                assert!(again.starts_with(&format!("{since} ")), "{row}: {again}");
-                assert_eq!(look(), kept, "{row}");
-            }
+fn a_master_that_was_taken_for_a_twin_and_comes_back_empty_has_no_vote() {
+    with_masters(3, async |mut masters| {
+        let proxy = Proxy::start(masters[0].port(), Duration::ZERO);
+        let mut urls = urls(&masters);
+        urls[0] = proxy.url();
+        let locks = connected(guarded(RestartGuard::Observed), &urls).await;
+        proxy.lead_to(masters[1].port());
+        masters[0].kill();
+        let lock = locks.mutex("r");
+        until_votes(&lock, "a twin", |votes| {
+            votes.to_string().contains("the same server as master 2")
+        })
+        .await;
+        masters[0].restart();
+        proxy.lead_to(masters[0].port());
+        let back = until_votes(&lock, "it is back", |votes| !is_unreachable(votes, 0)).await;
+        assert!(is_quarantined(&back, 0), "{back}");
+    });
+}
+
+/// It goes on without that master, and puts the lock back when it has its vote again.
+#[test]
+fn a_lock_is_renewed_while_a_master_is_in_quarantine() {
+    with_masters(3, async |mut masters| {
+        // Twice what is needed, as the machine may be busy when one is due.
+        let builder = guarded(RestartGuard::Observed)
+            .max_ttl(2 * TTL)
+            .ttl(2 * TTL);
+        let locks = connected(builder, &urls(&masters)).await;
+        let owner = locks.owner();
+        let mut held = Vec::new();
+        for kind in KINDS {
+            held.push(acquire_on_all(&lock(&locks, kind, "held", &owner)).await);
+        }
+        let began = Instant::now();
+        masters[0].restart();
+        // By the watchdog alone: nobody extends anything.
+        for (kind, held) in KINDS.into_iter().zip(&held) {
+            let key = format!("held {kind:?}");
+            until("it is back", async || {
+                assert!(held.is_valid(), "{kind:?}");
+                (masters[0].command(&["EXISTS", &key]) == "1").then_some(())
+            })
+            .await;
+            let took = began.elapsed();
+            assert!(took >= QUARANTINE, "{kind:?} {took:?}");
+            assert_eq!(held.standing(), Standing::Held);
         }
     });
+}
+
+#[test]
+fn that_a_master_is_not_watched_is_said_once_per_connection() {
+    if server::only_urls() {
+        return;
+    }
+    let master = Server::start();
+    let rules = ["on", ">pw", "~*", "&*", "+@all", "-info"];
+    let words = [&["ACL", "SETUSER", "lock"], &rules[..]].concat();
+    assert_eq!(master.command(&words), "OK");
+    let url = format!("redis://lock:pw@127.0.0.1:{}", master.port());
+    let (said, _listening) = Said::listen();
+    let warnings = |text: &str| {
+        let lines = said.take();
+        let is_it = |line: &&(Level, String)| line.0 == Level::WARN && line.1.contains(text);
+        lines.iter().filter(is_it).count()
+    };
+    // In this thread, in which it listens.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let locks = guarded(RestartGuard::Observed).durable_masters(true);
+        let locks = locks.master(&url).build().unwrap();
+        let lock = locks.mutex("r");
+        for _ in 0..3 {
+            acquire_on_all(&lock).await.release().await.unwrap();
+        }
+        assert_eq!(warnings("nobody would notice"), 1);
+        assert_eq!(master.command(&["ACL", "SETUSER", "lock", "+info"]), "OK");
+        for _ in 0..2 {
+            master.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+            until("it is down", async || {
+                let lines = said.take();
+                let down = |line: &(Level, String)| line.1.contains("master down");
+                lines.iter().any(down).then_some(())
+            })
+            .await;
+            for _ in 0..3 {
+                acquire_on_all(&lock).await.release().await.unwrap();
+            }
+            assert_eq!(warnings("appendonly is no, not yes"), 1);
+        }
+    });
+}
+
+/// A key that makes no sense is none; whoever looks is taken for one who knew the master.
+#[test]
+fn a_guard_key_that_makes_no_sense_is_a_quarantine_and_is_mended() {
+    with_masters(1, async |masters| {
+        let master = &masters[0];
+        let own = run_id(master);
+        let long = "9".repeat(400);
+        let other = "0123456789abcdef0123456789abcdef01234567";
+        let hash = |fields: &[&'static str]| [&["HSET", KEY][..], fields].concat();
+        let garbled: [Vec<&str>; 14] = [
+            vec!["SET", KEY, "somebody's"],
+            vec!["LPUSH", KEY, "run_id"],
+            hash(&["field", "value", "origin", "0"]),
+            hash(&["since", "0"]),
+            hash(&["durable", "1"]),
+            vec!["HSET", KEY, "run_id", &own],
+            vec!["HSET", KEY, "run_id", &own, "since", ""],
+            vec!["HSET", KEY, "run_id", &own, "since", "soon"],
+            vec!["HSET", KEY, "run_id", &own, "since", "nan"],
+            vec!["HSET", KEY, "run_id", &own, "since", "-5"],
+            vec!["HSET", KEY, "run_id", &own, "since", &long],
+            vec!["HSET", KEY, "run_id", &own, "since", "inf"],
+            vec!["HSET", KEY, "run_id", &own, "since", "0", "origin", "a b"],
+            vec!["HSET", KEY, "run_id", "", "since", "0", "origin", other],
+        ];
+        for words in garbled {
+            master.command(&["DEL", KEY]);
+            assert!(!master.command(&words).contains("ERR"), "{words:?}");
+            let locks = guarded(RestartGuard::Observed).masters(urls(&masters));
+            let locks = locks.build().unwrap();
+            let refused = locks.mutex("r").try_acquire().await.unwrap_err();
+            assert!(
+                matches!(&refused, AcquireError::Quarantined { left, .. } if *left + TTL > QUARANTINE),
+                "{words:?}: {refused}"
+            );
+            let mended = master.command(&["HMGET", KEY, "run_id", "origin", "durable"]);
+            assert_eq!(mended, format!("{own}\n{own}\n0"), "{words:?}");
+        }
+    });
+}
+
+/// Else `Observed` would take it for one that it may not ask.
+#[test]
+fn a_master_whose_guard_key_cannot_be_mended_is_not_used() {
+    with_masters(1, async |masters| {
+        let master = &masters[0];
+        assert_eq!(master.command(&["SET", KEY, "somebody's"]), "OK");
+        let rules = ["on", ">pw", "~*", "&*", "+@all", "-del"];
+        let words = [&["ACL", "SETUSER", "lock"], &rules[..]].concat();
+        assert_eq!(master.command(&words), "OK");
+        let url = format!("redis://lock:pw@127.0.0.1:{}", master.port());
+        let locks = guarded(RestartGuard::Observed).master(&url).build();
+        let refused = locks.unwrap().mutex("r").try_acquire().await.unwrap_err();
+        assert!(refused.to_string().contains("of another type"), "{refused}");
+    });
+}
+
+fn run_id(master: &Server) -> String {
+    let info = master.command(&["INFO", "server"]);
+    let own = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+    own.unwrap().trim().to_owned()
 }

@@ -14,6 +14,7 @@ mod cancel;
 mod common;
 mod contention;
 mod crowd;
+mod durable;
 mod fair;
 mod fenced;
 mod guard;
@@ -33,6 +34,8 @@ mod redisson;
 mod reentrant;
 mod restart;
 mod runtimes;
+#[path = "../support/log.rs"]
+mod said;
 mod scripts;
 #[path = "../support/mod.rs"]
 mod support;

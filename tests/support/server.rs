@@ -176,6 +176,11 @@ impl Server {
         self.directory.join("s.sock")
     }
 
+    /// Where it keeps what it saves.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     pub fn pid(&self) -> u32 {
         match &self.server {
             Some(server) => server.id(),

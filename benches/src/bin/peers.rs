@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quorlock_benches::contestants::{
     bare,
-    kinds::{Fair, FairAcquire, Fenced, Reentrant},
+    kinds::{Fair, FairAcquire, Fenced, Guarded, Reentrant},
     naive::Naive,
     pipelined::Pipelined,
     quorlock::Quorlock,
@@ -24,15 +24,17 @@ const MASTERS: usize = 5;
 const CONTESTANTS: [&str; 5] = ["bare", "naive", "rslock", "pipelined", "quorlock"];
 /// The crate's other kinds of lock, which are compared with its mutex: `quorlock`.
 const KINDS: [&str; 3] = ["reentrant", "fair", FAIR_ACQUIRE];
-/// The mutex with a fencing token, which is compared with the one without.
+/// The mutex with a fencing token, and with the restart guard, which are compared with the one without.
+const SAFER: [&str; 2] = [FENCED, "guarded"];
 const FENCED: &str = "fenced";
 const FAIR_ACQUIRE: &str = "fair_acquire";
 /// The order of turns: those that are closest run next to each other, on the machine as it is then.
-const TURNS: [&str; 9] = [
+const TURNS: [&str; 10] = [
     "naive",
     "rslock",
     "pipelined",
     "bare",
+    "guarded",
     "quorlock",
     FENCED,
     "reentrant",
@@ -55,7 +57,7 @@ fn main() -> Result<()> {
     let plot = draw(&results, &setup.widths)?;
     println!("\nplot: {plot}\n");
     ratios(&results, &setup.widths);
-    fence(&results, &setup.widths);
+    safety(&results, &setup.widths);
     absolutes(&results, &setup.widths);
     Ok(())
 }
@@ -131,6 +133,7 @@ fn run_one(
         "naive" => load::run::<Naive>(flavour, urls, width, length),
         "rslock" => load::run::<Rslock>(flavour, urls, width, length),
         "pipelined" => load::run::<Pipelined>(flavour, urls, width, length),
+        "guarded" => load::run::<Guarded>(flavour, urls, width, length),
         FENCED => load::run::<Fenced>(flavour, urls, width, length),
         "reentrant" => load::run::<Reentrant>(flavour, urls, width, length),
         "fair" => load::run::<Fair>(flavour, urls, width, length),
@@ -148,7 +151,7 @@ fn table(results: &Results, widths: &[usize]) {
     );
     for &width in widths {
         println!();
-        for who in CONTESTANTS.into_iter().chain(KINDS).chain([FENCED]) {
+        for who in CONTESTANTS.into_iter().chain(KINDS).chain(SAFER) {
             for flavour in Flavour::ALL {
                 let median = |metric| results.median(metric, who, flavour, width);
                 let Some(throughput) = median(Metric::Throughput) else {
@@ -200,19 +203,18 @@ fn ratios(results: &Results, widths: &[usize]) {
     }
 }
 
-/// What a fencing token costs: `fenced` over `quorlock`.
-fn fence(results: &Results, widths: &[usize]) {
+/// What a fencing token and the restart guard cost, over `quorlock`.
+fn safety(results: &Results, widths: &[usize]) {
     for &width in widths {
-        let (metric, name) = if width == 1 {
-            (Metric::P50, "fenced_p50_vs_plain".to_owned())
-        } else {
-            (
-                Metric::Throughput,
-                format!("fenced_throughput_{width}_vs_plain"),
-            )
-        };
-        if let Some(ratio) = results.ratio(metric, FENCED, "quorlock", width) {
-            figure(&name, ratio, "ratio");
+        for who in SAFER {
+            let (metric, what) = if width == 1 {
+                (Metric::P50, "p50".to_owned())
+            } else {
+                (Metric::Throughput, format!("throughput_{width}"))
+            };
+            if let Some(ratio) = results.ratio(metric, who, "quorlock", width) {
+                figure(&format!("{who}_{what}_vs_plain"), ratio, "ratio");
+            }
         }
     }
 }
@@ -230,7 +232,7 @@ fn ratio(results: &Results, width: usize, who: &str, other: &str, what: &str) {
 
 fn absolutes(results: &Results, widths: &[usize]) {
     for &width in widths {
-        for who in CONTESTANTS.into_iter().chain(KINDS).chain([FENCED]) {
+        for who in CONTESTANTS.into_iter().chain(KINDS).chain(SAFER) {
             let best = |metric| Some(results.best(metric, who, width)?.1);
             if let Some(throughput) = best(Metric::Throughput) {
                 figure(

@@ -1,13 +1,16 @@
-//! This crate's other kinds of lock, an owner to every task, and its mutex with a fencing token.
+//! This crate's other kinds of lock, an owner to every task, and its mutex with a fencing token or the restart guard.
 
-use quorlock::{Coordinator, Guard, Lock};
+use quorlock::{
+    Coordinator, Guard, Lock,
+    RestartGuard::{self, Observed, Off},
+};
 
 use super::quorlock::Quorlock;
 use crate::load::{Contestant, Result};
 
 /// A contestant that is `Quorlock` but for the lock of a task and how that is acquired.
 macro_rules! contestant {
-    ($(#[$doc:meta])* $name:ident, $lock:expr, $acquire:ident, $has_token:expr) => {
+    ($(#[$doc:meta])* $name:ident, $guard:expr, $lock:expr, $acquire:ident, $has_token:expr) => {
         $(#[$doc])*
         pub struct $name(Quorlock);
 
@@ -15,7 +18,8 @@ macro_rules! contestant {
             type Task = Lock;
 
             async fn connect(urls: &[String]) -> Result<Self> {
-                Ok(Self(Quorlock::connect(urls).await?))
+                let guard: RestartGuard = $guard;
+                Ok(Self(Quorlock::guarded(urls, guard).await?))
             }
 
             fn task(&self, key: String) -> Lock {
@@ -36,22 +40,27 @@ macro_rules! contestant {
 
 contestant! {
     /// A reentrant lock, never entered twice.
-    Reentrant, |locks, key| locks.reentrant(key, &locks.owner()), try_acquire, false
+    Reentrant, Off, |locks, key| locks.reentrant(key, &locks.owner()), try_acquire, false
 }
 
 contestant! {
     /// A fair lock, through `try_acquire`.
-    Fair, |locks, key| locks.fair(key, &locks.owner()), try_acquire, false
+    Fair, Off, |locks, key| locks.fair(key, &locks.owner()), try_acquire, false
 }
 
 contestant! {
     /// A fair lock, through `acquire`: the first round is the same, and here it is the last.
-    FairAcquire, |locks, key| locks.fair(key, &locks.owner()), acquire, false
+    FairAcquire, Off, |locks, key| locks.fair(key, &locks.owner()), acquire, false
 }
 
 contestant! {
     /// A mutex with a fencing token.
-    Fenced, |locks, key| locks.mutex(key).fenced(), try_acquire, true
+    Fenced, Off, |locks, key| locks.mutex(key).fenced(), try_acquire, true
+}
+
+contestant! {
+    /// A mutex on masters that are watched for restarts.
+    Guarded, Observed, |locks, key| locks.mutex(key), try_acquire, false
 }
 
 async fn give_back(guard: Guard, has_token: bool) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorlock::{Coordinator, Lock};
+use quorlock::{Coordinator, Lock, RestartGuard};
 
 use crate::load::{Contestant, Result, TTL_MS};
 
@@ -19,12 +19,25 @@ impl Quorlock {
     /// has passed, so that is short. Does not wait for any master.
     pub fn with_default_timeouts(urls: &[String]) -> Result<Self> {
         let builder = Coordinator::builder()
-            .restart_guard(quorlock::RestartGuard::Off)
+            .restart_guard(RestartGuard::Off)
             .masters(urls.to_vec())
             .ttl(Duration::from_secs(2));
         Ok(Self {
             locks: builder.build()?,
         })
+    }
+
+    pub async fn guarded(urls: &[String], guard: RestartGuard) -> Result<Self> {
+        let builder = Coordinator::builder()
+            .restart_guard(guard)
+            .masters(urls.to_vec())
+            .ttl(Duration::from_millis(TTL_MS))
+            .node_timeout(NODE_TIMEOUT);
+        let this = Self {
+            locks: builder.build()?,
+        };
+        this.whole(urls.len()).await?;
+        Ok(this)
     }
 
     pub fn locks(&self) -> &Coordinator {
@@ -58,16 +71,7 @@ impl Contestant for Quorlock {
     type Task = Lock;
 
     async fn connect(urls: &[String]) -> Result<Self> {
-        let builder = Coordinator::builder()
-            .restart_guard(quorlock::RestartGuard::Off)
-            .masters(urls.to_vec())
-            .ttl(Duration::from_millis(TTL_MS))
-            .node_timeout(NODE_TIMEOUT);
-        let this = Self {
-            locks: builder.build()?,
-        };
-        this.whole(urls.len()).await?;
-        Ok(this)
+        Self::guarded(urls, RestartGuard::Off).await
     }
 
     fn task(&self, key: String) -> Lock {

@@ -15,7 +15,7 @@ use super::{Fault, MemoryMaster, Server, now};
 use crate::{
     core::{
         command::{Command, Reply},
-        guard::RestartGuard,
+        guard::{Look, Mark, RestartGuard},
     },
     master::{
         Ask, Guarding,
@@ -60,15 +60,20 @@ impl Dialer {
         if self.guarding.guard == RestartGuard::Off {
             return Ok(None);
         }
-        let is_new = self.guarding.known(self.number).is_none()
-            && self.guarding.guard != RestartGuard::Strict;
+        let known = self.guarding.known(self.number).unwrap_or_default();
         let server = &self.master.server;
-        self.guarding.meet(self.number, &server.address)?;
         let mut state = server.state.lock();
         let now = state.keys().now();
-        // Zero stands for never.
-        let found = if is_new { 0 } else { now.max(1) };
-        let since = *state.guard.get_or_insert(found);
+        let look = Look {
+            known: &known,
+            is_strict: self.guarding.guard == RestartGuard::Strict,
+            is_durable: None,
+        };
+        let mark = Mark::looked_at(state.guard.take(), look, &server.address, now.max(1));
+        let since = mark.since;
+        let met = self.guarding.meet(self.number, &mark.run_id, &mark.origin);
+        state.guard = Some(mark);
+        met?;
         Ok((since > 0).then(|| Duration::from_millis(now.saturating_sub(since))))
     }
 }

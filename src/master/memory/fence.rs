@@ -48,13 +48,15 @@ impl State {
         let (candidate, window) = (words.argument(argument), words.argument(argument + 1));
         let counter = self.keys.get(fence)?.map_or(Ok(0), counted)?;
         let clock = self.wall_micros();
-        let verdict = ballot(whole(candidate), counter, is_mine, clock, whole(window));
+        let (candidate, window) = (whole(candidate), whole(window));
+        let verdict = ballot(candidate, counter, is_mine, clock, window);
+        // A bid that is not far off keeps the counter for another while.
+        let is_near = window != 0 && candidate.abs_diff(clock) <= window;
+        if is_near || (verdict == Ballot::Accepted && candidate > counter) {
+            self.raise(fence, candidate.max(counter));
+        }
         Ok(match verdict {
-            Ballot::Accepted if counter == whole(candidate) => None,
-            Ballot::Accepted => {
-                self.raise(fence, candidate);
-                None
-            }
+            Ballot::Accepted => None,
             Ballot::Stale => Some(say(format!("stale {counter}"))),
             Ballot::Skewed => Some(say(format!("skew {clock}"))),
         })
@@ -63,8 +65,8 @@ impl State {
     /// Goes behind a release.
     pub(super) fn tombstone(&mut self, words: Words<'_>, replied: Replied) -> Replied {
         let reply = replied?;
-        let (fence, text) = words.last();
-        let candidate = whole(text);
+        let (fence, candidate) = words.last();
+        let candidate = whole(candidate);
         // What is no counter must not keep anybody from releasing.
         let Ok(counter) = self.keys.get(fence) else {
             return Ok(reply);
@@ -72,18 +74,18 @@ impl State {
         let counter = counter.map_or(Ok(0), counted).unwrap_or(0);
         let ahead = self.wall_micros() + Bid::WINDOW.as_micros() as u64;
         if candidate > counter && candidate <= ahead.max(counter + 1) {
-            self.raise(fence, text);
+            self.raise(fence, candidate);
         }
         Ok(reply)
     }
 
-    fn raise(&mut self, fence: &str, candidate: &str) {
-        let value = Value::Text(candidate.to_owned());
+    fn raise(&mut self, fence: &str, candidate: u64) {
+        let value = Value::Text(candidate.to_string());
         self.keys.put(fence.to_owned(), value, Some(IDLE));
     }
 }
 
 fn counted(counter: &str) -> Answer<u64> {
     let counter = counter.parse();
-    counter.map_err(|_| "ERR Error running script: no counter")
+    counter.map_err(|_| "ERR the counter is no number")
 }

@@ -243,7 +243,7 @@ impl State {
     fn facts(&mut self) -> String {
         let (run_id, time) = (self.address.clone(), self.wall_micros());
         let now = self.keys().now();
-        let guard = match self.guard {
+        let guard = match self.guard.as_ref().map(|mark| mark.since) {
             None => "none".to_owned(),
             Some(0) => "never".to_owned(),
             Some(since) => now.saturating_sub(since).to_string(),

@@ -1,0 +1,414 @@
+//! The restart guard: what the script makes of the key on a server, and the memory masters' rule of a mark.
+
+use crate::core::guard::{Incarnation, Look, Mark};
+
+use super::*;
+
+const KEY: &str = "quorlock:guard";
+const TEXT: &str = include_str!("../../lua/shared/guard.lua");
+
+/// A run id: that of the process that is asked, or of one before it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Id {
+    Own,
+    /// The one before, and one before that.
+    Old,
+    Older,
+    Nobody,
+}
+use Id::{Nobody, Old, Older, Own};
+
+/// When.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum At {
+    Never,
+    /// Long ago.
+    Then,
+    Now,
+    /// As if a clock had been set back since.
+    Later,
+}
+use At::{Later, Never, Now, Then};
+
+/// Run id, since, origin, durable.
+type Row = (Id, At, Id, bool);
+/// What is in the key; whom the caller knows; strict; what was found of its durability; what is in the key then.
+type Case = (Option<Row>, Id, bool, Option<bool>, Row);
+
+const OBSERVED: bool = false;
+const STRICT: bool = true;
+const YES: Option<bool> = Some(true);
+const NO: Option<bool> = Some(false);
+
+const CASES: &[Case] = &[
+    // No key.
+    (None, Nobody, OBSERVED, None, (Own, Never, Own, false)),
+    (None, Nobody, STRICT, None, (Own, Now, Own, false)),
+    (None, Own, OBSERVED, None, (Own, Now, Own, false)),
+    (None, Old, OBSERVED, None, (Own, Now, Own, false)),
+    (None, Own, STRICT, None, (Own, Now, Own, false)),
+    (None, Nobody, OBSERVED, YES, (Own, Never, Own, true)),
+    (None, Old, OBSERVED, YES, (Own, Now, Own, true)),
+    (None, Nobody, STRICT, NO, (Own, Now, Own, false)),
+    // The same process.
+    (
+        Some((Own, Never, Own, false)),
+        Nobody,
+        OBSERVED,
+        None,
+        (Own, Never, Own, false),
+    ),
+    (
+        Some((Own, Never, Own, false)),
+        Own,
+        OBSERVED,
+        None,
+        (Own, Never, Own, false),
+    ),
+    (
+        Some((Own, Never, Own, false)),
+        Nobody,
+        STRICT,
+        None,
+        (Own, Never, Own, false),
+    ),
+    (
+        Some((Own, Then, Own, false)),
+        Nobody,
+        OBSERVED,
+        None,
+        (Own, Then, Own, false),
+    ),
+    (
+        Some((Own, Then, Own, false)),
+        Own,
+        STRICT,
+        None,
+        (Own, Then, Own, false),
+    ),
+    (
+        Some((Own, Then, Own, false)),
+        Old,
+        OBSERVED,
+        None,
+        (Own, Then, Own, false),
+    ),
+    (
+        Some((Own, Never, Own, false)),
+        Own,
+        OBSERVED,
+        YES,
+        (Own, Never, Own, true),
+    ),
+    (
+        Some((Own, Then, Own, true)),
+        Own,
+        OBSERVED,
+        None,
+        (Own, Then, Own, true),
+    ),
+    (
+        Some((Own, Then, Own, true)),
+        Own,
+        OBSERVED,
+        NO,
+        (Own, Then, Own, false),
+    ),
+    // A clock that was set back.
+    (
+        Some((Own, Later, Own, false)),
+        Own,
+        OBSERVED,
+        None,
+        (Own, Now, Own, false),
+    ),
+    (
+        Some((Old, Later, Old, true)),
+        Old,
+        OBSERVED,
+        YES,
+        (Own, Now, Old, true),
+    ),
+    // The first who saw it did not know it; the second did.
+    (
+        Some((Own, Never, Own, false)),
+        Old,
+        OBSERVED,
+        None,
+        (Own, Now, Own, false),
+    ),
+    (
+        Some((Own, Never, Own, true)),
+        Old,
+        OBSERVED,
+        None,
+        (Own, Now, Own, true),
+    ),
+    // Another process.
+    (
+        Some((Old, Never, Old, false)),
+        Nobody,
+        OBSERVED,
+        None,
+        (Own, Now, Own, false),
+    ),
+    (
+        Some((Old, Never, Old, false)),
+        Old,
+        OBSERVED,
+        None,
+        (Own, Now, Own, false),
+    ),
+    (
+        Some((Old, Then, Old, false)),
+        Nobody,
+        STRICT,
+        None,
+        (Own, Now, Own, false),
+    ),
+    (
+        Some((Old, Then, Old, false)),
+        Own,
+        OBSERVED,
+        None,
+        (Own, Now, Own, false),
+    ),
+    (
+        Some((Old, Never, Old, false)),
+        Old,
+        OBSERVED,
+        YES,
+        (Own, Now, Own, true),
+    ),
+    // One that was durable, and is not or is not known to be.
+    (
+        Some((Old, Never, Old, true)),
+        Old,
+        OBSERVED,
+        NO,
+        (Own, Now, Own, false),
+    ),
+    (
+        Some((Old, Never, Old, true)),
+        Old,
+        OBSERVED,
+        None,
+        (Own, Now, Own, false),
+    ),
+    // One that was durable and is: its quarantine is not over sooner.
+    (
+        Some((Old, Never, Old, true)),
+        Old,
+        OBSERVED,
+        YES,
+        (Own, Never, Old, true),
+    ),
+    (
+        Some((Old, Never, Old, true)),
+        Nobody,
+        OBSERVED,
+        YES,
+        (Own, Never, Old, true),
+    ),
+    (
+        Some((Old, Never, Old, true)),
+        Nobody,
+        STRICT,
+        YES,
+        (Own, Never, Old, true),
+    ),
+    (
+        Some((Old, Then, Old, true)),
+        Old,
+        OBSERVED,
+        YES,
+        (Own, Then, Old, true),
+    ),
+    (
+        Some((Old, Then, Older, true)),
+        Older,
+        OBSERVED,
+        YES,
+        (Own, Then, Older, true),
+    ),
+    // It was handed down something else than this one knows.
+    (
+        Some((Old, Never, Old, true)),
+        Older,
+        OBSERVED,
+        YES,
+        (Own, Now, Own, true),
+    ),
+    (
+        Some((Old, Then, Older, true)),
+        Old,
+        OBSERVED,
+        YES,
+        (Own, Now, Own, true),
+    ),
+    // The same, behind another who looked.
+    (
+        Some((Own, Then, Old, true)),
+        Old,
+        OBSERVED,
+        None,
+        (Own, Then, Old, true),
+    ),
+    (
+        Some((Own, Then, Old, true)),
+        Nobody,
+        OBSERVED,
+        NO,
+        (Own, Then, Old, false),
+    ),
+    (
+        Some((Own, Then, Old, true)),
+        Older,
+        OBSERVED,
+        YES,
+        (Own, Now, Own, true),
+    ),
+    (
+        Some((Own, Never, Old, true)),
+        Older,
+        OBSERVED,
+        None,
+        (Own, Now, Own, true),
+    ),
+];
+
+/// What the names stand for.
+struct World<'a> {
+    own: &'a str,
+    now: u64,
+}
+
+impl World<'_> {
+    fn id(&self, id: Id) -> String {
+        match id {
+            Own => self.own.to_owned(),
+            Old => "01".repeat(20),
+            Older => "02".repeat(20),
+            Nobody => String::new(),
+        }
+    }
+
+    fn at(&self, at: At) -> u64 {
+        match at {
+            Never => 0,
+            Then => 5,
+            Now => self.now,
+            Later => self.now + 1_000_000,
+        }
+    }
+
+    fn mark(&self, (run_id, since, origin, is_durable): Row) -> Mark {
+        Mark {
+            run_id: self.id(run_id),
+            since: self.at(since),
+            origin: self.id(origin),
+            is_durable,
+        }
+    }
+}
+
+#[test]
+fn a_memory_master_goes_by_the_table() {
+    let world = World {
+        own: &"00".repeat(20),
+        now: 1_000,
+    };
+    for case in CASES {
+        let (found, known, is_strict, is_durable, expected) = *case;
+        let known = world.id(known);
+        let look = Look {
+            known: &known,
+            is_strict,
+            is_durable,
+        };
+        let found = found.map(|found| world.mark(found));
+        let mark = Mark::looked_at(found, look, world.own, world.now);
+        assert_eq!(mark, world.mark(expected), "{case:?}");
+    }
+}
+
+#[test]
+fn a_server_goes_by_the_table() {
+    if server::only_urls() {
+        return;
+    }
+    let server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let info = server.command(&["INFO", "server"]);
+    let own = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+    let own = own.unwrap().trim();
+    for case in CASES {
+        let (found, known, is_strict, is_durable, expected) = *case;
+        let time = clock(&server);
+        let before = World { own, now: time };
+        server.command(&["DEL", KEY]);
+        if let Some(found) = found {
+            write(&server, &before.mark(found));
+        }
+        let ask = |known: &str, is_durable| ask(&server, known, is_strict, is_durable);
+        let (found, now) = ask(&before.id(known), is_durable);
+        let expected = World { own, now }.mark(expected);
+        assert_eq!(read(&server), expected, "{case:?}");
+        assert_eq!((&*found.run_id, &found.origin), (own, &expected.origin));
+        assert_eq!(found.is_durable, expected.is_durable, "{case:?}");
+        assert_eq!(found.age.is_some(), expected.since > 0, "{case:?}");
+        // Twice is as once, whoever comes next.
+        for known in ["", &*expected.origin] {
+            ask(known, None);
+            assert_eq!(read(&server), expected, "{case:?}");
+        }
+    }
+}
+
+/// What the script says, and when.
+fn ask(
+    server: &Server,
+    known: &str,
+    is_strict: bool,
+    is_durable: Option<bool>,
+) -> (Incarnation, u64) {
+    let mode = if is_strict { "strict" } else { "observed" };
+    let durability = match is_durable {
+        None => "",
+        Some(true) => "durable",
+        Some(false) => "volatile",
+    };
+    let reply = server.command(&["EVAL", TEXT, "1", KEY, known, mode, durability]);
+    let now = reply.split(' ').nth(1).and_then(|now| now.parse().ok());
+    let found = Incarnation::parse(&reply);
+    (found.expect(&reply), now.unwrap())
+}
+
+fn write(server: &Server, mark: &Mark) {
+    let since = mark.since.to_string();
+    let durable = if mark.is_durable { "1" } else { "0" };
+    let mut words = vec!["HSET", KEY, "run_id", &mark.run_id, "since", &since];
+    words.extend(["origin", &mark.origin, "durable", durable]);
+    assert_eq!(server.command(&words), "4");
+}
+
+fn read(server: &Server) -> Mark {
+    let reply = server.command(&["HMGET", KEY, "run_id", "since", "origin", "durable"]);
+    let lines: Vec<_> = reply.lines().collect();
+    let [run_id, since, origin, durable] = lines[..] else {
+        panic!("{reply}");
+    };
+    Mark {
+        run_id: run_id.to_owned(),
+        since: since.parse().unwrap(),
+        origin: origin.to_owned(),
+        is_durable: durable == "1",
+    }
+}
+
+/// In milliseconds.
+fn clock(server: &Server) -> u64 {
+    let reply = server.command(&["TIME"]);
+    let (seconds, micros) = reply.split_once('\n').unwrap();
+    let number = |text: &str| text.parse::<u64>().unwrap();
+    number(seconds) * 1_000 + number(micros) / 1_000
+}

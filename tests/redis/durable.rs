@@ -1,0 +1,214 @@
+//! Masters that are said to keep everything, on servers that do or only look like it.
+
+use std::time::Duration;
+
+use quorlock::{AcquireError, Builder, Coordinator, Failure, RestartGuard, Standing};
+use tokio::join;
+
+use crate::{
+    common::*,
+    guard::{ALWAYS, KEY, KINDS, connected, follow, guarded, is_copy, is_quarantined, lock},
+    proxy::Proxy,
+};
+
+/// Whoever takes the word for it that masters keep everything. No test outlives a quarantine.
+fn trusting() -> Builder {
+    patient()
+        .restart_guard(RestartGuard::Observed)
+        .durable_masters(true)
+        .max_ttl(LONG)
+}
+
+/// Whether the first master has a vote, once it can be reached again.
+async fn has_vote(locks: &Coordinator) -> bool {
+    let lock = locks.mutex("has it a vote");
+    until("a vote or none", async || {
+        let guard = lock.try_acquire().await.ok()?;
+        let votes = guard.settled().await;
+        guard.release().await.ok()?;
+        match row(&votes, 0).failure() {
+            None => Some(true),
+            Some(Failure::Quarantined { .. }) => Some(false),
+            Some(_) => None,
+        }
+    })
+    .await
+}
+
+/// Killed over and over, all at once: as if they had only been away.
+#[test]
+fn masters_that_keep_everything_vote_at_once_and_have_their_locks() {
+    with_masters(0, async |_| {
+        let mut masters: Vec<_> = (0..3).map(|_| Server::start_with(&ALWAYS)).collect();
+        let locks = connected(trusting(), &urls(&masters)).await;
+        let owner = locks.owner();
+        for round in 0..2 {
+            let mut held = Vec::new();
+            for kind in KINDS {
+                held.push(acquire_on_all(&lock(&locks, kind, "kept", &owner)).await);
+            }
+            // Killed in the middle of it, or just behind it.
+            masters[round].command(&["BGREWRITEAOF"]);
+            masters.iter_mut().for_each(Server::restart);
+            let newcomer = trusting().masters(urls(&masters)).build().unwrap();
+            for (kind, held) in KINDS.into_iter().zip(held) {
+                let other = lock(&newcomer, kind, "kept", &newcomer.owner());
+                let refused = other.try_acquire().await.unwrap_err();
+                assert!(
+                    matches!(&refused, AcquireError::Contended { .. }),
+                    "{round} {kind:?}: {refused}"
+                );
+                until("three votes", async || {
+                    held.extend(LONG).await.ok()?;
+                    let votes = held.settled().await;
+                    assert!((0..3).all(|master| !is_quarantined(&votes, master)));
+                    (votes.granted() == 3).then_some(())
+                })
+                .await;
+                assert_eq!(held.standing(), Standing::Held);
+                held.release().await.unwrap();
+                drop(acquire_on_all(&other).await);
+            }
+            // One that does not trust goes by what the key says.
+            let strict = guarded(RestartGuard::Strict).masters(urls(&masters));
+            assert!(has_vote(&strict.build().unwrap()).await);
+        }
+    });
+}
+
+/// What it is started with, what is set ahead of the first look, and whether it is taken to keep everything over the
+/// first restart and over the next.
+async fn keeps(options: &[&str], settings: &[&str], expected: [bool; 2]) {
+    let mut masters = server::masters(2);
+    masters.insert(0, Server::start_with(options));
+    if !settings.is_empty() {
+        let words = [&["CONFIG", "SET"], settings].concat();
+        assert_eq!(masters[0].command(&words), "OK");
+    }
+    let locks = connected(trusting(), &urls(&masters)).await;
+    masters[0].restart();
+    let row = format!("{options:?} {settings:?}");
+    assert_eq!(has_vote(&locks).await, expected[0], "{row}");
+    let newcomer = trusting().masters(urls(&masters)).build().unwrap();
+    assert_eq!(has_vote(&newcomer).await, expected[0], "{row}");
+    // It is in quarantine for longer than the test.
+    let origin = || masters[0].command(&["HGET", KEY, "origin"]);
+    let before = origin();
+    masters[0].restart();
+    has_vote(&locks).await;
+    let origin = || masters[0].command(&["HGET", KEY, "origin"]);
+    assert_eq!(origin() == before, expected[1], "{row}");
+}
+
+#[test]
+fn a_master_that_was_not_durable_before_or_is_not_now_has_no_vote() {
+    with_masters(0, async |_| {
+        let everysec = &ALWAYS[..2];
+        let pauses = ["no-appendfsync-on-rewrite", "yes"];
+        let and_pauses = [&ALWAYS[..], &["--no-appendfsync-on-rewrite", "yes"]].concat();
+        join!(
+            keeps(&ALWAYS, &[], [true, true]),
+            keeps(everysec, &[], [false, false]),
+            keeps(&and_pauses, &[], [false, false]),
+            // As if it had been switched on right ahead of the restart.
+            keeps(&ALWAYS, &["appendfsync", "everysec"], [false, true]),
+            keeps(&ALWAYS, &pauses, [false, true]),
+            // As if it had been switched off with the restart.
+            keeps(everysec, &["appendfsync", "always"], [false, false]),
+        );
+    });
+}
+
+/// What it kept is a snapshot, and nobody writes the log that it says it writes.
+#[test]
+fn a_log_that_is_switched_on_after_the_restart_is_not_what_was_loaded() {
+    with_masters(2, async |mut masters| {
+        masters.insert(0, Server::start_with(&["--appendfsync", "always"]));
+        let switch_on = |master: &Server| {
+            assert_eq!(
+                master.command(&["CONFIG", "SET", "appendonly", "yes"]),
+                "OK"
+            );
+        };
+        switch_on(&masters[0]);
+        let is_written = |master: &Server| {
+            let info = master.command(&["INFO", "persistence"]);
+            (info.contains("aof_rewrite_in_progress:0")
+                && !info.contains("aof_last_rewrite_time_sec:-1"))
+            .then_some(())
+        };
+        until("a log", async || is_written(&masters[0])).await;
+        let locks = connected(trusting(), &urls(&masters)).await;
+        assert_eq!(masters[0].command(&["HGET", KEY, "durable"]), "1");
+        assert_eq!(masters[0].command(&["SAVE"]), "OK");
+        locks.close().await;
+        drop(locks);
+        masters[0].restart();
+        assert_eq!(masters[0].command(&["HGET", KEY, "durable"]), "1");
+        switch_on(&masters[0]);
+        until("a log", async || is_written(&masters[0])).await;
+        let newcomer = trusting().masters(urls(&masters)).build().unwrap();
+        assert!(!has_vote(&newcomer).await);
+    });
+}
+
+/// Its log has all that it was sent, and the guard key with it; not what it was not sent.
+#[test]
+fn a_replica_that_was_promoted_has_no_vote_however_durable() {
+    with_masters(2, async |mut masters| {
+        masters.insert(0, Server::start_with(&ALWAYS));
+        let replica = Server::start_with(&ALWAYS);
+        let proxy = Proxy::start(masters[0].port(), Duration::ZERO);
+        let mut urls = urls(&masters);
+        urls[0] = proxy.url();
+        connected(trusting(), &urls).await.close().await;
+        follow(&replica, &masters[0]).await;
+        assert_eq!(replica.command(&["HGET", KEY, "durable"]), "1");
+        proxy.lead_to(replica.port());
+        masters[0].kill();
+        let newcomer = trusting().masters(&urls).build().unwrap();
+        assert!(!has_vote(&newcomer).await);
+    });
+}
+
+#[test]
+fn a_master_with_replicas_or_one_that_does_not_say_is_not_taken_to_keep_everything() {
+    with_masters(4, async |masters| {
+        let mut masters = masters;
+        let denied = [
+            "--user", "lock", "on", ">pw", "~*", "&*", "+@all", "-config",
+        ];
+        let options = [&ALWAYS[..], &denied].concat();
+        let replica = masters.split_off(2);
+        for master in [Server::start_with(&ALWAYS), Server::start_with(&options)] {
+            masters.insert(0, master);
+        }
+        let mut urls = urls(&masters[..3]);
+        urls[0] = format!("redis://lock:pw@127.0.0.1:{}", masters[0].port());
+        let port = masters[1].port().to_string();
+        replica[0].command(&["REPLICAOF", "127.0.0.1", &port]);
+        until("a copy", async || is_copy(&replica[0])).await;
+        let locks = connected(trusting(), &urls).await;
+        let durable = |master: &Server| master.command(&["HGET", KEY, "durable"]);
+        assert_eq!([durable(&masters[0]), durable(&masters[1])], ["0", "0"]);
+        masters[0].restart();
+        assert!(!has_vote(&locks).await);
+    });
+}
+
+#[test]
+fn one_right_more_is_enough_to_find_out() {
+    with_masters(0, async |_| {
+        let master = Server::start_with(&ALWAYS);
+        let rules =
+            "on >pw ~r* ~quorlock:guard +hello +set +get +pttl +del +eval +info +time +hmget +hset";
+        let mut words = vec!["ACL", "SETUSER", "lock"];
+        words.extend(rules.split(' '));
+        words.push("+config|get");
+        assert_eq!(master.command(&words), "OK");
+        let url = format!("redis://lock:pw@127.0.0.1:{}", master.port());
+        let locks = trusting().master(&url).build().unwrap();
+        drop(acquire_on_all(&locks.mutex("r")).await);
+        assert_eq!(master.command(&["HGET", KEY, "durable"]), "1");
+    });
+}
