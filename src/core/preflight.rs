@@ -94,6 +94,8 @@ impl fmt::Display for Preflight {
 #[derive(Clone, Debug)]
 pub(crate) struct Ours {
     pub(crate) guard: RestartGuard,
+    /// Whether masters are said to forget nothing.
+    pub(crate) is_durable: bool,
     pub(crate) quarantine: Duration,
     pub(crate) ttl: Duration,
     pub(crate) node_timeout: Duration,

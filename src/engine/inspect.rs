@@ -139,6 +139,7 @@ impl Engine {
         let config = &self.config;
         Ours {
             guard: config.restart_guard,
+            is_durable: config.durable_masters,
             quarantine: quarantine(config.max_ttl, config.drift),
             ttl: config.ttl.duration(),
             node_timeout: config.node_timeout,

@@ -176,6 +176,26 @@ fn each_setting() {
 }
 
 #[test]
+fn masters_that_are_said_to_keep_everything() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        let locks = locks(guarded().durable_masters(true), &masters);
+        assert_eq!(found(&locks.check().await), []);
+        for (setting, bad, good, level) in [
+            ("appendfsync", "everysec", "always", Refuse),
+            ("no-appendfsync-on-rewrite", "yes", "no", Refuse),
+            ("aof-load-truncated", "yes", "no", Warn),
+        ] {
+            set(&masters[1], setting, bad);
+            let report = locks.check().await;
+            assert_eq!(found(&report), [(level, setting)], "{report}");
+            set(&masters[1], setting, good);
+        }
+        locks.close().await;
+    });
+}
+
+#[test]
 fn a_master_that_takes_no_more_clients() {
     with_masters(0, async |_| {
         let masters = durable();

@@ -15,7 +15,11 @@ pub(super) fn check(facts: &Facts, ours: &Ours, notes: &mut Notes<'_>) {
         RestartGuard::Off => unguarded(facts, notes),
         RestartGuard::Observed | RestartGuard::Strict => {
             guarded(facts, ours, notes);
-            forgets(facts, notes);
+            if ours.is_durable {
+                is_not_durable(facts, notes);
+            } else {
+                forgets(facts, notes);
+            }
         }
     }
 }
@@ -95,5 +99,19 @@ fn forgets(facts: &Facts, notes: &mut Notes<'_>) {
         let why = "a restart forgets locks: the guard keeps it from voting until they are over";
         let mend = "nothing to mend for locks; with appendonly yes the guard's own key survives";
         notes.add(Info, setting, value, why, mend);
+    }
+}
+
+/// It is said to forget nothing.
+fn is_not_durable(facts: &Facts, notes: &mut Notes<'_>) {
+    if let Some((_, setting, value)) = first_gap(facts) {
+        let level = match setting {
+            "aof-load-truncated" => Warn,
+            _ => Refuse,
+        };
+        let why = "it is said to keep everything, and may not";
+        let mend = "in its configuration file: appendonly yes, appendfsync always, \
+                    no-appendfsync-on-rewrite no, aof-load-truncated no";
+        notes.add(level, setting, value, why, mend);
     }
 }

@@ -28,6 +28,7 @@ const SET: &[(&str, &str)] = &[
 fn ours() -> Ours {
     Ours {
         guard: RestartGuard::Observed,
+        is_durable: false,
         quarantine: Duration::from_secs(61),
         ttl: Duration::from_secs(10),
         node_timeout: Duration::from_millis(50),
@@ -207,6 +208,19 @@ fn what_a_restart_forgets() {
         assert_eq!(with_one(&[change], &unguarded), [(level, setting)]);
         // The guard notices it.
         assert_eq!(with_one(&[change], &ours()), [(Info, setting)]);
+    }
+    let durable = Ours {
+        is_durable: true,
+        ..ours()
+    };
+    assert_eq!(with_one(&[], &durable), []);
+    for (setting, value, level) in [
+        ("appendfsync", "everysec", Refuse),
+        ("no-appendfsync-on-rewrite", "yes", Refuse),
+        ("aof-load-truncated", "yes", Warn),
+    ] {
+        let found = with_one(&[(setting, value)], &durable);
+        assert_eq!(found, [(level, setting)]);
     }
     let lost = with_one(&[("never", "none")], &unguarded);
     assert_eq!(lost, []);
