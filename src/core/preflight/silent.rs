@@ -37,18 +37,18 @@ const DIALS: [(&str, Level, &str, &str, &str); 6] = [
         "list every server once",
     ),
     (
-        "cannot be known at the moment",
-        Warn,
-        "votes",
-        "it has no vote now",
-        "look at its log",
-    ),
-    (
-        "cannot be known",
+        "needs the rights",
         Refuse,
         "quorlock:guard",
         "it is up, and has no vote",
         "ACL SETUSER <user> +eval +info +time +hmget +hset ~quorlock:guard",
+    ),
+    (
+        "cannot be known",
+        Warn,
+        "votes",
+        "it has no vote now",
+        "look at its log",
     ),
 ];
 

@@ -279,11 +279,14 @@ fn what_is_not_told_is_never_fine() {
             (Refuse, "run_id"),
         ),
         (
-            Failure::Unreachable("whether it restarted cannot be known: NOPERM".into()),
+            Failure::Unreachable(
+                "whether it restarted cannot be known: NOPERM; its user needs the rights +info"
+                    .into(),
+            ),
             (Refuse, "quorlock:guard"),
         ),
         (
-            Failure::Unreachable("whether it restarted cannot be known at the moment: OOM".into()),
+            Failure::Unreachable("whether it restarted cannot be known: OOM".into()),
             (Warn, "votes"),
         ),
         (
