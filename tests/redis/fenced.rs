@@ -1,22 +1,10 @@
 //! Fencing tokens on real masters.
 
-use std::{
-    env,
-    fmt::Display,
-    fs::{self, OpenOptions},
-    io::Write,
-    os::unix::fs::FileExt,
-    path::{Path, PathBuf},
-    time::{Duration, Instant, SystemTime},
-};
+use std::fmt::Display;
 
 use quorlock::{Coordinator, Guard, Kind, Lock};
-use tokio::{
-    task::{JoinSet, block_in_place},
-    time::sleep,
-};
 
-use crate::{common::*, process::Process, suspend::shim};
+use crate::common::*;
 
 const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 const COUNTER: &str = "quorlock:fence:{r}";
@@ -25,7 +13,7 @@ fn fenced(kind: Kind, locks: &Coordinator) -> Lock {
     named("r", kind, locks)
 }
 
-fn named(name: &str, kind: Kind, locks: &Coordinator) -> Lock {
+pub(crate) fn named(name: &str, kind: Kind, locks: &Coordinator) -> Lock {
     let owner = locks.owner();
     match kind {
         Kind::Reentrant => locks.reentrant(name, &owner),
@@ -173,153 +161,4 @@ fn the_script_in_the_docs_admits_by_number_and_refuses_what_is_late() {
         second.release().await.unwrap();
         locks.close().await;
     });
-}
-
-const PROCESSES: usize = 4;
-const COORDINATORS: usize = 4;
-/// Of each coordinator, for each kind of lock.
-const TASKS: usize = 2;
-
-/// What makes a second run of a test one of the contending processes.
-const MASTERS: &str = "QUORLOCK_FENCED_MASTERS";
-const LOGS: &str = "QUORLOCK_FENCED_LOGS";
-const TURNS: &str = "QUORLOCK_FENCED_TURNS";
-
-#[test]
-fn tokens_grow_from_holder_to_holder_whose_clocks_are_off_and_jump() {
-    // So that it is over in seconds; the number of acquisitions is said.
-    let test = "fenced::tokens_grow_from_holder_to_holder_whose_clocks_are_off_and_jump";
-    run(contend(test, 60));
-}
-
-#[test]
-#[ignore = "takes long: a million acquisitions"]
-fn a_million_tokens_of_holders_whose_clocks_are_off_and_jump() {
-    let test = "fenced::a_million_tokens_of_holders_whose_clocks_are_off_and_jump";
-    let tasks = PROCESSES * COORDINATORS * TASKS * KINDS.len();
-    runtime().block_on(contend(test, 1_000_000 / tasks + 1));
-}
-
-/// All tasks, of all processes, take so many `turns`. They note their tokens while they hold the lock.
-async fn contend(test: &str, turns: usize) {
-    const HOUR: i64 = 3_600_000_000_000;
-    if let (Ok(masters), Some(logs)) = (env::var(MASTERS), env::var_os(LOGS)) {
-        let turns = env::var(TURNS).unwrap().parse().unwrap();
-        return take_turns(&masters, logs.into(), turns).await;
-    }
-    if server::only_urls() {
-        return;
-    }
-    let masters = server::masters(5);
-    let Some(shim) = shim("skew.c", &masters[0]) else {
-        return;
-    };
-    let start = Instant::now();
-    let directory = masters[0].socket().with_file_name("");
-    let ahead = [900_000_000, -900_000_000, HOUR, 0];
-    let clocks: Vec<_> = (0..)
-        .zip(ahead)
-        .map(|(number, ahead)| clock(&directory, number, ahead))
-        .collect();
-    let mut processes: Vec<_> = clocks
-        .iter()
-        .map(|clock| {
-            Process::start(
-                test,
-                [
-                    (MASTERS, urls(&masters).join(",").into()),
-                    (LOGS, directory.clone().into()),
-                    (TURNS, turns.to_string().into()),
-                    ("QUORLOCK_AHEAD", clock.into()),
-                    ("LD_PRELOAD", shim.clone().into()),
-                ],
-            )
-        })
-        .collect();
-    let each = PROCESSES * COORDINATORS * TASKS * turns;
-    let noted = || KINDS.map(|kind| tokens(&directory, kind).len());
-    let half_way = || noted().iter().sum::<usize>() >= each * KINDS.len() / 2;
-    while !half_way() {
-        assert!(!processes.iter_mut().any(Process::has_failed));
-        sleep(Duration::from_millis(50)).await;
-    }
-    set(&clocks[3], -HOUR); // it jumps back
-    while noted() != [each; 3] {
-        assert!(!processes.iter_mut().any(Process::has_failed));
-        sleep(Duration::from_millis(50)).await;
-    }
-    for process in processes {
-        block_in_place(|| process.finish());
-    }
-    let now = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap();
-    let bound = u64::try_from(now.as_micros()).unwrap() + 1_000_000;
-    for kind in KINDS {
-        let tokens = tokens(&directory, kind);
-        let late = tokens.windows(2).position(|pair| pair[0] >= pair[1]);
-        assert_eq!(late, None, "{kind}");
-        for master in &masters {
-            let counter = format!("quorlock:fence:{{{kind}}}");
-            let counter: u64 = master.command(&["GET", &counter]).parse().unwrap();
-            assert!(counter <= bound, "{counter} is ahead of {bound}");
-        }
-    }
-    eprintln!("{} acquisitions in {:.1?}", each * 3, start.elapsed());
-}
-
-async fn take_turns(masters: &str, directory: PathBuf, turns: usize) {
-    let mut tasks = JoinSet::new();
-    for _ in 0..COORDINATORS {
-        let locks = patient()
-            .masters(masters.split(','))
-            .retry_delay(Duration::from_millis(1), Duration::from_millis(20))
-            .build()
-            .unwrap();
-        for kind in KINDS.repeat(TASKS) {
-            let lock = named(&kind.to_string(), kind, &locks);
-            let path = log(&directory, kind);
-            tasks.spawn(async move {
-                let mut file = OpenOptions::new()
-                    .append(true)
-                    .create(true)
-                    .open(path)
-                    .unwrap();
-                for _ in 0..turns {
-                    let guard = lock.acquire().await.unwrap();
-                    let token = guard.fencing_token().unwrap();
-                    file.write_all(format!("{token}\n").as_bytes()).unwrap();
-                    guard.release().await.unwrap();
-                }
-            });
-        }
-    }
-    while let Some(task) = tasks.join_next().await {
-        task.unwrap();
-    }
-}
-
-fn log(directory: &Path, kind: Kind) -> PathBuf {
-    directory.join(format!("tokens of a {kind}"))
-}
-
-/// In the order in which the lock was held.
-fn tokens(directory: &Path, kind: Kind) -> Vec<u64> {
-    let text = fs::read_to_string(log(directory, kind)).unwrap_or_default();
-    let whole = text
-        .split_inclusive('\n')
-        .filter(|line| line.ends_with('\n'));
-    whole.map(|line| line.trim_end().parse().unwrap()).collect()
-}
-
-/// What a process' wall clock is ahead by, in nanoseconds.
-fn clock(directory: &Path, number: usize, ahead: i64) -> PathBuf {
-    let path = directory.join(format!("clock {number}"));
-    fs::write(&path, ahead.to_ne_bytes()).unwrap();
-    path
-}
-
-fn set(clock: &Path, ahead: i64) {
-    let file = OpenOptions::new().write(true).open(clock).unwrap();
-    file.write_all_at(&ahead.to_ne_bytes(), 0).unwrap();
 }

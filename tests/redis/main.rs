@@ -40,4 +40,6 @@ mod scripts;
 #[path = "../support/mod.rs"]
 mod support;
 mod suspend;
+mod tenures;
+mod tokens;
 mod waiting;

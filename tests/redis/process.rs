@@ -67,6 +67,11 @@ impl Process {
         writeln!(input).unwrap();
     }
 
+    /// Ends its standard input.
+    pub(crate) fn close(&mut self) {
+        self.process.stdin = None;
+    }
+
     /// Whether it has ended, and not well.
     pub(crate) fn has_failed(&mut self) -> bool {
         let ended = self.process.try_wait().unwrap();

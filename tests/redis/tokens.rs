@@ -1,0 +1,414 @@
+//! Fencing tokens of 16 clients whose clocks are off and jump, while masters are killed and come back empty.
+
+use std::{
+    env, fmt,
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime},
+};
+
+use quorlock::{Builder, Coordinator, Guard, Kind, RestartGuard, Votes};
+use tokio::{
+    join,
+    sync::watch,
+    task::{JoinSet, block_in_place, spawn_blocking},
+    time::sleep,
+};
+
+use crate::{
+    common::*,
+    fenced::named,
+    process::Process,
+    suspend::shim,
+    tenures::{Log, Tenures, Turns},
+};
+
+const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
+/// Each is a process, with a wall clock of its own.
+const CLIENTS: usize = 16;
+/// A lock is wanted by so many of them, who are not neighbours: more would keep each other busy with attempts.
+const FEW: usize = 4;
+/// The lock that all want and hold for long, over a renewal: masters restart meanwhile.
+const HELD: usize = 0;
+/// The lock that nobody wants until all masters have restarted, and then one who has seen no token.
+const RARE: usize = 1;
+/// So short that masters have no vote for as long as tokens ask for, and no longer.
+const TTL: Duration = Duration::from_millis(2_500);
+/// How far off a client's clock may be before it goes by the masters', in nanoseconds.
+const WINDOW: i64 = 1_000_000_000;
+const HOUR: i64 = 3_600_000_000_000;
+
+#[test]
+fn tokens_grow_from_holder_to_holder_whose_clocks_are_off_and_jump() {
+    let contest = Contest {
+        test: "tokens::tokens_grow_from_holder_to_holder_whose_clocks_are_off_and_jump",
+        masters: 5,
+        ahead: |client| [9 * WINDOW / 10, -9 * WINDOW / 10, HOUR, 0][client / FEW],
+        names: 3,
+        tasks: 2,
+        pause: Duration::ZERO,
+        restarts: [0, 0],
+        acquisitions: 3_000,
+    };
+    contest.play(|contest| run(contest.judge()));
+}
+
+#[test]
+fn tokens_grow_while_one_master_after_the_other_comes_back_empty() {
+    let contest = Contest {
+        test: "tokens::tokens_grow_while_one_master_after_the_other_comes_back_empty",
+        masters: 3,
+        ahead: spread,
+        names: 3,
+        tasks: 1,
+        pause: Duration::from_millis(200), // other tests want to run, too
+        restarts: [3, 2],
+        acquisitions: 500,
+    };
+    contest.play(|contest| run(contest.judge()));
+}
+
+#[test]
+#[ignore = "takes long: cargo test --release --test redis a_million -- --ignored --nocapture"]
+fn a_million_tokens_while_one_master_after_the_other_comes_back_empty() {
+    let contest = Contest {
+        test: "tokens::a_million_tokens_while_one_master_after_the_other_comes_back_empty",
+        masters: 5,
+        ahead: spread,
+        names: 10,
+        tasks: 8,
+        pause: Duration::ZERO,
+        restarts: [10, 10],
+        acquisitions: 1_000_000,
+    };
+    contest.play(|contest| runtime().block_on(contest.judge()));
+}
+
+/// Over the window, from one end to the other.
+fn spread(client: usize) -> i64 {
+    let clients = CLIENTS as i64;
+    WINDOW * (clients - 1 - 2 * client as i64) / clients
+}
+
+/// Clients want locks, all the time, and note what they get. A judge reads that.
+#[derive(Clone, Copy)]
+struct Contest {
+    /// What makes a client: a second run of this.
+    test: &'static str,
+    masters: usize,
+    /// What a client's clock is ahead by, in nanoseconds. Halfway they all jump back by an hour.
+    ahead: fn(usize) -> i64,
+    /// How many locks there are of each kind, the two among them that are not like the others.
+    names: usize,
+    /// How many tasks of a client there are for each lock that it wants.
+    tasks: usize,
+    /// Of a task, from one tenure to the next.
+    pause: Duration,
+    /// How often a master comes back empty, in each half, at least.
+    restarts: [usize; 2],
+    /// How often a lock is acquired, at least.
+    acquisitions: usize,
+}
+
+const CLIENT: &str = "QUORLOCK_TOKENS_CLIENT";
+const MASTERS: &str = "QUORLOCK_TOKENS_MASTERS";
+const LOGS: &str = "QUORLOCK_TOKENS_LOGS";
+
+impl Contest {
+    fn play(self, judge: impl FnOnce(Self)) {
+        if let Ok(client) = env::var(CLIENT) {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_all().build().unwrap();
+            runtime.block_on(self.take_part(client.parse().unwrap()));
+        } else if !server::only_urls() {
+            judge(self);
+        }
+    }
+
+    async fn judge(self) {
+        let masters = server::masters(self.masters);
+        let Some(shim) = shim("skew.c", &masters[0]) else {
+            return;
+        };
+        let start = Instant::now();
+        let directory = shim.with_file_name("");
+        let urls = urls(&masters).join(",");
+        let mut judge = Judge {
+            contest: self,
+            tenures: self
+                .locks()
+                .map(|(kind, number)| Tenures::of(name(kind, number), &directory))
+                .collect(),
+            rare: 0,
+            clients: (0..CLIENTS)
+                .map(|number| Client::start(self, number, &urls, &shim))
+                .collect(),
+            restarts: Restarts::of(masters).await,
+        };
+        judge.have_rare_taken().await;
+        judge.look_on(self.restarts[0], self.acquisitions / 2).await;
+        for (number, client) in judge.clients.iter().enumerate() {
+            client.set_clock((self.ahead)(number) - HOUR);
+        }
+        let restarts = self.restarts.iter().sum();
+        judge.look_on(restarts, self.acquisitions).await;
+        judge.have_rare_taken().await;
+        judge.close();
+        eprintln!("{judge} in {:.1?}", start.elapsed());
+        judge.give_verdict();
+    }
+
+    fn locks(self) -> impl Iterator<Item = (Kind, usize)> {
+        let numbered = move |kind| (0..self.names).map(move |number| (kind, number));
+        KINDS.into_iter().flat_map(numbered)
+    }
+
+    /// As a client. It is told when to take the rare locks, and by the end of that to stop.
+    async fn take_part(self, client: usize) {
+        let masters = env::var(MASTERS).unwrap();
+        let directory = PathBuf::from(env::var_os(LOGS).unwrap());
+        let [locks, fresh] =
+            [(); 2].map(|()| strict().masters(masters.split(',')).build().unwrap());
+        let log = |kind, number| Log::of(&name(kind, number), &directory);
+        let (tell, told) = watch::channel(0);
+        spawn_blocking(move || {
+            let lines = io::stdin().lines();
+            lines.for_each(|_| tell.send_modify(|lines| *lines += 1));
+        });
+        let mut tasks = JoinSet::new();
+        for (kind, number) in self.locks() {
+            let (locks, count) = match number {
+                HELD => (&locks, self.tasks),
+                RARE => (&fresh, 1),
+                _ if number % FEW == client % FEW => (&locks, self.tasks),
+                _ => continue,
+            };
+            for task in 0..count {
+                let turns = Turns {
+                    task: client * self.tasks + task,
+                    lock: named(&name(kind, number), kind, locks),
+                    log: log(kind, number),
+                    told: told.clone(),
+                };
+                match number {
+                    HELD => tasks.spawn(turns.take(HOLD, self.pause)),
+                    RARE => tasks.spawn(turns.take_when_told()),
+                    _ => tasks.spawn(turns.take(Duration::ZERO, self.pause)),
+                };
+            }
+        }
+        while let Some(task) = tasks.join_next().await {
+            task.unwrap();
+        }
+    }
+}
+
+/// More than a third of the TTL.
+const HOLD: Duration = Duration::from_secs(1);
+
+fn strict() -> Builder {
+    patient()
+        .restart_guard(RestartGuard::Strict)
+        .node_timeout(TTL / 4)
+        .max_ttl(TTL)
+        .ttl(TTL)
+        .retry_delay(Duration::from_millis(1), Duration::from_millis(20))
+}
+
+fn name(kind: Kind, number: usize) -> String {
+    format!("{kind} {number}")
+}
+
+/// What the judge of a contest has.
+struct Judge {
+    contest: Contest,
+    clients: Vec<Client>,
+    restarts: Restarts,
+    tenures: Vec<Tenures>,
+    /// How often the rare locks were taken.
+    rare: usize,
+}
+
+impl Judge {
+    /// Until there were so many restarts and acquisitions, in all.
+    async fn look_on(&mut self, restarts: usize, acquisitions: usize) {
+        while self.restarts.count < restarts || self.sum(|lock| lock.tokens.len()) < acquisitions {
+            if restarts == 0 {
+                sleep(Duration::from_millis(50)).await;
+            } else {
+                self.restarts.one_more().await;
+                if self.restarts.count.is_multiple_of(self.contest.masters) {
+                    self.have_rare_taken().await;
+                }
+            }
+            self.read();
+        }
+    }
+
+    /// By the client whose clock is furthest ahead, then by the one whose is furthest behind, and so on inwards.
+    async fn have_rare_taken(&mut self) {
+        let (round, is_behind) = (self.rare / 2 % CLIENTS, self.rare % 2 == 1);
+        let client = if is_behind {
+            CLIENTS - 1 - round
+        } else {
+            round
+        };
+        self.clients[client].process.tell();
+        self.rare += 1;
+        until("tokens for the rare locks", async || {
+            self.read();
+            let mut locks = self.contest.locks().zip(&self.tenures);
+            locks
+                .all(|((_, number), lock)| number != RARE || lock.tokens.len() == self.rare)
+                .then_some(())
+        })
+        .await;
+    }
+
+    fn read(&mut self) {
+        let mut clients = self.clients.iter_mut();
+        if let Some(failed) = clients.position(|client| client.process.has_failed()) {
+            block_in_place(|| self.clients.remove(failed).process.finish());
+        }
+        self.tenures.iter_mut().for_each(Tenures::read);
+    }
+
+    /// Has the clients stop.
+    fn close(&mut self) {
+        for client in &mut self.clients {
+            client.process.close();
+        }
+        for client in self.clients.drain(..) {
+            block_in_place(|| client.process.finish());
+        }
+        self.read();
+    }
+
+    fn give_verdict(&self) {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = u64::try_from(now.unwrap().as_micros()).unwrap();
+        for lock in &self.tenures {
+            lock.check(&self.restarts.masters, now);
+        }
+    }
+
+    fn sum(&self, count: impl Fn(&Tenures) -> usize) -> usize {
+        self.tenures.iter().map(count).sum()
+    }
+}
+
+impl fmt::Display for Judge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} acquisitions, {} restarts, {} excused, {} twice, {} early, {} late",
+            self.sum(|lock| lock.tokens.len()),
+            self.restarts.count,
+            self.sum(|lock| lock.excused.len()),
+            self.sum(|lock| lock.duplicates().len()),
+            self.sum(|lock| lock.early.len()),
+            self.sum(|lock| lock.late().len()),
+        )
+    }
+}
+
+/// A client as the judge has it.
+struct Client {
+    process: Process,
+    clock: File,
+}
+
+impl Client {
+    fn start(contest: Contest, number: usize, masters: &str, shim: &Path) -> Self {
+        let clock = shim.with_file_name(format!("clock {number}"));
+        fs::write(&clock, (contest.ahead)(number).to_ne_bytes()).unwrap();
+        let process = Process::start(
+            contest.test,
+            [
+                (CLIENT, number.to_string().into()),
+                (MASTERS, masters.into()),
+                (LOGS, shim.with_file_name("").into()),
+                ("QUORLOCK_AHEAD", clock.clone().into()),
+                ("LD_PRELOAD", shim.into()),
+            ],
+        );
+        let clock = OpenOptions::new().write(true).open(clock).unwrap();
+        Self { process, clock }
+    }
+
+    fn set_clock(&self, ahead: i64) {
+        self.clock.write_all_at(&ahead.to_ne_bytes(), 0).unwrap();
+    }
+}
+
+/// Kills masters, which come back empty: the next when the one before votes again and, every other time round, has
+/// got back what is held.
+struct Restarts {
+    masters: Vec<Server>,
+    locks: Coordinator,
+    /// All the time, one of each kind.
+    held: [Guard; 3],
+    count: usize,
+}
+
+impl Restarts {
+    async fn of(masters: Vec<Server>) -> Self {
+        let locks = coordinator(strict(), &masters);
+        Self {
+            held: hold(&locks).await,
+            locks,
+            masters,
+            count: 0,
+        }
+    }
+
+    async fn one_more(&mut self) {
+        let (round, master) = (
+            self.count / self.masters.len(),
+            self.count % self.masters.len(),
+        );
+        block_in_place(|| self.masters[master].restart());
+        self.count += 1;
+        if round % 2 == 0 {
+            drop(acquire_on_all(&self.locks.mutex("voted for")).await);
+        } else {
+            let [mutex, reentrant, fair] = &self.held;
+            join!(put_back(mutex), put_back(reentrant), put_back(fair));
+        }
+        if !self.held.iter().all(Guard::is_valid) {
+            self.held = hold(&self.locks).await;
+        }
+    }
+}
+
+/// Locks of all kinds, on all masters.
+async fn hold(locks: &Coordinator) -> [Guard; 3] {
+    let [mutex, reentrant, fair] = KINDS.map(|kind| named(&format!("kept {kind}"), kind, locks));
+    join!(
+        acquire_on_all(&mutex),
+        acquire_on_all(&reentrant),
+        acquire_on_all(&fair)
+    )
+    .into()
+}
+
+/// Returns when a master that was just killed has `guard` again, or when that is lost.
+async fn put_back(guard: &Guard) {
+    let renewed = async |what: &str, is_it: fn(&Votes) -> bool| {
+        let last = guard.valid_until();
+        until(what, async || {
+            let is_renewed = guard.valid_until() > last && is_it(&guard.votes());
+            (is_renewed || !guard.is_valid()).then_some(())
+        })
+        .await;
+    };
+    renewed("a renewal, which may have begun before that", |_| true).await;
+    renewed("a renewal by all", |votes| {
+        votes.granted() == votes.masters()
+    })
+    .await;
+    // What others hold they renew at times of their own: by the next time, all have done so.
+    renewed("one renewal more", |_| true).await;
+}
