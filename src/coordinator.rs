@@ -259,6 +259,7 @@ impl fmt::Debug for Coordinator {
 /// - max hold: 1 h
 /// - patience: 3 s, or four node timeouts where that is longer
 /// - restart guard: observed
+/// - durable masters: no
 /// - max ttl: 1 min
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]

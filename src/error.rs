@@ -29,6 +29,7 @@ use crate::core::{
 ///     Err(error) => match error.cause() {
 ///         AcquireError::Contended { .. } => println!("somebody is at it: {error}"),
 ///         AcquireError::NoQuorum { votes, .. } => println!("{} masters failed: {error}", votes.failed()),
+///         AcquireError::Quarantined { left, .. } => println!("none to be had for {left:?}: {error}"),
 ///         AcquireError::OtherKind { .. } => return Err(error.into()), // a mistake: no use to try again
 ///         _ => return Err(error.into()),
 ///     },
@@ -77,9 +78,11 @@ pub enum AcquireError {
         last: Box<Self>,
     },
 
-    /// Too many masters failed: nobody can get this lock until they are back.
+    /// Too many masters failed: nobody can get this lock until they are back. Also where some are down and the rest of
+    /// them have no vote for a while: `votes` says which, and for how long
+    /// ([`Failure::Quarantined`](crate::Failure::Quarantined)).
     #[error(
-        "could not lock {name:?}: only {} of {} masters answered (need {}): {votes}",
+        "could not lock {name:?}: only {} of {} masters voted (need {}): {votes}",
         .votes.granted() + .votes.refused(), .votes.masters(), .votes.needed()
     )]
     NoQuorum {
@@ -109,7 +112,8 @@ pub enum AcquireError {
     Quarantined {
         /// The lock's name.
         name: Arc<str>,
-        /// When enough of them may vote again.
+        /// In how long enough of them may vote again. To wait for it and try again is right, and what
+        /// [`Lock::acquire`](crate::Lock::acquire) does.
         left: Duration,
         /// Who said what.
         votes: Votes,

@@ -139,7 +139,7 @@ impl Guard {
         }
     }
 
-    /// What the masters said in the round that won the lock, or in the last extension. Masters that were
+    /// What the masters said in the round that won the lock, or in the last extension or renewal. Masters that were
     /// slower than the majority may not have answered yet; their votes show here when they have.
     pub fn votes(&self) -> Votes {
         self.held.votes(&self.held.newest_round())

@@ -95,19 +95,35 @@ pub use tokio_rustls::rustls;
 #[path = "internals.rs"]
 pub mod __internals;
 
+/// A page. Where it links to another it does so by a label, which the file defines for who reads it as one: here the first
+/// definition counts.
+macro_rules! page {
+    ($file:literal) => {
+        concat!(
+            "[fencing]: crate::docs::fencing\n",
+            "[guarantees]: crate::docs::guarantees\n",
+            "[masters that keep everything]: crate::docs::guarantees#masters-that-keep-everything\n",
+            "[rights]: crate::docs::operations#rights\n",
+            "[rolling restarts]: crate::docs::operations#rolling-restarts\n",
+            "[why it holds]: crate::docs::guarantees#why-it-holds\n\n",
+            include_str!($file)
+        )
+    };
+}
+
 /// The longer texts, compiled with the crate so that their examples stay true.
 pub mod docs {
-    #[doc = include_str!("../docs/algorithm.md")]
+    #[doc = page!("../docs/algorithm.md")]
     pub mod algorithm {}
-    #[doc = include_str!("../docs/architecture.md")]
+    #[doc = page!("../docs/architecture.md")]
     pub mod architecture {}
-    #[doc = include_str!("../docs/comparison.md")]
+    #[doc = page!("../docs/comparison.md")]
     pub mod comparison {}
-    #[doc = include_str!("../docs/fencing.md")]
+    #[doc = page!("../docs/fencing.md")]
     pub mod fencing {}
-    #[doc = include_str!("../docs/guarantees.md")]
+    #[doc = page!("../docs/guarantees.md")]
     pub mod guarantees {}
-    #[doc = include_str!("../docs/operations.md")]
+    #[doc = page!("../docs/operations.md")]
     pub mod operations {}
 }
 

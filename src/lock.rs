@@ -88,8 +88,9 @@ impl Lock {
     /// smaller one than it has seen: see [`Fence`](crate::Fence). That stops a holder that acts late, which no lock
     /// can.
     ///
-    /// Costs nothing more, as long as this process' clock is within a second of the masters'; else a second
-    /// round, and once a third. All who use the name must ask for it.
+    /// Takes one round as without, as long as this process' clock is within a second of the masters'; else a second
+    /// one, and once a third. A mutex then costs the masters a script in place of a `SET`. All who use the name must ask
+    /// for it.
     pub fn fenced(self) -> Self {
         Self {
             is_fenced: true,
@@ -115,6 +116,7 @@ impl Lock {
     ///
     /// [`Contended`](AcquireError::Contended) when another holds it or the vote was split,
     /// [`NoQuorum`](AcquireError::NoQuorum) when too many masters failed,
+    /// [`Quarantined`](AcquireError::Quarantined) when too many have no vote for a while, as they may have forgotten locks,
     /// [`TooSlow`](AcquireError::TooSlow) when no validity was left,
     /// [`OtherKind`](AcquireError::OtherKind) when the name is held as another kind of lock, which is found only while
     /// it is held.
@@ -159,7 +161,7 @@ impl Lock {
         self.acquire_until(Some(limit)).await
     }
 
-    /// Waits until the lock is held; also while too few masters are up.
+    /// Waits until the lock is held; also while too few masters are up, or too many have no vote for a while.
     ///
     /// Waiters of one coordinator are served in the order in which they came, and one of them at a time
     /// contends on the masters. It tries when it is told of a release, when the TTLs on a majority of masters have

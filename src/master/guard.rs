@@ -105,7 +105,7 @@ mod ask {
         /// What the answer says. `None` when it cannot be known, and need not.
         pub(in crate::master) fn answered(
             &self,
-            master: usize,
+            (master, address): (usize, &str),
             durability: &Durability,
             reply: &Reply<'_>,
         ) -> Result<Option<Incarnation>, String> {
@@ -113,7 +113,7 @@ mod ask {
                 Reply::Text(text) => match Incarnation::parse(text) {
                     Some(found) => {
                         self.meet(master, &found.run_id, &found.origin)?;
-                        durability.warn_unless(found.is_durable, master);
+                        durability.warn_unless(found.is_durable, address);
                         return Ok(Some(found));
                     }
                     None => "it says nothing of use",
@@ -121,21 +121,24 @@ mod ask {
                 Reply::Error(error) => error,
                 _ => "it says nothing of use",
             };
-            self.unanswered(master, why)
+            self.unanswered(address, why)
         }
 
-        fn unanswered(&self, master: usize, why: &str) -> Result<Option<Incarnation>, String> {
-            const RIGHTS: &str = "; its user needs the rights +eval +info +time +hmget +hset ~quorlock:guard, or the \
-                                  guard must not be strict";
+        fn unanswered(&self, address: &str, why: &str) -> Result<Option<Incarnation>, String> {
+            const RIGHTS: &str =
+                "its user needs the rights +eval +info +time +hmget +hset ~quorlock:guard";
             let is_denied = is_denied(why);
             if is_denied && self.guard != RestartGuard::Strict {
-                tracing::warn!(master = master + 1, %why, "nobody would notice if it restarted empty");
+                tracing::warn!(master = %address, %why, "nobody would notice if it restarted empty: {RIGHTS}");
                 return Ok(None);
             }
-            let rights = if is_denied { RIGHTS } else { "" };
-            Err(format!(
-                "whether it restarted cannot be known: {why}{rights}"
-            ))
+            let mut error = format!("whether it restarted cannot be known: {why}");
+            if is_denied {
+                error.push_str("; ");
+                error.push_str(RIGHTS);
+                error.push_str(", or the guard must not be strict");
+            }
+            Err(error)
         }
     }
 
@@ -198,7 +201,7 @@ mod ask {
             Self::Durable
         }
 
-        fn warn_unless(&self, is_durable: bool, master: usize) {
+        fn warn_unless(&self, is_durable: bool, address: &str) {
             let why = match self {
                 Self::Unasked => return,
                 Self::Durable if is_durable => return,
@@ -208,7 +211,7 @@ mod ask {
                 }
                 Self::Volatile(why) | Self::Unknown(why) => why,
             };
-            tracing::warn!(master = master + 1, %why, "a restart will cost it its vote for a while: it is not durable");
+            tracing::warn!(master = %address, %why, "a restart will cost it its vote for a while: it is not durable");
         }
     }
 }
@@ -249,7 +252,7 @@ mod tests {
         {
             let said = |guard| {
                 let guarding = Guarding::new(guard, false);
-                guarding.answered(0, &Durability::Unasked, &Reply::Error(error))
+                guarding.answered((0, "m"), &Durability::Unasked, &Reply::Error(error))
             };
             assert_eq!(said(RestartGuard::Observed).is_ok(), is_denied, "{error}");
             let refused = said(RestartGuard::Strict).unwrap_err();

@@ -262,6 +262,7 @@ impl Dialer {
             return Ok(None);
         }
         let (guarding, master) = (&self.guarding, self.master);
+        let address = self.endpoint.address();
         let mut said = Durability::Unasked;
         if guarding.expects_durable {
             // No script may ask for it.
@@ -270,7 +271,7 @@ impl Dialer {
         }
         guarding.ask(master, &said, wire.out());
         let found = wire
-            .answer(|frame| guarding.answered(master, &said, &reply(frame)))
+            .answer(|frame| guarding.answered((master, &address), &said, &reply(frame)))
             .await?;
         found.map_err(Arc::from)
     }

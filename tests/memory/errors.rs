@@ -36,7 +36,7 @@ async fn no_quorum() {
     assert_text(
         &world,
         world.lock().try_acquire().await.unwrap_err(),
-        r#"could not lock "orders/42": only 2 of 5 masters answered (need 3): a granted, b held by another, c unreachable: connection refused, d no answer in 50ms, e answered OOM no room"#,
+        r#"could not lock "orders/42": only 2 of 5 masters voted (need 3): a granted, b held by another, c unreachable: connection refused, d no answer in 50ms, e answered OOM no room"#,
     );
 }
 
@@ -62,7 +62,7 @@ async fn deadline() {
     assert_text(
         &world,
         &error,
-        r#"gave up after 5 attempts in 1.0s: could not lock "orders/42": only 0 of 1 masters answered (need 1): a answered OOM no room"#,
+        r#"gave up after 5 attempts in 1.0s: could not lock "orders/42": only 0 of 1 masters voted (need 1): a answered OOM no room"#,
     );
     assert!(matches!(
         &error,

@@ -39,7 +39,7 @@ fn a_master_without_memory_fails_and_does_not_refuse() {
             refused
                 .unwrap_err()
                 .to_string()
-                .contains("only 2 of 5 masters answered (need 3)")
+                .contains("only 2 of 5 masters voted (need 3)")
         );
 
         locks.close().await;
