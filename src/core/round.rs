@@ -226,6 +226,24 @@ impl Round {
         middle.filter(|_| clocks.len() >= majority(self.cast.len()))
     }
 
+    /// Whether one of these may show only when more masters have answered: masters that failed have decided the round
+    /// before.
+    pub(crate) fn may_yet_bid_again(&self) -> bool {
+        let majority = majority(self.cast.len());
+        let unheard = self.unheard().count_ones() as usize;
+        let is_skewed = |vote: &&Vote| matches!(vote, Vote::Refuse(Refusal::Skewed { .. }));
+        let is_stale = |vote: &&Vote| matches!(vote, Vote::Refuse(Refusal::Stale { .. }));
+        let skewed = self.votes_cast().filter(is_skewed).count();
+        let stale = self.votes_cast().filter(is_stale).count();
+        let granted = self
+            .votes_cast()
+            .filter(|vote| **vote == Vote::Grant)
+            .count();
+        let may_come =
+            |some: usize, all: usize| some > 0 && all < majority && all + unheard >= majority;
+        may_come(skewed, skewed) || may_come(stale, stale + granted)
+    }
+
     /// Whether any master says that our ticket's time is off.
     pub(crate) fn is_skewed_to_any(&self) -> bool {
         self.votes_cast()

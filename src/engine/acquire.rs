@@ -60,12 +60,12 @@ impl Engine {
     }
 
     async fn decide(&self, held: Held) -> Result<Held, AcquireError> {
-        let mut outcome = held.decided().await;
+        let mut outcome = Self::decided(&held).await;
         for _ in 0..Self::MORE_BIDS {
             if outcome != Outcome::Lost || !self.bid_again(&held, None) {
                 break;
             }
-            outcome = held.decided().await;
+            outcome = Self::decided(&held).await;
         }
         match outcome {
             Outcome::Won => Ok(held),

@@ -5,7 +5,10 @@ use std::{sync::atomic::Ordering, time::Duration};
 use super::Engine;
 use crate::{
     clock,
-    core::{claim::Patience, round::Round},
+    core::{
+        claim::Patience,
+        round::{Outcome, Round},
+    },
     hold::{Again, Held},
 };
 
@@ -39,6 +42,16 @@ impl Engine {
         }
         // What was drawn by a clock that was ahead must not hold back what is drawn by the right one.
         self.last_drawn.store(0, Ordering::Relaxed);
+    }
+
+    /// How the newest round ended, when enough is known to tell whether to bid again.
+    pub(super) async fn decided(held: &Held) -> Outcome {
+        let outcome = held.decided().await;
+        let round = held.newest_round();
+        if outcome == Outcome::Lost && round.read(Round::may_yet_bid_again) {
+            round.settled().await;
+        }
+        outcome
     }
 
     /// Bids again for a fencing token, in place: what was granted stays ours meanwhile. Whether that is of use: a
@@ -166,6 +179,51 @@ mod tests {
             let guard = lock(kind, &right).acquire().await.unwrap();
             assert_eq!(guard.rounds(), 1, "{kind}");
             assert!(guard.fencing_token().unwrap() <= clock::wall_micros());
+        }
+    }
+
+    /// A round is lost before a majority have said that the candidate is late, where one master says nothing.
+    #[tokio::test(start_paused = true)]
+    async fn who_is_next_bids_again_while_a_master_is_down() {
+        for (size, down, off) in [
+            (3, 0, -900_000),
+            (3, 1, -900_000),
+            (5, 1, -900_000),
+            (3, 1, -HOUR),
+            (5, 1, HOUR),
+        ] {
+            for kind in KINDS {
+                let masters = masters(size);
+                let (right, behind) = (
+                    Coordinator::new(&masters).unwrap(),
+                    Coordinator::new(&masters).unwrap(),
+                );
+                masters[..down]
+                    .iter()
+                    .for_each(|master| master.order(Fault::Down));
+                for (number, master) in masters[down..].iter().enumerate() {
+                    master.order(Fault::Delay(Duration::from_millis(1 + number as u64)));
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                set_clock(&behind, off);
+                let held = lock(kind, &right).acquire().await.unwrap();
+                let waiter = lock(kind, &behind);
+                let served = async {
+                    let _guard = waiter.acquire().await.unwrap();
+                    clock::now()
+                };
+                let released = async {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    held.release().await.unwrap();
+                    clock::now()
+                };
+                let (served, released) = tokio::join!(served, released);
+                let took = served.saturating_duration_since(released);
+                assert!(
+                    took < Duration::from_millis(50),
+                    "{size} {down} {off} {kind}: {took:?}"
+                );
+            }
         }
     }
 

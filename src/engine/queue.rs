@@ -87,7 +87,7 @@ impl Place<'_> {
         let mut turn = None;
         let (mut failures, mut splits, mut disputes, mut bids) = (0, 0, 0, 0);
         loop {
-            let outcome = held.decided().await;
+            let outcome = Engine::decided(&held).await;
             if outcome == Outcome::Won {
                 self.tenure.won(&held);
                 return Ok(End::Won(held));
