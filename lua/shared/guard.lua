@@ -46,9 +46,10 @@ if seen.err then
   end
   known = known ~= '' and known or 'another'
 end
-local before, since, origin, durable = seen[1], tonumber(seen[2] or ''), seen[3] or seen[1], seen[4]
--- Not a number that is none, either.
-local is_sound = before and since and since >= 0 and string.find(before, '^%x+$') and string.find(origin, '^%x+$')
+local before, origin, durable = seen[1], seen[3] or seen[1], seen[4]
+-- Digits only: -0, nan and 1e-9 are numbers, too.
+local since = tonumber(string.match(seen[2] or '', '^%d+$') or '')
+local is_sound = before and since and string.find(before, '^%x+$') and string.find(origin, '^%x+$')
 if not is_sound then
   if before or seen[2] or origin or durable then
     known = known ~= '' and known or 'another'

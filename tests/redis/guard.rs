@@ -576,7 +576,7 @@ fn a_guard_key_that_makes_no_sense_is_a_quarantine_and_is_mended() {
         let long = "9".repeat(400);
         let other = "0123456789abcdef0123456789abcdef01234567";
         let hash = |fields: &[&'static str]| [&["HSET", KEY][..], fields].concat();
-        let garbled: [Vec<&str>; 14] = [
+        let garbled: [Vec<&str>; 17] = [
             vec!["SET", KEY, "somebody's"],
             vec!["LPUSH", KEY, "run_id"],
             hash(&["field", "value", "origin", "0"]),
@@ -587,6 +587,9 @@ fn a_guard_key_that_makes_no_sense_is_a_quarantine_and_is_mended() {
             vec!["HSET", KEY, "run_id", &own, "since", "soon"],
             vec!["HSET", KEY, "run_id", &own, "since", "nan"],
             vec!["HSET", KEY, "run_id", &own, "since", "-5"],
+            vec!["HSET", KEY, "run_id", &own, "since", "-0"],
+            vec!["HSET", KEY, "run_id", &own, "since", "0.4"],
+            vec!["HSET", KEY, "run_id", &own, "since", "0x10"],
             vec!["HSET", KEY, "run_id", &own, "since", &long],
             vec!["HSET", KEY, "run_id", &own, "since", "inf"],
             vec!["HSET", KEY, "run_id", &own, "since", "0", "origin", "a b"],
