@@ -9,6 +9,7 @@
 -- ARGV[2]  'strict': a master without a guard is taken for one that forgot; 'observed': only if the caller knew it
 -- ARGV[3]  'durable', 'volatile': whether it fsyncs every write before it answers, as the caller has just asked it; '':
 --          nobody asked
+-- ARGV[4]  for how many ms it has not heard from the master that it knows
 -- returns  text  'SINCE NOW RUN_ID ORIGIN DURABILITY', times in ms of this master's clock; DURABILITY as ARGV[3]
 --
 -- Safe to run twice or late: the second run finds what the first one wrote. A restart is seen by the run id, and not by
@@ -64,8 +65,9 @@ if before ~= run_id then
   forgot = is_stranger or not (durable == '1' and may_last and was_loaded)
   durable = forgot and '0' or durable
 elseif is_stranger then
-  -- Whoever saw it first did not know it; or what it was handed down is not what this caller knows.
-  forgot = since == 0 or origin ~= run_id
+  -- Whoever saw it first did not know it; or what it was handed down is not what this caller knows; or it forgot before
+  -- the one that this caller knows was last heard from, so it is another server.
+  forgot = since == 0 or origin ~= run_id or now - since > tonumber(ARGV[4])
 end
 if forgot then
   since, origin = now, run_id

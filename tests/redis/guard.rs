@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, OpenOptions},
+    os::unix::fs::symlink,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -565,6 +566,62 @@ fn that_a_master_is_not_watched_is_said_once_per_connection() {
             assert_eq!(warnings("appendonly is no, not yes"), 1);
         }
     });
+}
+
+/// Nor does it help that it was restarted once, and its own quarantine is long over.
+#[test]
+fn another_server_in_a_masters_place_has_no_vote_for_a_while() {
+    for hours in [0, 2] {
+        with_masters(4, async |masters| {
+            let [first, second, third, another] = &masters[..] else {
+                panic!("four masters");
+            };
+            let own = run_id(another);
+            let now: u64 = {
+                let time = another.command(&["TIME"]);
+                time.lines().next().unwrap().parse().unwrap()
+            };
+            let since = if hours == 0 {
+                0
+            } else {
+                (now - hours * 3_600) * 1_000
+            };
+            let since = since.to_string();
+            another.command(&["HSET", KEY, "run_id", &own, "since", &since]);
+
+            let place = first.directory().join("place");
+            symlink(first.socket(), &place).unwrap();
+            let place_url = format!("unix://{}", place.display());
+            let nowhere = first.directory().join("nowhere");
+            let here = [
+                place_url.clone(),
+                second.url(),
+                format!("unix://{}", nowhere.display()),
+            ];
+            let there = [place_url, second.url(), third.url()];
+            let locks = |urls| {
+                let builder = guarded(RestartGuard::Observed).max_ttl(LONG).ttl(LONG);
+                builder.masters(urls).build().unwrap()
+            };
+            let (here, there) = (locks(here), locks(there));
+            there.mutex("q").acquire().await.unwrap().settled().await;
+            let held = here.mutex("r").acquire().await.unwrap();
+
+            fs::remove_file(&place).unwrap();
+            symlink(another.socket(), &place).unwrap();
+            first.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+            until("it is dialled", async || {
+                let clients = another.command(&["CLIENT", "LIST"]);
+                (clients.lines().count() > 2).then_some(())
+            })
+            .await;
+            second.pause();
+            let refused = there.mutex("r").try_acquire().await;
+            assert!(held.is_valid());
+            assert!(refused.is_err(), "after {hours} hours: {refused:?}");
+            second.resume();
+        });
+    }
 }
 
 /// A key that makes no sense is none; whoever looks is taken for one who knew the master.
