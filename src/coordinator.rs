@@ -411,7 +411,11 @@ impl Builder {
             redial: Backoff::new(Duration::from_millis(20), Duration::from_secs(1))?,
             now: clock::monotonic,
             random: clock::random_u64,
-            guarding: Guarding::new(config.restart_guard, config.durable_masters),
+            guarding: Guarding::new(
+                config.restart_guard,
+                config.durable_masters,
+                clock::monotonic,
+            ),
             quarantine: quarantine(config.max_ttl, config.drift),
             #[cfg(feature = "tls")]
             tls: self.tls,

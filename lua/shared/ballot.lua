@@ -16,16 +16,24 @@ local function ballot(fence, candidate, window, is_mine)
   -- Numbers below 2^53 only, so that a double holds each.
   local mine, micros = tonumber(candidate), nil
   if window ~= '0' then
-    local time = redis.call('TIME')
+    local time = redis.pcall('TIME')
+    if time.err then
+      return time
+    end
     micros = time[1] * 1000000 + time[2]
     if mine >= micros - window and mine <= micros + window then
-      -- Most win: raise it first, and put it back for who does not. One command less than to look first. Strings of as
-      -- many digits compare as numbers do. Servers before 6.2 know no GET here, and go the long way.
+      -- Most win: raise it first, and put it back for who does not. One command less than to look first. Servers before
+      -- 6.2 know no GET here, and go the long way.
       local before = redis.pcall('SET', fence, candidate, 'PX', '2592000000', 'GET') -- for 30 days
-      if not before or (#before == #candidate and before < candidate) then
+      if not before then
         return nil
       end
-      if #before > 0 then
+      -- Else it is an error, and nothing was set.
+      if type(before) == 'string' then
+        local counter = tonumber(before)
+        if counter and counter < mine then
+          return nil
+        end
         redis.call('SET', fence, before, 'PX', '2592000000')
       end
     end

@@ -44,8 +44,8 @@ end
 local guard = try('guard', 'HMGET', 'quorlock:guard', 'run_id', 'since')
 local run_id = string.match(info, 'run_id:(%x+)')
 if guard and run_id and now then
-  local since = tonumber(guard[2] or 0)
-  if guard[1] ~= run_id then
+  local since = tonumber(guard[2] or '')
+  if guard[1] ~= run_id or not since then
     say('guard_age', 'none')
   elseif since == 0 then
     say('guard_age', 'never')
@@ -61,15 +61,15 @@ try('PEXPIRE', 'PEXPIRE', key, 'wrong')
 try('HSET', 'HSET', key, 'one', '1', 'without a value')
 try('ZADD', 'ZADD', key, 'wrong', 'x')
 try('GET', 'GET', key)
-try('PTTL', 'PTTL', key)
+local left = try('PTTL', 'PTTL', key)
 try('HMGET', 'HMGET', key, 'x')
 try('HLEN', 'HLEN', key)
 try('HGETALL', 'HGETALL', key)
 try('ZRANGE', 'ZRANGE', key, '0', '0')
 try('ZRANK', 'ZRANK', key, 'x')
 try('ZSCORE', 'ZSCORE', key, 'x')
--- These cannot be wrong. Somebody may have a key of that name.
-if (try('EXISTS', 'EXISTS', key) or 0) == 0 then
+-- These cannot be wrong. Somebody may have a key of that name, and who may not look must not touch it.
+if try('EXISTS', 'EXISTS', key) == 0 or left == -2 then
   try('DEL', 'DEL', key)
   try('ZREM', 'ZREM', key, 'x')
 end

@@ -9,6 +9,7 @@
 -- ARGV[2]  'strict': a master without a guard is taken for one that forgot; 'observed': only if the caller knew it
 -- ARGV[3]  'durable', 'volatile': whether it fsyncs every write before it answers, as the caller has just asked it; '':
 --          nobody asked
+-- ARGV[4]  for how many ms it has not heard from the master that it knows
 -- returns  text  'SINCE NOW RUN_ID ORIGIN DURABILITY', times in ms of this master's clock; DURABILITY as ARGV[3]
 --
 -- Safe to run twice or late: the second run finds what the first one wrote. A restart is seen by the run id, and not by
@@ -46,9 +47,10 @@ if seen.err then
   end
   known = known ~= '' and known or 'another'
 end
-local before, since, origin, durable = seen[1], tonumber(seen[2] or ''), seen[3] or seen[1], seen[4]
--- Not a number that is none, either.
-local is_sound = before and since and since >= 0 and string.find(before, '^%x+$') and string.find(origin, '^%x+$')
+local before, origin, durable = seen[1], seen[3] or seen[1], seen[4]
+-- Digits only: -0, nan and 1e-9 are numbers, too.
+local since = tonumber(string.match(seen[2] or '', '^%d+$') or '')
+local is_sound = before and since and string.find(before, '^%x+$') and string.find(origin, '^%x+$')
 if not is_sound then
   if before or seen[2] or origin or durable then
     known = known ~= '' and known or 'another'
@@ -63,8 +65,9 @@ if before ~= run_id then
   forgot = is_stranger or not (durable == '1' and may_last and was_loaded)
   durable = forgot and '0' or durable
 elseif is_stranger then
-  -- Whoever saw it first did not know it; or what it was handed down is not what this caller knows.
-  forgot = since == 0 or origin ~= run_id
+  -- Whoever saw it first did not know it; or what it was handed down is not what this caller knows; or it forgot before
+  -- the one that this caller knows was last heard from, so it is another server.
+  forgot = since == 0 or origin ~= run_id or now - since > tonumber(ARGV[4])
 end
 if forgot then
   since, origin = now, run_id

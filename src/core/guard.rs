@@ -51,6 +51,8 @@ pub(crate) struct Mark {
 pub(crate) struct Look<'a> {
     /// The origin that this one knows the master by; empty: it has never seen it.
     pub(crate) known: &'a str,
+    /// For how many milliseconds it has not heard from that one.
+    pub(crate) away: u64,
     pub(crate) is_strict: bool,
     /// Whether the master was found to be durable; `None`: nobody asked, or nobody may.
     pub(crate) is_durable: Option<bool>,
@@ -69,8 +71,11 @@ impl Mark {
         let is_stranger = !look.known.is_empty() && look.known != mark.origin;
         if mark.run_id == run_id {
             mark.is_durable = look.is_durable.unwrap_or(mark.is_durable);
-            // Whoever saw it first did not know it; or what it was handed down is not what this one knows.
-            if is_stranger && (mark.since == 0 || mark.origin != run_id) {
+            let age = now.saturating_sub(mark.since);
+            // Whoever saw it first did not know it; or what it was handed down is not what this one knows; or it forgot
+            // before the one that is known was last heard from, so it is another server.
+            let is_another = mark.since == 0 || mark.origin != run_id || age > look.away;
+            if is_stranger && is_another {
                 mark = Self::begin(run_id, now, mark.is_durable);
             }
         } else if mark.is_durable && look.is_durable == Some(true) && !is_stranger {
@@ -188,6 +193,7 @@ mod tests {
             let ids = ["r0", "r1", "r2", "r3"];
             let look = |known: Option<usize>, is_strict, is_durable| Look {
                 known: known.map_or("", |known| ids[known]),
+                away: u64::MAX,
                 is_strict,
                 is_durable,
             };
@@ -219,12 +225,12 @@ mod tests {
         ) {
             let found = found.map(|(run_id, since, origin, is_durable)| Mark { run_id, since, origin, is_durable });
             let known = known.map_or_else(String::new, |known| format!("r{known}"));
-            let look = Look { known: &known, is_strict, is_durable };
+            let look = Look { known: &known, away: 50, is_strict, is_durable };
             let mark = Mark::looked_at(found, look, "r1", 100);
             prop_assert!(mark.since <= 100);
-            let again = Look { known: &mark.origin, is_strict, is_durable };
+            let again = Look { known: &mark.origin, away: 0, is_strict, is_durable };
             prop_assert_eq!(&Mark::looked_at(Some(mark.clone()), again, "r1", 150), &mark);
-            let newcomer = Look { known: "", is_strict, is_durable: None };
+            let newcomer = Look { known: "", away: 0, is_strict, is_durable: None };
             prop_assert_eq!(&Mark::looked_at(Some(mark.clone()), newcomer, "r1", 150), &mark);
         }
     }

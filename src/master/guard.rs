@@ -1,6 +1,6 @@
 //! Asks a server, on every dial, whether it may have forgotten locks; and whether it is one that we have already.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use parking_lot::Mutex;
 
@@ -16,6 +16,7 @@ pub(crate) struct Guarding {
         expect(dead_code, reason = "servers are asked")
     )]
     pub(super) expects_durable: bool,
+    now: fn() -> Instant,
     masters: Arc<Mutex<BTreeMap<usize, Known>>>,
 }
 
@@ -27,13 +28,16 @@ struct Known {
     server: Option<String>,
     /// What it remembers goes back to the process with this run id.
     origin: String,
+    /// When that one was heard from, or what it was handed down by.
+    heard: Instant,
 }
 
 impl Guarding {
-    pub(crate) fn new(guard: RestartGuard, expects_durable: bool) -> Self {
+    pub(crate) fn new(guard: RestartGuard, expects_durable: bool, now: fn() -> Instant) -> Self {
         Self {
             guard,
             expects_durable,
+            now,
             masters: Arc::default(),
         }
     }
@@ -53,15 +57,30 @@ impl Guarding {
                 "it is the same server as master {twin}: every master needs one of its own"
             ));
         }
-        let (server, origin) = (Some(run_id.to_owned()), origin.to_owned());
-        masters.insert(master, Known { server, origin });
+        let known = Known {
+            server: Some(run_id.to_owned()),
+            origin: origin.to_owned(),
+            heard: (self.now)(),
+        };
+        masters.insert(master, known);
         Ok(())
     }
 
-    /// The origin that `master` is known by.
-    pub(super) fn known(&self, master: usize) -> Option<String> {
+    /// Notes when a connection to `master` last had an answer.
+    pub(super) fn heard(&self, master: usize, at: Instant) {
+        if let Some(known) = self.masters.lock().get_mut(&master) {
+            known.heard = known.heard.max(at);
+        }
+    }
+
+    /// The origin that `master` is known by, and for how many milliseconds it has not been heard from, rounded up: the
+    /// master counts in whole ones.
+    pub(super) fn known(&self, master: usize) -> Option<(String, u64)> {
         let masters = self.masters.lock();
-        masters.get(&master).map(|known| known.origin.clone())
+        let known = masters.get(&master)?;
+        let away = (self.now)().saturating_duration_since(known.heard);
+        let away = u64::try_from(away.as_millis()).unwrap_or(u64::MAX);
+        Some((known.origin.clone(), away.saturating_add(1)))
     }
 }
 
@@ -87,7 +106,7 @@ mod ask {
             durability: &Durability,
             out: &mut Vec<u8>,
         ) {
-            let known = self.known(master).unwrap_or_default();
+            let (known, away) = self.known(master).unwrap_or_default();
             let mode: &[u8] = match self.guard {
                 RestartGuard::Strict => b"strict",
                 RestartGuard::Off | RestartGuard::Observed => b"observed",
@@ -98,8 +117,12 @@ mod ask {
                 Durability::Unknown(_) | Durability::Unasked => b"",
             };
             let text = TEXT.as_bytes();
-            let known = known.as_bytes();
-            wire::encode(out, &[b"EVAL", text, b"1", KEY, known, mode, durability]);
+            let (known, away) = (known.as_bytes(), away.to_string());
+            let away = away.as_bytes();
+            wire::encode(
+                out,
+                &[b"EVAL", text, b"1", KEY, known, mode, durability, away],
+            );
         }
 
         /// What the answer says. `None` when it cannot be known, and need not.
@@ -219,6 +242,7 @@ mod ask {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
 
     /// In the words of Redis 6 and 7, and of Valkey.
     #[cfg(feature = "redis")]
@@ -251,7 +275,7 @@ mod tests {
             .chain(passing.map(|error| (error, false)))
         {
             let said = |guard| {
-                let guarding = Guarding::new(guard, false);
+                let guarding = Guarding::new(guard, false, clock::monotonic);
                 guarding.answered((0, "m"), &Durability::Unasked, &Reply::Error(error))
             };
             assert_eq!(said(RestartGuard::Observed).is_ok(), is_denied, "{error}");
@@ -263,18 +287,19 @@ mod tests {
 
     #[test]
     fn a_twin_is_refused_and_what_it_was_known_by_stays() {
-        let guarding = Guarding::new(RestartGuard::Observed, false);
+        let guarding = Guarding::new(RestartGuard::Observed, false, clock::monotonic);
+        let origin = |master| guarding.known(master).map(|(origin, _)| origin);
         guarding.meet(0, "a", "a").unwrap();
         guarding.meet(1, "b", "b").unwrap();
         let refused = guarding.meet(1, "a", "a").unwrap_err();
         assert!(refused.contains("the same server as master 1"), "{refused}");
-        assert_eq!(guarding.known(1).as_deref(), Some("b"));
+        assert_eq!(origin(1).as_deref(), Some("b"));
         // It is nobody's twin meanwhile: the two may have changed places.
         guarding.meet(0, "b", "b").unwrap();
         guarding.meet(1, "a", "a").unwrap();
         // Other processes, with what those had.
         guarding.meet(0, "c", "b").unwrap();
-        assert_eq!(guarding.known(0).as_deref(), Some("b"));
+        assert_eq!(origin(0).as_deref(), Some("b"));
         assert!(guarding.meet(1, "c", "b").is_err());
         guarding.meet(0, "c", "b").unwrap();
     }

@@ -29,6 +29,8 @@ pub(super) struct InFlight<'a> {
     pub(super) rejected: VecDeque<Arc<Ask>>,
     /// When to send that again, and how often it was.
     retry: Option<(Instant, u32)>,
+    /// When the last answer was there.
+    pub(super) heard: Option<Instant>,
     /// A subscription was refused, and the log says so.
     is_deaf: bool,
 }
@@ -57,6 +59,7 @@ impl<'a> InFlight<'a> {
             expired: 0,
             rejected: VecDeque::new(),
             retry: None,
+            heard: None,
             is_deaf: false,
         }
     }
@@ -128,6 +131,7 @@ impl<'a> InFlight<'a> {
     /// Casts the vote that `reply` to the oldest command means. An error when nothing was asked.
     /// `now` was read after the reply was there.
     pub(super) fn answer(&mut self, reply: &Reply<'_>, now: Instant) -> Result<(), Arc<str>> {
+        self.heard = Some(now);
         let ask = match (self.pop()?, reply) {
             (What::Ask(ask), _) => ask,
             (What::Change(channel), Reply::Error(error)) => {

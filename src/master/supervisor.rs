@@ -166,6 +166,9 @@ async fn serve<C: Connection>(
         }
     })
     .await;
+    if let Some(at) = in_flight.heard {
+        terms.guarding.heard(mailbox.master(), at);
+    }
     if let Some(why) = &why {
         mailbox.down(in_flight.take_unanswered(), why);
     }

@@ -35,6 +35,9 @@ type Row = (Id, At, Id, bool);
 /// What is in the key; whom the caller knows; strict; what was found of its durability; what is in the key then.
 type Case = (Option<Row>, Id, bool, Option<bool>, Row);
 
+/// For how many milliseconds nobody has heard from whom he knows: longer than it is since [`Then`].
+const LONG_AGO: u64 = 1 << 50;
+
 const OBSERVED: bool = false;
 const STRICT: bool = true;
 const YES: Option<bool> = Some(true);
@@ -323,6 +326,7 @@ fn a_memory_master_goes_by_the_table() {
         let known = world.id(known);
         let look = Look {
             known: &known,
+            away: LONG_AGO,
             is_strict,
             is_durable,
         };
@@ -364,6 +368,61 @@ fn a_server_goes_by_the_table() {
     }
 }
 
+/// What forgot while the one that is known was still there is another server: in ms, how long ago it did, for how long
+/// nobody was heard from, and whether it is another.
+const OTHERS: [(u64, u64, bool); 3] = [
+    (500_000, 900_000, false),
+    (500_000, 100_000, true),
+    (500_000, 0, true),
+];
+
+#[test]
+fn another_that_forgot_earlier_forgets_anew() {
+    for (age, away, is_another) in OTHERS {
+        let world = World {
+            own: &"00".repeat(20),
+            now: 1_000_000,
+        };
+        let mut mark = world.mark((Own, Now, Own, false));
+        mark.since -= age;
+        let look = Look {
+            known: &world.id(Old),
+            away,
+            is_strict: STRICT,
+            is_durable: None,
+        };
+        let after = Mark::looked_at(Some(mark.clone()), look, world.own, world.now);
+        assert_eq!(after != mark, is_another, "{age} {away}");
+        assert_eq!(after.since == world.now, is_another, "{age} {away}");
+    }
+}
+
+#[test]
+fn another_server_that_forgot_earlier_forgets_anew() {
+    if server::only_urls() {
+        return;
+    }
+    let server = Server::start();
+    let info = server.command(&["INFO", "server"]);
+    let own = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+    let own = own.unwrap().trim();
+    for (age, away, is_another) in OTHERS {
+        let now = clock(&server);
+        let world = World { own, now };
+        let mut mark = world.mark((Own, Now, Own, false));
+        mark.since -= age;
+        server.command(&["DEL", KEY]);
+        write(&server, &mark);
+        let (known, away) = (world.id(Old), away.to_string());
+        let words = ["EVAL", TEXT, "1", KEY, &known, "strict", "", &away];
+        let (_, now) = said(&server, &words);
+        if is_another {
+            mark.since = now;
+        }
+        assert_eq!(read(&server), mark, "{age} {away}");
+    }
+}
+
 /// What the script says, and when.
 fn ask(
     server: &Server,
@@ -377,7 +436,15 @@ fn ask(
         Some(true) => "durable",
         Some(false) => "volatile",
     };
-    let reply = server.command(&["EVAL", TEXT, "1", KEY, known, mode, durability]);
+    let away = LONG_AGO.to_string();
+    said(
+        server,
+        &["EVAL", TEXT, "1", KEY, known, mode, durability, &away],
+    )
+}
+
+fn said(server: &Server, words: &[&str]) -> (Incarnation, u64) {
+    let reply = server.command(words);
     let now = reply.split(' ').nth(1).and_then(|now| now.parse().ok());
     let found = Incarnation::parse(&reply);
     (found.expect(&reply), now.unwrap())

@@ -397,7 +397,11 @@ impl Subject {
             redial: Backoff::new(MILLISECOND * 20, seconds(1)).unwrap(),
             now: || now().into_std(),
             random: || u64::MAX / 2,
-            guarding: Guarding::new(crate::core::guard::RestartGuard::Off, false),
+            guarding: Guarding::new(
+                crate::core::guard::RestartGuard::Off,
+                false,
+                crate::clock::monotonic,
+            ),
             quarantine: Duration::ZERO,
             #[cfg(feature = "tls")]
             tls: None,

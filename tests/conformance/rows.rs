@@ -484,6 +484,8 @@ async fn what_is_no_counter() {
         "count-text, acquire A ^9000: failed: answered ERR the counter is no number, left nothing text -",
         "count-text, heal A ^500: failed: answered ERR the counter is no number, left nothing text -",
         "count-text, release A ^500: gone, left nothing ^500 2592000s",
+        // As long as a candidate, and in front of it.
+        "count-letters, acquire A ^500: failed: answered ERR the counter is no number, left nothing 0123456789abcdef 2592000s",
     ])
     .await;
 }

@@ -149,6 +149,7 @@ impl Step {
             }
             ["count", off] => Self::Count(micros(off.strip_prefix('^').unwrap())),
             ["count-text"] => Self::Miscount("text"),
+            ["count-letters"] => Self::Miscount("0123456789abcdef"),
             ["count-nine"] => Self::Miscount("9"),
             ["count-hash"] => Self::Miscount("hash"),
             ["delete"] => Self::Delete,

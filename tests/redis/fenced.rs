@@ -73,6 +73,29 @@ fn every_holder_has_a_larger_token_than_the_one_before() {
     });
 }
 
+/// The lock is taken before the candidate is looked at, and nobody may be there any more to release it.
+#[test]
+fn who_may_not_ask_for_the_time_leaves_no_lock() {
+    const ACQUIRE: &str = concat!(
+        include_str!("../../lua/shared/ballot.lua"),
+        include_str!("../../lua/mutex/acquire.lua")
+    );
+    with_masters(1, async |masters| {
+        let master = &masters[0];
+        master.command(&["ACL", "SETUSER", "default", "-time"]);
+        let (now, window) = ("1770000000000000", "1000000");
+        let acquire = [
+            "EVAL", ACQUIRE, "2", "r", COUNTER, "token", "10000", now, window,
+        ];
+        let refused = master.command(&acquire);
+        assert!(
+            refused.contains("this command") || refused.contains("'time'"),
+            "{refused}"
+        );
+        assert_no_keys(&masters);
+    });
+}
+
 /// Down, back with its data, hung, and answering errors: each master in its turn, and two clients.
 #[test]
 fn tokens_grow_while_one_master_after_the_other_fails() {

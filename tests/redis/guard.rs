@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, OpenOptions},
+    os::unix::fs::symlink,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -571,6 +572,62 @@ fn that_a_master_is_not_watched_is_said_once_per_connection() {
     });
 }
 
+/// Nor does it help that it was restarted once, and its own quarantine is long over.
+#[test]
+fn another_server_in_a_masters_place_has_no_vote_for_a_while() {
+    for hours in [0, 2] {
+        with_masters(4, async |masters| {
+            let [first, second, third, another] = &masters[..] else {
+                panic!("four masters");
+            };
+            let own = run_id(another);
+            let now: u64 = {
+                let time = another.command(&["TIME"]);
+                time.lines().next().unwrap().parse().unwrap()
+            };
+            let since = if hours == 0 {
+                0
+            } else {
+                (now - hours * 3_600) * 1_000
+            };
+            let since = since.to_string();
+            another.command(&["HSET", KEY, "run_id", &own, "since", &since]);
+
+            let place = first.directory().join("place");
+            symlink(first.socket(), &place).unwrap();
+            let place_url = format!("unix://{}", place.display());
+            let nowhere = first.directory().join("nowhere");
+            let here = [
+                place_url.clone(),
+                second.url(),
+                format!("unix://{}", nowhere.display()),
+            ];
+            let there = [place_url, second.url(), third.url()];
+            let locks = |urls| {
+                let builder = guarded(RestartGuard::Observed).max_ttl(LONG).ttl(LONG);
+                builder.masters(urls).build().unwrap()
+            };
+            let (here, there) = (locks(here), locks(there));
+            there.mutex("q").acquire().await.unwrap().settled().await;
+            let held = here.mutex("r").acquire().await.unwrap();
+
+            fs::remove_file(&place).unwrap();
+            symlink(another.socket(), &place).unwrap();
+            first.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+            until("it is dialled", async || {
+                let clients = another.command(&["CLIENT", "LIST"]);
+                (clients.lines().count() > 2).then_some(())
+            })
+            .await;
+            second.pause();
+            let refused = there.mutex("r").try_acquire().await;
+            assert!(held.is_valid());
+            assert!(refused.is_err(), "after {hours} hours: {refused:?}");
+            second.resume();
+        });
+    }
+}
+
 /// A key that makes no sense is none; whoever looks is taken for one who knew the master.
 #[test]
 fn a_guard_key_that_makes_no_sense_is_a_quarantine_and_is_mended() {
@@ -580,7 +637,7 @@ fn a_guard_key_that_makes_no_sense_is_a_quarantine_and_is_mended() {
         let long = "9".repeat(400);
         let other = "0123456789abcdef0123456789abcdef01234567";
         let hash = |fields: &[&'static str]| [&["HSET", KEY][..], fields].concat();
-        let garbled: [Vec<&str>; 14] = [
+        let garbled: [Vec<&str>; 17] = [
             vec!["SET", KEY, "somebody's"],
             vec!["LPUSH", KEY, "run_id"],
             hash(&["field", "value", "origin", "0"]),
@@ -591,6 +648,9 @@ fn a_guard_key_that_makes_no_sense_is_a_quarantine_and_is_mended() {
             vec!["HSET", KEY, "run_id", &own, "since", "soon"],
             vec!["HSET", KEY, "run_id", &own, "since", "nan"],
             vec!["HSET", KEY, "run_id", &own, "since", "-5"],
+            vec!["HSET", KEY, "run_id", &own, "since", "-0"],
+            vec!["HSET", KEY, "run_id", &own, "since", "0.4"],
+            vec!["HSET", KEY, "run_id", &own, "since", "0x10"],
             vec!["HSET", KEY, "run_id", &own, "since", &long],
             vec!["HSET", KEY, "run_id", &own, "since", "inf"],
             vec!["HSET", KEY, "run_id", &own, "since", "0", "origin", "a b"],

@@ -521,6 +521,19 @@ fn each_right() {
 }
 
 #[test]
+fn a_guard_key_that_makes_no_sense() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        let locks = locks(guarded(), &masters);
+        assert_eq!(found(&locks.check().await), []);
+        masters[0].command(&["HSET", "quorlock:guard", "since", "soon"]);
+        let report = locks.check().await;
+        assert_eq!(found(&report), [(Refuse, "quorlock:guard")], "{report}");
+        locks.close().await;
+    });
+}
+
+#[test]
 fn rights_that_the_guard_needs() {
     with_masters(0, async |_| {
         let masters = durable();
@@ -574,8 +587,12 @@ fn the_least_rights_for_mutexes() {
             "+hset",
             "+config|get",
         ];
+        // Somebody may have a lock of that name, and only EXISTS is missing to see it.
+        let key = "locks:quorlock:check";
+        masters[0].command(&["SET", key, "somebody's"]);
         let builder = guarded().key_template("locks:{name}");
         let report = as_user(&masters, builder, &rules).await;
+        assert_eq!(masters[0].command(&["GET", key]), "somebody's");
         let expected = [
             (Info, "rights for reentrant locks"),
             (Info, FAIR),

@@ -60,12 +60,13 @@ impl Dialer {
         if self.guarding.guard == RestartGuard::Off {
             return Ok(None);
         }
-        let known = self.guarding.known(self.number).unwrap_or_default();
+        let (known, away) = self.guarding.known(self.number).unwrap_or_default();
         let server = &self.master.server;
         let mut state = server.state.lock();
         let now = state.keys().now();
         let look = Look {
             known: &known,
+            away,
             is_strict: self.guarding.guard == RestartGuard::Strict,
             is_durable: None,
         };

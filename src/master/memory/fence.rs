@@ -46,12 +46,16 @@ impl State {
             return Ok(None);
         };
         let (candidate, window) = (words.argument(argument), words.argument(argument + 1));
-        let counter = self.keys.get(fence)?.map_or(Ok(0), counted)?;
+        let counter = self.keys.get(fence)?.map_or(Ok(0), counted);
         let clock = self.wall_micros();
         let (candidate, window) = (whole(candidate), whole(window));
-        let verdict = ballot(candidate, counter, is_mine, clock, window);
         // A bid that is not far off keeps the counter for another while.
         let is_near = window != 0 && candidate.abs_diff(clock) <= window;
+        if is_near && counter.is_err() {
+            self.keys.pexpire(fence, IDLE);
+        }
+        let counter = counter?;
+        let verdict = ballot(candidate, counter, is_mine, clock, window);
         if is_near || (verdict == Ballot::Accepted && candidate > counter) {
             self.raise(fence, candidate.max(counter));
         }
