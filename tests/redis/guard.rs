@@ -567,7 +567,7 @@ fn that_a_master_is_not_watched_is_said_once_per_connection() {
             for _ in 0..3 {
                 acquire_on_all(&lock).await.release().await.unwrap();
             }
-            assert_eq!(warnings("appendonly is no, not yes"), 1);
+            assert_eq!(warnings("it is not durable"), 1);
         }
     });
 }
