@@ -512,6 +512,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_worth_to_be_heard_out() {
+        for (letters, is_worth) in [
+            ("ffs", true),
+            ("ffss", true),
+            ("ffsg", true),
+            ("ffsh", false), // no majority is free any more
+            ("hhs", true),
+            ("hhsf", false),
+            ("sss", false), // enough is known
+            ("ssg", false),
+            ("ffgg", false), // nobody has seen a later one
+            ("ffk", true),
+            ("hhk", true),
+            ("hhkh", false),
+            ("kkk", false),
+            ("ffh", false),
+            ("", false),
+        ] {
+            let votes = letters.chars().map(|letter| match letter {
+                's' => Vote::Refuse(Refusal::Stale { counter: 7 }),
+                'k' => Vote::Refuse(Refusal::Skewed { clock: millis(1) }),
+                letter => vote(letter),
+            });
+            let round = round_of(votes.collect());
+            assert_eq!(round.may_yet_bid_again(), is_worth, "{letters}");
+        }
+    }
+
+    #[test]
     fn skewed_to_the_middle_of_a_majority() {
         let skewed = |clock| {
             Vote::Refuse(Refusal::Skewed {

@@ -47,9 +47,11 @@ impl Engine {
     /// How the newest round ended, when enough is known to tell whether to bid again.
     pub(super) async fn decided(held: &Held) -> Outcome {
         let outcome = held.decided().await;
-        let round = held.newest_round();
-        if outcome == Outcome::Lost && round.read(Round::may_yet_bid_again) {
-            round.settled().await;
+        if outcome == Outcome::Lost {
+            let round = held.newest_round();
+            if round.read(Round::may_yet_bid_again) {
+                round.settled().await;
+            }
         }
         outcome
     }
