@@ -312,6 +312,29 @@ fn a_master_that_was_flushed() {
     });
 }
 
+/// What the guide says that no check can find.
+#[test]
+fn a_flushed_key_that_somebody_else_wrote_anew() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        let knew = locks(guarded(), &masters);
+        assert_eq!(found(&knew.check().await), []);
+        for (guard, expected) in [
+            (RestartGuard::Strict, &[(Warn, "quorlock:guard")][..]),
+            (RestartGuard::Observed, &[]),
+        ] {
+            masters[0].command(&["FLUSHALL"]);
+            let new = locks(guarded().restart_guard(guard), &masters);
+            for locks in [&new, &knew] {
+                let report = locks.check().await;
+                assert_eq!(found(&report), expected, "{guard:?} {report}");
+            }
+            new.close().await;
+        }
+        knew.close().await;
+    });
+}
+
 #[test]
 fn a_master_with_the_data_of_another() {
     with_masters(0, async |_| {

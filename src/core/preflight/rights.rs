@@ -182,8 +182,8 @@ fn writes(facts: &Facts, notes: &mut Notes<'_>) {
 fn keys(facts: &Facts, notes: &mut Notes<'_>) {
     if tried(facts, "GET") == Some(Denial::Key) {
         let why = "it may not have the key of a lock called quorlock:check, and perhaps not yours";
-        let mend = "~quorlock:check to be rid of this, or a key template of your prefix; your own keys are not \
-                    looked at";
+        let mend = "ACL SETUSER <user> ~quorlock:check to be rid of this, or a key template of your prefix; \
+                    your own keys are not looked at";
         notes.add(Unknown, "rights to keys", "not all keys", why, mend);
     }
 }
