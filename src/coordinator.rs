@@ -178,10 +178,10 @@ impl Coordinator {
     /// Asks all masters what they are, how they are set and what their user may do, and says what is dangerous about it,
     /// why, and what mends it: eviction, replicas, a server listed twice, missing rights, clocks that are apart. For a
     /// program's start, or a test of a deployment. What cannot be found out is a finding, too; no finding
-    /// means that all is fine.
+    /// means that all is fine, with one exception: [`docs::operations`](crate::docs::operations).
     ///
-    /// Nothing is changed, and nothing is refused because of it. [`docs::operations`](crate::docs::operations) has the
-    /// list of findings, and the rights that it takes: `+info` and `+config|get` besides those of locks.
+    /// Nothing is changed, and nothing is refused because of it. The list of findings is there, too, and the rights that
+    /// it takes: `+info` and `+config|get` besides those of locks.
     ///
     /// Waits for the first connections, up to the connect timeout, and takes two round trips then, or two node timeouts
     /// where a master does not answer.
@@ -195,7 +195,11 @@ impl Coordinator {
     /// # use quorlock::{Coordinator, Level, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
     /// let report = locks.check().await;
-    /// assert_ne!(report.worst(), Some(Level::Refuse), "{report}");
+    /// if report.worst() >= Some(Level::Unknown) {
+    ///     eprintln!("{report}");
+    /// }
+    /// // Not from `Warn` on: locks go on while one master is in quarantine, and this should start then.
+    /// assert!(report.worst() < Some(Level::Refuse));
     /// # Ok(()) }
     /// ```
     pub async fn check(&self) -> Preflight {

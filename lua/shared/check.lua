@@ -5,10 +5,11 @@
 -- ARGV[3]  the key of its deadlines
 -- ARGV[4]  the key of its counter
 -- returns  text, lines 'FIELD:VALUE': fields of INFO; 'time', this master's clock in microseconds;
---          'guard_age', for how many ms it may have forgotten locks, 'never' or 'none' (see shared/guard);
+--          'guard_age', for how many ms it may have forgotten locks, or 'never'; 'none' where the key is gone, 'another'
+--          where it is another process's; 'guard_durable', '1' or '0': whether its restart is trusted (see shared/guard);
 --          'try.NAME', the error that came of trying a command or a key; 'may_eval' and 'may_listen', 'yes' or 'no', where it can tell
 local wanted = {
-  run_id = true, redis_version = true, redis_mode = true, server_mode = true, role = true, master_replid = true,
+  run_id = true, redis_version = true, redis_mode = true, server_mode = true, role = true, master_replid = true, master_replid2 = true,
   connected_slaves = true, maxmemory = true, maxmemory_policy = true, evicted_keys = true, loading = true,
   async_loading = true, aof_enabled = true, aof_last_write_status = true, rdb_last_bgsave_status = true,
   connected_clients = true, maxclients = true, monotonic_clock = true, dragonfly_version = true,
@@ -41,16 +42,17 @@ if now then
   say('time', string.format('%.0f', now))
 end
 
-local guard = try('guard', 'HMGET', 'quorlock:guard', 'run_id', 'since')
+local guard = try('guard', 'HMGET', 'quorlock:guard', 'run_id', 'since', 'durable')
 local run_id = string.match(info, 'run_id:(%x+)')
 if guard and run_id and now then
   local since = tonumber(guard[2] or '')
-  if guard[1] ~= run_id or not since then
+  if guard[1] and guard[1] ~= run_id then
+    say('guard_age', 'another')
+  elseif not guard[1] or not since then
     say('guard_age', 'none')
-  elseif since == 0 then
-    say('guard_age', 'never')
   else
-    say('guard_age', string.format('%.0f', math.max(math.floor(now / 1000) - since, 0)))
+    say('guard_age', since == 0 and 'never' or string.format('%.0f', math.max(math.floor(now / 1000) - since, 0)))
+    say('guard_durable', guard[3] == '1' and '1' or '0')
   end
 end
 

@@ -8,6 +8,7 @@ mod silent;
 #[cfg(test)]
 mod tests;
 mod together;
+mod votes;
 
 use std::{cmp::Reverse, fmt, sync::Arc, time::Duration};
 
@@ -15,7 +16,7 @@ use super::{guard::RestartGuard, lease::Drift, quorum::Failure};
 
 pub(crate) use facts::{Facts, SETTINGS};
 
-/// How bad a finding is.
+/// How bad a finding is: `Info` < `Unknown` < `Warn` < `Refuse`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Level {
@@ -35,9 +36,9 @@ pub enum Level {
 pub struct Finding {
     /// How bad it is.
     pub level: Level,
-    /// Which master; `None` for what is about all of them.
+    /// Which master; `None` for what is about all of them, about those that `value` names, or about this program.
     pub master: Option<Arc<str>>,
-    /// What it is about, such as a setting of the server's.
+    /// What it is about, such as a setting of the server's. These names do not change.
     pub setting: &'static str,
     /// What was found.
     pub value: String,
@@ -45,27 +46,48 @@ pub struct Finding {
     pub why: &'static str,
     /// What to do, such as the command that mends it.
     pub mend: &'static str,
+    /// Whom it is about where that is not one master; empty where the value says so.
+    whom: &'static str,
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.show(self.master.as_deref().unwrap_or(self.whom), f)
+    }
+}
+
+impl Finding {
+    fn show(&self, whom: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let level = match self.level {
             Level::Info => "info",
             Level::Unknown => "unknown",
             Level::Warn => "warn",
             Level::Refuse => "refuse",
         };
-        let master = self.master.as_deref().unwrap_or("all masters");
+        let colon = if whom.is_empty() { "" } else { ": " };
         let (setting, value) = (self.setting, &self.value);
+        let (why, mend) = (self.why, self.mend);
         write!(
             f,
-            "{level}: {master}: {setting} is {value}: {}; {}",
-            self.why, self.mend
+            "{level}: {whom}{colon}{setting} is {value}: {why}; {mend}"
         )
+    }
+
+    /// The same of all masters.
+    fn of_all(&self) -> Self {
+        Self {
+            master: None,
+            whom: "all masters",
+            ..self.clone()
+        }
     }
 }
 
-/// What [`Coordinator::check`](crate::Coordinator::check) found. Shows itself a line each.
+/// What [`Coordinator::check`](crate::Coordinator::check) found. Shows itself a line each; what is the same on several
+/// masters is one line.
+///
+/// What `CONFIG SET` or `ACL SETUSER` mends is back after a restart, unless it is in the configuration file or the ACL
+/// file, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Preflight {
@@ -82,9 +104,18 @@ impl Preflight {
 
 impl fmt::Display for Preflight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, finding) in self.findings.iter().enumerate() {
-            let end = if number == 0 { "" } else { "\n" };
-            write!(f, "{end}{finding}")?;
+        let mut lines: Vec<(Finding, Vec<&str>)> = Vec::new();
+        for finding in &self.findings {
+            let whom = finding.master.as_deref().unwrap_or(finding.whom);
+            let one = finding.of_all();
+            match lines.iter_mut().find(|(other, _)| *other == one) {
+                Some((_, all)) => all.push(whom),
+                None => lines.push((one, vec![whom])),
+            }
+        }
+        for (number, (finding, all)) in lines.iter().enumerate() {
+            f.write_str(if number == 0 { "" } else { "\n" })?;
+            finding.show(&all.join(", "), f)?;
         }
         Ok(())
     }
@@ -115,6 +146,7 @@ pub(crate) fn check(masters: &[Asked], ours: &Ours) -> Preflight {
     for master in masters {
         let mut notes = Notes {
             master: Some(&master.address),
+            whom: "",
             findings: &mut findings,
         };
         each(master, ours, &mut notes);
@@ -122,9 +154,13 @@ pub(crate) fn check(masters: &[Asked], ours: &Ours) -> Preflight {
     let mut findings = join(&findings, masters.len());
     let mut notes = Notes {
         master: None,
+        whom: "",
         findings: &mut findings,
     };
+    votes::check(masters, ours, &mut notes);
     together::check(masters, ours, &mut notes);
+    notes.whom = "this program";
+    together::our_own(ours, &mut notes);
     findings.sort_by_key(|finding| Reverse(finding.level));
     Preflight { findings }
 }
@@ -142,14 +178,11 @@ fn each(master: &Asked, ours: &Ours, notes: &mut Notes<'_>) {
 
 /// Makes one of what is the same on all masters.
 fn join(findings: &[Finding], masters: usize) -> Vec<Finding> {
-    let of_all = |finding: &Finding| Finding {
-        master: None,
-        ..finding.clone()
-    };
     let mut joined = Vec::new();
     for finding in findings {
-        let one = of_all(finding);
-        let count = findings.iter().filter(|other| of_all(other) == one).count();
+        let one = finding.of_all();
+        let count = findings.iter().filter(|other| other.of_all() == one);
+        let count = count.count();
         if masters == 1 || count < masters {
             joined.push(finding.clone());
         } else if !joined.contains(&one) {
@@ -162,6 +195,7 @@ fn join(findings: &[Finding], masters: usize) -> Vec<Finding> {
 /// Where findings go.
 struct Notes<'a> {
     master: Option<&'a Arc<str>>,
+    whom: &'static str,
     findings: &'a mut Vec<Finding>,
 }
 
@@ -181,6 +215,7 @@ impl Notes<'_> {
             value: value.into(),
             why,
             mend,
+            whom: self.whom,
         });
     }
 }

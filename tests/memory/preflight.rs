@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Coordinator, Fault, Level, MemoryMaster};
+use quorlock::{Coordinator, Fault, Level, MemoryMaster, RestartGuard};
 use tokio::time::sleep;
 
 fn found(report: &quorlock::Preflight) -> Vec<(Level, &'static str)> {
@@ -66,4 +66,31 @@ async fn one_that_forgot() {
     );
     sleep(Duration::from_secs(61)).await;
     assert_eq!(locks.check().await.worst(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_few_that_vote() {
+    let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+    for master in &masters[1..] {
+        master.order(Fault::Down);
+    }
+    let locks = Coordinator::new(&masters).unwrap();
+    let report = locks.check().await;
+    let unknown = (Level::Unknown, "connection");
+    let expected = [(Level::Refuse, "votes"), unknown, unknown];
+    assert_eq!(found(&report), expected, "{report}");
+    assert!(locks.mutex("r").try_acquire().await.is_err());
+
+    // Those that are new to the strict guard only have to be waited for.
+    let builder = Coordinator::builder().restart_guard(RestartGuard::Strict);
+    let masters = (0..3).map(|_| MemoryMaster::new());
+    let locks = builder.masters(masters).build().unwrap();
+    let report = locks.check().await;
+    assert_eq!(report.worst(), Some(Level::Warn), "{report}");
+    let text = report.to_string();
+    let votes = "warn: votes is only 0 of 3 now (need 2), for 60.6s still: ";
+    assert!(text.contains(votes), "{text}");
+    sleep(Duration::from_secs(61)).await;
+    assert_eq!(locks.check().await.worst(), None);
+    assert!(locks.mutex("r").try_acquire().await.is_ok());
 }

@@ -14,7 +14,7 @@ use crate::common::*;
 /// Listens on a port of its own and leaves each connection to `serve`; returns the URL.
 ///
 /// The thread ends with the process: it waits for connections and nothing else would wake it.
-fn impostor(serve: impl Fn(TcpStream) + Send + 'static) -> String {
+pub(crate) fn impostor(serve: impl Fn(TcpStream) + Send + 'static) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || listener.incoming().flatten().for_each(serve));

@@ -9,6 +9,8 @@ use super::{
 };
 use crate::core::guard::RestartGuard;
 
+const GUARD: &str = "quorlock:guard";
+
 pub(super) fn check(facts: &Facts, ours: &Ours, notes: &mut Notes<'_>) {
     disk(facts, notes);
     match ours.guard {
@@ -16,12 +18,19 @@ pub(super) fn check(facts: &Facts, ours: &Ours, notes: &mut Notes<'_>) {
         RestartGuard::Observed | RestartGuard::Strict => {
             guarded(facts, ours, notes);
             if ours.is_durable {
-                is_not_durable(facts, notes);
+                keeps_all(facts, notes);
             } else {
                 forgets(facts, notes);
             }
         }
     }
+}
+
+/// For how long it has no vote.
+pub(super) fn quarantine_left(facts: &Facts, ours: &Ours) -> Duration {
+    let age = facts.number("guard_age").map(Duration::from_millis);
+    let age = age.filter(|_| ours.guard != RestartGuard::Off);
+    age.map_or(Duration::ZERO, |age| ours.quarantine.saturating_sub(age))
 }
 
 /// Whether it can write what it has.
@@ -48,17 +57,17 @@ fn unguarded(facts: &Facts, notes: &mut Notes<'_>) {
     };
     let why = "a restart forgets locks, and nobody notices";
     let mend = "Builder::restart_guard; or appendonly yes, appendfsync always, \
-                no-appendfsync-on-rewrite no, aof-load-truncated no";
+                no-appendfsync-on-rewrite no";
     notes.add(level, setting, value, why, mend);
 }
 
-/// The first setting by which a restart may forget locks. What is not known is taken for the default.
+/// The first setting by which a restart may forget locks. What is not known is taken for the default. A log that is torn
+/// is no matter: what is behind the last fsync was never answered.
 fn first_gap(facts: &Facts) -> Option<(Level, &'static str, String)> {
     for (level, setting, good) in [
         (Refuse, "aof_enabled", "1"),
         (Warn, "appendfsync", "always"),
         (Warn, "no-appendfsync-on-rewrite", "no"),
-        (Warn, "aof-load-truncated", "no"),
     ] {
         if !facts.is(setting, good) {
             return Some((level, setting, facts.said(setting)));
@@ -69,27 +78,33 @@ fn first_gap(facts: &Facts) -> Option<(Level, &'static str, String)> {
 
 /// Restarts are noticed, if the guard can look and is there.
 fn guarded(facts: &Facts, ours: &Ours, notes: &mut Notes<'_>) {
-    let setting = "quorlock:guard";
-    let age = facts.number("guard_age").map(Duration::from_millis);
-    let left = age.map(|age| ours.quarantine.saturating_sub(age));
-    match (facts.get("guard_age"), left) {
-        (_, Some(left)) if !left.is_zero() => {
+    let left = quarantine_left(facts, ours);
+    let (value, why, mend) = match facts.get("guard_age") {
+        Some("none") => (
+            "gone",
+            "it lost its keys since it was dialled, and locks with them",
+            "CLIENT KILL TYPE normal there, before a new program comes: those that knew it dial again and give it no \
+             vote; or keep programs away for a quarantine; and no FLUSHALL or FLUSHDB while locks are held",
+        ),
+        Some("another") => (
+            "another server's",
+            "it has another server's data since it was dialled, and forgot its own locks",
+            "CLIENT KILL TYPE normal there: programs dial again and give it no vote; or keep programs away for a \
+             quarantine",
+        ),
+        None => (
+            "not to be looked at",
+            "nobody notices when it restarts without its locks",
+            "ACL SETUSER <user> +eval +info +time +hmget +hset ~quorlock:guard",
+        ),
+        Some(_) if left.is_zero() => return,
+        Some(_) => {
             let why = "it may have forgotten locks, and has no vote until those are over";
             let value = format!("in quarantine for {left:.1?}");
-            notes.add(Warn, setting, value, why, "wait");
+            return notes.add(Warn, GUARD, value, why, "wait");
         }
-        (_, Some(_)) | (Some("never"), _) => {}
-        (Some("none"), _) => {
-            let why = "it lost its keys since it was dialled, and locks with them";
-            let mend = "keep FLUSHALL and FLUSHDB away from masters that hold locks";
-            notes.add(Refuse, setting, "gone", why, mend);
-        }
-        _ => {
-            let why = "nobody notices when it restarts without its locks";
-            let mend = "ACL SETUSER <user> +eval +info +time +hmget +hset ~quorlock:guard";
-            notes.add(Refuse, setting, "not to be looked at", why, mend);
-        }
-    }
+    };
+    notes.add(Refuse, GUARD, value, why, mend);
 }
 
 /// What its guard is needed for.
@@ -97,21 +112,41 @@ fn forgets(facts: &Facts, notes: &mut Notes<'_>) {
     let gap = first_gap(facts).filter(|(_, setting, _)| facts.get(setting).is_some());
     if let Some((_, setting, value)) = gap {
         let why = "a restart forgets locks: the guard keeps it from voting until they are over";
-        let mend = "nothing to mend for locks; with appendonly yes the guard's own key survives";
+        let mend = if setting == "aof_enabled" {
+            "nothing to mend for locks; with appendonly yes the guard's own key survives"
+        } else {
+            "nothing to mend for locks"
+        };
         notes.add(Info, setting, value, why, mend);
     }
 }
 
-/// It is said to forget nothing.
-fn is_not_durable(facts: &Facts, notes: &mut Notes<'_>) {
-    if let Some((_, setting, value)) = first_gap(facts) {
-        let level = match setting {
-            "aof-load-truncated" => Warn,
-            _ => Refuse,
-        };
-        let why = "it is said to keep everything, and may not";
-        let mend = "in its configuration file: appendonly yes, appendfsync always, \
-                    no-appendfsync-on-rewrite no, aof-load-truncated no";
-        notes.add(level, setting, value, why, mend);
+/// It is said to forget nothing: whether that was so when it was dialled, and is.
+fn keeps_all(facts: &Facts, notes: &mut Notes<'_>) {
+    // Where the guard's key says nothing, that is a finding of its own.
+    let Some(was_durable) = facts.get("guard_durable").map(|said| said == "1") else {
+        return;
+    };
+    let gap = first_gap(facts).filter(|(_, setting, _)| facts.get(setting).is_some());
+    match gap {
+        Some((_, setting, value)) if was_durable => {
+            let why = "it was found durable when it was dialled and is not now: a restart is trusted and forgets locks";
+            let mend = "set it back, in the configuration file too";
+            notes.add(Refuse, setting, value, why, mend);
+        }
+        Some((_, setting, value)) => {
+            let why =
+                "it is said to keep everything and does not: a restart is a quarantine as ever";
+            let mend = "in its configuration file: appendonly yes, appendfsync always, \
+                        no-appendfsync-on-rewrite no";
+            notes.add(Warn, setting, value, why, mend);
+        }
+        None if was_durable => {}
+        None => {
+            let why = "it is said to keep everything and was not found to: a restart is a quarantine as ever";
+            let mend = "the log says why, at the dial: replicas now or before, a log that is being rewritten, \
+                        a version before 7, no right to CONFIG GET; dial again when that is mended";
+            notes.add(Warn, GUARD, "not durable", why, mend);
+        }
     }
 }

@@ -6,9 +6,8 @@ use crate::core::quorum::Failure;
 
 /// What a server is asked for by `CONFIG GET`, one by one: patterns would bring passwords along, and several at once
 /// are for Redis 7 and later.
-pub(crate) const SETTINGS: [&str; 10] = [
+pub(crate) const SETTINGS: [&str; 9] = [
     "active-replica",
-    "aof-load-truncated",
     "appendfsync",
     "lua-time-limit",
     "maxclients",

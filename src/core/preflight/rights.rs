@@ -117,7 +117,23 @@ fn is_without(facts: &Facts, what: &str) -> bool {
     }
 }
 
+/// Whether it grants locks of any kind, now.
+pub(super) fn may_lock(facts: &Facts) -> bool {
+    not_now(facts).is_none() && KINDS.iter().any(|kind| kind.can_be_taken(facts))
+}
+
+/// Why nothing may be written now.
+fn not_now(facts: &Facts) -> Option<&str> {
+    ["SET", "HSET"]
+        .into_iter()
+        .find_map(|what| match tried(facts, what) {
+            Some(Denial::Now(word)) => Some(word),
+            _ => None,
+        })
+}
+
 pub(super) fn check(facts: &Facts, notes: &mut Notes<'_>) {
+    writes(facts, notes);
     kinds(facts, notes);
     keys(facts, notes);
     scripts(facts, notes);
@@ -143,15 +159,31 @@ fn kinds(facts: &Facts, notes: &mut Notes<'_>) {
     }
 }
 
+fn writes(facts: &Facts, notes: &mut Notes<'_>) {
+    let Some(word) = not_now(facts) else {
+        return;
+    };
+    let mend = match word {
+        // Said already.
+        "NOREPLICAS" if facts.is_above_zero("min-replicas-to-write") => return,
+        "READONLY" | "MASTERDOWN" if facts.get("role").is_some_and(|role| role != "master") => {
+            return;
+        }
+        "OOM" => "CONFIG SET maxmemory to more, or free memory",
+        "MISCONF" => "look at its log and its disk",
+        "NOREPLICAS" => "CONFIG SET min-replicas-to-write 0",
+        "CLUSTERDOWN" => "CLUSTER INFO says what is missing; run standalone masters for locks",
+        _ => "list independent masters only",
+    };
+    let why = "it refuses to lock, and also to release";
+    notes.add(Warn, "writes", word, why, mend);
+}
+
 fn keys(facts: &Facts, notes: &mut Notes<'_>) {
-    if let Some(Denial::Now(word)) = tried(facts, "SET") {
-        let why = "it refuses to lock, and also to release";
-        let mend = "look at its log: memory, disk, replicas";
-        notes.add(Warn, "writes", word, why, mend);
-    }
     if tried(facts, "GET") == Some(Denial::Key) {
         let why = "it may not have the key of a lock called quorlock:check, and perhaps not yours";
-        let mend = "see that it may: ACL SETUSER <user> ~<your keys>";
+        let mend = "ACL SETUSER <user> ~quorlock:check to be rid of this, or a key template of your prefix; \
+                    your own keys are not looked at";
         notes.add(Unknown, "rights to keys", "not all keys", why, mend);
     }
 }

@@ -32,8 +32,11 @@ pub(super) fn check(facts: &Facts, ours: &Ours, notes: &mut Notes<'_>) {
 
 /// For how long others may keep it from answering.
 fn scripts(facts: &Facts, ours: &Ours, notes: &mut Notes<'_>) {
+    const DEFAULT: Duration = Duration::from_secs(5);
     let threshold = facts.number("lua-time-limit").map(Duration::from_millis);
-    if let Some(long) = threshold.filter(|long| long.is_zero() || *long > ours.node_timeout) {
+    // The default is on every server.
+    let least = DEFAULT.max(ours.node_timeout);
+    if let Some(long) = threshold.filter(|long| long.is_zero() || *long > least) {
         let why = "while a script of others runs for so long, it answers nothing, not even BUSY";
         let mend = "keep slow scripts off masters that hold locks";
         let value = format!("{long:?}");
@@ -87,10 +90,9 @@ fn version(facts: &Facts, notes: &mut Notes<'_>) {
     let major = facts
         .get(setting)
         .and_then(|version| version.split('.').next()?.parse().ok());
-    let (level, why): (_, _) = match major {
+    let (level, why) = match major {
         None => (Unknown, "old servers do not run the scripts as they must"),
-        Some(..5u32) => (Refuse, "scripts that ask for the time must not write"),
-        Some(5 | 6) => (Warn, "nobody mends it any more"),
+        Some(..7u32) => (Warn, "nobody mends it any more"),
         Some(7..) => return,
     };
     notes.add(level, setting, facts.said(setting), why, mend);
@@ -152,6 +154,9 @@ fn memory(facts: &Facts, notes: &mut Notes<'_>) {
     }
 }
 
+pub(super) const MORE_CLIENTS: &str =
+    "CONFIG SET maxclients to more, such as 10000, or find out who holds so many connections";
+
 /// Whether it takes more clients.
 fn clients(facts: &Facts, notes: &mut Notes<'_>) {
     let clients = facts.number("connected_clients");
@@ -161,7 +166,7 @@ fn clients(facts: &Facts, notes: &mut Notes<'_>) {
     {
         let why = "it refuses more, and a coordinator that reconnects is one";
         let value = format!("{connected} of {most}");
-        notes.add(Warn, "maxclients", value, why, "CONFIG SET maxclients");
+        notes.add(Warn, "maxclients", value, why, MORE_CLIENTS);
     }
 }
 

@@ -5,16 +5,16 @@ use super::{
 
 /// As Redis 7 says it, with all rights.
 const FIT: &str = "run_id:RUN\nredis_version:7.0.15\nredis_mode:standalone\nrole:master\nmaster_replid:RUN\n\
+                   master_replid2:0000\n\
                    connected_slaves:0\nmaxmemory:0\nmaxmemory_policy:noeviction\nevicted_keys:0\nloading:0\n\
                    aof_enabled:1\naof_last_write_status:ok\nrdb_last_bgsave_status:ok\nconnected_clients:1\n\
-                   monotonic_clock:POSIX clock_gettime\ntime:5000000\nguard_age:never\n\
+                   monotonic_clock:POSIX clock_gettime\ntime:5000000\nguard_age:never\nguard_durable:1\n\
                    try.SET:ERR syntax error\ntry.HSET:ERR wrong number of arguments for 'hset' command\nmay_eval:yes";
 
 const MESSAGES: &str = "PUBLISH, SUBSCRIBE";
 
 const SET: &[(&str, &str)] = &[
     ("active-replica", "no"),
-    ("aof-load-truncated", "no"),
     ("appendfsync", "always"),
     ("lua-time-limit", "40"),
     ("maxclients", "10000"),
@@ -109,7 +109,6 @@ fn each_setting() {
         ),
         ("7.0.15", "6.2.14", (Warn, "redis_version")),
         ("7.0.15", "5.0.1", (Warn, "redis_version")),
-        ("7.0.15", "4.0.1", (Refuse, "redis_version")),
         ("redis_version:7.0.15\n", "", (Unknown, "redis_version")),
         (
             "connected_slaves:0",
@@ -162,19 +161,29 @@ fn each_setting() {
             (Refuse, "master_replid"),
         ),
         (
+            "master_replid2:0000",
+            "master_replid2:a",
+            (Warn, "master_replid"),
+        ),
+        (
             "min-replicas-to-write",
             "1",
             (Warn, "min-replicas-to-write"),
         ),
         ("timeout", "60", (Warn, "timeout")),
         ("tcp-keepalive", "0", (Warn, "tcp-keepalive")),
-        ("lua-time-limit", "5000", (Info, "busy-reply-threshold")),
+        ("lua-time-limit", "5001", (Info, "busy-reply-threshold")),
         ("lua-time-limit", "0", (Info, "busy-reply-threshold")),
         ("may_eval:yes", "may_eval:no", (Warn, "EVAL")),
         ("may_eval:yes", "may_listen:no", (Info, MESSAGES)),
         ("never", "none", (Refuse, "quorlock:guard")),
+        ("never", "another", (Refuse, "quorlock:guard")),
         ("never", "60000", (Warn, "quorlock:guard")),
-        ("guard_age:never\n", "", (Refuse, "quorlock:guard")),
+        (
+            "guard_age:never\nguard_durable:1\n",
+            "",
+            (Refuse, "quorlock:guard"),
+        ),
     ] {
         assert_eq!(with_one(&[(from, to)], &ours()), [expected], "{from} {to}");
     }
@@ -203,27 +212,111 @@ fn what_a_restart_forgets() {
             Warn,
             "no-appendfsync-on-rewrite",
         ),
-        (("aof-load-truncated", "yes"), Warn, "aof-load-truncated"),
     ] {
         assert_eq!(with_one(&[change], &unguarded), [(level, setting)]);
         // The guard notices it.
         assert_eq!(with_one(&[change], &ours()), [(Info, setting)]);
     }
+    let lost = with_one(&[("never", "none")], &unguarded);
+    assert_eq!(lost, []);
+}
+
+/// Where they are durable, a restart is trusted.
+#[test]
+fn masters_that_are_said_to_keep_everything() {
     let durable = Ours {
         is_durable: true,
         ..ours()
     };
     assert_eq!(with_one(&[], &durable), []);
-    for (setting, value, level) in [
-        ("appendfsync", "everysec", Refuse),
-        ("no-appendfsync-on-rewrite", "yes", Refuse),
-        ("aof-load-truncated", "yes", Warn),
+    let (was, was_not) = ("guard_durable:1", "guard_durable:0");
+    for (setting, from, to) in [
+        ("aof_enabled", "aof_enabled:1", "aof_enabled:0"),
+        ("appendfsync", "appendfsync", "everysec"),
+        (
+            "no-appendfsync-on-rewrite",
+            "no-appendfsync-on-rewrite",
+            "yes",
+        ),
     ] {
-        let found = with_one(&[(setting, value)], &durable);
-        assert_eq!(found, [(level, setting)]);
+        let found = with_one(&[(from, to)], &durable);
+        assert_eq!(found, [(Refuse, setting)]);
+        let found = with_one(&[(from, to), (was, was_not)], &durable);
+        assert_eq!(found, [(Warn, setting)]);
     }
-    let lost = with_one(&[("never", "none")], &unguarded);
-    assert_eq!(lost, []);
+    let found = with_one(&[(was, was_not)], &durable);
+    assert_eq!(found, [(Warn, "quorlock:guard")]);
+    assert_eq!(with_one(&[(was, was_not)], &ours()), []);
+}
+
+#[test]
+fn too_few_that_vote() {
+    let down = || silent("x", Failure::Closed);
+    let with = |from: &'static str, to: &'static str| master("y", &[(from, to)]);
+    let writes = |word: &'static str| with("ERR syntax error", word);
+    let quarantined = |age: &'static str| with("never", age);
+    for (masters, expected) in [
+        ([down(), master("a", &[]), master("b", &[])], None),
+        (
+            [down(), down(), master("a", &[])],
+            Some((Refuse, "only 1 of 3 now (need 2)")),
+        ),
+        (
+            [down(), down(), down()],
+            Some((Refuse, "only 0 of 3 now (need 2)")),
+        ),
+        (
+            [down(), writes("OOM command"), master("a", &[])],
+            Some((Refuse, "only 1 of 3 now (need 2)")),
+        ),
+        ([quarantined("1"), master("a", &[]), master("b", &[])], None),
+        (
+            [
+                quarantined("21000"),
+                quarantined("31000"),
+                quarantined("1000"),
+            ],
+            Some((Warn, "only 0 of 3 now (need 2), for 40.0s still")),
+        ),
+        (
+            [quarantined("21000"), down(), master("a", &[])],
+            Some((Warn, "only 1 of 3 now (need 2), for 40.0s still")),
+        ),
+        (
+            [quarantined("21000"), down(), down()],
+            Some((Refuse, "only 0 of 3 now (need 2)")),
+        ),
+    ] {
+        let report = check(&masters, &ours()).findings;
+        let of_all = report
+            .iter()
+            .filter(|finding| finding.setting == "votes")
+            .map(|finding| (finding.level, &*finding.value));
+        assert_eq!(of_all.collect::<Vec<_>>(), Vec::from_iter(expected));
+    }
+    let unguarded = Ours {
+        guard: RestartGuard::Off,
+        ..ours()
+    };
+    let masters = ["1", "2", "3"].map(quarantined);
+    assert!(!found(&masters, &unguarded).contains(&(Warn, "votes")));
+}
+
+/// An error that another finding explains is not said again.
+#[test]
+fn why_nothing_is_written() {
+    let no_replicas = ("ERR syntax error", "NOREPLICAS Not enough");
+    let read_only = ("ERR syntax error", "READONLY You can't");
+    let wanting = ("min-replicas-to-write", "1");
+    let replica = ("role:master", "role:slave");
+    for (changes, expected) in [
+        (&[no_replicas][..], (Warn, "writes")),
+        (&[no_replicas, wanting], (Warn, "min-replicas-to-write")),
+        (&[read_only], (Warn, "writes")),
+        (&[read_only, replica], (Refuse, "role")),
+    ] {
+        assert_eq!(with_one(changes, &ours()), [expected], "{changes:?}");
+    }
 }
 
 #[test]
@@ -269,6 +362,32 @@ fn what_is_not_told_is_never_fine() {
                 "refused the login: DENIED Redis is running in protected mode".into(),
             ),
             (Refuse, "login"),
+        ),
+        (
+            Failure::Unreachable("refused the login: ERR unknown command `HELLO`".into()),
+            (Refuse, "redis_version"),
+        ),
+        (
+            Failure::Unreachable(
+                "its answer to HELLO 3 makes no sense: is this Redis 6 or later?".into(),
+            ),
+            (Refuse, "redis_version"),
+        ),
+        (
+            Failure::Unreachable("refused the login: ERR max number of clients reached".into()),
+            (Warn, "maxclients"),
+        ),
+        (
+            Failure::Unreachable("refused the database: ERR DB index is out of range".into()),
+            (Refuse, "login"),
+        ),
+        (
+            Failure::Unreachable("the answer is not RESP: is this a Redis server?".into()),
+            (Warn, "connection"),
+        ),
+        (
+            Failure::Unreachable("failed to lookup address information: no".into()),
+            (Warn, "connection"),
         ),
         (
             Failure::Unreachable("it is a replica, not a master".into()),
@@ -515,7 +634,7 @@ fn our_own_settings() {
 
 #[test]
 fn what_is_the_same_on_all_is_said_once() {
-    let slow = ("lua-time-limit", "5000");
+    let slow = ("lua-time-limit", "7000");
     let masters = ["a", "b", "c"].map(|name| master(name, &[slow]));
     let report = check(&masters, &ours());
     assert_eq!(report.findings.len(), 1);
@@ -534,6 +653,76 @@ fn what_is_the_same_on_all_is_said_once() {
             .all(|finding| finding.master.is_some())
     );
     assert_eq!(report.findings.len(), 3);
+    let text = report.to_string();
+    let mut lines = text.lines();
+    let mut begins = |with: &str| lines.next().is_some_and(|line| line.starts_with(with));
+    assert!(
+        begins("info: a:6379: busy-reply-threshold is 6s: "),
+        "{text}"
+    );
+    assert!(
+        begins("info: b:6379, c:6379: busy-reply-threshold is 7s: "),
+        "{text}"
+    );
+    assert_eq!(lines.next(), None);
+}
+
+#[test]
+fn whom_a_finding_is_about() {
+    let hasty = Ours {
+        ttl: Duration::from_millis(499),
+        ..ours()
+    };
+    let at = |place: &str| Asked {
+        address: place.into(),
+        ..master("a", &[("timeout", "60")])
+    };
+    let report = check(&[at("m:1"), at("m:2")], &hasty);
+    for line in [
+        "warn: this program: ttl is 499ms with a node timeout of 50ms: ",
+        "warn: all masters: timeout is 60: ",
+        "refuse: run_id is the same on m:1 and m:2: ",
+        "refuse: master_replid is the same on m:1 and m:2: ",
+        "warn: masters is 2: ",
+    ] {
+        let text = report.to_string();
+        assert!(text.lines().any(|other| other.starts_with(line)), "{text}");
+    }
+}
+
+#[test]
+fn errors_in_short() {
+    for (failure, expected) in [
+        (
+            Failure::Unreachable(
+                "refused the login: WRONGPASS invalid username-password pair or user is disabled."
+                    .into(),
+            ),
+            "WRONGPASS invalid username-password pair or user is disabled",
+        ),
+        (
+            Failure::Unreachable(
+                "whether it restarted cannot be known: NOPERM User bob has no permissions to run the 'eval' command; \
+                 its user needs the rights +eval"
+                    .into(),
+            ),
+            "NOPERM its user has no permissions to run the 'eval' command",
+        ),
+        (
+            Failure::Unreachable("it is a replica, not a master".into()),
+            "a replica, not a master",
+        ),
+        (
+            Failure::Rejected("BUSY Redis is busy running a script. You can only call".into()),
+            "answered BUSY Redis is busy running a script",
+        ),
+        (
+            Failure::TimedOut(Duration::from_millis(50)),
+            "no answer in 50ms",
+        ),
+    ] {
+        assert_eq!(silent::in_short(&failure), expected);
+    }
 }
 
 #[test]

@@ -8,37 +8,69 @@ use super::{
     Notes, Ours,
     facts::Reading,
 };
-use crate::core::{bid::Bid, quorum::majority};
+use crate::core::{bid::Bid, guard::RestartGuard, quorum::majority};
 
 pub(super) fn check(masters: &[Asked], ours: &Ours, notes: &mut Notes<'_>) {
     identities(masters, notes);
+    data(masters, ours, notes);
     number(masters, notes);
     hosts(masters, notes);
     clocks(masters, notes);
+}
+
+pub(super) fn our_own(ours: &Ours, notes: &mut Notes<'_>) {
     ttl(ours, notes);
     drift(ours, notes);
 }
 
 /// Whether each is a server of its own.
 fn identities(masters: &[Asked], notes: &mut Notes<'_>) {
-    for (setting, why) in [
-        ("run_id", "one server listed twice votes twice"),
-        (
-            "master_replid",
-            "masters that share their data forget it together",
-        ),
-    ] {
-        let mut seen = BTreeMap::new();
-        for master in masters {
-            let facts = master.facts.as_ref().ok();
-            let id = facts.and_then(|facts| facts.get(setting));
-            let id = id.filter(|id| !id.is_empty());
-            if let Some(other) = id.and_then(|id| seen.insert(id, &master.address)) {
-                let value = format!("the same on {other} and {}", master.address);
-                notes.add(Refuse, setting, value, why, "list every server once");
-            }
+    let mut seen = BTreeMap::new();
+    for master in masters {
+        let id = id(master, "run_id");
+        if let Some(other) = id.and_then(|id| seen.insert(id, &master.address)) {
+            let value = format!("the same on {other} and {}", master.address);
+            let why = "one server listed twice votes twice";
+            notes.add(Refuse, "run_id", value, why, "list every server once");
         }
     }
+}
+
+/// Whether each has data of its own, and always had.
+fn data(masters: &[Asked], ours: &Ours, notes: &mut Notes<'_>) {
+    for (number, master) in masters.iter().enumerate() {
+        for other in &masters[..number] {
+            pair(other, master, ours, notes);
+        }
+    }
+}
+
+fn pair(one: &Asked, other: &Asked, ours: &Ours, notes: &mut Notes<'_>) {
+    let ids = |master| ["master_replid", "master_replid2"].map(|field| id(master, field));
+    let ([now, before], theirs) = (ids(one), ids(other));
+    let is_theirs = |id: Option<&str>| id.is_some() && theirs.contains(&id);
+    let (level, value, why) = if now.is_some() && now == theirs[0] {
+        let why = "masters that share their data forget it together";
+        (Refuse, "the same on", why)
+    } else if is_theirs(now) || is_theirs(before) {
+        let why = "one of them took the data of the other, and forgot its own locks then";
+        let level = match ours.guard {
+            RestartGuard::Off => Refuse,
+            RestartGuard::Observed | RestartGuard::Strict => Warn,
+        };
+        (level, "of one origin on", why)
+    } else {
+        return;
+    };
+    let value = format!("{value} {} and {}", one.address, other.address);
+    let mend = "stop replication and start one of them empty";
+    notes.add(level, "master_replid", value, why, mend);
+}
+
+fn id<'a>(master: &'a Asked, setting: &str) -> Option<&'a str> {
+    let id = master.facts.as_ref().ok()?.get(setting)?;
+    // Servers without a former one say so in zeros.
+    Some(id).filter(|id| id.bytes().any(|digit| digit != b'0'))
 }
 
 fn number(masters: &[Asked], notes: &mut Notes<'_>) {

@@ -250,7 +250,7 @@ impl State {
         };
         format!(
             "run_id:{run_id}\nmaster_replid:{run_id}\nredis_version:7.0.0\nredis_mode:standalone\nrole:master\n\
-             maxmemory_policy:noeviction\naof_enabled:1\nguard_age:{guard}\ntime:{time}"
+             maxmemory_policy:noeviction\naof_enabled:1\nguard_age:{guard}\nguard_durable:0\ntime:{time}"
         )
     }
 
