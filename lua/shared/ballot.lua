@@ -14,14 +14,14 @@
 --          error           what is there is no counter, or cannot be raised
 local function ballot(fence, candidate, window, is_mine)
   -- Numbers below 2^53 only, so that a double holds each.
-  local mine, micros = tonumber(candidate), nil
-  if window ~= '0' then
+  local mine, width, micros = tonumber(candidate), tonumber(window), nil
+  if width > 0 then
     local time = redis.pcall('TIME')
     if time.err then
       return time
     end
     micros = time[1] * 1000000 + time[2]
-    if mine >= micros - window and mine <= micros + window then
+    if mine >= micros - width and mine <= micros + width then
       -- Most win: raise it first, and put it back for who does not. One command less than to look first. Servers before
       -- 6.2 know no GET here, and go the long way.
       local before = redis.pcall('SET', fence, candidate, 'PX', '2592000000', 'GET') -- for 30 days
@@ -46,13 +46,13 @@ local function ballot(fence, candidate, window, is_mine)
   if not counter then
     return redis.error_reply('ERR the counter is no number')
   end
-  if mine == counter and (is_mine or window == '0') then
+  if mine == counter and (is_mine or width == 0) then
     return nil
   end
   if mine <= counter then
     return string.format('stale %.0f', counter)
   end
-  if micros and (mine < micros - window or mine > math.max(micros + window, counter + 1)) then
+  if micros and (mine < micros - width or mine > math.max(micros + width, counter + 1)) then
     return string.format('skew %.0f', micros)
   end
   local set = redis.pcall('SET', fence, candidate, 'PX', '2592000000')
