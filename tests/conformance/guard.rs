@@ -338,7 +338,7 @@ fn a_memory_master_goes_by_the_table() {
 
 #[test]
 fn a_server_goes_by_the_table() {
-    if server::only_urls() {
+    if server::only_urls() || server::is_before_7() {
         return;
     }
     let server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);

@@ -38,6 +38,9 @@ async fn has_vote(locks: &Coordinator) -> bool {
 /// Killed over and over, all at once: as if they had only been away.
 #[test]
 fn masters_that_keep_everything_vote_at_once_and_have_their_locks() {
+    if server::is_before_7() {
+        return;
+    }
     with_masters(0, async |_| {
         let mut masters: Vec<_> = (0..3).map(|_| Server::start_with(&ALWAYS)).collect();
         let locks = connected(trusting(), &urls(&masters)).await;
@@ -102,6 +105,9 @@ async fn keeps(options: &[&str], settings: &[&str], expected: [bool; 2]) {
 
 #[test]
 fn a_master_that_was_not_durable_before_or_is_not_now_has_no_vote() {
+    if server::is_before_7() {
+        return;
+    }
     with_masters(0, async |_| {
         let everysec = &ALWAYS[..2];
         let pauses = ["no-appendfsync-on-rewrite", "yes"];
@@ -122,6 +128,9 @@ fn a_master_that_was_not_durable_before_or_is_not_now_has_no_vote() {
 /// What it kept is a snapshot, and nobody writes the log that it says it writes.
 #[test]
 fn a_log_that_is_switched_on_after_the_restart_is_not_what_was_loaded() {
+    if server::is_before_7() {
+        return;
+    }
     with_masters(2, async |mut masters| {
         masters.insert(0, Server::start_with(&["--appendfsync", "always"]));
         let switch_on = |master: &Server| {
@@ -155,6 +164,9 @@ fn a_log_that_is_switched_on_after_the_restart_is_not_what_was_loaded() {
 /// Its log has all that it was sent, and the guard key with it; not what it was not sent.
 #[test]
 fn a_replica_that_was_promoted_has_no_vote_however_durable() {
+    if server::is_before_7() {
+        return;
+    }
     with_masters(2, async |mut masters| {
         masters.insert(0, Server::start_with(&ALWAYS));
         let replica = Server::start_with(&ALWAYS);
@@ -173,6 +185,9 @@ fn a_replica_that_was_promoted_has_no_vote_however_durable() {
 
 #[test]
 fn a_master_with_replicas_or_one_that_does_not_say_is_not_taken_to_keep_everything() {
+    if server::is_before_7() {
+        return;
+    }
     with_masters(4, async |masters| {
         let mut masters = masters;
         let denied = [
@@ -198,6 +213,9 @@ fn a_master_with_replicas_or_one_that_does_not_say_is_not_taken_to_keep_everythi
 
 #[test]
 fn one_right_more_is_enough_to_find_out() {
+    if server::is_before_7() {
+        return;
+    }
     with_masters(0, async |_| {
         let master = Server::start_with(&ALWAYS);
         let rules =

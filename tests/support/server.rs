@@ -430,6 +430,23 @@ pub fn only_urls() -> bool {
     only_urls
 }
 
+/// Whether the server program is older than version 7, which masters that keep everything must not be. A test about these
+/// then returns; this has said so.
+pub fn is_before_7() -> bool {
+    let said =
+        find_binary().and_then(|program| Command::new(program).arg("--version").output().ok());
+    let said = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
+    let version = said
+        .as_deref()
+        .and_then(|said| said.split_once(" v=")?.1.split_once('.'));
+    let is_before =
+        version.is_some_and(|(major, _)| major.parse::<u32>().is_ok_and(|major| major < 7));
+    if is_before {
+        eprintln!("SKIPPED: the server program is older than version 7");
+    }
+    is_before
+}
+
 fn claim_port() -> (u16, UdpSocket) {
     let start = RandomState::new().hash_one(()) as usize % PORTS.len();
     PORTS
