@@ -76,9 +76,9 @@ fn of_the_living(state: &str) -> String {
     if waiters.is_empty() || waiters.contains(&"unqueued") {
         return state.to_owned();
     }
-    let living = waiters
-        .chunks(2)
-        .filter(|waiter| !waiter[1].starts_with('-'));
+    // Who is queued for no time at all is dead in a moment.
+    let is_alive = |waiter: &&[&str]| words::time(waiter[1]).is_some_and(|left| left > 1.0);
+    let living = waiters.chunks(2).filter(is_alive);
     let living: Vec<_> = living.flatten().copied().collect();
     let (before, behind) = if living.is_empty() {
         (first, last + 3) // nor a queue with its two TTLs
@@ -95,7 +95,10 @@ fn the_dead_are_not_counted() {
     for (state, expected) in [
         ("nothing", "nothing"),
         ("c=1 fair=2 9s | a@2 - | 5s -", "c=1 fair=2 9s"),
-        ("nothing | a@2 -1s b@3 - | 5s 5s ^800 7s", "nothing ^800 7s"),
+        (
+            "nothing | a@2 -1s b@3 0.000s | 5s 5s ^800 7s",
+            "nothing ^800 7s",
+        ),
         (
             "nothing | a@2 -1s b@3 2s | 5s 5s",
             "nothing | b@3 2s | 5s 5s",

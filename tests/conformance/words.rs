@@ -75,6 +75,6 @@ pub(super) fn alike(one: &str, other: &str, slack: Duration) -> bool {
     one.clone().count() == other.clone().count() && one.zip(other).all(same)
 }
 
-fn time(word: &str) -> Option<f64> {
+pub(super) fn time(word: &str) -> Option<f64> {
     word.strip_suffix('s')?.parse().ok()
 }
