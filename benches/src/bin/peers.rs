@@ -25,8 +25,9 @@ const CONTESTANTS: [&str; 5] = ["bare", "naive", "rslock", "pipelined", "quorloc
 /// The crate's other kinds of lock, which are compared with its mutex: `quorlock`.
 const KINDS: [&str; 3] = ["reentrant", "fair", FAIR_ACQUIRE];
 /// The mutex with a fencing token, and with the restart guard, which are compared with the one without.
-const SAFER: [&str; 2] = [FENCED, "guarded"];
+const SAFER: [&str; 2] = [FENCED, GUARDED];
 const FENCED: &str = "fenced";
+const GUARDED: &str = "guarded";
 const FAIR_ACQUIRE: &str = "fair_acquire";
 /// The order of turns: those that are closest run next to each other, on the machine as it is then.
 const TURNS: [&str; 10] = [
@@ -34,7 +35,7 @@ const TURNS: [&str; 10] = [
     "rslock",
     "pipelined",
     "bare",
-    "guarded",
+    GUARDED,
     "quorlock",
     FENCED,
     "reentrant",
@@ -133,7 +134,7 @@ fn run_one(
         "naive" => load::run::<Naive>(flavour, urls, width, length),
         "rslock" => load::run::<Rslock>(flavour, urls, width, length),
         "pipelined" => load::run::<Pipelined>(flavour, urls, width, length),
-        "guarded" => load::run::<Guarded>(flavour, urls, width, length),
+        GUARDED => load::run::<Guarded>(flavour, urls, width, length),
         FENCED => load::run::<Fenced>(flavour, urls, width, length),
         "reentrant" => load::run::<Reentrant>(flavour, urls, width, length),
         "fair" => load::run::<Fair>(flavour, urls, width, length),
