@@ -8,6 +8,7 @@ use crate::{
         lease::{Drift, Ttl},
         name::KeyTemplate,
         retry::Backoff,
+        timeout::NodeTimeout,
     },
     error::ConfigError,
 };
@@ -22,7 +23,8 @@ const MAX_TTL: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
-    pub(crate) node_timeout: Duration,
+    /// `None` stands for the default, which is measured.
+    pub(crate) node_timeout: Option<Duration>,
     pub(crate) connect_timeout: Duration,
     pub(crate) drift_ppm: u32,
     pub(crate) retry_delay: (Duration, Duration),
@@ -40,7 +42,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             ttl: Duration::from_secs(10),
-            node_timeout: Duration::from_millis(50),
+            node_timeout: None,
             connect_timeout: Duration::from_secs(1),
             drift_ppm: 10_000,
             retry_delay: (Duration::from_millis(10), Duration::from_millis(200)),
@@ -58,7 +60,7 @@ impl Default for Settings {
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) ttl: Ttl,
-    pub(crate) node_timeout: Duration,
+    pub(crate) node_timeout: NodeTimeout,
     pub(crate) connect_timeout: Duration,
     pub(crate) drift: Drift,
     pub(crate) retry: Backoff,
@@ -79,7 +81,7 @@ impl Config {
             node_timeout,
             connect_timeout,
             drift_ppm,
-            retry_delay: (least, most),
+            retry_delay: (least_delay, most_delay),
             key_template,
             max_hold,
             patience,
@@ -87,7 +89,9 @@ impl Config {
             durable_masters,
             max_ttl,
         } = settings;
-        timeout("node timeout", node_timeout)?;
+        let node_timeout = node_timeout.map_or(NodeTimeout::Measured, NodeTimeout::Fixed);
+        let least = node_timeout.least();
+        timeout("node timeout", least)?;
         timeout("connect timeout", connect_timeout)?;
         let drift = Drift::from_ppm(drift_ppm)?;
         let max_ttl = max_ttl.unwrap_or_else(|| match restart_guard {
@@ -95,24 +99,24 @@ impl Config {
             RestartGuard::Off => Ttl::MOST,
             RestartGuard::Observed | RestartGuard::Strict => ttl.max(MAX_TTL),
         });
-        let max_ttl = Ttl::parse(max_ttl, node_timeout, drift)?;
+        let max_ttl = Ttl::parse(max_ttl, least, drift)?;
         Ok(Self {
-            ttl: Ttl::parse(ttl, node_timeout, drift)?.at_most(max_ttl)?,
+            ttl: Ttl::parse(ttl, least, drift)?.at_most(max_ttl)?,
             max_ttl,
             restart_guard,
             durable_masters,
             node_timeout,
             connect_timeout,
             drift,
-            retry: Backoff::new(least, most)?,
+            retry: Backoff::new(least_delay, most_delay)?,
             key_template: KeyTemplate::parse(&key_template)?,
             max_hold,
-            patience: checked_patience(patience, node_timeout)?,
+            patience: checked_patience(patience, least)?,
         })
     }
 
     pub(crate) fn ttl(&self, ttl: Duration) -> Result<Ttl, ConfigError> {
-        Ttl::parse(ttl, self.node_timeout, self.drift)?.at_most(self.max_ttl)
+        Ttl::parse(ttl, self.node_timeout.least(), self.drift)?.at_most(self.max_ttl)
     }
 }
 
@@ -162,7 +166,7 @@ mod tests {
 
         let node_timeout = Duration::from_secs(60);
         let config = Config::parse(Settings {
-            node_timeout,
+            node_timeout: Some(node_timeout),
             ttl: 2 * node_timeout,
             ..Settings::default()
         });
@@ -187,7 +191,7 @@ mod tests {
             ),
             (refused(|s| s.ttl = Duration::MAX), "too long"),
             (
-                refused(|s| s.node_timeout = Duration::ZERO),
+                refused(|s| s.node_timeout = Some(Duration::ZERO)),
                 "node timeout of 0ns",
             ),
             (

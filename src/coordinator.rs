@@ -305,7 +305,7 @@ impl Builder {
     /// Small against the TTL, and well above the round trip. After three of them without any answer the
     /// connection is given up. Defaults to 50 ms; 1 ms to 60 s.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.node_timeout = timeout;
+        self.settings.node_timeout = Some(timeout);
         self
     }
 

@@ -14,7 +14,7 @@ use std::{
         atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
     task::Poll,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::Notify;
@@ -94,6 +94,12 @@ impl Engine {
         self.mailboxes.len()
     }
 
+    /// Returns the longest time that any master may take to answer.
+    pub(crate) fn node_timeout(&self) -> Duration {
+        let timeouts = self.mailboxes.iter().map(|mailbox| mailbox.node_timeout());
+        timeouts.max().unwrap_or_default()
+    }
+
     pub(crate) fn watchdog(&self) -> &Watchdog {
         &self.watchdog
     }
@@ -142,9 +148,8 @@ impl Engine {
         start: Instant,
         counter: C,
     ) -> Arc<Ask<C>> {
-        let start = clock::to_monotonic(start);
-        let deadline = start.checked_add(self.config.node_timeout).unwrap_or(start);
-        Arc::new(Ask::new(command, tellers, deadline, counter))
+        let posted = clock::to_monotonic(start);
+        Arc::new(Ask::new(command, tellers, posted, counter))
     }
 
     /// Puts a question to every master.

@@ -20,7 +20,7 @@ const FLOORS: &[(&str, &str)] = &[
     // One master. It knows commands and votes; how many make a majority is not its business.
     (
         "master/",
-        "master, core::bid, core::guard, core::command, core::script, core::quorum::Failure, core::quorum::Refusal, core::quorum::Vote, core::retry",
+        "master, core::bid, core::guard, core::command, core::script, core::quorum::Failure, core::quorum::Refusal, core::quorum::Vote, core::retry, core::timeout",
     ),
     // All masters.
     ("clock.rs", ""),
@@ -102,14 +102,14 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "::redis, extern crate redis",
-        "master/redis.rs",
-        "only master/redis.rs names the redis crate",
+        "master/redis.rs, master/redis/",
+        "only master/redis names the redis crate",
     ),
     (
         // In master/mod.rs this is the module.
         "redis::, use redis",
-        "master/mod.rs, master/redis.rs",
-        "only master/redis.rs names the redis crate",
+        "master/mod.rs, master/redis.rs, master/redis/",
+        "only master/redis names the redis crate",
     ),
     (
         "majority, Tally, Verdict",

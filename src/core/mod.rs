@@ -33,4 +33,5 @@ pub(crate) mod round;
 )]
 pub(crate) mod script;
 pub(crate) mod standing;
+pub(crate) mod timeout;
 pub(crate) mod votes;

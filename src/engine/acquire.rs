@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Engine;
+use super::{Engine, first_of};
 use crate::{
     clock,
     core::{
@@ -204,7 +204,7 @@ impl Engine {
             clock::sleep_until(limit.not_later(now + delay)).await;
             return false;
         }
-        let end = limit.not_later(now + self.config.node_timeout);
+        let end = limit.not_later(now + self.node_timeout());
         if waiter.listen(end).await {
             return false;
         }
@@ -234,8 +234,9 @@ impl Engine {
         if outcome == Outcome::Lost && !held.newest_round().read(Round::lacks_masters) {
             release.decided().await;
         } else {
-            // For a full table. Masters that are down have failed already.
-            release.settled().await;
+            // For a full table, but not for dials. Masters that are down have failed already.
+            let end = clock::now() + self.node_timeout();
+            first_of(pin!(release.settled()), pin!(clock::sleep_until(end))).await;
         }
         if release.read(Round::is_other_kind) {
             // An acquisition of a mutex is only told that there is a key.

@@ -83,7 +83,6 @@ impl Engine {
     pub(crate) async fn check(&self) -> Preflight {
         /// For clocks to move on.
         const MOMENT: Duration = Duration::from_millis(2);
-        self.dialled().await;
         let template = &self.config.key_template;
         let nobodys = template.resource(Kind::Fair, "quorlock:check".into());
         let nobodys = nobodys.unwrap_or_else(|_| Resource::nothing());
@@ -121,20 +120,6 @@ impl Engine {
         masters
     }
 
-    /// Waits for the first connections, as a check comes at a program's start.
-    async fn dialled(&self) {
-        const OFTEN: Duration = Duration::from_millis(5);
-        let start = clock::now();
-        loop {
-            let mut is_dialling = false;
-            self.each_mailbox(|mailbox| is_dialling |= mailbox.is_dialling());
-            if !is_dialling || clock::now() - start >= self.config.connect_timeout {
-                return;
-            }
-            tokio::time::sleep(OFTEN).await;
-        }
-    }
-
     fn ours(&self) -> Ours {
         let config = &self.config;
         Ours {
@@ -142,7 +127,7 @@ impl Engine {
             is_durable: config.durable_masters,
             quarantine: quarantine(config.max_ttl, config.drift),
             ttl: config.ttl.duration(),
-            node_timeout: config.node_timeout,
+            node_timeout: self.node_timeout(),
             drift: config.drift,
         }
     }

@@ -185,7 +185,7 @@ impl Place<'_> {
         let known = round.read(|round| round.may_hold() & !round.unheard());
         held.yield_back(known, patience);
         if let Some(turn) = turn {
-            let until = clock::now() + self.engine.config.node_timeout;
+            let until = clock::now() + self.engine.node_timeout();
             first_of(pin!(round.settled()), pin!(turn.called(until))).await;
         }
         held.yield_back(round.read(Round::may_hold) & !known, patience);

@@ -165,7 +165,7 @@ impl Hold {
     /// already.
     pub(crate) fn keep(self: &Arc<Self>, max_hold: Duration) {
         let config = self.engine.config();
-        let retry = config.node_timeout.max(self.ttl.duration() / 20);
+        let retry = self.engine.node_timeout().max(self.ttl.duration() / 20);
         let mut state = self.state.lock();
         let start = state.newest.read(Round::start);
         // Just won, or entered: this is what the lease is without any extension by hand.

@@ -1,4 +1,4 @@
-//! What a master was sent and has not answered.
+//! What a master was sent and has not answered, and what waits to be sent.
 
 use std::{
     collections::VecDeque,
@@ -7,58 +7,73 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Ask, Heard, Mailbox, Terms, supervisor::Connection};
+use super::{
+    Ask, Heard, Mailbox, Terms,
+    liveness::Liveness,
+    mailbox::Change,
+    owed::Owed,
+    supervisor::Connection,
+    unanswered::{Sent, Unanswered, What},
+};
 use crate::core::{
     command::Reply,
     quorum::{Failure, Vote},
+    timeout::Limits,
 };
 
-/// After so many node timeouts without any answer a connection is given up: what piles up in it would
-/// otherwise be executed when the master comes back to life.
-const NODE_TIMEOUTS_TO_LIVE: u32 = 3;
-
-/// Commands that were sent and not answered, oldest first.
+/// The commands of one connection, in the order of the wire. Every one of them gets a vote by its
+/// deadline, whatever the master answers.
+///
+/// A window bounds how many commands are unanswered: it grows with each answer, so that a master that
+/// does not answer is not sent much. The rest waits here, in order, for one node timeout at most.
 #[derive(Debug)]
 pub(super) struct InFlight<'a> {
     mailbox: &'a Mailbox,
-    node_timeout: Duration,
-    asks: VecDeque<Sent>,
-    /// How many of the oldest have been given up on. They stay, as their replies may still come.
-    expired: usize,
-    /// What is owed to the master, and was answered with an error or not sent yet.
-    pub(super) rejected: VecDeque<Arc<Ask>>,
-    /// When to send that again, and how often it was.
-    retry: Option<(Instant, u32)>,
+    terms: &'a Terms,
+    /// When the connection began to serve.
+    began: Instant,
+    /// The fastest answer, which the limits follow.
+    round_trip: Duration,
+    limits: Limits,
+    sent: Unanswered,
+    /// How many commands `sent` may hold.
+    window: usize,
+    /// Posted and not sent, oldest first.
+    waiting: VecDeque<Arc<Ask>>,
+    owed: Owed,
+    liveness: Liveness,
     /// When the last answer was there.
     pub(super) heard: Option<Instant>,
     /// A subscription was refused, and the log says so.
     is_deaf: bool,
 }
 
-#[derive(Debug)]
-enum What {
-    Ask(Arc<Ask>),
-    /// A change of subscriptions.
-    Change(Arc<str>),
-}
-
-#[derive(Debug)]
-struct Sent {
-    what: What,
-    deadline: Instant,
-    /// Its vote has been cast.
-    expired: bool,
-}
-
 impl<'a> InFlight<'a> {
-    pub(super) fn new(mailbox: &'a Mailbox, terms: &Terms) -> Self {
+    /// The window of a new connection, and the one after a master did not answer on the last one.
+    pub(super) const WINDOW: usize = 1_024;
+    pub(super) const CAREFUL_WINDOW: usize = 4;
+    /// The most commands in flight: what a master 200 ms away answers at 80,000 a second.
+    const MOST: usize = 16_384;
+
+    pub(super) fn new(
+        mailbox: &'a Mailbox,
+        terms: &'a Terms,
+        round_trip: Duration,
+        window: usize,
+    ) -> Self {
+        let began = (terms.now)();
+        let limits = terms.node_timeout.limits(round_trip);
         Self {
             mailbox,
-            node_timeout: terms.node_timeout,
-            asks: VecDeque::new(),
-            expired: 0,
-            rejected: VecDeque::new(),
-            retry: None,
+            terms,
+            began,
+            round_trip,
+            limits,
+            sent: Unanswered::new(began),
+            window,
+            waiting: VecDeque::new(),
+            owed: mailbox.serve(limits.timeout),
+            liveness: Liveness::since(began),
             heard: None,
             is_deaf: false,
         }
@@ -66,7 +81,7 @@ impl<'a> InFlight<'a> {
 
     /// The clock to read when replies come in.
     pub(super) fn clock(&self) -> fn() -> Instant {
-        self.mailbox.clock()
+        self.terms.now
     }
 
     pub(super) fn master(&self) -> usize {
@@ -74,65 +89,108 @@ impl<'a> InFlight<'a> {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.asks.is_empty() && self.rejected.is_empty()
+        self.sent.is_empty() && self.waiting.is_empty() && self.owed.is_empty()
     }
 
-    pub(super) fn push(&mut self, ask: Arc<Ask>) {
-        self.asks.push_back(Sent {
-            deadline: ask.deadline,
-            what: What::Ask(ask),
-            expired: false,
-        });
-    }
-
-    pub(super) fn push_change(&mut self, channel: Arc<str>, now: Instant) {
-        self.asks.push_back(Sent {
-            deadline: now + self.node_timeout,
-            what: What::Change(channel),
-            expired: true,
-        });
-    }
-
-    /// Whether something may be sent again at once.
-    pub(super) fn is_first_rejection(&self) -> bool {
-        !self.rejected.is_empty() && self.retry.is_none()
-    }
-
-    /// Sends what is owed once more, when it is time: at once over a new connection, and after a pause
-    /// when it was answered with an error. Forgets what the master need not be told any more.
-    ///
-    /// Votes on it have been cast, and it gets as much time as a new command.
-    pub(super) fn send_rejected(&mut self, connection: &mut impl Connection, terms: &Terms) {
-        if self.rejected.is_empty() {
-            self.retry = None;
-            return;
+    /// Sends what is owed and what was posted, in order, as far as the window allows.
+    pub(super) fn send(
+        &mut self,
+        connection: &mut impl Connection,
+        asks: &mut Vec<Arc<Ask>>,
+        changes: &mut Vec<Change>,
+    ) {
+        let is_idle = asks.is_empty() && changes.is_empty();
+        if is_idle && self.waiting.is_empty() && self.owed.is_empty() {
+            return; // most polls are for a reply
         }
-        let now = (terms.now)();
-        let tries = match self.retry {
-            None => 0,
-            Some((at, _)) if now < at => return,
-            Some((_, tries)) => tries,
-        };
-        let pause = terms.redial.delay(tries, (terms.random)());
-        self.retry = Some((now + pause, tries.saturating_add(1)));
-        for ask in mem::take(&mut self.rejected) {
-            let until = ask.counter.owed_until(self.master());
-            if until.is_some_and(|until| until > now) {
-                connection.send(&ask, self.master());
-                self.asks.push_back(Sent {
-                    deadline: now + self.node_timeout,
-                    what: What::Ask(ask),
-                    expired: true,
-                });
+        let now = (self.terms.now)();
+        for Change { channel, listen } in changes.drain(..) {
+            connection.listen(&channel, listen);
+            self.push(What::Change(channel), false, now);
+        }
+        self.send_waiting(connection, now);
+        for ask in asks.drain(..) {
+            if self.waiting.is_empty() && self.has_room() {
+                self.send_one(connection, ask, now);
+            } else if self.waiting.len() < Self::MOST {
+                self.waiting.push_back(ask);
+            } else {
+                self.fail_unsent(ask, now);
             }
         }
+    }
+
+    /// Sends more where answers have made room. Returns whether there was something to send.
+    pub(super) fn send_more(&mut self, connection: &mut impl Connection) -> bool {
+        if (self.waiting.is_empty() && self.owed.is_empty()) || !self.has_room() {
+            return false;
+        }
+        let before = self.sent.len();
+        self.send_waiting(connection, (self.terms.now)());
+        self.sent.len() > before
+    }
+
+    fn send_waiting(&mut self, connection: &mut impl Connection, now: Instant) {
+        while self.has_room()
+            && let Some(release) = self.owed.next(self.master(), now, self.window)
+        {
+            connection.send(&release, self.master());
+            self.push(What::Ask(release), true, now);
+        }
+        while self.has_room()
+            && let Some(ask) = self.waiting.pop_front()
+        {
+            if self.send_by(&ask) > now {
+                self.send_one(connection, ask, now);
+            } else {
+                self.fail_unsent(ask, now);
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.sent.len() < self.window
+    }
+
+    fn send_one(&mut self, connection: &mut impl Connection, ask: Arc<Ask>, now: Instant) {
+        connection.send(&ask, self.master());
+        self.push(What::Ask(ask), false, now);
+    }
+
+    fn push(&mut self, what: What, is_owed: bool, now: Instant) {
+        if self.sent.is_empty() {
+            self.liveness = Liveness::since(now);
+        }
+        self.sent.push(what, is_owed, now, self.limits.timeout);
+    }
+
+    /// When a command that waits is given up. One that waited for the first dial gets its time anew.
+    fn send_by(&self, ask: &Ask) -> Instant {
+        ask.posted.max(self.began) + self.limits.timeout
+    }
+
+    /// Casts the vote of a command that was never sent.
+    fn fail_unsent(&mut self, ask: Arc<Ask>, now: Instant) {
+        let master = self.master();
+        let why = "not sent: it does not keep up with what came before";
+        let failure = Failure::Unreachable(why.into());
+        ask.counter.count(master, Vote::Fail(failure), now);
+        if ask.counter.owed_until(master).is_some() {
+            drop(self.owed.push(ask));
+        }
+    }
+
+    /// Notes that bytes came in, whatever they are.
+    #[cfg(feature = "redis")]
+    pub(super) fn on_bytes(&mut self, now: Instant) {
+        self.liveness.on_bytes(now);
     }
 
     /// Casts the vote that `reply` to the oldest command means. An error when nothing was asked.
     /// `now` was read after the reply was there.
     pub(super) fn answer(&mut self, reply: &Reply<'_>, now: Instant) -> Result<(), Arc<str>> {
-        self.heard = Some(now);
-        let ask = match (self.pop()?, reply) {
+        let sent = self.pop(now)?;
+        let ask = match (sent.what, reply) {
             (What::Ask(ask), _) => ask,
             (What::Change(channel), Reply::Error(error)) => {
                 if !self.is_deaf {
@@ -147,23 +205,32 @@ impl<'a> InFlight<'a> {
                 return Err("a reply where a subscription was to be confirmed".into());
             }
         };
+        if !sent.is_resent {
+            self.measure(now.saturating_duration_since(sent.at));
+        }
         let master = self.master();
         if let Reply::Text(text) = reply {
             ask.counter.note(master, text);
         }
         let vote = ask.command.vote(reply);
         if matches!(vote, Vote::Fail(_)) && ask.counter.owed_until(master).is_some() {
-            self.rejected.push_back(ask.clone());
+            let random = (self.terms.random)();
+            self.owed.failed(ask.clone(), sent.is_owed, now, random);
+        } else {
+            self.owed.succeeded(sent.is_owed);
         }
         ask.counter.count(master, vote, now);
         Ok(())
     }
 
     /// The oldest command, a change of subscriptions, is confirmed.
-    pub(super) fn confirmed(&mut self, channel: &str) -> Result<(), Arc<str>> {
-        if let What::Ask(_) = self.pop()? {
-            return Err("a subscription was confirmed in place of a reply".into());
+    pub(super) fn confirmed(&mut self, channel: &str, now: Instant) -> Result<(), Arc<str>> {
+        // Looked at before it is removed: a command must keep its place until it has its vote.
+        match self.sent.oldest() {
+            Some(What::Change(changed)) if **changed == *channel => {}
+            _ => return Err("a subscription was confirmed that was not next".into()),
         }
+        self.pop(now)?;
         self.mailbox.hear(channel, Heard::Listening);
         Ok(())
     }
@@ -173,96 +240,110 @@ impl<'a> InFlight<'a> {
         self.mailbox.hear(channel, Heard::Message(message));
     }
 
-    /// Whether the oldest command takes what a later one gives back: sent again, it would be behind that.
+    /// Returns the oldest command, which a server without its script has not executed, if it may be sent
+    /// once more. It is then the newest.
     #[cfg(feature = "redis")]
-    pub(super) fn is_taken_back(&self) -> bool {
-        let mut asks = self.asks.iter().filter_map(|sent| match &sent.what {
-            What::Ask(ask) => Some(&ask.command),
-            What::Change(_) => None,
-        });
-        let takes = asks.next().filter(|command| command.verb.takes());
-        takes.is_some_and(|takes| asks.any(|later| later.gives_back(takes)))
+    pub(super) fn again(&mut self, now: Instant) -> Option<&Ask> {
+        self.liveness.on_reply(now);
+        self.sent.again()
     }
 
-    /// Puts the oldest command behind all others and returns it, to be sent once more.
-    #[cfg(feature = "redis")]
-    pub(super) fn again(&mut self) -> Option<&Ask> {
-        let sent = self.asks.pop_front()?;
-        self.expired = self.expired.saturating_sub(1);
-        self.asks.push_back(sent);
-        match &self.asks.back()?.what {
-            What::Ask(ask) => Some(ask),
-            What::Change(_) => None,
+    fn pop(&mut self, now: Instant) -> Result<Sent, Arc<str>> {
+        let sent = self.sent.pop().ok_or("a reply to nothing")?;
+        self.window = (self.window + 1).min(Self::MOST);
+        self.heard = Some(now);
+        self.liveness.on_reply(now);
+        Ok(sent)
+    }
+
+    /// Lets the limits follow the fastest answer. A slower one may have waited for others.
+    fn measure(&mut self, round_trip: Duration) {
+        if round_trip < self.round_trip {
+            self.round_trip = round_trip;
+            self.limits = self.terms.node_timeout.limits(round_trip);
+            self.mailbox.set_timeout(self.limits.timeout);
         }
     }
 
-    fn pop(&mut self) -> Result<What, Arc<str>> {
-        let sent = self.asks.pop_front().ok_or("a reply to nothing")?;
-        self.expired = self.expired.saturating_sub(1);
-        Ok(sent.what)
-    }
-
-    /// When the next command must be given up on, or else the connection, or what was rejected sent
-    /// again.
+    /// When to call [`expire`](Self::expire), [`is_stuck`](Self::is_stuck) or
+    /// [`send`](Self::send) next, if nothing comes in.
     pub(super) fn next_expiry(&mut self) -> Option<Instant> {
-        while self.asks.get(self.expired).is_some_and(|sent| sent.expired) {
-            self.expired += 1;
-        }
-        let asks = match self.asks.get(self.expired) {
-            Some(sent) => Some(sent.deadline),
-            None => self.end_of_patience(),
-        };
-        let retry = self.retry.filter(|_| !self.rejected.is_empty());
-        asks.into_iter().chain(retry.map(|(at, _)| at)).min()
+        let waiting = self.waiting.front().map(|ask| self.send_by(ask));
+        let owed = self.owed.next_expiry(self.master(), self.terms.now);
+        let retry = self.owed.next_send().filter(|_| self.has_room());
+        let times = [
+            self.sent.next_deadline(),
+            waiting,
+            owed,
+            retry,
+            self.end_of_patience(),
+        ];
+        times.into_iter().flatten().min()
     }
 
+    /// Casts the votes whose deadline is over, and forgets what is no longer owed.
     pub(super) fn expire(&mut self, now: Instant) {
-        while let Some(sent) = self.asks.get_mut(self.expired) {
-            if !sent.expired && sent.deadline > now {
-                return;
-            }
-            self.expired += 1;
-            if !sent.expired {
-                sent.expired = true;
-                let failure = Failure::TimedOut(self.node_timeout);
-                if let What::Ask(ask) = &sent.what {
-                    ask.counter
-                        .count(self.mailbox.master(), Vote::Fail(failure), now);
-                }
-            }
+        let (master, timeout) = (self.master(), self.limits.timeout);
+        self.sent.expire(now, |ask| {
+            let failure = Failure::TimedOut(timeout);
+            ask.counter.count(master, Vote::Fail(failure), now);
+        });
+        while let Some(ask) = self.waiting.front()
+            && self.send_by(ask) <= now
+            && let Some(ask) = self.waiting.pop_front()
+        {
+            self.fail_unsent(ask, now);
         }
+        drop(self.owed.expire(master, now));
     }
 
-    pub(super) fn is_stuck(&self, now: Instant) -> bool {
-        self.end_of_patience().is_some_and(|end| end <= now)
+    /// Whether the master has been silent for too long at `now`. It is forgiven if this process was
+    /// itself stalled, so that nothing could be read.
+    pub(super) fn is_stuck(&mut self, now: Instant) -> bool {
+        if self.end_of_patience().is_none_or(|end| end > now) {
+            return false;
+        }
+        let late = (self.terms.now)();
+        if late.saturating_duration_since(now) >= self.limits.timeout {
+            self.liveness = Liveness::since(late);
+            return false;
+        }
+        true
     }
 
     fn end_of_patience(&self) -> Option<Instant> {
-        let oldest = self.asks.front()?.deadline;
-        oldest.checked_add(self.node_timeout * (NODE_TIMEOUTS_TO_LIVE - 1))
+        let is_waiting = !self.sent.is_empty();
+        is_waiting.then(|| self.liveness.end(self.limits)).flatten()
     }
 
-    /// What was sent without an answer, and whether its vote is still open.
-    pub(super) fn take_unanswered(&mut self) -> impl Iterator<Item = (Arc<Ask>, bool)> + use<> {
-        let rejected = mem::take(&mut self.rejected);
-        mem::take(&mut self.asks)
-            .into_iter()
-            .filter_map(|sent| match sent.what {
-                What::Ask(ask) => Some((ask, !sent.expired)),
-                What::Change(_) => None,
-            })
-            .chain(rejected.into_iter().map(|ask| (ask, false)))
+    /// Takes what was sent without an answer and what was not sent, with what its vote is if that is
+    /// still open.
+    pub(super) fn take_unanswered(
+        &mut self,
+        unknown: Failure,
+        unsent: Failure,
+    ) -> impl Iterator<Item = (Arc<Ask>, Option<Failure>)> + use<> {
+        let sent = self.sent.drain();
+        let sent = sent.map(move |(ask, is_open)| (ask, is_open.then(|| unknown.clone())));
+        let waiting = mem::take(&mut self.waiting).into_iter();
+        let owed = self.owed.drain().map(|release| (release, None));
+        sent.chain(waiting.map(move |ask| (ask, Some(unsent.clone()))))
+            .chain(owed)
     }
 }
 
 impl Drop for InFlight<'_> {
     /// When a runtime ends its tasks, callers on another one may still wait.
     fn drop(&mut self) {
-        for (ask, is_open) in self.take_unanswered() {
-            if is_open {
-                let failure = Vote::Fail(Failure::Closed);
-                ask.counter.count(self.master(), failure, (self.clock())());
+        let master = self.master();
+        let now = (self.clock())();
+        for (ask, open) in self.take_unanswered(Failure::Closed, Failure::Closed) {
+            if let Some(failure) = open {
+                ask.counter.count(master, Vote::Fail(failure), now);
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,19 +1,19 @@
 //! Where callers leave what they ask of one master, and its supervisor picks it up.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     fmt, mem,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
 
-use super::Ask;
+use super::{Ask, in_flight::InFlight, owed::Owed};
 use crate::core::quorum::{Failure, Vote};
 
 /// One master's queue. Posting never blocks, never spawns and needs no runtime.
@@ -27,6 +27,8 @@ pub(crate) struct Mailbox {
     now: fn() -> Instant,
     /// Whether the phase is `Serving`, for who need not know it exactly.
     is_serving: AtomicBool,
+    /// The node timeout, in microseconds.
+    timeout: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -34,8 +36,7 @@ pub(crate) struct Mailbox {
 struct State {
     phase: Phase,
     asks: Vec<Arc<Ask>>,
-    /// What could not be delivered and must be, in order.
-    owed: VecDeque<Arc<Ask>>,
+    owed: Owed,
     /// Who listens to which channel, on this connection and the next ones.
     ears: BTreeMap<Arc<str>, Vec<Weak<dyn Ear>>>,
     /// What the server does not know of that yet, in order.
@@ -72,7 +73,7 @@ pub(super) struct Change {
 
 #[derive(Debug)]
 enum Phase {
-    /// The first dial is under way: asks wait for it until their deadline.
+    /// The first dial is under way: asks wait for it.
     Dialling,
     /// Asks fail at once.
     Down(Failure),
@@ -80,8 +81,17 @@ enum Phase {
 }
 
 impl Mailbox {
-    pub(crate) fn new(master: usize, address: Arc<str>, now: fn() -> Instant) -> Self {
+    /// The most asks that wait for the first dial.
+    const MOST_WAITING: usize = 4_096;
+
+    pub(crate) fn new(
+        master: usize,
+        address: Arc<str>,
+        now: fn() -> Instant,
+        timeout: Duration,
+    ) -> Self {
         Self {
+            timeout: AtomicU64::new(micros(timeout)),
             master,
             address,
             now,
@@ -89,7 +99,7 @@ impl Mailbox {
             state: Mutex::new(State {
                 phase: Phase::Dialling,
                 asks: Vec::new(),
-                owed: VecDeque::new(),
+                owed: Owed::new(),
                 ears: BTreeMap::new(),
                 changes: Vec::new(),
                 waker: None,
@@ -103,10 +113,6 @@ impl Mailbox {
         self.master
     }
 
-    pub(super) fn clock(&self) -> fn() -> Instant {
-        self.now
-    }
-
     pub(crate) fn address(&self) -> &Arc<str> {
         &self.address
     }
@@ -116,6 +122,12 @@ impl Mailbox {
         let mut state = self.state.lock();
         let failure = match (&state.phase, state.quarantined(&ask, self.now)) {
             (Phase::Dialling | Phase::Serving, Some(failure)) => failure,
+            (Phase::Dialling, None)
+                if state.asks.len() >= Self::MOST_WAITING
+                    && ask.counter.owed_until(self.master).is_none() =>
+            {
+                Failure::Unreachable("still connecting, and too much waits for it".into())
+            }
             (Phase::Dialling | Phase::Serving, None) => {
                 state.asks.push(ask);
                 if state.asks.len() == 1 {
@@ -125,19 +137,24 @@ impl Mailbox {
             }
             (Phase::Down(failure), _) => failure.clone(),
         };
-        state.owe(self.master, &ask);
+        let given_up = state.owe(self.master, &ask);
         drop(state);
+        drop(given_up);
         self.fail_one(&ask, failure);
+    }
+
+    /// How long the master may take to answer.
+    pub(crate) fn node_timeout(&self) -> Duration {
+        Duration::from_micros(self.timeout.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_timeout(&self, timeout: Duration) {
+        self.timeout.store(micros(timeout), Ordering::Relaxed);
     }
 
     /// Whether there is a connection, or was just now.
     pub(crate) fn is_serving(&self) -> bool {
         self.is_serving.load(Ordering::Relaxed)
-    }
-
-    /// Whether the first dial is still under way.
-    pub(crate) fn is_dialling(&self) -> bool {
-        matches!(self.state.lock().phase, Phase::Dialling)
     }
 
     /// Has `ear` hear what is published on `channel`, over this connection and the next ones.
@@ -206,36 +223,16 @@ impl Mailbox {
         if state.is_done() {
             return Poll::Ready(None);
         }
-        let ask = state.asks.first().map(|ask| ask.deadline);
-        let owed = state
-            .owed
-            .front()
-            .and_then(|ask| ask.counter.owed_until(self.master));
-        match (ask, owed) {
-            (Some(ask), Some(owed)) => Poll::Ready(Some(ask.min(owed))),
-            (Some(at), None) | (None, Some(at)) => Poll::Ready(Some(at)),
-            (None, None) => Poll::Pending,
+        match state.owed.next_expiry(self.master, self.now) {
+            Some(at) => Poll::Ready(Some(at)),
+            None => Poll::Pending,
         }
     }
 
-    /// Gives up what is past its time: asks that waited for the first dial, and debts whose keys are
-    /// gone by now.
+    /// Gives up releases whose keys are gone by now.
     pub(super) fn expire(&self, now: Instant) {
-        let master = self.master;
-        let mut state = self.state.lock();
-        state.owed.retain(|ask| {
-            ask.counter
-                .owed_until(master)
-                .is_some_and(|until| until > now)
-        });
-        let (late, waiting) = mem::take(&mut state.asks)
-            .into_iter()
-            .partition(|ask| ask.deadline <= now);
-        state.asks = waiting;
-        drop(state);
-        let unsent = Failure::Unreachable("still connecting".into());
-        let late = late.into_iter().map(|ask| (ask, Some(&unsent)));
-        self.fail(late.collect());
+        let expired = self.state.lock().owed.expire(self.master, now);
+        drop(expired); // not under the lock: the last one may wake who waits for it
     }
 
     /// The master may have forgotten locks: it has no vote until then.
@@ -253,8 +250,9 @@ impl Mailbox {
         }
     }
 
-    /// The connection serves from now on. Returns what is owed, to be sent before what is posted here.
-    pub(super) fn serve(&self) -> VecDeque<Arc<Ask>> {
+    /// The connection serves from now on, with this node timeout. Returns what is owed.
+    pub(super) fn serve(&self, timeout: Duration) -> Owed {
+        self.set_timeout(timeout);
         let mut state = self.state.lock();
         state.phase = Phase::Serving;
         self.is_serving.store(true, Ordering::Relaxed);
@@ -266,18 +264,24 @@ impl Mailbox {
                 listen: true,
             })
             .collect();
-        mem::take(&mut state.owed)
+        mem::replace(&mut state.owed, Owed::new())
     }
 
-    /// The connection is gone: everything fails at once until there is another. `unanswered` was sent,
-    /// with whether its vote is still open; what is queued was not.
+    /// The connection is gone: everything fails at once until there is another.
+    pub(super) fn down_after(&self, in_flight: &mut InFlight<'_>, why: &Arc<str>) {
+        let unsent = Failure::Unreachable(why.clone());
+        let unknown = Failure::Disconnected(why.clone());
+        self.down(in_flight.take_unanswered(unknown, unsent), why);
+    }
+
+    /// There is no connection: everything fails at once until there is one. `unanswered` comes with its
+    /// vote if that is still open.
     pub(super) fn down(
         &self,
-        unanswered: impl IntoIterator<Item = (Arc<Ask>, bool)>,
+        unanswered: impl IntoIterator<Item = (Arc<Ask>, Option<Failure>)>,
         why: &Arc<str>,
     ) {
         let unsent = Failure::Unreachable(why.clone());
-        let unknown = Failure::Disconnected(why.clone());
         let mut state = self.state.lock();
         state.phase = Phase::Down(unsent.clone());
         self.is_serving.store(false, Ordering::Relaxed);
@@ -289,11 +293,8 @@ impl Mailbox {
             .filter_map(Weak::upgrade)
             .collect();
         drop(state);
-        let unanswered = unanswered
-            .into_iter()
-            .map(|(ask, is_open)| (ask, is_open.then_some(&unknown)));
-        let queued = queued.into_iter().map(|ask| (ask, Some(&unsent)));
-        self.fail(unanswered.chain(queued).collect());
+        let queued = queued.into_iter().map(|ask| (ask, Some(unsent.clone())));
+        self.fail(unanswered.into_iter().chain(queued).collect());
         for ear in ears {
             ear.hear(self.master, Heard::Deaf);
         }
@@ -305,7 +306,7 @@ impl Mailbox {
         state.phase = Phase::Down(Failure::Closed);
         self.is_serving.store(false, Ordering::Relaxed);
         let queued = mem::take(&mut state.asks);
-        let owed = mem::take(&mut state.owed);
+        let owed = mem::replace(&mut state.owed, Owed::new());
         drop(state);
         drop(owed); // not under the lock: the last one may wake who waits for it
         for ask in queued {
@@ -320,17 +321,27 @@ impl Mailbox {
 
     /// Casts the votes that are open, in order and without the lock, as whoever is woken may post. Then
     /// keeps what the master is owed, which may hang on just these votes.
-    fn fail(&self, asks: Vec<(Arc<Ask>, Option<&Failure>)>) {
+    fn fail(&self, asks: Vec<(Arc<Ask>, Option<Failure>)>) {
         for (ask, failure) in &asks {
             if let Some(failure) = failure {
-                self.fail_one(ask, (*failure).clone());
+                self.fail_one(ask, failure.clone());
             }
         }
         let mut state = self.state.lock();
-        for (ask, _) in &asks {
-            state.owe(self.master, ask);
+        let owe = |(ask, _): &(Arc<Ask>, _)| state.owe(self.master, ask);
+        let given_up: Vec<_> = asks.iter().filter_map(owe).collect();
+        let count = state.owed.take_given_up();
+        drop(state);
+        drop(given_up);
+        if count > 0 {
+            let master = &self.address;
+            tracing::warn!(%master, count, "too many releases are owed: the oldest locks end with their TTL");
         }
     }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl State {
@@ -357,13 +368,16 @@ impl State {
         self.abandoned && self.asks.is_empty() && self.owed.is_empty()
     }
 
-    /// Keeps `ask` for the next connection, if the master is owed it.
-    fn owe(&mut self, master: usize, ask: &Arc<Ask>) {
+    /// Keeps `ask` for the next connection, if the master is owed it. Returns what is given up for it, to
+    /// be dropped without the lock.
+    #[must_use]
+    fn owe(&mut self, master: usize, ask: &Arc<Ask>) -> Option<Arc<Ask>> {
         let is_closed = matches!(self.phase, Phase::Down(Failure::Closed));
-        if !is_closed && ask.counter.owed_until(master).is_some() {
-            self.owed.push_back(ask.clone());
-            self.wake();
+        if is_closed || ask.counter.owed_until(master).is_none() {
+            return None;
         }
+        self.wake();
+        self.owed.push(ask.clone())
     }
 
     fn wake_by(&mut self, cx: &Context<'_>) {

@@ -5,15 +5,20 @@
 mod conformance;
 mod guard;
 mod in_flight;
+mod liveness;
 mod mailbox;
 mod memory;
+mod owed;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "redis")]
+mod reply;
 #[cfg(feature = "redis")]
 mod setting;
 mod supervisor;
 #[cfg(feature = "tls")]
 mod tls;
+mod unanswered;
 #[cfg(feature = "redis")]
 mod wire;
 
@@ -28,7 +33,7 @@ use std::{
 #[cfg(feature = "redis")]
 use std::sync::OnceLock;
 
-use crate::core::{command::Command, quorum::Vote, retry::Backoff};
+use crate::core::{command::Command, quorum::Vote, retry::Backoff, timeout::NodeTimeout};
 
 pub(crate) use guard::Guarding;
 pub(crate) use mailbox::{Ear, Heard, Mailbox};
@@ -38,8 +43,9 @@ pub(crate) use redis::encode_command;
 use supervisor::supervise;
 
 /// Where votes go. Every master that an [`Ask`] was posted to casts at least one vote for it, the first
-/// one not later than the ask's deadline, but for the granularity of the timer; more may follow when an
-/// answer comes late.
+/// one when its node timeout is over at the latest; more may follow when an answer comes late. The
+/// timeout begins when the command is sent, which may wait for the first dial, or for one node timeout
+/// while the master does not keep up.
 pub(crate) trait CountVotes: Send + Sync {
     /// `now` was read after the vote was there.
     fn count(&self, master: usize, vote: Vote, now: Instant);
@@ -59,7 +65,8 @@ pub(crate) struct Ask<C: ?Sized = dyn CountVotes> {
     pub(crate) command: Command,
     /// The masters on which a command that wakes does so, a bit each. It wakes nobody on the others.
     tellers: u64,
-    pub(crate) deadline: Instant,
+    /// When it was posted. Each master has its own time to answer from the send.
+    pub(crate) posted: Instant,
     /// The command's bytes for all masters: made by the first one that sends it.
     #[cfg(feature = "redis")]
     wire: OnceLock<wire::Encoded>,
@@ -67,11 +74,11 @@ pub(crate) struct Ask<C: ?Sized = dyn CountVotes> {
 }
 
 impl<C> Ask<C> {
-    pub(crate) fn new(command: Command, tellers: u64, deadline: Instant, counter: C) -> Self {
+    pub(crate) fn new(command: Command, tellers: u64, posted: Instant, counter: C) -> Self {
         Self {
             command,
             tellers,
-            deadline,
+            posted,
             #[cfg(feature = "redis")]
             wire: OnceLock::new(),
             counter,
@@ -97,7 +104,7 @@ impl<C: ?Sized> fmt::Debug for Ask<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ask")
             .field("command", &self.command)
-            .field("deadline", &self.deadline)
+            .field("posted", &self.posted)
             .finish_non_exhaustive()
     }
 }
@@ -176,7 +183,7 @@ impl From<&MemoryMaster> for MasterSpec {
 /// What every supervisor is told.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
-    pub(crate) node_timeout: Duration,
+    pub(crate) node_timeout: NodeTimeout,
     pub(crate) connect_timeout: Duration,
     /// How long to wait between dials.
     pub(crate) redial: Backoff,
@@ -210,7 +217,8 @@ impl MasterSpec {
         address: Arc<str>,
         terms: &Terms,
     ) -> (Arc<Mailbox>, Supervisor) {
-        let mailbox = Arc::new(Mailbox::new(master, address, terms.now));
+        let timeout = terms.node_timeout.least();
+        let mailbox = Arc::new(Mailbox::new(master, address, terms.now, timeout));
         let supervisor: Supervisor = match self.0 {
             Spec::Memory(memory) => Box::pin(supervise(
                 memory.dialer(master, terms),

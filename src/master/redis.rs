@@ -1,31 +1,28 @@
-//! Real masters. The only file that names the `redis` crate, which reads URLs and everything that a
+//! Real masters. This module alone names the `redis` crate, which reads URLs and everything that a
 //! server says but votes.
 
-use std::{
-    future::poll_fn,
-    ops::ControlFlow,
-    path::PathBuf,
-    sync::{Arc, LazyLock},
-    task::{Context, Poll},
-    time::Instant,
-};
+mod connection;
 
-use ::redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, PushKind, Value};
+use std::{future::poll_fn, ops::ControlFlow, path::PathBuf, sync::Arc, time::Instant};
+
+use ::redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Value};
 
 use super::{
-    Ask, MasterSpec, Spec, Terms,
+    MasterSpec, Spec, Terms,
     guard::{Durability, Guarding},
-    in_flight::InFlight,
-    supervisor::{Connection, Dial, Dialled},
-    wire::{self, Encoded, ScriptHead, ScriptHeads, Wire, connect_tcp, encode, is_push, reply},
+    reply::reply,
+    supervisor::{Dial, Dialled},
+    wire::{Wire, connect_tcp},
 };
-#[cfg(feature = "__internals")]
-use crate::core::command::Command;
 use crate::core::{
     command::Reply,
     guard::{Incarnation, RestartGuard},
     script::Script,
 };
+
+use self::connection::RedisConnection;
+#[cfg(feature = "__internals")]
+pub(crate) use self::connection::encode_command;
 
 /// Where a server is and how to log in.
 #[derive(Clone)]
@@ -123,6 +120,7 @@ impl Endpoint {
             endpoint: self,
             master,
             guarding: terms.guarding.clone(),
+            now: terms.now,
             #[cfg(feature = "tls")]
             tls: terms.tls.clone(),
         }
@@ -223,6 +221,7 @@ pub(super) struct Dialer {
     endpoint: Endpoint,
     master: usize,
     guarding: Guarding,
+    now: fn() -> Instant,
     #[cfg(feature = "tls")]
     tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
 }
@@ -235,6 +234,7 @@ impl Dial for Dialer {
         let Greeting { bytes, steps } = &self.endpoint.greeting;
         wire.out().extend_from_slice(bytes);
         let mut steps = steps.iter();
+        let asked = (self.now)();
         let greeted = poll_fn(|cx| {
             wire.poll(
                 cx,
@@ -247,9 +247,11 @@ impl Dial for Dialer {
         })
         .await?;
         greeted.map_err(Arc::<str>::from)?;
+        let round_trip = (self.now)().saturating_duration_since(asked);
         let found = self.incarnation(&mut wire).await?;
         Ok(Dialled {
-            connection: RedisConnection { wire },
+            connection: RedisConnection::new(wire),
+            round_trip,
             age: found.and_then(|found| found.age),
         })
     }
@@ -290,99 +292,6 @@ impl Dialer {
             Place::Unix(_) => Err("this system has no unix sockets".to_owned()),
         }
     }
-}
-
-/// An open connection to a server.
-pub(super) struct RedisConnection {
-    wire: Wire,
-}
-
-impl Connection for RedisConnection {
-    fn send(&mut self, ask: &Ask, master: usize) {
-        let out = self.wire.out();
-        ask.wire
-            .get_or_init(|| Encoded::new(&ask.command, &HASHES, out))
-            .append_to(out, ask.wakes_on(master));
-    }
-
-    fn give_up(&mut self) {
-        self.wire.forget_unsent();
-    }
-
-    fn listen(&mut self, channel: &str, listen: bool) {
-        let verb: &[u8] = if listen { b"SUBSCRIBE" } else { b"UNSUBSCRIBE" };
-        encode(self.wire.out(), &[verb, channel.as_bytes()]);
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
-        let (clock, master) = (in_flight.clock(), in_flight.master());
-        let on_frame = |frame: &[u8], now: Instant, out: &mut Vec<u8>| {
-            if is_push(frame) {
-                return match pushed(frame, in_flight) {
-                    Ok(()) => ControlFlow::Continue(()),
-                    Err(why) => ControlFlow::Break(why),
-                };
-            }
-            match super::setting::answer(frame) {
-                // Restarted with the connection kept by a proxy, or SCRIPT FLUSH: once more with the
-                // script itself, which the server then knows again. The vote is late, not lost.
-                Reply::Error(error)
-                    if error.starts_with("NOSCRIPT") && !in_flight.is_taken_back() =>
-                {
-                    if let Some(ask) = in_flight.again() {
-                        wire::encode_command(&ask.command_for(master), &TEXTS, out);
-                    }
-                    ControlFlow::Continue(())
-                }
-                reply => match in_flight.answer(&reply, now) {
-                    Ok(()) => ControlFlow::Continue(()),
-                    Err(why) => ControlFlow::Break(why),
-                },
-            }
-        };
-        self.wire
-            .poll(cx, clock, on_frame)
-            .map(|end| end.unwrap_or_else(|why| why))
-    }
-}
-
-/// Passes on a message, or that a subscription is confirmed.
-fn pushed(frame: &[u8], in_flight: &mut InFlight<'_>) -> Result<(), Arc<str>> {
-    let Ok(Value::Push { kind, data }) = ::redis::parse_redis_value(frame) else {
-        return Err("a push that makes no sense".into());
-    };
-    let text = |at: usize| {
-        data.get(at)
-            .and_then(|text| ::redis::from_redis_value_ref::<String>(text).ok())
-    };
-    match (kind, text(0)) {
-        (PushKind::Message, Some(channel)) => {
-            in_flight.message(&channel, &text(1).unwrap_or_default());
-        }
-        (PushKind::Subscribe | PushKind::Unsubscribe, Some(channel)) => {
-            return in_flight.confirmed(&channel);
-        }
-        _ => {}
-    }
-    Ok(())
-}
-
-/// What names each script to a server that has it.
-static HASHES: LazyLock<ScriptHeads> = LazyLock::new(|| {
-    Script::ALL.map(|script| {
-        let hash = ::redis::Script::new(script.text());
-        ScriptHead::new(b"EVALSHA", hash.get_hash())
-    })
-});
-
-/// What stands for each script with a server that does not have it.
-static TEXTS: LazyLock<ScriptHeads> =
-    LazyLock::new(|| Script::ALL.map(|script| ScriptHead::new(b"EVAL", script.text())));
-
-/// What a server is sent that knows our scripts.
-#[cfg(feature = "__internals")]
-pub(crate) fn encode_command(command: &Command, out: &mut Vec<u8>) {
-    wire::encode_command(command, &HASHES, out);
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The answer to `CONFIG GET`, a map where all other answers are single values.
 
-use super::wire::{frame_length, reply};
+use super::reply::{frame_length, reply};
 use crate::core::command::Reply;
 
 /// What a server says; of a map with one entry, which a setting is, the value.

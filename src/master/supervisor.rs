@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::{Sleep, sleep, sleep_until, timeout};
 
-use super::{Ask, Mailbox, Terms, in_flight::InFlight, mailbox::Change};
+use super::{Ask, Mailbox, Terms, in_flight::InFlight};
 
 /// Opens connections to one master.
 pub(super) trait Dial: Send + 'static {
@@ -23,6 +23,8 @@ pub(super) trait Dial: Send + 'static {
 /// A connection that was just made.
 pub(super) struct Dialled<C> {
     pub(super) connection: C,
+    /// How long the master took to answer a question.
+    pub(super) round_trip: Duration,
     /// How long ago the master may have forgotten locks, if that is known.
     pub(super) age: Option<Duration>,
 }
@@ -60,7 +62,9 @@ pub(super) fn supervise<D: Dial>(
 }
 
 async fn look_after<D: Dial>(mut dialer: D, mailbox: &Mailbox, terms: &Terms) {
-    let mut failures = 0;
+    // Outages end with an answer, or with a connection after one that was closed. A master that takes
+    // connections and answers nothing is one outage, however often it is dialled.
+    let mut outage = Outage::default();
     loop {
         let dial = timeout(terms.connect_timeout, dialer.dial());
         let Some(dialled) = unless_abandoned(mailbox, dial).await else {
@@ -68,18 +72,13 @@ async fn look_after<D: Dial>(mut dialer: D, mailbox: &Mailbox, terms: &Terms) {
         };
         let why = match dialled {
             Ok(Ok(dialled)) => {
-                failures = 0;
-                tracing::info!(master = %mailbox.address(), "connected");
-                let left = dialled.age.map(|age| terms.quarantine.saturating_sub(age));
-                if let Some(left) = left.filter(|left| !left.is_zero()) {
-                    let master = mailbox.address();
-                    tracing::warn!(%master, ?left, "it may have forgotten locks: no vote until they are over");
-                    mailbox.quarantine((terms.now)() + left);
-                }
-                let Some(why) = serve(dialled.connection, mailbox, terms).await else {
+                outage.connected(mailbox);
+                quarantine(mailbox, terms, dialled.age);
+                let Some(broken) = serve(dialled, outage.window(), mailbox, terms).await else {
                     return;
                 };
-                why
+                outage.broken(&broken);
+                broken.why
             }
             Ok(Err(why)) => {
                 mailbox.down([], &why);
@@ -91,17 +90,69 @@ async fn look_after<D: Dial>(mut dialer: D, mailbox: &Mailbox, terms: &Terms) {
                 why
             }
         };
-        if failures == 0 {
-            tracing::warn!(master = %mailbox.address(), %why, "master down");
-        } else {
-            // Once is enough for an outage.
-            tracing::debug!(master = %mailbox.address(), %why, "master still down");
-        }
+        let failures = outage.failed(mailbox, &why);
         let pause = sleep(terms.redial.delay(failures, (terms.random)()));
         if unless_abandoned(mailbox, pause).await.is_none() {
             return;
         }
-        failures = failures.saturating_add(1);
+    }
+}
+
+/// What has gone wrong with a master since it was last in order.
+#[derive(Debug, Default)]
+struct Outage {
+    /// Dials that failed and connections that broke.
+    failures: u32,
+    /// The last connection was given up.
+    is_silent: bool,
+}
+
+impl Outage {
+    fn connected(&mut self, mailbox: &Mailbox) {
+        if self.is_silent {
+            tracing::debug!(master = %mailbox.address(), "connected");
+        } else {
+            self.failures = 0;
+            tracing::info!(master = %mailbox.address(), "connected");
+        }
+    }
+
+    /// A master that did not answer is sent little until it does.
+    fn window(&self) -> usize {
+        if self.is_silent {
+            InFlight::CAREFUL_WINDOW
+        } else {
+            InFlight::WINDOW
+        }
+    }
+
+    fn broken(&mut self, broken: &Broken) {
+        self.is_silent = broken.was_given_up;
+        if broken.has_answered {
+            self.failures = 0;
+        }
+    }
+
+    /// Returns how many failures there were before this one. Once is enough for a warning.
+    fn failed(&mut self, mailbox: &Mailbox, why: &Arc<str>) -> u32 {
+        let before = self.failures;
+        self.failures = before.saturating_add(1);
+        if before == 0 {
+            tracing::warn!(master = %mailbox.address(), %why, "master down");
+        } else {
+            tracing::debug!(master = %mailbox.address(), %why, "master still down");
+        }
+        before
+    }
+}
+
+/// Takes the master's vote away for as long as locks may be held that it forgot `age` ago.
+fn quarantine(mailbox: &Mailbox, terms: &Terms, age: Option<Duration>) {
+    let left = age.map(|age| terms.quarantine.saturating_sub(age));
+    if let Some(left) = left.filter(|left| !left.is_zero()) {
+        let master = mailbox.address();
+        tracing::warn!(%master, ?left, "it may have forgotten locks: no vote until they are over");
+        mailbox.quarantine((terms.now)() + left);
     }
 }
 
@@ -124,34 +175,37 @@ async fn unless_abandoned<T>(mailbox: &Mailbox, step: impl Future<Output = T>) -
     .await
 }
 
-/// Serves one connection until it breaks, with the reason; `None` when nobody needs it any more.
+/// How a connection ended.
+struct Broken {
+    why: Arc<str>,
+    /// The master was silent for too long.
+    was_given_up: bool,
+    has_answered: bool,
+}
+
+/// Serves one connection until it breaks; `None` when nobody needs it any more.
 async fn serve<C: Connection>(
-    mut connection: C,
+    dialled: Dialled<C>,
+    window: usize,
     mailbox: &Mailbox,
     terms: &Terms,
-) -> Option<Arc<str>> {
-    let mut in_flight = InFlight::new(mailbox, terms);
-    in_flight.rejected = mailbox.serve();
+) -> Option<Broken> {
+    let mut connection = dialled.connection;
+    let mut in_flight = InFlight::new(mailbox, terms, dialled.round_trip, window);
     let mut alarm = Alarm::new();
     let (mut fresh, mut changes) = (Vec::new(), Vec::new());
-    let why = poll_fn(|cx| {
-        loop {
-            in_flight.send_rejected(&mut connection, terms);
+    let ended = poll_fn(|cx| {
+        // More rounds than this would keep other tasks waiting.
+        for _ in 0..8 {
             mailbox.take(cx, &mut fresh, &mut changes);
-            send_all(
-                &mut connection,
-                &mut in_flight,
-                terms,
-                &mut fresh,
-                &mut changes,
-            );
+            in_flight.send(&mut connection, &mut fresh, &mut changes);
             if let Poll::Ready(why) = connection.poll(cx, &mut in_flight) {
-                return Poll::Ready(Some(why));
+                return Poll::Ready(Some((why, false)));
             }
             if in_flight.is_empty() && mailbox.is_done() {
                 return Poll::Ready(None);
             }
-            if in_flight.is_first_rejection() {
+            if in_flight.send_more(&mut connection) {
                 continue;
             }
             let Some(at) = in_flight.next_expiry() else {
@@ -161,40 +215,24 @@ async fn serve<C: Connection>(
             in_flight.expire(now);
             if in_flight.is_stuck(now) {
                 connection.give_up();
-                return Poll::Ready(Some("no answer to anything, given up".into()));
+                let why = "no answer to anything, given up".into();
+                return Poll::Ready(Some((why, true)));
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     })
     .await;
     if let Some(at) = in_flight.heard {
         terms.guarding.heard(mailbox.master(), at);
     }
-    if let Some(why) = &why {
-        mailbox.down(in_flight.take_unanswered(), why);
-    }
-    why
-}
-
-/// Most polls are for a reply, and find nothing to send.
-fn send_all(
-    connection: &mut impl Connection,
-    in_flight: &mut InFlight<'_>,
-    terms: &Terms,
-    asks: &mut Vec<Arc<Ask>>,
-    changes: &mut Vec<Change>,
-) {
-    if !changes.is_empty() {
-        for change in changes.drain(..) {
-            connection.listen(&change.channel, change.listen);
-            in_flight.push_change(change.channel, (terms.now)());
-        }
-    }
-    if !asks.is_empty() {
-        for ask in asks.drain(..) {
-            connection.send(&ask, in_flight.master());
-            in_flight.push(ask);
-        }
-    }
+    let (why, was_given_up) = ended?;
+    mailbox.down_after(&mut in_flight, &why);
+    Some(Broken {
+        why,
+        was_given_up,
+        has_answered: in_flight.heard.is_some(),
+    })
 }
 
 /// A timer that is set anew only when it fires: most of what it is set for is answered long before.

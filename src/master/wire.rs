@@ -17,8 +17,9 @@ use tokio::{
     net::TcpStream,
 };
 
+use super::reply::FrameScan;
 use crate::core::{
-    command::{Command, Reply, Request, decimal},
+    command::{Command, Request, decimal},
     script::Script,
 };
 
@@ -58,6 +59,8 @@ pub(super) struct Wire {
     flushing: bool,
     input: Vec<u8>,
     filled: usize,
+    /// How far the first reply in `input` has been read.
+    scan: FrameScan,
 }
 
 impl Wire {
@@ -65,6 +68,8 @@ impl Wire {
     const FIRST_INPUT: usize = 16 * 1024;
     /// No answer to us is that long. Whoever sends more is not a Redis server.
     const MOST_INPUT: usize = 1024 * 1024;
+    /// More reads in one poll would keep timers and other tasks waiting: a server may send without end.
+    const MOST_READS: usize = 8;
 
     pub(super) fn new(stream: impl Stream + 'static) -> Self {
         Self {
@@ -74,6 +79,7 @@ impl Wire {
             flushing: false,
             input: vec![0; Self::FIRST_INPUT],
             filled: 0,
+            scan: FrameScan::default(),
         }
     }
 
@@ -88,9 +94,9 @@ impl Wire {
         &mut self.out
     }
 
-    /// Writes and reads as far as the stream goes; `on_frame` sees each whole reply, with what `on_read`
-    /// returned when it was read, and may append to what is to be written, or break off. Ready when it did, or with the reason why the stream is of
-    /// no more use.
+    /// Writes and reads as far as the stream goes, but not without end. `on_frame` sees each whole
+    /// reply, with what `on_read` returned when it was read. It may append to what is to be written, or
+    /// break off. Ready when it did, or with the reason why the stream is of no more use.
     ///
     /// Always tries both ways: a server that cannot get rid of its replies stops reading.
     pub(super) fn poll<R: Copy, B>(
@@ -99,13 +105,15 @@ impl Wire {
         on_read: impl Fn() -> R,
         mut on_frame: impl FnMut(&[u8], R, &mut Vec<u8>) -> ControlFlow<B>,
     ) -> Poll<Result<B, Arc<str>>> {
-        loop {
+        for _ in 0..Self::MOST_READS {
             self.write(cx)?;
             ready!(self.poll_read(cx))?;
             if let ControlFlow::Break(done) = self.take_frames(on_read(), &mut on_frame)? {
                 return Poll::Ready(Ok(done));
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// What `read` makes of the next reply.
@@ -167,13 +175,16 @@ impl Wire {
         let mut used = 0;
         let mut flow = ControlFlow::Continue(());
         while flow.is_continue()
-            && let Some(length) = frame_length(&self.input[used..self.filled])?
+            && let Some(length) = self.scan.length(&self.input[used..self.filled])?
         {
+            self.scan = FrameScan::default();
             flow = on_frame(&self.input[used..used + length], read, &mut self.out);
             used += length;
         }
-        self.input.copy_within(used..self.filled, 0);
-        self.filled -= used;
+        if used > 0 {
+            self.input.copy_within(used..self.filled, 0);
+            self.filled -= used;
+        }
         Ok(flow)
     }
 }
@@ -320,96 +331,9 @@ fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The reply to a lock command.
-pub(super) fn reply(frame: &[u8]) -> Reply<'_> {
-    let Some((kind, line)) = frame
-        .strip_suffix(b"\r\n")
-        .and_then(|line| line.split_first())
-    else {
-        return Reply::Other;
-    };
-    match (kind, line) {
-        (b'+', b"OK") => Reply::Ok,
-        (b'_', b"") | (b'$' | b'*', b"-1") => Reply::Nil,
-        (b':', digits) => integer(digits).map_or(Reply::Other, Reply::Int),
-        (b'-', text) => error(std::str::from_utf8(text).ok()),
-        (b'!', text) => error(blob(text)),
-        (b'$', text) => blob(text).map_or(Reply::Other, |text| Reply::Text(text.into())),
-        _ => Reply::Other,
-    }
-}
-
-/// A server that does not know a command repeats its arguments: a password, or a token.
-fn error(text: Option<&str>) -> Reply<'_> {
-    let text = text.unwrap_or("an unreadable error");
-    let end = text.find(", with args").unwrap_or(text.len());
-    Reply::Error(&text[..end])
-}
-
-/// Whether a frame is a message that nobody asked for.
-pub(super) fn is_push(frame: &[u8]) -> bool {
-    frame.first() == Some(&b'>')
-}
-
-/// The length of the reply at the start of `bytes`, or `None` while it is incomplete.
-pub(super) fn frame_length(bytes: &[u8]) -> Result<Option<usize>, Arc<str>> {
-    let mut at = 0;
-    let mut values = 1usize;
-    while values > 0 {
-        let Some((kind, line, next)) = take_line(bytes, at) else {
-            return Ok(None);
-        };
-        at = next;
-        values -= 1;
-        match kind {
-            b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => {}
-            // A length of -1 is a nil of RESP2: nothing follows.
-            b'$' | b'!' | b'=' => at += length(line)?.map_or(0, |length| length + 2),
-            b'*' | b'~' | b'>' => values += length(line)?.unwrap_or(0),
-            b'%' => values += 2 * length(line)?.unwrap_or(0),
-            // An attribute comes in front of the value that it is about.
-            b'|' => values += 1 + 2 * length(line)?.unwrap_or(0),
-            _ => return Err("the answer is not RESP: is this a Redis server?".into()),
-        }
-        if at > bytes.len() {
-            return Ok(None);
-        }
-    }
-    Ok(Some(at))
-}
-
-fn take_line(bytes: &[u8], at: usize) -> Option<(u8, &[u8], usize)> {
-    let (kind, rest) = bytes.get(at..)?.split_first()?;
-    let end = rest.windows(2).position(|pair| pair == b"\r\n")?;
-    Some((*kind, &rest[..end], at + 1 + end + 2))
-}
-
-fn length(digits: &[u8]) -> Result<Option<usize>, Arc<str>> {
-    match integer(digits) {
-        Some(-1) => Ok(None),
-        Some(length @ 0..=0xff_ffff) => Ok(Some(length as usize)),
-        _ => Err("a length that makes no sense in the answer".into()),
-    }
-}
-
-fn integer(digits: &[u8]) -> Option<i64> {
-    // What nearly all replies to a script are.
-    if let [digit @ b'0'..=b'9'] = digits {
-        return Some(i64::from(digit - b'0'));
-    }
-    std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
-fn blob(text: &[u8]) -> Option<&str> {
-    let end = text.windows(2).position(|pair| pair == b"\r\n")?;
-    std::str::from_utf8(&text[end + 2..]).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
-
-    use proptest::prelude::*;
 
     use super::*;
     use crate::core::{
@@ -418,53 +342,6 @@ mod tests {
         lease::{Drift, Ttl},
         name::{KeyTemplate, Kind, Token},
     };
-
-    #[test]
-    fn reply_table() {
-        for (frame, expected) in [
-            ("+OK\r\n", Reply::Ok),
-            ("+QUEUED\r\n", Reply::Other),
-            ("$-1\r\n", Reply::Nil),
-            ("*-1\r\n", Reply::Nil),
-            ("_\r\n", Reply::Nil),
-            (":1\r\n", Reply::Int(1)),
-            (":-9223372036854775808\r\n", Reply::Int(i64::MIN)),
-            (":x\r\n", Reply::Other),
-            ("-OOM no room\r\n", Reply::Error("OOM no room")),
-            ("!7\r\nERR bad\r\n", Reply::Error("ERR bad")),
-            (
-                "-ERR unknown command 'HELLO', with args beginning with: 'hunter2'\r\n",
-                Reply::Error("ERR unknown command 'HELLO'"),
-            ),
-            ("$2\r\nhi\r\n", Reply::Text("hi".into())),
-            ("$4\r\nh\r\ni\r\n", Reply::Text("h\r\ni".into())),
-            ("", Reply::Other),
-        ] {
-            assert_eq!(reply(frame.as_bytes()), expected, "{frame:?}");
-        }
-    }
-
-    #[test]
-    fn frame_length_table() {
-        for (bytes, expected) in [
-            ("+OK\r\n:1\r\n", Ok(Some(5))),
-            ("$5\r\nhello\r\n", Ok(Some(11))),
-            ("$5\r\nhello\r", Ok(None)),
-            ("$-1\r\n+OK\r\n", Ok(Some(5))),
-            ("*2\r\n:1\r\n*1\r\n:2\r\n", Ok(Some(16))),
-            ("%1\r\n+a\r\n:1\r\n", Ok(Some(12))),
-            ("|1\r\n+a\r\n:1\r\n:2\r\n", Ok(Some(16))),
-            (">2\r\n+a\r\n$-1\r\n", Ok(Some(13))),
-            ("", Ok(None)),
-            ("+", Ok(None)),
-            ("HTTP/1.1 400 Bad Request\r\n", Err(())),
-            ("$-2\r\n", Err(())),
-            ("*99999999999999999999\r\n", Err(())),
-        ] {
-            let length = frame_length(bytes.as_bytes()).map_err(|_| ());
-            assert_eq!(length, expected, "{bytes:?}");
-        }
-    }
 
     #[test]
     fn commands_are_arrays_of_bulk_strings() {
@@ -519,25 +396,6 @@ mod tests {
                 };
                 encode_command(&command, &scripts, &mut expected);
                 assert_eq!(out, expected, "{verb:?} {length} {wakes} {on_this}");
-            }
-        }
-    }
-
-    proptest! {
-        /// However a stream of replies is cut, nothing panics and no part is taken for the whole.
-        #[test]
-        fn a_part_of_a_reply_is_no_reply(cut in 0..64usize) {
-            let whole = b"%2\r\n$4\r\nrole\r\n$6\r\nmaster\r\n+proto\r\n*2\r\n:3\r\n$-1\r\n";
-            let cut = cut.min(whole.len());
-            let length = frame_length(&whole[..cut]).unwrap();
-            prop_assert_eq!(length, (cut == whole.len()).then_some(cut));
-        }
-
-        #[test]
-        fn nonsense_is_survived(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            if let Ok(Some(length)) = frame_length(&bytes) {
-                prop_assert!(length <= bytes.len());
-                let _ = reply(&bytes[..length]);
             }
         }
     }

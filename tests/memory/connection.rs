@@ -71,25 +71,64 @@ async fn dialled_again_within_a_second() {
     }
 }
 
-/// The coordinator was built first.
+/// A master that was never connected is slow, not down.
 #[tokio::test(start_paused = true)]
-async fn a_master_that_comes_up_late_is_waited_for() {
-    let world = World::new(3).await;
-    world.order([delay(30), delay(30), Fault::Hang]);
+async fn a_first_attempt_waits_for_dials() {
+    let world = World::new(5).await;
+    // A dial takes one delay here, and the answer another one.
+    world.order([delay(120), delay(130), delay(140), Fault::Hang, Fault::Down]);
     let locks = quorlock::Coordinator::new(&world.masters).unwrap();
-    // 30 ms for the dial, which a first ask waits for, and 30 more for the answer would be too long.
-    let (took, error) = timed(locks.mutex("late").try_acquire()).await;
-    assert_eq!(took, millis(100));
-    let error = error.unwrap_err().to_string();
-    assert!(error.contains("no answer in 50ms"), "{error}");
-    assert!(error.contains("unreachable: still connecting"), "{error}");
-
     let (took, guard) = timed(locks.mutex("late").try_acquire()).await;
-    assert_eq!(took, millis(30));
-    guard.unwrap().release().await.unwrap();
-    locks.close().await;
-    assert_eq!(world.masters[0].keys(), [""; 0]);
-    assert_eq!(world.masters[1].keys(), [""; 0]);
+    assert_eq!(took, millis(280));
+    let (took, votes) = timed(guard.unwrap().settled()).await;
+    assert_eq!(took, millis(720));
+    let no_dial = "unreachable: no connection in 1s";
+    let refused = "unreachable: connection refused";
+    assert_eq!(
+        said(&votes),
+        ["granted", "granted", "granted", no_dial, refused]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_attempt_ends_when_the_outcome_is_certain() {
+    let world = World::new(3).await;
+    for (faults, took, error) in [
+        // The third one may fill the table for a node timeout.
+        (vec![Fault::Down, Fault::Down, Fault::Hang], 50, "refused"),
+        (vec![Fault::Hang, Fault::Hang], 1_000, "no connection in 1s"),
+    ] {
+        world.order(faults);
+        let locks = quorlock::Coordinator::new(&world.masters).unwrap();
+        let lock = locks.mutex("late");
+        let (first, attempt) = tokio::join!(timed(lock.is_held()), timed(lock.try_acquire()));
+        assert_eq!(attempt.0, millis(took));
+        let text = attempt.1.unwrap_err().to_string();
+        assert!(text.contains(error), "{text}");
+        assert!(first.0 <= millis(1_000) && first.1.is_err());
+        world.mend();
+    }
+}
+
+/// The default node timeout follows the round trip; one that is set does not.
+#[tokio::test(start_paused = true)]
+async fn far_masters_have_more_time_to_answer() {
+    let world = World::new(3).await;
+    for (delays, timeout) in [(0, 50), (20, 80), (120, 480), (300, 1_000)] {
+        world.order_all(&delay(delays));
+        let locks = quorlock::Coordinator::new(&world.masters).unwrap();
+        drop(locks.mutex("first").try_acquire().await.unwrap());
+        world.order_all(&Fault::Hang);
+        let (took, error) = timed(locks.mutex("second").try_acquire()).await;
+        // The release that follows a lost round waits as long.
+        assert_eq!(took, millis(2 * timeout), "{delays}");
+        error.unwrap_err();
+        world.mend();
+    }
+    world.order_all(&delay(60));
+    let locks = quorlock::Coordinator::builder().node_timeout(millis(50));
+    let locks = locks.masters(&world.masters).build().unwrap();
+    locks.mutex("first").try_acquire().await.unwrap_err();
 }
 
 /// An error reply is an answer: it costs a vote, not the connection.

@@ -36,6 +36,7 @@ impl Dial for Dialer {
 
     /// A greeting is delayed, lost or left unanswered like any other command.
     async fn dial(&mut self) -> Result<Dialled<MemoryConnection>, Arc<str>> {
+        let dialled = now();
         let connection = MemoryConnection::new(&self.master.server);
         let fault = poll_fn(|cx| match connection.fault(cx) {
             Fault::Hang | Fault::Mute => Poll::Pending,
@@ -49,6 +50,7 @@ impl Dial for Dialer {
         }
         Ok(Dialled {
             connection,
+            round_trip: dialled.elapsed(),
             age: self.age()?,
         })
     }
@@ -180,7 +182,7 @@ impl MemoryConnection {
         }
         match (reply, sent) {
             (Some(reply), _) => in_flight.answer(&reply, (in_flight.clock())()),
-            (None, Sent::Listen(channel, _)) => in_flight.confirmed(channel),
+            (None, Sent::Listen(channel, _)) => in_flight.confirmed(channel, (in_flight.clock())()),
             (None, Sent::Command(_)) => Ok(()),
         }
     }

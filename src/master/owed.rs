@@ -1,0 +1,135 @@
+//! Releases that a master must get although their votes have been cast.
+
+use std::{
+    collections::VecDeque,
+    mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::Ask;
+use crate::core::retry::Backoff;
+
+/// The releases that are owed to one master, in the order in which they were posted.
+///
+/// They are sent as fast as the master answers them. After an error reply one of them is sent alone,
+/// after a pause, until it succeeds. A release is owed until the key that it would delete has expired.
+#[derive(Debug)]
+pub(super) struct Owed {
+    releases: VecDeque<Arc<Ask>>,
+    /// How many of them were sent over this connection and not answered.
+    in_flight: usize,
+    /// How many may be: one after an error reply, and one more with each success.
+    allowed: usize,
+    /// How many pauses there have been since the last success.
+    failures: u32,
+    /// The end of the pause after an error reply.
+    retry_at: Option<Instant>,
+    given_up: usize,
+}
+
+impl Owed {
+    /// The most releases that are kept for one master. When there are more, the oldest are given up:
+    /// their locks end on that master with the TTL.
+    const MOST: usize = 32_768;
+    /// The pause after an error reply.
+    const PAUSE: Backoff =
+        Backoff::between(Duration::from_millis(250), Duration::from_millis(1_000));
+
+    pub(super) fn new() -> Self {
+        Self {
+            releases: VecDeque::new(),
+            in_flight: 0,
+            allowed: usize::MAX,
+            failures: 0,
+            retry_at: None,
+            given_up: 0,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.releases.is_empty()
+    }
+
+    /// Keeps `release`. Returns the one that is given up for it, which must be dropped outside of
+    /// locks: whoever waits for it is woken then.
+    pub(super) fn push(&mut self, release: Arc<Ask>) -> Option<Arc<Ask>> {
+        self.releases.push_back(release);
+        if self.releases.len() <= Self::MOST {
+            return None;
+        }
+        self.given_up += 1;
+        self.releases.pop_front()
+    }
+
+    /// Returns how many releases were given up since this was last called.
+    pub(super) fn take_given_up(&mut self) -> usize {
+        mem::take(&mut self.given_up)
+    }
+
+    /// Returns when the oldest release is no longer owed to `master`: `now` if it is not owed at all,
+    /// and `None` if there is no release.
+    pub(super) fn next_expiry(&self, master: usize, now: fn() -> Instant) -> Option<Instant> {
+        let oldest = self.releases.front()?;
+        Some(oldest.counter.owed_until(master).unwrap_or_else(now))
+    }
+
+    /// Removes the oldest releases that are no longer owed to `master`. They must be dropped outside
+    /// of locks.
+    pub(super) fn expire(&mut self, master: usize, now: Instant) -> Vec<Arc<Ask>> {
+        let is_owed = |release: &Arc<Ask>| {
+            let until = release.counter.owed_until(master);
+            until.is_some_and(|until| until > now)
+        };
+        let first = self.releases.iter().position(is_owed);
+        let expired = first.unwrap_or(self.releases.len());
+        self.releases.drain(..expired).collect()
+    }
+
+    /// Returns the next release to send to `master`, if one may be sent now. `window` commands may be
+    /// in flight on the connection; half of them are left to what is posted.
+    pub(super) fn next(&mut self, master: usize, now: Instant, window: usize) -> Option<Arc<Ask>> {
+        drop(self.expire(master, now));
+        let most = self.allowed.min(window / 2).max(1);
+        if self.in_flight >= most || self.retry_at.is_some_and(|at| now < at) {
+            return None;
+        }
+        let next = self.releases.pop_front()?;
+        self.in_flight += 1;
+        Some(next)
+    }
+
+    /// Returns when the pause after an error reply is over, if something is to be sent then.
+    pub(super) fn next_send(&self) -> Option<Instant> {
+        self.retry_at
+            .filter(|_| self.in_flight == 0 && !self.is_empty())
+    }
+
+    /// Notes that a release was done, of those that [`next`](Self::next) returned if it `was_owed`.
+    pub(super) fn succeeded(&mut self, was_owed: bool) {
+        if was_owed {
+            self.in_flight = self.in_flight.saturating_sub(1);
+            self.allowed = self.allowed.saturating_add(1);
+            self.failures = 0;
+            self.retry_at = None;
+        }
+    }
+
+    /// Keeps a release that was answered with an error, and begins a pause unless there is one.
+    pub(super) fn failed(&mut self, release: Arc<Ask>, was_owed: bool, now: Instant, random: u64) {
+        if was_owed {
+            self.in_flight = self.in_flight.saturating_sub(1);
+        }
+        drop(self.push(release));
+        self.allowed = 1;
+        if self.retry_at.is_none_or(|at| at <= now) {
+            self.retry_at = Some(now + Self::PAUSE.delay(self.failures, random));
+            self.failures = self.failures.saturating_add(1);
+        }
+    }
+
+    /// Takes all releases out.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Arc<Ask>> + use<> {
+        mem::take(&mut self.releases).into_iter()
+    }
+}

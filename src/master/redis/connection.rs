@@ -1,0 +1,140 @@
+//! An open connection to a server: commands out, votes and messages in.
+
+use std::{
+    cell::Cell,
+    ops::ControlFlow,
+    sync::{Arc, LazyLock},
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use ::redis::{PushKind, Value};
+
+#[cfg(feature = "__internals")]
+use crate::core::command::Command;
+use crate::{
+    core::{command::Reply, script::Script},
+    master::{
+        Ask,
+        in_flight::InFlight,
+        reply::is_push,
+        setting,
+        supervisor::Connection,
+        wire::{self, Encoded, ScriptHead, ScriptHeads, Wire, encode},
+    },
+};
+
+/// An open connection to a server.
+pub(in crate::master) struct RedisConnection {
+    wire: Wire,
+}
+
+impl RedisConnection {
+    pub(super) fn new(wire: Wire) -> Self {
+        Self { wire }
+    }
+}
+
+impl Connection for RedisConnection {
+    fn send(&mut self, ask: &Ask, master: usize) {
+        let out = self.wire.out();
+        ask.wire
+            .get_or_init(|| Encoded::new(&ask.command, &HASHES, out))
+            .append_to(out, ask.wakes_on(master));
+    }
+
+    fn give_up(&mut self) {
+        self.wire.forget_unsent();
+    }
+
+    fn listen(&mut self, channel: &str, listen: bool) {
+        let verb: &[u8] = if listen { b"SUBSCRIBE" } else { b"UNSUBSCRIBE" };
+        encode(self.wire.out(), &[verb, channel.as_bytes()]);
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
+        let (clock, master) = (in_flight.clock(), in_flight.master());
+        let read_at = Cell::new(None);
+        let on_read = || {
+            let now = clock();
+            read_at.set(Some(now));
+            now
+        };
+        let on_frame = |frame: &[u8], now: Instant, out: &mut Vec<u8>| {
+            let taken = if is_push(frame) {
+                pushed(frame, in_flight, now)
+            } else {
+                replied(frame, in_flight, now, master, out)
+            };
+            taken.map_or_else(ControlFlow::Break, ControlFlow::Continue)
+        };
+        let polled = self.wire.poll(cx, on_read, on_frame);
+        if let Some(at) = read_at.get() {
+            in_flight.on_bytes(at);
+        }
+        polled.map(|end| end.unwrap_or_else(|why| why))
+    }
+}
+
+/// Passes on the reply to the oldest command, or sends that once more.
+fn replied(
+    frame: &[u8],
+    in_flight: &mut InFlight<'_>,
+    now: Instant,
+    master: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), Arc<str>> {
+    /// Scripts are long: no more of them are sent at once than this many bytes.
+    const MOST: usize = 1024 * 1024;
+    let reply = setting::answer(frame);
+    // Restarted with the connection kept by a proxy, or SCRIPT FLUSH: once more with the script itself,
+    // which the server then knows again.
+    let is_unknown = matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"));
+    if is_unknown
+        && out.len() < MOST
+        && let Some(ask) = in_flight.again(now)
+    {
+        wire::encode_command(&ask.command_for(master), &TEXTS, out);
+        return Ok(());
+    }
+    in_flight.answer(&reply, now)
+}
+
+/// Passes on a message, or that a subscription is confirmed.
+fn pushed(frame: &[u8], in_flight: &mut InFlight<'_>, now: Instant) -> Result<(), Arc<str>> {
+    let Ok(Value::Push { kind, data }) = ::redis::parse_redis_value(frame) else {
+        return Err("a push that makes no sense".into());
+    };
+    let text = |at: usize| {
+        data.get(at)
+            .and_then(|text| ::redis::from_redis_value_ref::<String>(text).ok())
+    };
+    match (kind, text(0)) {
+        (PushKind::Message, Some(channel)) => {
+            in_flight.message(&channel, &text(1).unwrap_or_default());
+        }
+        (PushKind::Subscribe | PushKind::Unsubscribe, Some(channel)) => {
+            return in_flight.confirmed(&channel, now);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// What names each script to a server that has it.
+static HASHES: LazyLock<ScriptHeads> = LazyLock::new(|| {
+    Script::ALL.map(|script| {
+        let hash = ::redis::Script::new(script.text());
+        ScriptHead::new(b"EVALSHA", hash.get_hash())
+    })
+});
+
+/// What stands for each script with a server that does not have it.
+static TEXTS: LazyLock<ScriptHeads> =
+    LazyLock::new(|| Script::ALL.map(|script| ScriptHead::new(b"EVAL", script.text())));
+
+/// What a server is sent that knows our scripts.
+#[cfg(feature = "__internals")]
+pub(crate) fn encode_command(command: &Command, out: &mut Vec<u8>) {
+    wire::encode_command(command, &HASHES, out);
+}
