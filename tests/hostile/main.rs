@@ -14,6 +14,7 @@
 
 mod alone;
 mod calls;
+mod first;
 mod replies;
 #[path = "../support/server.rs"]
 mod servers;
