@@ -15,6 +15,7 @@
 mod alone;
 mod calls;
 mod first;
+mod releases;
 mod replies;
 #[path = "../support/server.rs"]
 mod servers;
