@@ -14,6 +14,7 @@
 
 mod alone;
 mod calls;
+mod closing;
 mod first;
 mod releases;
 mod replies;
