@@ -20,5 +20,6 @@ mod releases;
 mod replies;
 #[path = "../support/server.rs"]
 mod servers;
+mod stall;
 #[path = "../support/hostile/mod.rs"]
 mod support;
