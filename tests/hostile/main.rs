@@ -20,6 +20,7 @@ mod releases;
 mod replies;
 #[path = "../support/server.rs"]
 mod servers;
+mod slow;
 mod stall;
 #[path = "../support/hostile/mod.rs"]
 mod support;
