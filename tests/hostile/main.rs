@@ -15,7 +15,9 @@
 mod alone;
 mod calls;
 mod closing;
+mod dribble;
 mod first;
+mod flood;
 mod releases;
 mod replies;
 #[path = "../support/server.rs"]
