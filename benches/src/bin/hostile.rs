@@ -1,0 +1,310 @@
+//! Masters that are hostile, slow, silent or far away: do calls return, and does the load stay bounded?
+//!
+//! Each scenario runs in a process of its own, as some count what a whole process takes.
+
+use std::env;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use quorlock::{Builder, Coordinator, RestartGuard};
+use quorlock_benches::figure::figure;
+use quorlock_benches::hostile::calls;
+use quorlock_benches::hostile::closing::late_closes;
+use quorlock_benches::hostile::fake::Fake;
+use quorlock_benches::hostile::first::{far_away, first_try};
+use quorlock_benches::hostile::gauge::{self, Log};
+use quorlock_benches::hostile::load::{self, Load};
+use quorlock_benches::hostile::proxy::Proxy;
+use quorlock_benches::hostile::random::Random;
+use quorlock_benches::hostile::releases::commands_for;
+use quorlock_benches::hostile::slow::{lock_commands, one_far_away, tarpit};
+use quorlock_benches::load::Result;
+use quorlock_benches::options::Options;
+use quorlock_benches::servers::{self, Server};
+use tokio::runtime::{self, Runtime};
+use tokio::time::{sleep, timeout};
+
+fn main() -> Result<()> {
+    if let Ok(urls) = env::var(FIRST) {
+        return first_of_a_process(&urls);
+    }
+    let options = Options::from_args();
+    if let Ok(name) = env::var(ALONE) {
+        return run(&name, &options);
+    }
+    let mut failed = Vec::new();
+    for name in SCENARIOS.into_iter().filter(|name| options.wants(name)) {
+        println!("-- {name}");
+        let status = Command::new(env::current_exe()?)
+            .args(env::args_os().skip(1))
+            .env(ALONE, name)
+            .status()?;
+        if !status.success() {
+            failed.push(name);
+        }
+    }
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("failed: {}", failed.join(", ")).into())
+    }
+}
+
+fn run(name: &str, options: &Options) -> Result<()> {
+    match name {
+        "calls" => all_calls(options),
+        "first" => first_tries(options),
+        "releases" => failed_releases(options),
+        "closing" => closing(options),
+        "burst" => burst(options),
+        "slow" => slow(options, "slow_master", |builder| builder),
+        "slow_fixed" => slow(options, "slow_master_50ms", |builder| {
+            builder.node_timeout(Duration::from_millis(50))
+        }),
+        "tarpit" => {
+            let silent = tarpit();
+            memory(options, "tarpit", silent.url())
+        }
+        "paused" => {
+            let server = Server::start();
+            server.command(&["CLIENT", "PAUSE", "3600000", "WRITE"]);
+            memory(options, "paused", server.url())
+        }
+        _ => Err(format!("no such scenario: {name}").into()),
+    }
+}
+
+/// All calls against falsified replies, until there were enough.
+fn all_calls(options: &Options) -> Result<()> {
+    gauge::count_panics();
+    let servers = servers::masters(3);
+    let seed = Random::fresh_seed();
+    println!("seed {seed}");
+    let (enough, most) = if options.quick {
+        (1_000, options.measured(2_000))
+    } else {
+        (200_000, options.measured(900_000))
+    };
+    let before = gauge::rss_mb();
+    let start = Instant::now();
+    let (mut made, mut hung, mut mutated) = (0, Vec::new(), 0);
+    threads(2).block_on(async {
+        for part in 0.. {
+            let left = most.saturating_sub(start.elapsed());
+            if made >= enough || left.is_zero() {
+                break;
+            }
+            let length = left.min(Duration::from_secs(10));
+            let fuzzed = calls::fuzz(&servers, seed.wrapping_add(part), length).await;
+            made += fuzzed.calls;
+            mutated += fuzzed.mutated;
+            hung.extend(fuzzed.hung);
+        }
+    });
+    println!("{:?}: {made} calls; hung: {hung:?}", start.elapsed());
+    figure("calls", made as f64, "count");
+    figure("mutated_replies", mutated as f64, "count");
+    figure("hung_calls", hung.len() as f64, "count");
+    figure("panics", gauge::panics() as f64, "count");
+    figure("calls_rss_growth_mb", gauge::rss_mb() - before, "MB");
+    Ok(())
+}
+
+/// How many fresh processes get a free lock at the first try.
+fn first_tries(options: &Options) -> Result<()> {
+    let rounds = options.rounds.unwrap_or(if options.quick { 3 } else { 50 });
+    let servers = servers::masters(5);
+    for each_way in [0, 8, 20, 60] {
+        let proxies = far_away(&servers, Duration::from_millis(each_way));
+        let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
+        let mut won = 0;
+        for _ in 0..rounds {
+            let status = Command::new(env::current_exe()?)
+                .env(FIRST, urls.join(","))
+                .stderr(Stdio::null())
+                .status()?;
+            won += usize::from(status.success());
+        }
+        figure(&format!("fresh_process_{each_way}ms"), won as f64, "count");
+        println!("{won} of {rounds}");
+    }
+    Ok(())
+}
+
+fn first_of_a_process(urls: &str) -> Result<()> {
+    let builder = Coordinator::builder().masters(urls.split(','));
+    threads(1).block_on(first_try(builder, "first"))?;
+    Ok(())
+}
+
+/// What one master gets while it answers releases with an error.
+fn failed_releases(options: &Options) -> Result<()> {
+    let period = Duration::from_secs(if options.quick { 1 } else { 5 });
+    for releases in [1, 10, 100] {
+        let commands = threads(2).block_on(commands_for(releases, period)) as f64;
+        match (releases, options.quick) {
+            (1, false) => figure("commands_per_failed_release_5s", commands, "count"),
+            _ => figure(
+                &format!(
+                    "commands_for_{releases}_failed_releases_{}s",
+                    period.as_secs()
+                ),
+                commands,
+                "count",
+            ),
+        }
+    }
+    Ok(())
+}
+
+fn closing(options: &Options) -> Result<()> {
+    let rounds = options
+        .rounds
+        .unwrap_or(if options.quick { 500 } else { 40_000 });
+    let start = Instant::now();
+    let late = threads(4).block_on(late_closes(rounds));
+    println!("at most {rounds} rounds, {:?}", start.elapsed());
+    figure("close_late_rounds", late as f64, "count");
+    Ok(())
+}
+
+/// Many guards dropped at once.
+fn burst(options: &Options) -> Result<()> {
+    let log = Log::listen();
+    let guards = options
+        .widths
+        .as_ref()
+        .and_then(|widths| widths.first().copied());
+    let guards = guards.unwrap_or(if options.quick { 2_000 } else { 100_000 });
+    let servers = servers::masters(5);
+    threads(2).block_on(async {
+        let locks = builder(servers::urls(&servers)).build()?;
+        let held = load::hold(&locks, guards, Duration::from_secs(120)).await;
+        let connections = connections(&servers)?;
+        log.clear();
+        let start = Instant::now();
+        drop(held);
+        println!("dropping took {:?}", start.elapsed());
+        timeout(Duration::from_secs(120), locks.close()).await?;
+        println!("closed after {:?}", start.elapsed());
+        let name = |what| match guards {
+            100_000 => format!("{what}_100k"),
+            _ => format!("{what}_{guards}"),
+        };
+        let more = self::connections(&servers)? - connections - servers.len() as u64;
+        figure(&name("connections_given_up"), log.downs() as f64, "count");
+        figure(&name("connections_made_anew"), more as f64, "count");
+        Ok(())
+    })
+}
+
+/// How many connections servers have accepted, this question not counted the first time.
+fn connections(servers: &[Server]) -> Result<u64> {
+    let mut sum = 0;
+    for server in servers {
+        let said = server.command(&["INFO", "stats"]);
+        let mut lines = said.lines();
+        let count = lines.find_map(|line| line.strip_prefix("total_connections_received:"));
+        sum += count
+            .ok_or("INFO has no connections")?
+            .trim()
+            .parse::<u64>()?;
+    }
+    Ok(sum)
+}
+
+/// One of five masters is 200 ms away.
+fn slow(options: &Options, what: &str, set: fn(Builder) -> Builder) -> Result<()> {
+    let log = Log::listen();
+    let (rate, seconds) = if options.quick {
+        (1_000, 3_000)
+    } else {
+        (25_000, 60_000)
+    };
+    let half = options.measured(seconds) / 2;
+    let servers = servers::masters(5);
+    let (urls, _proxy) = one_far_away(&servers, Duration::from_millis(100));
+    threads(2).block_on(async {
+        let locks = set(builder(urls).ttl(Duration::from_secs(10))).build()?;
+        let load = Load::start(&locks, rate, None);
+        sleep(half).await;
+        let before: Vec<_> = servers.iter().map(lock_commands).collect();
+        let rss = gauge::rss_mb();
+        sleep(half).await;
+        let after = servers.iter().map(lock_commands);
+        let counts: Vec<_> = after.zip(before).map(|(now, then)| now - then).collect();
+        let grown = gauge::rss_mb() - rss;
+        let (won, failed) = (load.rate(), load.failed());
+        load.stop().await;
+        println!("{won:.0} locks/s, {failed} failed; commands in the second half: {counts:?}; {rss:.1} MB");
+        let healthy = counts[..4].iter().sum::<u64>() as f64 / 4.0;
+        let name = |part| format!("{what}_{part}");
+        figure(&name("commands_ratio"), counts[4] as f64 / healthy, "ratio");
+        figure(&name("rss_growth_mb"), grown, "MB");
+        figure(&name("warnings"), log.warnings() as f64, "count");
+        Ok(())
+    })
+}
+
+/// One of three masters accepts what it is sent and never answers.
+fn memory(options: &Options, what: &str, silent: String) -> Result<()> {
+    let log = Log::listen();
+    let half = options.measured(if options.quick { 3_000 } else { 30_000 }) / 2;
+    let fakes = [Fake::honest(Duration::ZERO), Fake::honest(Duration::ZERO)];
+    threads(2).block_on(async {
+        let urls = fakes.iter().map(Fake::url).chain([silent]);
+        let locks = builder(urls.collect()).build()?;
+        let load = Load::start(&locks, 0, Some(Duration::from_secs(600)));
+        sleep(half).await;
+        let rss = gauge::rss_mb();
+        sleep(half).await;
+        let grown = gauge::rss_mb() - rss;
+        println!(
+            "{:.0} locks/s, {} failed; {rss:.1} MB",
+            load.rate(),
+            load.failed()
+        );
+        load.stop().await;
+        let name = |part| format!("{what}_{part}");
+        figure(&name("rss_growth_mb"), grown, "MB");
+        figure(
+            &name("rss_growth_mb_per_s"),
+            grown / half.as_secs_f64(),
+            "MB/s",
+        );
+        figure(&name("warnings"), log.warnings() as f64, "count");
+        Ok(())
+    })
+}
+
+fn builder(urls: Vec<String>) -> Builder {
+    Coordinator::builder()
+        .masters(urls)
+        .restart_guard(RestartGuard::Off)
+}
+
+fn threads(number: usize) -> Runtime {
+    let mut builder = runtime::Builder::new_multi_thread();
+    builder
+        .worker_threads(number)
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}
+
+/// What `--only` chooses from.
+const SCENARIOS: [&str; 9] = [
+    "calls",
+    "first",
+    "releases",
+    "closing",
+    "burst",
+    "slow",
+    "slow_fixed",
+    "tarpit",
+    "paused",
+];
+/// Set in the process that a scenario has for itself.
+const ALONE: &str = "QUORLOCK_BENCH_ALONE";
+/// Set in a process that tries once to get a lock.
+const FIRST: &str = "QUORLOCK_BENCH_FIRST";

@@ -1,0 +1,148 @@
+//! One of three masters sends messages without end: the others are not held up by it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use quorlock::{Coordinator, RestartGuard};
+use tokio::{runtime::Runtime, time::timeout};
+
+use crate::{
+    alone::{alone, current_thread, multi_thread},
+    servers,
+    support::fake::{Fake, Peer},
+};
+
+#[test]
+fn a_flood_over_tcp_holds_up_nobody_on_one_thread() {
+    alone(
+        "flood::a_flood_over_tcp_holds_up_nobody_on_one_thread",
+        || {
+            holds_up_nobody(&current_thread(), Over::Tcp);
+        },
+    );
+}
+
+#[test]
+fn a_flood_over_tcp_holds_up_nobody_on_two_threads() {
+    alone(
+        "flood::a_flood_over_tcp_holds_up_nobody_on_two_threads",
+        || {
+            holds_up_nobody(&multi_thread(), Over::Tcp);
+        },
+    );
+}
+
+#[test]
+fn a_flood_over_a_unix_socket_holds_up_nobody_on_one_thread() {
+    alone(
+        "flood::a_flood_over_a_unix_socket_holds_up_nobody_on_one_thread",
+        || holds_up_nobody(&current_thread(), Over::Unix),
+    );
+}
+
+#[test]
+fn a_flood_over_a_unix_socket_holds_up_nobody_on_two_threads() {
+    alone(
+        "flood::a_flood_over_a_unix_socket_holds_up_nobody_on_two_threads",
+        || holds_up_nobody(&multi_thread(), Over::Unix),
+    );
+}
+
+/// Calls return long before the flood's end, and the master that floods is given up.
+fn holds_up_nobody(runtime: &Runtime, over: Over) {
+    if servers::only_urls() {
+        return;
+    }
+    let masters = servers::masters(2);
+    let floods = Arc::new(Floods::default());
+    let hostile = {
+        let floods = floods.clone();
+        let serve = move |peer: &mut Peer| floods.serve(peer);
+        match over {
+            Over::Tcp => Fake::tcp(serve),
+            Over::Unix => Fake::unix(serve),
+        }
+    };
+    let urls = masters.iter().map(servers::Server::url);
+    runtime.block_on(async {
+        let locks = Coordinator::builder()
+            .masters(urls.chain([hostile.url()]))
+            .restart_guard(RestartGuard::Off)
+            .node_timeout(NODE_TIMEOUT)
+            .ttl(FLOOD / 4)
+            .build()
+            .unwrap();
+        let lock = locks.mutex("a");
+        let start = Instant::now();
+        let mut longest = Duration::ZERO;
+        let mut won = 0;
+        let mut calls = 0;
+        while floods.given_up() == 0 && start.elapsed() < FLOOD {
+            let begin = Instant::now();
+            if let Ok(guard) = lock.try_acquire().await {
+                won += 1;
+                let _ = guard.release().await;
+            }
+            drop(lock.inspect().await);
+            longest = longest.max(begin.elapsed());
+            calls += 1;
+        }
+        println!(
+            "{calls} rounds of calls, {won} locks, the longest round {longest:?}; {} floods, {} of them cut short after {:?}",
+            floods.begun(),
+            floods.given_up(),
+            start.elapsed()
+        );
+        assert!(floods.given_up() > 0, "the flood was listened to until its end");
+        assert!(longest < FLOOD / 3, "a round of calls took {longest:?}");
+        assert!(won * 2 > calls, "{won} locks in {calls} rounds");
+        timeout(FLOOD, locks.close()).await.unwrap();
+    });
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Over {
+    Tcp,
+    Unix,
+}
+
+#[derive(Debug, Default)]
+struct Floods {
+    begun: AtomicUsize,
+    given_up: AtomicUsize,
+}
+
+impl Floods {
+    fn begun(&self) -> usize {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// How many floods were cut short by the client.
+    fn given_up(&self) -> usize {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
+    /// Greets well, and then sends valid messages and no reply.
+    fn serve(&self, peer: &mut Peer) {
+        if peer.greet().is_none() {
+            return;
+        }
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        let messages = b">3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$1\r\n0\r\n".repeat(30_000);
+        let end = Instant::now() + FLOOD;
+        while Instant::now() < end {
+            if peer.say(&messages).is_none() {
+                self.given_up.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+}
+
+const NODE_TIMEOUT: Duration = Duration::from_millis(20);
+const FLOOD: Duration = Duration::from_secs(9);

@@ -1,0 +1,192 @@
+//! Releases that are answered with an error are sent again at a bounded rate.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use quorlock::{Coordinator, Guard, RestartGuard};
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    alone::{alone, run},
+    servers::{self, Server},
+    support::{
+        fake::{Fake, honest},
+        releases::{ErrorServer, commands_for},
+    },
+};
+
+#[test]
+fn a_release_that_fails_is_sent_again_at_a_bounded_rate() {
+    alone(
+        "releases::a_release_that_fails_is_sent_again_at_a_bounded_rate",
+        || {
+            run(async {
+                // One after the other they would take three times as long.
+                let (one, ten, hundred) = tokio::join!(
+                    commands_for(1, PERIOD),
+                    commands_for(10, PERIOD),
+                    commands_for(100, PERIOD)
+                );
+                println!("commands in {PERIOD:?} for 1, 10, 100 releases: {one}, {ten}, {hundred}");
+                assert!(one <= 15, "{one} commands for one release");
+                assert!(ten <= 10 + 30, "{ten} commands for ten releases");
+                assert!(
+                    hundred <= 100 + 60,
+                    "{hundred} commands for a hundred releases"
+                );
+            });
+        },
+    );
+}
+
+/// A real server: it wants replicas and has none.
+#[test]
+fn a_release_refused_for_want_of_replicas_is_sent_again_at_a_bounded_rate() {
+    if servers::only_urls() {
+        return;
+    }
+    alone(
+        "releases::a_release_refused_for_want_of_replicas_is_sent_again_at_a_bounded_rate",
+        || {
+            let masters = servers::masters(3);
+            run(async {
+                let locks = coordinator(masters.iter().map(Server::url));
+                let guard = on_all(&locks, "a").await;
+                masters[0].command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+                masters[0].command(&["CONFIG", "RESETSTAT"]);
+                drop(guard);
+                sleep(PERIOD).await;
+                let sent = script_calls(&masters[0]);
+                println!("{sent} commands in {PERIOD:?} for one release");
+                assert!((1..=15).contains(&sent), "{sent} commands for one release");
+
+                masters[0].command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+                let start = Instant::now();
+                while masters[0].command(&["EXISTS", "a"]) != "0" {
+                    assert!(start.elapsed() < SOON, "the release does not arrive");
+                    sleep(Duration::from_millis(10)).await;
+                }
+                println!("arrived after {:?}", start.elapsed());
+            });
+        },
+    );
+}
+
+/// A hundred releases arrive soon after the error stops, not at the pace of one probe each.
+#[test]
+fn releases_arrive_soon_after_the_error_stops() {
+    alone(
+        "releases::releases_arrive_soon_after_the_error_stops",
+        || {
+            run(async {
+                let server = ErrorServer::start();
+                let fakes = [Fake::honest(Duration::ZERO), Fake::honest(Duration::ZERO)];
+                let urls = fakes.iter().map(Fake::url).chain([server.url()]);
+                let locks = coordinator(urls);
+                let mut guards = Vec::new();
+                for number in 0..100 {
+                    guards.push(on_all(&locks, &format!("a{number}")).await);
+                }
+                server.fail(true);
+                drop(guards);
+                sleep(Duration::from_secs(2)).await;
+                server.fail(false);
+                let start = Instant::now();
+                // It ends once nothing is owed.
+                timeout(PERIOD * 2, locks.close())
+                    .await
+                    .expect("releases are still owed");
+                println!("closed {:?} after the error stopped", start.elapsed());
+                assert!(server.done() >= 100, "{} releases done", server.done());
+                assert!(start.elapsed() < SOON);
+            });
+        },
+    );
+}
+
+/// A master that answers every release with an error is no reason to hold up the other commands for it.
+#[test]
+fn acquisitions_go_on_at_a_master_that_refuses_releases() {
+    alone(
+        "releases::acquisitions_go_on_at_a_master_that_refuses_releases",
+        || {
+            run(async {
+                let seen = Arc::new(AtomicUsize::new(0));
+                let is_failing = Arc::new(AtomicBool::new(true));
+                let fakes = [(); 3].map(|()| {
+                    let (seen, is_failing) = (seen.clone(), is_failing.clone());
+                    Fake::tcp(move |peer| {
+                        while let Some(words) = peer.next() {
+                            let fails =
+                                is_failing.load(Ordering::Relaxed) && words[0].starts_with(b"EVAL");
+                            if words[0] == b"SET" {
+                                seen.fetch_add(1, Ordering::Relaxed);
+                            }
+                            let reply = if fails {
+                                b"-BUSY no\r\n".to_vec()
+                            } else {
+                                honest(&words)
+                            };
+                            if peer.say(&reply).is_none() {
+                                return;
+                            }
+                        }
+                    })
+                });
+                let locks = coordinator(fakes.iter().map(Fake::url));
+                let mut won = 0;
+                for number in 0..50 {
+                    let lock = locks.mutex(format!("a{number}"));
+                    won += usize::from(timeout(PERIOD, lock.try_acquire()).await.unwrap().is_ok());
+                }
+                assert!(won >= 45, "{won} of 50 locks");
+                assert!(seen.load(Ordering::Relaxed) >= 45 * 3);
+            });
+        },
+    );
+}
+
+/// How many scripts the server was sent, also those that it did not run.
+fn script_calls(server: &Server) -> u64 {
+    let said = server.command(&["INFO", "commandstats"]);
+    let lines = said.lines();
+    let scripts = lines.filter(|line| line.starts_with("cmdstat_eval"));
+    let numbers = scripts.flat_map(|line| line.split([':', ',']));
+    let counts = numbers.filter_map(|field| {
+        field
+            .strip_prefix("calls=")
+            .or_else(|| field.strip_prefix("rejected_calls="))
+    });
+    counts.map(|count| count.parse::<u64>().unwrap()).sum()
+}
+
+async fn on_all(locks: &Coordinator, name: &str) -> Guard {
+    let lock = locks.mutex(name);
+    let end = Instant::now() + PERIOD * 2;
+    loop {
+        let guard = lock.acquire_within(PERIOD).await.unwrap();
+        if guard.settled().await.failed() == 0 {
+            return guard;
+        }
+        assert!(Instant::now() < end, "not all masters grant");
+        let _ = guard.release().await;
+    }
+}
+
+fn coordinator(urls: impl Iterator<Item = String>) -> Coordinator {
+    Coordinator::builder()
+        .masters(urls)
+        .restart_guard(RestartGuard::Off)
+        .ttl(Duration::from_secs(60))
+        .build()
+        .unwrap()
+}
+
+const PERIOD: Duration = Duration::from_secs(5);
+/// A probe comes about once a second; the rest is for a busy machine.
+const SOON: Duration = Duration::from_secs(4);

@@ -1,0 +1,240 @@
+//! Single replies that no server should give: each call returns, and locks go on by the other masters.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use quorlock::{Coordinator, RestartGuard};
+use tokio::time::timeout;
+
+use crate::{
+    alone::{alone, run},
+    support::{
+        calls::{Calls, HANG},
+        fake::{Fake, Peer, honest, subscription},
+    },
+};
+
+/// A confirmation that takes the place of a reply must not take its vote with it.
+#[test]
+fn a_confirmation_in_place_of_a_reply_loses_no_vote() {
+    alone(
+        "replies::a_confirmation_in_place_of_a_reply_loses_no_vote",
+        || {
+            run(all_calls_return(|_| subscription("subscribe", b"x")));
+            run(all_calls_return(|_| subscription("unsubscribe", b"x")));
+        },
+    );
+}
+
+#[test]
+fn calls_return_while_no_script_is_ever_known() {
+    alone(
+        "replies::calls_return_while_no_script_is_ever_known",
+        || {
+            run(all_calls_return(|words| match words[0].as_slice() {
+                b"EVAL" | b"EVALSHA" => b"-NOSCRIPT No matching script.\r\n".to_vec(),
+                _ => honest(words),
+            }));
+        },
+    );
+}
+
+/// A command that is answered with `NOSCRIPT` for ever is not sent for ever.
+#[test]
+fn a_master_without_scripts_is_not_sent_them_without_end() {
+    alone(
+        "replies::a_master_without_scripts_is_not_sent_them_without_end",
+        || {
+            run(async {
+                let fakes = [(); 3].map(|()| {
+                    falsifying(|words| match words[0].as_slice() {
+                        b"EVAL" | b"EVALSHA" => b"-NOSCRIPT No matching script.\r\n".to_vec(),
+                        _ => honest(words),
+                    })
+                });
+                let locks = coordinator(&fakes);
+                drop(locks.mutex("a").try_acquire().await);
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                let commands: usize = fakes.iter().map(Fake::commands).sum();
+                // Acquire and release, each once more with the script itself, and what is owed a few times.
+                assert!(commands < 3 * 20, "{commands} commands for one lock in 2 s");
+            });
+        },
+    );
+}
+
+#[test]
+fn calls_return_when_nothing_is_answered_but_subscriptions_are_confirmed() {
+    alone(
+        "replies::calls_return_when_nothing_is_answered_but_subscriptions_are_confirmed",
+        || {
+            run(all_calls_return(|words| match words[0].as_slice() {
+                b"SUBSCRIBE" | b"UNSUBSCRIBE" => honest(words),
+                _ => Vec::new(),
+            }));
+        },
+    );
+}
+
+#[test]
+fn calls_return_when_each_reply_comes_twice() {
+    alone("replies::calls_return_when_each_reply_comes_twice", || {
+        run(all_calls_return(|words| honest(words).repeat(2)));
+    });
+}
+
+#[test]
+fn calls_return_when_replies_belong_to_nothing() {
+    alone(
+        "replies::calls_return_when_replies_belong_to_nothing",
+        || {
+            run(async {
+                // Before anything is asked.
+                let fakes = [(); 3].map(|()| {
+                    Fake::tcp(|peer| {
+                        while let Some(words) = peer.next() {
+                            let mut reply = honest(&words);
+                            if words[0] == b"SCRIPT" {
+                                reply.extend_from_slice(b":1\r\n:1\r\n:1\r\n");
+                            }
+                            if peer.say(&reply).is_none() {
+                                return;
+                            }
+                        }
+                    })
+                });
+                assert_calls_return(&coordinator(&fakes)).await;
+            });
+        },
+    );
+}
+
+/// Votes of the others do not wait for a master that says nothing but nonsense.
+#[test]
+fn one_of_three_that_confirms_in_place_of_replies_costs_no_lock() {
+    alone(
+        "replies::one_of_three_that_confirms_in_place_of_replies_costs_no_lock",
+        || {
+            run(async {
+                let fakes = [
+                    Fake::honest(Duration::ZERO),
+                    Fake::honest(Duration::ZERO),
+                    falsifying(|_| subscription("subscribe", b"x")),
+                ];
+                let locks = coordinator(&fakes);
+                let mut won = 0;
+                for number in 0..20 {
+                    let lock = locks.mutex(format!("a{number}"));
+                    let tried = timeout(HANG, lock.try_acquire()).await.unwrap();
+                    if let Ok(guard) = tried {
+                        won += 1;
+                        timeout(HANG, guard.settled()).await.unwrap();
+                        drop(timeout(HANG, guard.release()).await.unwrap());
+                    }
+                }
+                assert!(won >= 18, "{won} of 20 locks");
+                timeout(HANG, locks.close()).await.unwrap();
+            });
+        },
+    );
+}
+
+/// A master that changes for the worse while guards are held: also those calls return.
+#[test]
+fn calls_on_a_guard_return_when_masters_turn_hostile() {
+    alone(
+        "replies::calls_on_a_guard_return_when_masters_turn_hostile",
+        || {
+            run(async {
+                let is_hostile = Arc::new(AtomicBool::new(false));
+                let fakes = [(); 3].map(|()| {
+                    let is_hostile = is_hostile.clone();
+                    falsifying(move |words| match is_hostile.load(Ordering::Relaxed) {
+                        true => subscription("subscribe", b"x"),
+                        false => honest(words),
+                    })
+                });
+                let locks = coordinator(&fakes);
+                let guard = locks.mutex("a").acquire_within(HANG).await.unwrap();
+                is_hostile.store(true, Ordering::Relaxed);
+                let calls = Calls::default();
+                drop(calls.bounded("extend", guard.extend(TTL)).await);
+                drop(calls.bounded("settled", guard.settled()).await);
+                drop(calls.bounded("release", guard.release()).await);
+                calls.bounded("close", locks.close()).await;
+                assert_eq!(calls.hung(), [""; 0]);
+            });
+        },
+    );
+}
+
+/// Makes every call while all masters answer as `reply` says.
+async fn all_calls_return(reply: fn(&[Vec<u8>]) -> Vec<u8>) {
+    let fakes = [(); 3].map(|()| falsifying(reply));
+    assert_calls_return(&coordinator(&fakes)).await;
+}
+
+async fn assert_calls_return(locks: &Coordinator) {
+    let calls = Calls::default();
+    let owner = locks.owner();
+    for round in 0..3 {
+        for (kind, lock) in [
+            ("mutex", locks.mutex("m")),
+            ("fenced", locks.mutex("f").fenced()),
+            ("reentrant", locks.reentrant("r", &owner)),
+            ("fair", locks.fair("q", &owner)),
+        ] {
+            let what = |verb| format!("{verb} ({kind}), round {round}");
+            let limit = Duration::from_millis(100);
+            let guard = calls
+                .bounded(&what("try_acquire"), lock.try_acquire())
+                .await;
+            drop(
+                calls
+                    .bounded(&what("acquire_within"), lock.acquire_within(limit))
+                    .await,
+            );
+            drop(calls.bounded(&what("inspect"), lock.inspect()).await);
+            drop(calls.bounded(&what("is_held"), lock.is_held()).await);
+            if let Some(Ok(guard)) = guard {
+                drop(calls.bounded(&what("extend"), guard.extend(TTL)).await);
+                drop(calls.bounded(&what("settled"), guard.settled()).await);
+                drop(calls.bounded(&what("release"), guard.release()).await);
+            }
+        }
+        drop(calls.bounded("check", locks.check()).await);
+    }
+    calls.bounded("close", locks.close()).await;
+    assert_eq!(calls.hung(), [""; 0], "of {} calls", calls.made());
+}
+
+/// Greets well, and then answers as `reply` says.
+fn falsifying(reply: impl Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync + 'static) -> Fake {
+    Fake::tcp(move |peer: &mut Peer| {
+        let mut words = peer.greet();
+        while let Some(asked) = words {
+            if peer.say(&reply(&asked)).is_none() {
+                return;
+            }
+            words = peer.next();
+        }
+    })
+}
+
+fn coordinator(fakes: &[Fake]) -> Coordinator {
+    Coordinator::builder()
+        .masters(fakes.iter().map(Fake::url))
+        .restart_guard(RestartGuard::Off)
+        .node_timeout(Duration::from_millis(50))
+        .ttl(TTL)
+        .patience(TTL)
+        .build()
+        .unwrap()
+}
+
+const TTL: Duration = Duration::from_secs(1);

@@ -1,0 +1,147 @@
+//! A slow or silent master gets no more load than the others, and takes no memory without end.
+
+use std::time::Duration;
+
+use quorlock::{Builder, Coordinator, RestartGuard};
+use tokio::time::sleep;
+
+use crate::{
+    alone::{alone, run},
+    servers,
+    support::{
+        fake::Fake,
+        gauge::{self, Log},
+        load::Load,
+        proxy::Proxy,
+        slow::{lock_commands, one_far_away, tarpit},
+    },
+};
+
+#[test]
+fn a_slow_master_gets_no_more_commands_than_the_others() {
+    alone(
+        "slow::a_slow_master_gets_no_more_commands_than_the_others",
+        || {
+            gets_no_more(|builder| builder);
+        },
+    );
+}
+
+#[test]
+fn a_master_slower_than_the_node_timeout_gets_no_more_commands_than_the_others() {
+    alone(
+        "slow::a_master_slower_than_the_node_timeout_gets_no_more_commands_than_the_others",
+        || gets_no_more(|builder| builder.node_timeout(Duration::from_millis(50))),
+    );
+}
+
+/// One of five is 200 ms away.
+fn gets_no_more(set: impl FnOnce(Builder) -> Builder) {
+    if servers::only_urls() {
+        return;
+    }
+    let log = Log::listen();
+    let masters = servers::masters(5);
+    let (urls, _proxy): (_, Proxy) = one_far_away(&masters, Duration::from_millis(100));
+    run(async {
+        let builder = Coordinator::builder()
+            .masters(urls)
+            .ttl(Duration::from_secs(30));
+        let locks = set(builder).build().unwrap();
+        let load = Load::start(&locks, 1_000, None);
+        // What is owed piles up first.
+        sleep(PERIOD).await;
+        let before: Vec<_> = masters.iter().map(lock_commands).collect();
+        sleep(PERIOD).await;
+        let counts: Vec<_> = masters.iter().map(lock_commands).collect();
+        let (won, failed) = (load.won(), load.failed());
+        load.stop().await;
+        let counts: Vec<_> = counts
+            .iter()
+            .zip(before)
+            .map(|(now, then)| now - then)
+            .collect();
+        let healthy = counts[..4].iter().sum::<u64>() as f64 / 4.0;
+        let ratio = counts[4] as f64 / healthy;
+        println!(
+            "{won} locks, {failed} failed; commands {counts:?}, ratio {ratio:.2}; {} warnings\n{}",
+            log.warnings(),
+            log.lines()
+        );
+        assert!(ratio <= 1.1, "{ratio}: {counts:?}");
+        assert!(
+            log.warnings() <= 1,
+            "{} warnings:\n{}",
+            log.warnings(),
+            log.lines()
+        );
+        assert!(won > 20 * failed, "{won} locks, {failed} failed");
+    });
+}
+
+/// It greets well, and then takes what it is sent and answers nothing.
+#[test]
+fn a_master_that_never_answers_takes_no_memory_without_end() {
+    alone(
+        "slow::a_master_that_never_answers_takes_no_memory_without_end",
+        || {
+            let log = Log::listen();
+            let fakes = [
+                Fake::honest(Duration::ZERO),
+                Fake::honest(Duration::ZERO),
+                tarpit(),
+            ];
+            run(memory_is_bounded(fakes.iter().map(Fake::url), log));
+        },
+    );
+}
+
+/// The same, by a real server that holds back all writes.
+#[test]
+fn a_paused_master_takes_no_memory_without_end() {
+    if servers::only_urls() {
+        return;
+    }
+    alone("slow::a_paused_master_takes_no_memory_without_end", || {
+        let log = Log::listen();
+        let fakes = [Fake::honest(Duration::ZERO), Fake::honest(Duration::ZERO)];
+        let master = servers::Server::start();
+        master.command(&["CLIENT", "PAUSE", "600000", "WRITE"]);
+        let urls = fakes.iter().map(Fake::url).chain([master.url()]);
+        run(memory_is_bounded(urls, log));
+    });
+}
+
+async fn memory_is_bounded(urls: impl Iterator<Item = String>, log: Log) {
+    let locks = Coordinator::builder()
+        .masters(urls)
+        .restart_guard(RestartGuard::Off)
+        .build()
+        .unwrap();
+    let load = Load::start(&locks, 0, Some(Duration::from_secs(600)));
+    // What may be owed to one master is reached by then.
+    load.reach(HALF, MOST).await;
+    let (before, first) = (gauge::rss_mb(), load.won());
+    load.reach(first + HALF, MOST).await;
+    let grown = gauge::rss_mb() - before;
+    let (won, failed) = (load.won(), load.failed());
+    println!(
+        "{won} locks ({first} before), {failed} failed; {before:.1} MB, then {grown:.1} MB more"
+    );
+    println!("{} warnings:\n{}", log.warnings(), log.lines());
+    load.stop().await;
+    assert!(won >= HALF, "only {won} locks");
+    // What each lock leaves would be 500 bytes and more.
+    let bound = 2.0 + 100.0 * (won - first) as f64 / 1e6;
+    assert!(grown < bound, "{grown} MB more in {} locks", won - first);
+    assert!(
+        log.warnings() <= 1,
+        "{} warnings:\n{}",
+        log.warnings(),
+        log.lines()
+    );
+}
+
+const PERIOD: Duration = Duration::from_secs(6);
+const HALF: u64 = 40_000;
+const MOST: Duration = Duration::from_secs(20);

@@ -1,0 +1,121 @@
+//! A stall of our own, or a burst, is no fault of the masters: no connection is given up for it.
+
+use std::{thread, time::Duration};
+
+use quorlock::{Coordinator, RestartGuard};
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    alone::{alone, current_thread, multi_thread},
+    support::{fake::Fake, gauge::Log, load},
+};
+
+#[test]
+fn a_stall_of_the_runtime_gives_up_no_connection() {
+    alone(
+        "stall::a_stall_of_the_runtime_gives_up_no_connection",
+        || {
+            let log = Log::listen();
+            let fakes = [(); 3].map(|()| Fake::honest(ANSWER));
+            current_thread().block_on(async {
+                let locks = coordinator(&fakes);
+                let mut failed = 0;
+                for round in 0..10 {
+                    let guard = locks.mutex(format!("a{round}")).acquire().await.unwrap();
+                    drop(guard); // posts the release
+                    thread::sleep(Duration::from_millis(200));
+                    // The crate's tasks send what was posted, and look at the clock before the answers come.
+                    sleep(Duration::from_millis(1)).await;
+                    let next = locks.mutex(format!("b{round}")).try_acquire().await;
+                    failed += usize::from(next.is_err());
+                    sleep(Duration::from_millis(50)).await;
+                }
+                println!(
+                    "{failed} of 10 failed, {} down\n{}",
+                    log.downs(),
+                    log.lines()
+                );
+                assert_eq!(log.downs(), 0, "{}", log.lines());
+                assert_eq!(fakes.each_ref().map(Fake::connections), [1, 1, 1]);
+                assert_eq!(failed, 0);
+            });
+        },
+    );
+}
+
+/// The stall begins while an attempt is under way, and while masters are dialled.
+#[test]
+fn a_stall_in_the_middle_of_a_dial_or_an_attempt_gives_up_no_connection() {
+    alone(
+        "stall::a_stall_in_the_middle_of_a_dial_or_an_attempt_gives_up_no_connection",
+        || {
+            let log = Log::listen();
+            for _ in 0..5 {
+                let fakes = [(); 3].map(|()| Fake::honest(ANSWER));
+                current_thread().block_on(async {
+                    let locks = coordinator(&fakes);
+                    for _ in 0..3 {
+                        tokio::task::yield_now().await;
+                    }
+                    thread::sleep(Duration::from_millis(300));
+                    sleep(Duration::from_millis(1)).await;
+                    let guard = locks.mutex("a").try_acquire().await.unwrap();
+                    guard.settled().await;
+                    let extending = tokio::spawn(async move {
+                        let _ = guard.extend(Duration::from_secs(10)).await;
+                        guard
+                    });
+                    tokio::task::yield_now().await;
+                    thread::sleep(Duration::from_millis(300));
+                    sleep(Duration::from_millis(1)).await;
+                    drop(extending.await.unwrap());
+                    timeout(Duration::from_secs(5), locks.close())
+                        .await
+                        .unwrap();
+                    assert_eq!(fakes.each_ref().map(Fake::connections), [1, 1, 1]);
+                });
+            }
+            assert_eq!(log.downs(), 0, "{}", log.lines());
+        },
+    );
+}
+
+/// The masters answer one command after the other, and none of them is silent for long.
+#[test]
+fn ten_thousand_guards_dropped_at_once_give_up_no_connection() {
+    alone(
+        "stall::ten_thousand_guards_dropped_at_once_give_up_no_connection",
+        || {
+            let log = Log::listen();
+            let fakes = [(); 3].map(|()| Fake::honest(Duration::from_micros(50)));
+            multi_thread().block_on(async {
+                let locks = coordinator(&fakes);
+                let guards = load::hold(&locks, 10_000, Duration::from_secs(60)).await;
+                let before = fakes.each_ref().map(Fake::connections);
+                log.clear();
+                drop(guards);
+                timeout(Duration::from_secs(30), locks.close())
+                    .await
+                    .unwrap();
+                assert_eq!(log.downs(), 0, "{}", log.lines());
+                assert_eq!(fakes.each_ref().map(Fake::connections), before);
+                let commands = fakes.each_ref().map(Fake::commands);
+                assert!(
+                    commands.iter().all(|count| *count >= 20_000),
+                    "{commands:?}"
+                );
+            });
+        },
+    );
+}
+
+/// How long a master takes for a command. The answers come while the stall is noticed, not before.
+const ANSWER: Duration = Duration::from_millis(15);
+
+fn coordinator(fakes: &[Fake]) -> Coordinator {
+    Coordinator::builder()
+        .masters(fakes.iter().map(Fake::url))
+        .restart_guard(RestartGuard::Off)
+        .build()
+        .unwrap()
+}

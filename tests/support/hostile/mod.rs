@@ -1,0 +1,25 @@
+//! Masters and networks that misbehave, and the loads that meet them.
+//!
+//! `tests/hostile` runs the short forms and asserts; the bench `hostile` runs the long forms and prints
+//! figures. Masters and proxies run on threads of the standard library, so that a stalled runtime does
+//! not stall them.
+
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    reason = "included with #[path] in two crates, neither of which uses everything"
+)]
+
+pub mod calls;
+pub mod closing;
+pub mod fake;
+pub mod first;
+pub mod gauge;
+pub mod load;
+pub mod mutate;
+pub mod proxy;
+pub mod random;
+pub mod releases;
+pub mod resp;
+pub mod slow;

@@ -1,0 +1,53 @@
+//! As much of RESP as is needed to tell commands and replies apart.
+
+/// The first command in `bytes`, an array of bulk strings, with its length in bytes.
+pub fn command(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
+    let (count, mut at) = header(bytes, 0)?;
+    let mut words = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (length, start) = header(bytes, at)?;
+        let word = bytes.get(start..start + length)?;
+        at = start + length + 2;
+        if at > bytes.len() {
+            return None;
+        }
+        words.push(word.to_vec());
+    }
+    Some((words, at))
+}
+
+/// The length of the first reply in `bytes`, which come from a real server.
+pub fn frame_length(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    let mut values = 1;
+    while values > 0 {
+        let kind = *bytes.get(at)?;
+        let end = line_end(bytes, at)?;
+        let number: i64 = std::str::from_utf8(&bytes[at + 1..end])
+            .ok()
+            .and_then(|digits| digits.parse().ok())
+            .unwrap_or(0);
+        let number = usize::try_from(number).ok();
+        at = end + 2;
+        values -= 1;
+        match kind {
+            b'$' | b'!' | b'=' => at += number.map_or(0, |length| length + 2),
+            b'*' | b'~' | b'>' => values += number.unwrap_or(0),
+            b'%' => values += 2 * number.unwrap_or(0),
+            _ => {}
+        }
+    }
+    (at <= bytes.len()).then_some(at)
+}
+
+/// The number in the line at `at`, and where the next line begins.
+fn header(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
+    let end = line_end(bytes, at)?;
+    let digits = std::str::from_utf8(bytes.get(at + 1..end)?).ok()?;
+    Some((digits.parse().ok()?, end + 2))
+}
+
+fn line_end(bytes: &[u8], at: usize) -> Option<usize> {
+    let line = bytes.get(at..)?;
+    Some(at + line.windows(2).position(|pair| pair == b"\r\n")?)
+}

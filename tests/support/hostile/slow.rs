@@ -1,0 +1,41 @@
+//! One of several masters is slow or silent.
+
+use std::time::Duration;
+
+use super::fake::Fake;
+use super::proxy::Proxy;
+use crate::servers::Server;
+
+/// The URLs of `servers`, the last one behind a proxy that is `each_way` from here.
+pub fn one_far_away(servers: &[Server], each_way: Duration) -> (Vec<String>, Proxy) {
+    let (last, others) = servers.split_last().unwrap();
+    let proxy = Proxy::delay(last.port(), each_way);
+    let urls = others.iter().map(Server::url).chain([proxy.url()]);
+    (urls.collect(), proxy)
+}
+
+/// Greets well, and then takes what it is sent and answers nothing.
+pub fn tarpit() -> Fake {
+    Fake::tcp(|peer| {
+        if peer.greet().is_some() {
+            peer.swallow();
+        }
+    })
+}
+
+/// How many commands about locks a server got so far.
+pub fn lock_commands(server: &Server) -> u64 {
+    let said = server.command(&["INFO", "commandstats"]);
+    let lines = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("cmdstat_"));
+    let counted = lines.filter(|line| {
+        let command = line.split(':').next();
+        matches!(command, Some("set" | "eval" | "evalsha"))
+    });
+    let calls = counted.filter_map(|line| {
+        let count = line.split_once("calls=")?.1.split(',').next()?;
+        count.parse::<u64>().ok()
+    });
+    calls.sum()
+}
