@@ -304,11 +304,8 @@ impl<'a> InFlight<'a> {
             return false;
         }
         let late = (self.terms.now)();
-        if late.saturating_duration_since(now) >= self.limits.timeout {
-            self.liveness = Liveness::since(late);
-            return false;
-        }
-        true
+        let was_stalled = late.saturating_duration_since(now) >= self.limits.timeout;
+        !(was_stalled && self.liveness.forgive(late))
     }
 
     fn end_of_patience(&self) -> Option<Instant> {

@@ -11,6 +11,8 @@ pub(super) struct Liveness {
     byte: Instant,
     /// The last whole reply, or the same.
     reply: Instant,
+    /// Silence was forgiven since then.
+    is_forgiven: bool,
 }
 
 impl Liveness {
@@ -19,6 +21,7 @@ impl Liveness {
         Self {
             byte: now,
             reply: now,
+            is_forgiven: false,
         }
     }
 
@@ -29,6 +32,19 @@ impl Liveness {
 
     pub(super) fn on_reply(&mut self, now: Instant) {
         *self = Self::since(now);
+    }
+
+    /// Starts to count anew at `now`, as this process was itself stalled and could read nothing. Once
+    /// per reply: a process that is always late must give up a silent master all the same.
+    pub(super) fn forgive(&mut self, now: Instant) -> bool {
+        let is_first = !self.is_forgiven;
+        if is_first {
+            *self = Self {
+                is_forgiven: true,
+                ..Self::since(now)
+            };
+        }
+        is_first
     }
 
     /// Returns when the connection is to be given up if nothing more is heard.

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::time::{Sleep, sleep, sleep_until, timeout};
+use tokio::{
+    task::yield_now,
+    time::{Sleep, sleep, sleep_until, timeout},
+};
 
 use super::{Ask, Mailbox, Terms, in_flight::InFlight};
 
@@ -219,8 +222,7 @@ async fn serve<C: Connection>(
                 return Poll::Ready(Some((why, true)));
             }
         }
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        give_way(cx)
     })
     .await;
     if let Some(at) = in_flight.heard {
@@ -233,6 +235,13 @@ async fn serve<C: Connection>(
         was_given_up,
         has_answered: in_flight.heard.is_some(),
     })
+}
+
+/// Lets other tasks run, and the runtime look after timers and sockets, before this one goes on. A task
+/// that just woke itself would be polled many times before that.
+pub(super) fn give_way<T>(cx: &mut Context<'_>) -> Poll<T> {
+    let _ = pin!(yield_now()).poll(cx);
+    Poll::Pending
 }
 
 /// A timer that is set anew only when it fires: most of what it is set for is answered long before.

@@ -17,7 +17,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::reply::FrameScan;
+use super::{reply::FrameScan, supervisor::give_way};
 use crate::core::{
     command::{Command, Request, decimal},
     script::Script,
@@ -69,7 +69,7 @@ impl Wire {
     /// No answer to us is that long. Whoever sends more is not a Redis server.
     const MOST_INPUT: usize = 1024 * 1024;
     /// More reads in one poll would keep timers and other tasks waiting: a server may send without end.
-    const MOST_READS: usize = 8;
+    const MOST_READS: usize = 4;
 
     pub(super) fn new(stream: impl Stream + 'static) -> Self {
         Self {
@@ -112,8 +112,7 @@ impl Wire {
                 return Poll::Ready(Ok(done));
             }
         }
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        give_way(cx)
     }
 
     /// What `read` makes of the next reply.
