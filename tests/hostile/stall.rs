@@ -23,7 +23,7 @@ fn a_stall_of_the_runtime_gives_up_no_connection() {
                 for round in 0..10 {
                     let guard = locks.mutex(format!("a{round}")).acquire().await.unwrap();
                     drop(guard); // posts the release
-                    thread::sleep(Duration::from_millis(200));
+                    thread::sleep(STALL);
                     // The crate's tasks send what was posted, and look at the clock before the answers come.
                     sleep(Duration::from_millis(1)).await;
                     let next = locks.mutex(format!("b{round}")).try_acquire().await;
@@ -57,7 +57,7 @@ fn a_stall_in_the_middle_of_a_dial_or_an_attempt_gives_up_no_connection() {
                     for _ in 0..3 {
                         tokio::task::yield_now().await;
                     }
-                    thread::sleep(Duration::from_millis(300));
+                    thread::sleep(STALL);
                     sleep(Duration::from_millis(1)).await;
                     let guard = locks.mutex("a").try_acquire().await.unwrap();
                     guard.settled().await;
@@ -66,7 +66,7 @@ fn a_stall_in_the_middle_of_a_dial_or_an_attempt_gives_up_no_connection() {
                         guard
                     });
                     tokio::task::yield_now().await;
-                    thread::sleep(Duration::from_millis(300));
+                    thread::sleep(STALL);
                     sleep(Duration::from_millis(1)).await;
                     drop(extending.await.unwrap());
                     timeout(Duration::from_secs(5), locks.close())
@@ -109,13 +109,18 @@ fn ten_thousand_guards_dropped_at_once_give_up_no_connection() {
     );
 }
 
-/// How long a master takes for a command. The answers come while the stall is noticed, not before.
-const ANSWER: Duration = Duration::from_millis(15);
-
 fn coordinator(fakes: &[Fake]) -> Coordinator {
     Coordinator::builder()
         .masters(fakes.iter().map(Fake::url))
         .restart_guard(RestartGuard::Off)
+        .node_timeout(NODE_TIMEOUT)
         .build()
         .unwrap()
 }
+
+/// How long a master takes for a command. The answers come while the stall is noticed, not before.
+const ANSWER: Duration = Duration::from_millis(15);
+
+const NODE_TIMEOUT: Duration = Duration::from_millis(100);
+/// More than a connection may be silent.
+const STALL: Duration = Duration::from_millis(400);

@@ -225,7 +225,7 @@ fn slow(options: &Options, what: &str, set: fn(Builder) -> Builder) -> Result<()
     let servers = servers::masters(5);
     let (urls, _proxy) = one_far_away(&servers, Duration::from_millis(100));
     threads(2).block_on(async {
-        let locks = set(builder(urls).ttl(Duration::from_secs(10))).build()?;
+        let locks = set(builder(urls).ttl(Duration::from_secs(60))).build()?;
         let load = Load::start(&locks, rate, None);
         sleep(half).await;
         let before: Vec<_> = servers.iter().map(lock_commands).collect();

@@ -51,6 +51,13 @@ impl Log {
         WARNINGS.load(Ordering::Relaxed)
     }
 
+    /// How many of them name the master at `url`.
+    pub fn warnings_about(self, url: &str) -> usize {
+        let address = url.trim_start_matches("redis://");
+        let lines = LINES.lock().unwrap();
+        lines.iter().filter(|line| line.contains(address)).count()
+    }
+
     /// How many connections were lost or given up.
     pub fn downs(self) -> usize {
         DOWNS.load(Ordering::Relaxed)
@@ -58,7 +65,8 @@ impl Log {
 
     /// The first of the warnings.
     pub fn lines(self) -> String {
-        LINES.lock().unwrap().join("\n")
+        let lines = LINES.lock().unwrap();
+        lines[..lines.len().min(20)].join("\n")
     }
 }
 
@@ -80,7 +88,7 @@ impl Subscriber for Log {
         if *event.metadata().level() <= Level::WARN {
             WARNINGS.fetch_add(1, Ordering::Relaxed);
             let mut lines = LINES.lock().unwrap();
-            if lines.len() < 50 {
+            if lines.len() < 1_000 {
                 lines.push(line.0);
             }
         }
