@@ -14,7 +14,6 @@ use std::{
         atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
     task::Poll,
-    time::Instant,
 };
 
 use tokio::sync::Notify;
@@ -26,6 +25,7 @@ use crate::{
     live_round::LiveRound,
     master::{Ask, CountVotes, Mailbox, Supervisor},
     owner::Owner,
+    shield::shielded,
     turns::Turns,
     waiting::Waiting,
     watchdog::Watchdog,
@@ -125,13 +125,8 @@ impl Engine {
         Votes::new(self.addresses.clone(), round.votes())
     }
 
-    pub(crate) fn ask<C: CountVotes>(
-        &self,
-        command: Command,
-        start: Instant,
-        counter: C,
-    ) -> Arc<Ask<C>> {
-        self.ask_with_tellers(command, 0, start, counter)
+    pub(crate) fn ask<C: CountVotes>(&self, command: Command, counter: C) -> Arc<Ask<C>> {
+        self.ask_with_tellers(command, 0, counter)
     }
 
     /// A question that wakes those who wait only on `tellers`, a bit each.
@@ -139,11 +134,11 @@ impl Engine {
         &self,
         command: Command,
         tellers: u64,
-        start: Instant,
         counter: C,
     ) -> Arc<Ask<C>> {
-        let start = clock::to_monotonic(start);
-        let deadline = start.checked_add(self.config.node_timeout).unwrap_or(start);
+        let posted = clock::monotonic();
+        let deadline = posted.checked_add(self.config.node_timeout);
+        let deadline = deadline.unwrap_or(posted);
         Arc::new(Ask::new(command, tellers, deadline, counter))
     }
 
@@ -247,7 +242,7 @@ pub(crate) struct Undelivered(Arc<Deliveries>);
 impl Drop for Undelivered {
     fn drop(&mut self) {
         if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.done.notify_waiters();
+            shielded(|| self.0.done.notify_waiters());
         }
     }
 }

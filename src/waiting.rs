@@ -18,6 +18,7 @@ use crate::{
     core::{name::Resource, quorum::is_majority},
     engine::{Engine, first_of},
     master::{Ear, Heard},
+    shield::shielded,
 };
 
 /// The lines of this process, one for each name that somebody waits for.
@@ -86,15 +87,16 @@ impl Waiting {
         let line = self.lines.lock().get(resource).cloned();
         if let Some(line) = line {
             line.state.lock().is_released = true;
-            line.heard.notify_waiters();
+            shielded(|| line.heard.notify_waiters());
         }
     }
 
     /// Has all who contend try again, as there is something new to learn.
     pub(crate) fn wake_all(&self) {
-        for line in self.lines.lock().values() {
+        let lines: Vec<_> = self.lines.lock().values().cloned().collect();
+        for line in lines {
             line.state.lock().is_released = true;
-            line.heard.notify_waiters();
+            shielded(|| line.heard.notify_waiters());
         }
     }
 
@@ -220,7 +222,7 @@ impl Ear for Line {
             Heard::Refused => state.refused |= bit,
         }
         drop(state);
-        self.heard.notify_waiters();
+        shielded(|| self.heard.notify_waiters());
     }
 }
 

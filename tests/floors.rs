@@ -36,7 +36,7 @@ const FLOORS: &[(&str, &str)] = &[
     ),
     (
         "hold.rs",
-        "clock, core, engine, live_round, owner, shield, watchdog",
+        "clock, core, engine, live_round, master::Ask, owner, shield, watchdog",
     ),
     (
         "hold/",
