@@ -43,7 +43,7 @@ const FLOORS: &[(&str, &str)] = &[
         "clock, core, engine, error, hold, live_round, owner, shield",
     ),
     ("live_round.rs", "clock, core, engine, hold, master, shield"),
-    ("owner.rs", "core, hold"),
+    ("owner.rs", "clock, core, engine::first_of, hold"),
     ("turns.rs", "clock, core, engine, master, shield"),
     ("waiting.rs", "clock, core, engine, master, shield"),
     (
@@ -102,7 +102,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "sleep, sleep_until, timeout(, interval",
-        "clock.rs, config.rs, coordinator.rs, engine.rs, engine/, hold/, master/, turns.rs, waiting.rs, watchdog.rs",
+        "clock.rs, config.rs, coordinator.rs, engine.rs, engine/, hold/, master/, owner.rs, turns.rs, waiting.rs, watchdog.rs",
         "only what drives masters waits",
     ),
     (

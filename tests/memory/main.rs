@@ -33,6 +33,7 @@ mod rollback;
 mod run;
 #[path = "../support/log.rs"]
 mod said;
+mod unpolled;
 mod user_code;
 mod waiting;
 mod watchdog;
