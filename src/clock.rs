@@ -28,18 +28,15 @@ pub(crate) fn now() -> Instant {
 /// An instant of the [`monotonic`] clock on the clock of [`now`], but for what was slept through since that
 /// was last asked. For votes, whose outcome is looked at once more before anybody relies on it.
 pub(crate) fn from_monotonic(at: Instant) -> Instant {
-    match SLEPT.load(Ordering::Relaxed) {
-        0 => at,
-        slept => at + Duration::from_nanos(slept),
-    }
+    at + slept()
 }
 
-/// An instant of the clock of [`now`] on the [`monotonic`] one, if nothing more is slept through.
-pub(crate) fn to_monotonic(at: Instant) -> Instant {
-    match SLEPT.load(Ordering::Relaxed) {
-        0 => at,
-        slept => at.checked_sub(Duration::from_nanos(slept)).unwrap_or(at),
-    }
+/// An instant of the clock of [`now`] on the [`monotonic`] one, if nothing more is slept through, or `least` if that is
+/// later. An instant that has passed on one clock has passed on the other, but the monotonic clock may never have
+/// shown it: it stood still then, or the wall clock was set forward.
+pub(crate) fn to_monotonic(at: Instant, least: Instant) -> Instant {
+    compare_clocks(monotonic());
+    at.checked_sub(slept()).map_or(least, |at| at.max(least))
 }
 
 /// Sleeps until `at` on the clock of [`now`], looking up at least once a second.
@@ -68,8 +65,16 @@ pub(crate) fn wall_micros() -> u64 {
     u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// For how long the monotonic clock has stood still, in all, in nanoseconds.
+/// For how long the monotonic clock has stood still, in all, in nanoseconds. At most [`MOST_SLEPT`].
 static SLEPT: AtomicU64 = AtomicU64::new(0);
+
+/// About 100 years, which any instant can be moved by. A wall clock that is set back and forth adds up to more only in
+/// tests of that.
+const MOST_SLEPT: u64 = 100 * 366 * 24 * 60 * 60 * 1_000_000_000;
+
+fn slept() -> Duration {
+    Duration::from_nanos(SLEPT.load(Ordering::Relaxed))
+}
 
 /// Compares the clocks, if that was not done within a millisecond before `now`, on the [`monotonic`] clock. That one
 /// may not have moved while the machine was suspended, so it may go on for so long before that is noticed.
@@ -90,7 +95,9 @@ fn compare_clocks(now: Instant) {
     };
     if let Some(reading) = Reading::take() {
         if let Some(last) = *last {
-            SLEPT.fetch_add(reading.ahead_of(last), Ordering::Relaxed);
+            let slept = SLEPT.load(Ordering::Relaxed); // which changes under this lock only
+            let slept = slept.saturating_add(reading.ahead_of(last));
+            SLEPT.store(slept.min(MOST_SLEPT), Ordering::Relaxed);
         }
         *last = Some(reading);
         DONE.store(now, Ordering::Relaxed);
@@ -294,6 +301,51 @@ mod tests {
                 assert!(guard.remaining() > seconds(8), "{guard:?}");
                 suspend(seconds(7)).await; // more than was left before
                 assert_eq!(standing(&guard).await, Standing::Held);
+            },
+        );
+    }
+
+    #[test]
+    fn validity_ends_in_the_past_once_it_is_over() {
+        alone("validity_ends_in_the_past_once_it_is_over", async {
+            let origin = monotonic();
+            tokio::time::sleep(seconds(1)).await;
+            let (_masters, _locks, guard) = guard("r", false).await;
+            let began = monotonic();
+            tokio::time::sleep(seconds(1)).await;
+            suspend(seconds(4)).await;
+            assert_eq!(standing(&guard).await, Standing::Held);
+            assert_eq!(guard.valid_until(), monotonic() + guard.remaining());
+            for hours in [1, 24 * 365 * 50, 24 * 365 * 500] {
+                suspend(seconds(3_600 * hours)).await;
+                assert!(matches!(standing(&guard).await, Standing::Lost(_)));
+                assert!(guard.valid_until() <= monotonic());
+                assert!(guard.valid_until() >= began - Duration::from_millis(10));
+                assert!(guard.valid_until() > origin);
+            }
+        });
+    }
+
+    /// What the wall clock says of it does not end a debt.
+    #[test]
+    fn a_release_is_owed_when_the_wall_clock_is_set_forward() {
+        alone(
+            "a_release_is_owed_when_the_wall_clock_is_set_forward",
+            async {
+                let (masters, locks, guard) = guard("r", false).await;
+                guard.settled().await;
+                masters[0].order(crate::Fault::Down);
+                tokio::time::sleep(seconds(1)).await;
+                guard.release().await.unwrap();
+                suspend(seconds(3_600)).await;
+                let other = locks.mutex("other").try_acquire().await.unwrap();
+                tokio::time::sleep(seconds(2)).await;
+                assert_eq!(masters[0].keys(), ["r"]);
+                masters[0].order(crate::Fault::None);
+                tokio::time::sleep(seconds(2)).await;
+                assert!(!masters[0].keys().contains(&"r".to_owned()));
+                drop(other);
+                timeout(seconds(60), locks.close()).await.unwrap();
             },
         );
     }

@@ -14,7 +14,7 @@ use std::{
         atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
     task::Poll,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tokio::sync::Notify;
@@ -26,6 +26,7 @@ use crate::{
     live_round::LiveRound,
     master::{Ask, CountVotes, Mailbox, Supervisor},
     owner::Owner,
+    shield::shielded,
     turns::Turns,
     waiting::Waiting,
     watchdog::Watchdog,
@@ -94,10 +95,11 @@ impl Engine {
         self.mailboxes.len()
     }
 
-    /// Returns the longest time that any master may take to answer.
+    /// Returns the longest time that any master that was dialled may take to answer.
     pub(crate) fn node_timeout(&self) -> Duration {
         let timeouts = self.mailboxes.iter().map(|mailbox| mailbox.node_timeout());
-        timeouts.max().unwrap_or_default()
+        let longest = timeouts.flatten().max();
+        longest.unwrap_or_else(|| self.config.node_timeout.least())
     }
 
     pub(crate) fn watchdog(&self) -> &Watchdog {
@@ -131,13 +133,8 @@ impl Engine {
         Votes::new(self.addresses.clone(), round.votes())
     }
 
-    pub(crate) fn ask<C: CountVotes>(
-        &self,
-        command: Command,
-        start: Instant,
-        counter: C,
-    ) -> Arc<Ask<C>> {
-        self.ask_with_tellers(command, 0, start, counter)
+    pub(crate) fn ask<C: CountVotes>(&self, command: Command, counter: C) -> Arc<Ask<C>> {
+        self.ask_with_tellers(command, 0, counter)
     }
 
     /// A question that wakes those who wait only on `tellers`, a bit each.
@@ -145,11 +142,9 @@ impl Engine {
         &self,
         command: Command,
         tellers: u64,
-        start: Instant,
         counter: C,
     ) -> Arc<Ask<C>> {
-        let posted = clock::to_monotonic(start);
-        Arc::new(Ask::new(command, tellers, posted, counter))
+        Arc::new(Ask::new(command, tellers, clock::monotonic(), counter))
     }
 
     /// Puts a question to every master.
@@ -252,7 +247,7 @@ pub(crate) struct Undelivered(Arc<Deliveries>);
 impl Drop for Undelivered {
     fn drop(&mut self) {
         if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.done.notify_waiters();
+            shielded(|| self.0.done.notify_waiters());
         }
     }
 }

@@ -104,6 +104,15 @@ pub enum AcquireError {
         votes: Votes,
     },
 
+    /// Another task of the same [owner](crate::Owner) is in the middle of an attempt at this lock, and has been for as
+    /// long as an attempt takes. Nothing was sent. Tasks of one owner make their attempts one after the other. Trying
+    /// again later makes sense, unless that task does not poll its future any more: see [`Lock`](crate::Lock).
+    #[error("could not lock {name:?}: another task of its owner is in the middle of an attempt")]
+    OwnerBusy {
+        /// The lock's name.
+        name: Arc<str>,
+    },
+
     /// So many masters may have forgotten locks, by a restart say, that the others are no majority. They have no vote
     /// until all that they may have forgotten is over.
     #[error(

@@ -4,11 +4,12 @@ mod ask;
 mod keep;
 
 use std::{
+    ops::{Deref, DerefMut},
     sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::{
@@ -21,12 +22,14 @@ use crate::{
         name::{Kind, Resource},
         renewal::Renewal,
         round::{Outcome, Round},
-        standing::LostReason,
+        standing::{LostReason, Standing},
         votes::Votes,
     },
     engine::Engine,
     live_round::{Delivery, Healing, LiveRound},
+    master::Ask,
     owner::{Owner, Tenure},
+    shield::shielded,
     watchdog::Place,
 };
 
@@ -53,6 +56,8 @@ pub(crate) struct Hold {
     counter: Option<Arc<str>>,
     /// For the owner's other attempts, while this one is held.
     _tenure: Option<Arc<Tenure>>,
+    /// When the first attempt began, on the monotonic clock.
+    began: Instant,
     state: Mutex<State>,
     /// The lock may be lost: whoever waits for that looks again.
     changed: Notify,
@@ -66,7 +71,8 @@ struct State {
     lease: Lease,
     /// What was left of the lease when it was won.
     validity: Duration,
-    /// When the last key that we may have written is gone by itself.
+    /// When the last key that we may have written is gone by itself, on the monotonic clock: a wall clock that is
+    /// set forward must not make a release look needless.
     keys_until: Instant,
     /// Masters that may hold the key, a bit each; those of the newest round come on top.
     may_hold: u64,
@@ -87,7 +93,56 @@ struct State {
     release: Option<Arc<LiveRound>>,
 }
 
+/// The state while it is locked. A loss is announced after it is unlocked, as that runs code of the program's.
+#[derive(Debug)]
+struct Locked<'a> {
+    /// Dropped first, as it comes first.
+    state: MutexGuard<'a, State>,
+    announcement: Announcement<'a>,
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+/// Announces a loss, if there is one, when this is dropped.
+#[derive(Debug)]
+struct Announcement<'a> {
+    hold: &'a Hold,
+    lost: Option<LostReason>,
+}
+
+impl Drop for Announcement<'_> {
+    fn drop(&mut self) {
+        if let Some(reason) = self.lost {
+            let hold = self.hold;
+            shielded(|| tracing::warn!(name = %hold.name(), ?reason, "lock lost"));
+            shielded(|| hold.changed.notify_waiters());
+        }
+    }
+}
+
 impl Hold {
+    fn lock(&self) -> Locked<'_> {
+        Locked {
+            state: self.state.lock(),
+            announcement: Announcement {
+                hold: self,
+                lost: None,
+            },
+        }
+    }
+
     /// Waits for the outcome of the acquisition. A lock that was won is still given up when nothing is
     /// left of its validity by the time this task gets to run.
     pub(crate) async fn decided(&self) -> Outcome {
@@ -109,19 +164,35 @@ impl Hold {
     /// Takes one level off, and with the last one the claim back from all masters: behind whatever was sent for
     /// it, and owed to those that may hold it and cannot be reached now.
     fn leave(&self) -> Arc<LiveRound> {
-        let mut state = self.state.lock();
-        state.depth = state.depth.saturating_sub(1);
         let start = clock::now();
         let round = Round::open(Verb::Release, self.engine.size(), start, None);
         let release = LiveRound::of_release(round);
+        let mut state = self.lock();
+        state.depth = state.depth.saturating_sub(1);
         if state.depth > 0 {
             // Owed to nobody: whatever comes next sets the depth right.
             let command = self.command(&state, Verb::Release, self.ttl);
-            self.engine
-                .post(&self.engine.ask(command, start, release.clone()));
+            let ask = self.engine.ask(command, release.clone());
+            self.engine.post(&ask);
             return release;
         }
         state.release = Some(release.clone());
+        let (delivery, is_worth_telling) = self.deliver(&state, &release);
+        if let Some(place) = state.place.take() {
+            self.engine.watchdog().forget(place);
+        }
+        drop(state);
+        // Not under the lock: both may wake a task.
+        drop(delivery);
+        if is_worth_telling {
+            self.engine.waiting().released(&self.resource);
+        }
+        release
+    }
+
+    /// Posts the release of the last level. Whether others wait for it comes with what is posted, which is to be
+    /// dropped after unlocking.
+    fn deliver(&self, state: &State, release: &Arc<LiveRound>) -> (Arc<Ask<Delivery>>, bool) {
         // Not of an attempt that failed: whoever made it would wake itself.
         let is_worth_telling = state.newest.was_won();
         let delivery = Delivery {
@@ -140,34 +211,31 @@ impl Hold {
         };
         let command = Command {
             wakes: tellers != 0,
-            ..self.command(&state, Verb::Release, self.ttl)
+            ..self.command(state, Verb::Release, self.ttl)
         };
         let engine = &self.engine;
-        engine.post(&engine.ask_with_tellers(command, tellers, start, delivery));
-        if is_worth_telling {
-            self.engine.waiting().released(&self.resource);
-        }
-        if let Some(place) = state.place.take() {
-            self.engine.watchdog().forget(place);
-        }
-        release
+        let ask = engine.ask_with_tellers(command, tellers, delivery);
+        engine.post(&ask);
+        (ask, is_worth_telling)
     }
 
     /// Puts the key back on `masters`, a bit each, which lost it. Only ever called when a majority has
-    /// just confirmed that the lock is ours, and does nothing after a release.
+    /// confirmed that the lock is ours. Does nothing after a release, nor when the validity is over: a master that
+    /// answers late may do so after that.
     pub(crate) fn heal(&self, masters: u64, ttl: Ttl, extension: &Arc<LiveRound>) {
-        let mut state = self.state.lock();
-        if state.release.is_some() || state.lost.is_some() {
+        let start = clock::now();
+        let mut state = self.lock();
+        let is_lost = matches!(self.look(&mut state, start), Standing::Lost(_));
+        if state.release.is_some() || is_lost {
             return;
         }
-        let start = clock::now();
-        state.keys_until = state.keys_until.max(end_of(start, ttl));
+        state.keys_until = state.keys_until.max(end_of(ttl));
         state.may_hold |= masters;
         let healing = Healing {
             extension: extension.clone(),
         };
         let command = self.command(&state, Verb::Heal, ttl);
-        let ask = self.engine.ask(command, start, healing);
+        let ask = self.engine.ask(command, healing);
         self.engine.post_to(masters, &ask);
     }
 
@@ -194,9 +262,11 @@ impl Hold {
         self.state.lock().validity
     }
 
-    /// When the lease ends, on the clock that users have.
+    /// When the lease ends, on the clock that users have. A lease that a step of the wall clock has ended may have
+    /// ended before it began, on that clock.
     pub(crate) fn valid_until(&self) -> Instant {
-        clock::to_monotonic(self.state.lock().lease.until())
+        let until = self.state.lock().lease.until();
+        clock::to_monotonic(until, self.began)
     }
 
     /// The acquisition, or the last extension.
@@ -239,8 +309,10 @@ impl Hold {
     }
 }
 
-fn end_of(start: Instant, ttl: Ttl) -> Instant {
-    start.checked_add(ttl.duration()).unwrap_or(start)
+/// When what is written now with `ttl` is gone by itself, on the monotonic clock.
+fn end_of(ttl: Ttl) -> Instant {
+    let now = clock::monotonic();
+    now.checked_add(ttl.duration()).unwrap_or(now)
 }
 
 /// One level of a hold, which is given up when this is dropped, wherever its owner's future was: this is what
@@ -267,7 +339,7 @@ impl Held {
     }
 }
 
-impl std::ops::Deref for Held {
+impl Deref for Held {
     type Target = Arc<Hold>;
 
     fn deref(&self) -> &Arc<Hold> {

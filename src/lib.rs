@@ -62,6 +62,7 @@ mod live_round;
 mod lock;
 mod master;
 mod owner;
+mod shield;
 mod turns;
 mod waiting;
 mod watchdog;

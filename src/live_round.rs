@@ -21,6 +21,7 @@ use crate::{
     engine::Undelivered,
     hold::Hold,
     master::CountVotes,
+    shield::shielded,
 };
 
 /// A round that masters cast their votes into, from whatever task they are served by.
@@ -70,13 +71,20 @@ impl LiveRound {
         })
     }
 
-    /// Waits until the outcome is certain. One task at a time.
+    /// Waits until the outcome is certain. One task at a time: who posts a round waits for it.
     pub(crate) async fn decided(&self) -> Outcome {
         poll_fn(|cx| {
+            match self.read(Round::outcome) {
+                Outcome::Pending => {}
+                outcome => return Poll::Ready(outcome),
+            }
+            // Cloned and dropped with the state unlocked, as both run code of the program's.
+            let mut waker = Some(cx.waker().clone());
             let mut state = self.state.lock();
             match state.round.outcome() {
                 Outcome::Pending => {
-                    state.decided = Some(cx.waker().clone());
+                    mem::swap(&mut state.decided, &mut waker);
+                    drop(state);
                     Poll::Pending
                 }
                 outcome => Poll::Ready(outcome),
@@ -88,16 +96,17 @@ impl LiveRound {
     /// Waits until every master has answered or was given up on.
     pub(crate) async fn settled(&self) {
         poll_fn(|cx| {
+            if self.read(Round::is_settled) {
+                return Poll::Ready(());
+            }
+            // As above, and dropped after the state, in whose scope it is not.
+            let waker = cx.waker().clone();
             let mut state = self.state.lock();
             if state.round.is_settled() {
                 return Poll::Ready(());
             }
-            if !state
-                .settled
-                .iter()
-                .any(|waker| waker.will_wake(cx.waker()))
-            {
-                state.settled.push(cx.waker().clone());
+            if !state.settled.iter().any(|other| other.will_wake(&waker)) {
+                state.settled.push(waker);
             }
             Poll::Pending
         })
@@ -147,11 +156,19 @@ impl LiveRound {
             Vec::new()
         };
         drop(state); // whoever wakes may look at once
-        if let Some(waker) = decided {
-            waker.wake();
+        for waker in decided.into_iter().chain(settled) {
+            shielded(|| waker.wake());
         }
-        for waker in settled {
-            waker.wake();
+    }
+}
+
+impl Drop for LiveRound {
+    /// Whoever waited has been woken, or did not wait to the end. Drops what is left of them.
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        let wakers = state.decided.take().into_iter();
+        for waker in wakers.chain(mem::take(&mut state.settled)) {
+            shielded(|| drop(waker));
         }
     }
 }
@@ -197,7 +214,7 @@ impl CountVotes for Arc<LiveRound> {
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) release: Arc<LiveRound>,
-    /// When the last key that we may have written is gone by itself.
+    /// When the last key that we may have written is gone by itself, on the monotonic clock.
     pub(crate) keys_until: Instant,
     /// Masters that may hold the key, a bit each, and the last round that may have put it anywhere.
     pub(crate) may_hold: u64,
@@ -212,7 +229,7 @@ impl CountVotes for Delivery {
 
     fn owed_until(&self, master: usize) -> Option<Instant> {
         let may_hold = self.may_hold | self.newest.read(Round::may_keep);
-        (may_hold >> master & 1 == 1).then(|| clock::to_monotonic(self.keys_until))
+        (may_hold >> master & 1 == 1).then_some(self.keys_until)
     }
 }
 

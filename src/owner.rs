@@ -8,16 +8,19 @@ use std::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
+    time::Instant,
 };
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::{
+    clock,
     core::{
         claim::{Claim, Ticket},
         name::Resource,
     },
+    engine::first_of,
     hold::Hold,
 };
 
@@ -117,9 +120,19 @@ pub(crate) struct Tenure {
 }
 
 impl Tenure {
-    /// The turn to make an attempt. To be kept until the attempt is won or what takes it back is posted.
-    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        self.gate.acquire().await.ok()
+    /// The turn to make an attempt, if it comes until `end`. To be kept until the attempt is won or what takes it back
+    /// is posted. The task that has it may have stopped polling, so only an `end` makes this return.
+    pub(crate) async fn turn(&self, end: Option<Instant>) -> Option<SemaphorePermit<'_>> {
+        let turn = async { self.gate.acquire().await.ok() };
+        let Some(end) = end else {
+            return turn.await;
+        };
+        let mut mine = None;
+        {
+            let turn = pin!(async { mine = turn.await });
+            first_of(turn, pin!(clock::sleep_until(end))).await;
+        }
+        mine
     }
 
     /// What the owner holds, if anything.

@@ -18,6 +18,7 @@ use crate::{
     core::{claim::Ticket, quorum::is_majority},
     engine::{Engine, first_of},
     master::{Ear, Heard},
+    shield::shielded,
 };
 
 /// The waiters of this process for all its fair locks, who are called up on one channel.
@@ -67,7 +68,8 @@ impl Turns {
 
     /// Has all who wait ask again, as there is something new to learn.
     pub(crate) fn wake_all(&self) {
-        for called in self.board.waiters.lock().values() {
+        let waiters: Vec<_> = self.board.waiters.lock().values().cloned().collect();
+        for called in waiters {
             called.call(u64::MAX);
         }
     }
@@ -103,7 +105,7 @@ impl Called {
     /// By `masters`, a bit each.
     fn call(&self, masters: u64) {
         self.by.fetch_or(masters, Ordering::AcqRel);
-        self.heard.notify_waiters();
+        shielded(|| self.heard.notify_waiters());
     }
 }
 

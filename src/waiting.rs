@@ -11,13 +11,18 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::sync::Notify;
 
 use crate::{
     clock,
-    core::{name::Resource, quorum::is_majority},
+    core::{
+        line::{self, Place},
+        name::Resource,
+        quorum::is_majority,
+    },
     engine::{Engine, first_of},
     master::{Ear, Heard},
+    shield::shielded,
 };
 
 /// The lines of this process, one for each name that somebody waits for.
@@ -32,7 +37,6 @@ pub(crate) struct Waiting {
 /// which they came.
 #[derive(Debug)]
 struct Line {
-    gate: Semaphore,
     state: Mutex<State>,
     /// Something was heard.
     heard: Notify,
@@ -42,6 +46,7 @@ struct Line {
 struct State {
     /// Under the lock of the lines as well: a line without waiters is taken down.
     waiters: usize,
+    order: line::Line<Arc<Notify>>,
     is_listening: bool,
     /// Masters that will tell of a release, a bit each.
     listening: u64,
@@ -59,18 +64,22 @@ impl Waiting {
         let mut lines = self.lines.lock();
         let line = lines.entry(resource.clone()).or_insert_with(|| {
             Arc::new(Line {
-                gate: Semaphore::new(1),
                 state: Mutex::default(),
                 heard: Notify::new(),
             })
         });
-        line.state.lock().waiters += 1;
+        let number = {
+            let mut state = line.state.lock();
+            state.waiters += 1;
+            state.order.number()
+        };
         let line = line.clone();
         self.count.store(lines.len(), Ordering::Release);
         Waiter {
             engine,
             resource,
             line,
+            number,
         }
     }
 
@@ -86,24 +95,35 @@ impl Waiting {
         let line = self.lines.lock().get(resource).cloned();
         if let Some(line) = line {
             line.state.lock().is_released = true;
-            line.heard.notify_waiters();
+            shielded(|| line.heard.notify_waiters());
         }
     }
 
     /// Has all who contend try again, as there is something new to learn.
     pub(crate) fn wake_all(&self) {
-        for line in self.lines.lock().values() {
+        let lines: Vec<_> = self.lines.lock().values().cloned().collect();
+        for line in lines {
             line.state.lock().is_released = true;
-            line.heard.notify_waiters();
+            shielded(|| line.heard.notify_waiters());
         }
     }
 
     fn leave(&self, waiter: &Waiter<'_>) {
+        let next = self.take_out(waiter);
+        // Not under the locks: this wakes a task.
+        if let Some(next) = next {
+            shielded(|| next.notify_one());
+        }
+    }
+
+    /// Removes `waiter`. Whose turn has come now.
+    fn take_out(&self, waiter: &Waiter<'_>) -> Option<Arc<Notify>> {
         let mut lines = self.lines.lock();
         let mut state = waiter.line.state.lock();
+        let next = state.order.leave(waiter.number, clock::now());
         state.waiters -= 1;
         if state.waiters > 0 {
-            return;
+            return next;
         }
         lines.remove(waiter.resource);
         self.count.store(lines.len(), Ordering::Release);
@@ -115,6 +135,7 @@ impl Waiting {
                 .engine
                 .each_mailbox(|mailbox| mailbox.stop_listening(channel, &ear));
         }
+        next
     }
 }
 
@@ -124,21 +145,54 @@ pub(crate) struct Waiter<'a> {
     engine: &'a Engine,
     resource: &'a Resource,
     line: Arc<Line>,
+    number: u64,
 }
 
 impl Waiter<'_> {
-    /// Waits until it is this waiter's turn to contend, but not longer than to `deadline`.
-    pub(crate) async fn turn(&self, deadline: Option<Instant>) -> Option<SemaphorePermit<'_>> {
-        let turn = async { self.line.gate.acquire().await.ok() };
-        let Some(deadline) = deadline else {
-            return turn.await;
-        };
-        let mut mine = None;
-        {
-            let turn = pin!(async { mine = turn.await });
-            first_of(turn, pin!(clock::sleep_until(deadline))).await;
+    /// Waits until it is this waiter's turn to contend, but not longer than to `deadline`. It may have to wait again
+    /// after the next attempt, if it was not polled for too long.
+    pub(crate) async fn turn(&self, deadline: Option<Instant>) {
+        loop {
+            let now = clock::now();
+            let place = {
+                let mut state = self.line.state.lock();
+                state.order.place(self.number, now, Arc::default)
+            };
+            let Place::Waits { told, look_again } = place else {
+                return;
+            };
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                return;
+            }
+            let end = deadline.map_or(look_again, |deadline| deadline.min(look_again));
+            first_of(pin!(told.notified()), pin!(clock::sleep_until(end))).await;
         }
-        mine
+    }
+
+    /// Notes that this waiter does not act before `at`, if it is its turn.
+    pub(crate) fn expect(&self, at: Instant) {
+        self.line.state.lock().order.expect(self.number, at);
+    }
+
+    /// Sleeps until `at`, without another waiter taking over meanwhile.
+    pub(crate) async fn sleep_until(&self, at: Instant) {
+        self.expect(at);
+        clock::sleep_until(at).await;
+    }
+
+    /// Has this waiter come after all others of its line.
+    pub(crate) fn step_back(&mut self) {
+        let next = {
+            let mut state = self.line.state.lock();
+            let next = state.order.step_back(self.number, clock::now());
+            if next.is_some() {
+                self.number = state.order.number();
+            }
+            next
+        };
+        if let Some(next) = next {
+            shielded(|| next.notify_one());
+        }
     }
 
     /// Forgets what was heard: from here on counts what happens during and after the next attempt.
@@ -181,6 +235,7 @@ impl Waiter<'_> {
     }
 
     async fn look_until(&self, end: Instant, done: impl Fn(&State) -> bool) {
+        self.expect(end);
         loop {
             let mut heard = pin!(self.line.heard.notified());
             heard.as_mut().enable(); // first register, then look
@@ -220,7 +275,7 @@ impl Ear for Line {
             Heard::Refused => state.refused |= bit,
         }
         drop(state);
-        self.heard.notify_waiters();
+        shielded(|| self.heard.notify_waiters());
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) mod command;
 pub(crate) mod guard;
 pub(crate) mod inspection;
 pub(crate) mod lease;
+pub(crate) mod line;
 pub(crate) mod name;
 pub(crate) mod preflight;
 pub(crate) mod quorum;

@@ -27,10 +27,32 @@ use crate::{
 const POLL: Backoff = Backoff::between(Duration::from_millis(500), Duration::from_millis(1_500));
 
 impl Engine {
+    /// How long an attempt takes at most: a round, which may wait for first dials, and another one to
+    /// say why it was not won.
+    pub(super) fn attempt(&self) -> Duration {
+        let mut mailboxes = self.mailboxes.iter();
+        let rounds = self.node_timeout() * 2;
+        if mailboxes.any(|mailbox| mailbox.node_timeout().is_none()) {
+            rounds + self.config.connect_timeout
+        } else {
+            rounds
+        }
+    }
+
     /// One round.
     pub(crate) async fn try_acquire(
         self: &Arc<Self>,
         wanted: &Wanted,
+    ) -> Result<Held, AcquireError> {
+        self.try_in_turn(wanted, clock::now() + self.attempt())
+            .await
+    }
+
+    /// One round, if the turn of this task among those of its owner comes until `turn_by`.
+    async fn try_in_turn(
+        self: &Arc<Self>,
+        wanted: &Wanted,
+        turn_by: Instant,
     ) -> Result<Held, AcquireError> {
         if self.closed.load(Ordering::Acquire) {
             return Err(AcquireError::Closed);
@@ -45,7 +67,10 @@ impl Engine {
         if let Some(entered) = self.enter(wanted, &tenure).await {
             return entered;
         }
-        let _turn = tenure.turn().await;
+        let Some(_turn) = tenure.turn(Some(turn_by)).await else {
+            let name = wanted.resource.name().clone();
+            return Err(AcquireError::OwnerBusy { name });
+        };
         if let Some(entered) = self.enter(wanted, &tenure).await {
             return entered;
         }
@@ -152,17 +177,23 @@ impl Engine {
         wanted: &Wanted,
         limit: Limit,
     ) -> Result<Held, AcquireError> {
-        let waiter = self.waiting.join(self, &wanted.resource);
-        let _turn = waiter.turn(limit.end).await;
+        let mut waiter = self.waiting.join(self, &wanted.resource);
         let mut is_told = false;
         for attempts in 0.. {
+            // At once, unless it has been silent for too long and another waiter has taken over.
+            waiter.turn(limit.end).await;
             let is_last = limit.is_over();
+            let turn_by = limit.turn_by(self.attempt());
+            waiter.expect(turn_by + self.attempt());
             waiter.attempt();
-            let error = match self.try_acquire(wanted).await {
+            let error = match self.try_in_turn(wanted, turn_by).await {
                 Ok(held) => return Ok(held),
                 Err(error) => error,
             };
             limit.check(wanted.resource.name(), error.clone(), is_last, attempts)?;
+            if let AcquireError::OwnerBusy { .. } = error {
+                waiter.step_back(); // other owners need not wait for what this one's tasks do
+            }
             is_told = self.wait(&waiter, &error, attempts, is_told, limit).await;
         }
         Err(AcquireError::Closed) // nobody counts that far
@@ -186,7 +217,7 @@ impl Engine {
         let now = clock::now();
         let delay = self.config.retry.delay(attempts, clock::random_u64());
         let AcquireError::Contended { remaining, .. } = error else {
-            clock::sleep_until(limit.not_later(now + delay)).await;
+            waiter.sleep_until(limit.not_later(now + delay)).await;
             if let AcquireError::Quarantined { left, .. } = error {
                 // No majority can vote before that. Not all waiters at once then.
                 waiter.released(limit.not_later(now + *left + delay)).await;
@@ -196,12 +227,9 @@ impl Engine {
         if remaining.is_some_and(|remaining| remaining.is_zero()) {
             // A split vote: who comes back at once meets the same rivals. Or a release that was heard of ahead
             // of the masters that have the majority, and is there by now.
-            let delay = if was_told {
-                self.config.retry.delay(0, clock::random_u64())
-            } else {
-                delay
-            };
-            clock::sleep_until(limit.not_later(now + delay)).await;
+            let soon = self.config.retry.delay(0, clock::random_u64());
+            let delay = if was_told { soon } else { delay };
+            waiter.sleep_until(limit.not_later(now + delay)).await;
             return false;
         }
         let end = limit.not_later(now + self.node_timeout());
@@ -210,7 +238,8 @@ impl Engine {
         }
         // However often others release and take it again, and whatever they publish: not a hot loop.
         if attempts > 2 {
-            clock::sleep_until(limit.not_later(now + self.config.retry.least())).await;
+            let at = now + self.config.retry.least();
+            waiter.sleep_until(limit.not_later(at)).await;
         }
         let poll = if was_told {
             // Somebody else was first, or the release has not reached a majority yet.
@@ -222,8 +251,8 @@ impl Engine {
         };
         // A key lives to the end of the millisecond in which it expires.
         let expiry = remaining.map(|remaining| remaining + Duration::from_millis(2));
-        let end = now + expiry.map_or(poll, |expiry| expiry.min(poll));
-        waiter.released(limit.not_later(end)).await
+        let delay = expiry.map_or(poll, |expiry| expiry.min(poll));
+        waiter.released(limit.not_later(now + delay)).await
     }
 
     /// Takes back what a round that was not won may have left, and says why it was not.
@@ -299,6 +328,40 @@ impl Limit {
         self.end.is_some_and(|end| end <= clock::now())
     }
 
+    /// Until when to wait for the turn to make an attempt that takes `attempt`. An attempt that is under way when the
+    /// time is over does not add to how long the last one is waited for.
+    pub(super) fn turn_by(self, attempt: Duration) -> Instant {
+        let now = clock::now();
+        match self.end {
+            None => now + attempt,
+            Some(end) if now < end => end.min(now + attempt),
+            Some(end) => end + attempt,
+        }
+    }
+
+    /// Until when to wait for the turn in a queue that is kept meanwhile.
+    pub(super) fn last_turn(self, attempt: Duration) -> Option<Instant> {
+        self.end.map(|end| end + attempt)
+    }
+
+    /// That the time is over, and that another task of the owner has been in the middle of an attempt since.
+    pub(super) fn over(self, name: &Arc<str>, failures: u32) -> AcquireError {
+        self.gave_up(
+            name,
+            AcquireError::OwnerBusy { name: name.clone() },
+            failures,
+        )
+    }
+
+    fn gave_up(self, name: &Arc<str>, last: AcquireError, failures: u32) -> AcquireError {
+        AcquireError::Deadline {
+            name: name.clone(),
+            waited: clock::now().saturating_duration_since(self.start),
+            attempts: failures.saturating_add(1),
+            last: Box::new(last),
+        }
+    }
+
     /// Whether to go on after `error`, which came after so many failures. Waiting mends neither a wrong
     /// setting nor a wrong kind.
     pub(super) fn check(
@@ -312,12 +375,7 @@ impl Limit {
             AcquireError::Closed | AcquireError::Config(_) | AcquireError::OtherKind { .. } => {
                 Err(error)
             }
-            last if is_last => Err(AcquireError::Deadline {
-                name: name.clone(),
-                waited: clock::now().saturating_duration_since(self.start),
-                attempts: failures.saturating_add(1),
-                last: Box::new(last),
-            }),
+            last if is_last => Err(self.gave_up(name, last, failures)),
             _ => Ok(()),
         }
     }

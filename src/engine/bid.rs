@@ -10,6 +10,7 @@ use crate::{
         round::{Outcome, Round},
     },
     hold::{Again, Held},
+    shield::shielded,
 };
 
 impl Engine {
@@ -38,7 +39,9 @@ impl Engine {
         let before = self.clock_offset.swap(offset_us, Ordering::Relaxed);
         // Else it was only the ticket that came late.
         if offset_us.abs_diff(before) > 500_000 {
-            tracing::warn!(offset_us, "this clock is not the masters': going by theirs");
+            shielded(|| {
+                tracing::warn!(offset_us, "this clock is not the masters': going by theirs");
+            });
         }
         // What was drawn by a clock that was ahead must not hold back what is drawn by the right one.
         self.last_drawn.store(0, Ordering::Relaxed);

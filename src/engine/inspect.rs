@@ -159,7 +159,7 @@ impl Engine {
             patience: None,
             bid: None,
         };
-        self.post(&self.ask(command, start, inquiry.clone()));
+        self.post(&self.ask(command, inquiry.clone()));
         inquiry
     }
 }

@@ -78,8 +78,8 @@ impl Place<'_> {
             patience: self.engine.config.patience,
             is_fresh: checks_time,
         };
+        let mut asking = self.asking(0).await?;
         let mut is_last = self.limit.is_over();
-        let mut asking = self.asking().await?;
         let tenure = Some(self.tenure.clone());
         let claim = self.claim();
         // Not in the queue yet: who finds the lock free need not listen.
@@ -109,12 +109,12 @@ impl Place<'_> {
             if let Some(turn) = &turn {
                 self.wait(turn, &round, &mut splits).await;
                 failures = failures.saturating_add(1);
-                is_last = self.limit.is_over();
             }
             // Ahead of the place in the queue, so that no call is missed.
             let turn =
                 turn.get_or_insert_with(|| self.engine.turns.join(self.engine, &self.ticket));
-            asking = self.asking().await?;
+            asking = self.asking(failures).await?;
+            is_last = self.limit.is_over();
             turn.attempt();
             held.ask_again(Again {
                 claim: Some(self.claim()),
@@ -154,12 +154,16 @@ impl Place<'_> {
     }
 
     /// The turn to ask, as two attempts of one owner would take what they are granted from one another.
-    async fn asking(&self) -> Result<Option<SemaphorePermit<'_>>, AcquireError> {
+    async fn asking(&self, failures: u32) -> Result<SemaphorePermit<'_>, AcquireError> {
+        let end = self.limit.last_turn(self.engine.attempt());
         loop {
-            let asking = self.tenure.turn().await;
+            let asking = self.tenure.turn(end).await;
             if self.engine.closed.load(Ordering::Acquire) {
                 return Err(AcquireError::Closed);
             }
+            let Some(asking) = asking else {
+                return Err(self.limit.over(self.wanted.resource.name(), failures));
+            };
             if self.tenure.held().is_none() {
                 return Ok(asking);
             }

@@ -43,7 +43,7 @@ impl Hold {
         tenure: Option<Arc<Tenure>>,
         patience: Option<Patience>,
     ) -> Arc<Self> {
-        let start = clock::now();
+        let (began, start) = (clock::monotonic(), clock::now());
         let lease = Lease::new(start, wanted.ttl, engine.config().drift);
         let bid = wanted.counter.as_ref().map(|counter| Bid {
             counter: counter.clone(),
@@ -58,13 +58,14 @@ impl Hold {
             bid: bid.as_ref(),
         };
         let newest = question.post(patience, start, lease);
-        let keys_until = question.keys_until(patience, start);
+        let keys_until = question.keys_until(patience);
         Arc::new(Self {
             engine: engine.clone(),
             resource: wanted.resource.clone(),
             ttl: wanted.ttl,
             counter: wanted.counter.clone(),
             _tenure: tenure,
+            began,
             state: Mutex::new(State {
                 claim,
                 lease,
@@ -106,7 +107,7 @@ impl Hold {
             ttl: self.ttl,
             bid: bid.as_ref(),
         };
-        let keys_until = question.keys_until(patience, start);
+        let keys_until = question.keys_until(patience);
         let lease = Lease::new(start, self.ttl, self.engine.config().drift);
         let newest = question.post(patience, start, lease);
         state.lease = lease;
@@ -123,7 +124,7 @@ impl Hold {
                 patience: Some(patience),
                 ..self.command(&self.state.lock(), Verb::Yield, self.ttl)
             };
-            let ask = self.engine.ask(command, clock::now(), Unheard);
+            let ask = self.engine.ask(command, Unheard);
             self.engine.post_to(masters, &ask);
         }
     }
@@ -161,15 +162,16 @@ impl Question<'_> {
             patience,
             bid: self.bid.cloned(),
         };
-        let ask = self.engine.ask(command, start, acquisition.clone());
+        let ask = self.engine.ask(command, acquisition.clone());
         self.engine.post(&ask);
         acquisition
     }
 
-    /// When what a question at `start` leaves is gone by itself.
-    fn keys_until(self, patience: Option<Patience>, start: Instant) -> Instant {
-        let key = end_of(start, self.ttl);
-        let place = patience.and_then(|patience| start.checked_add(patience.patience * 2));
+    /// When what a question leaves that is posted now is gone by itself, on the monotonic clock.
+    fn keys_until(self, patience: Option<Patience>) -> Instant {
+        let key = end_of(self.ttl);
+        let place = |patience: Patience| clock::monotonic().checked_add(patience.patience * 2);
+        let place = patience.and_then(place);
         place.map_or(key, |place| place.max(key))
     }
 }

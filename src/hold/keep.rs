@@ -6,9 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::MutexGuard;
-
-use super::{Held, Hold, State, end_of};
+use super::{Held, Hold, Locked, end_of};
 use crate::{
     clock,
     core::{
@@ -28,8 +26,7 @@ impl Hold {
         let ttl = self.engine.config().ttl(ttl)?;
         let extension = {
             let now = clock::now();
-            let state = self.state.lock();
-            self.held_until(state, now)
+            self.held_until(self.lock(), now)
                 .map(|state| self.post_extension(state, ttl, now))?
         };
         self.extended(&extension).await
@@ -38,14 +35,14 @@ impl Hold {
     /// Whether the lock can be acquired once more by its owner.
     pub(crate) fn can_be_entered(&self) -> bool {
         let now = clock::now();
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.release.is_none() && !matches!(self.look(&mut state, now), Standing::Lost(_))
     }
 
     /// One more level, which takes a round like any extension. `None` when the lock is not held any more.
     pub(crate) fn enter(self: &Arc<Self>, ttl: Ttl) -> Option<(Held, Arc<LiveRound>)> {
         let now = clock::now();
-        let mut state = self.held_until(self.state.lock(), now).ok()?;
+        let mut state = self.held_until(self.lock(), now).ok()?;
         if state.release.is_some() {
             return None;
         }
@@ -60,7 +57,7 @@ impl Hold {
             Outcome::Won => {
                 let now = clock::now();
                 self.renewed(extension);
-                self.held_until(self.state.lock(), now).map(|_| ())
+                self.held_until(self.lock(), now).map(|_| ())
             }
             Outcome::Lost | Outcome::Pending => Err(self.extension_failed(extension).await),
             Outcome::TooLate => Err(ExtendError::TooSlow {
@@ -73,9 +70,9 @@ impl Hold {
     /// The state of a lock that is still held at `now`.
     fn held_until<'a>(
         &self,
-        mut state: MutexGuard<'a, State>,
+        mut state: Locked<'a>,
         now: Instant,
-    ) -> Result<MutexGuard<'a, State>, ExtendError> {
+    ) -> Result<Locked<'a>, ExtendError> {
         let name = || self.name().clone();
         match self.look(&mut state, now) {
             Standing::Held | Standing::InDoubt => Ok(state),
@@ -111,7 +108,7 @@ impl Hold {
     /// every wire, or it is not sent at all.
     fn post_extension(
         self: &Arc<Self>,
-        mut state: MutexGuard<'_, State>,
+        mut state: Locked<'_>,
         ttl: Ttl,
         start: Instant,
     ) -> Arc<LiveRound> {
@@ -130,10 +127,10 @@ impl Hold {
         );
         state.may_hold |= state.newest.read(Round::may_keep);
         state.in_doubt |= state.newest.has_failed();
-        state.keys_until = state.keys_until.max(end_of(start, ttl));
+        state.keys_until = state.keys_until.max(end_of(ttl));
         state.newest = extension.clone();
         let command = self.command(&state, Verb::Extend, ttl);
-        let ask = self.engine.ask(command, start, extension.clone());
+        let ask = self.engine.ask(command, extension.clone());
         self.engine.post(&ask);
         extension
     }
@@ -144,7 +141,7 @@ impl Hold {
             return;
         };
         let now = clock::now();
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if let Standing::Lost(_) = self.look(&mut state, now) {
             return;
         }
@@ -157,8 +154,12 @@ impl Hold {
 
     /// A majority of masters say that the lock is not ours.
     pub(crate) fn disowned(&self) {
-        let mut state = self.state.lock();
-        self.lose(&mut state, LostReason::Disowned);
+        let now = clock::now();
+        let mut state = self.lock();
+        // Keys that have expired are not ours either: then that is the reason.
+        if !matches!(self.look(&mut state, now), Standing::Lost(_)) {
+            Self::lose(&mut state, LostReason::Disowned);
+        }
     }
 
     /// Has the watchdog keep the lock until `max_hold` after it was last asked for, or for longer if it does so
@@ -199,7 +200,7 @@ impl Hold {
         now: Instant,
         posted: &mut Option<Arc<LiveRound>>,
     ) -> Option<Instant> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let renewal = state.renewal.filter(|_| state.release.is_none())?;
         if let Standing::Lost(_) = self.look(&mut state, now) {
             return None;
@@ -221,7 +222,7 @@ impl Hold {
     /// How the lock stands now.
     pub(crate) fn standing(&self) -> Standing {
         let now = clock::now();
-        self.look(&mut self.state.lock(), now)
+        self.look(&mut self.lock(), now)
     }
 
     /// Waits until the lock is lost.
@@ -242,7 +243,7 @@ impl Hold {
         self.state.lock().lease.until()
     }
 
-    fn look(&self, state: &mut State, now: Instant) -> Standing {
+    pub(super) fn look(&self, state: &mut Locked<'_>, now: Instant) -> Standing {
         if let Some(reason) = state.lost {
             return Standing::Lost(reason);
         }
@@ -261,22 +262,21 @@ impl Hold {
         } else {
             LostReason::Expired
         };
-        self.lose(state, reason);
+        Self::lose(state, reason);
         Standing::Lost(reason)
     }
 
-    fn lose(&self, state: &mut State, reason: LostReason) {
+    fn lose(state: &mut Locked<'_>, reason: LostReason) {
         if state.lost.is_none() && state.release.is_none() {
             state.lost = Some(reason);
-            tracing::warn!(name = %self.name(), ?reason, "lock lost");
-            self.changed.notify_waiters();
+            state.announcement.lost = Some(reason);
         }
     }
 
     /// What is left of the validity: nothing once the lock is lost.
     pub(crate) fn remaining(&self) -> Duration {
         let now = clock::now();
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         match self.look(&mut state, now) {
             Standing::Held | Standing::InDoubt => state.lease.remaining(now),
             Standing::Lost(_) => Duration::ZERO,

@@ -93,6 +93,7 @@ mod ask {
     use crate::{
         core::{command::Reply, guard::Incarnation},
         master::wire,
+        shield::shielded,
     };
 
     const KEY: &[u8] = b"quorlock:guard";
@@ -152,7 +153,9 @@ mod ask {
                 "its user needs the rights +eval +info +time +hmget +hset ~quorlock:guard";
             let is_denied = is_denied(why);
             if is_denied && self.guard != RestartGuard::Strict {
-                tracing::warn!(master = %address, %why, "nobody would notice if it restarted empty: {RIGHTS}");
+                shielded(|| {
+                    tracing::warn!(master = %address, %why, "nobody would notice if it restarted empty: {RIGHTS}");
+                });
                 return Ok(None);
             }
             let mut error = format!("whether it restarted cannot be known: {why}");
@@ -234,7 +237,9 @@ mod ask {
                 }
                 Self::Volatile(why) | Self::Unknown(why) => why,
             };
-            tracing::warn!(master = %address, %why, "a restart will cost it its vote for a while: it is not durable");
+            shielded(|| {
+                tracing::warn!(master = %address, %why, "a restart will cost it its vote for a while: it is not durable");
+            });
         }
     }
 }

@@ -15,10 +15,13 @@ use super::{
     supervisor::Connection,
     unanswered::{Sent, Unanswered, What},
 };
-use crate::core::{
-    command::Reply,
-    quorum::{Failure, Vote},
-    timeout::Limits,
+use crate::{
+    core::{
+        command::Reply,
+        quorum::{Failure, Vote},
+        timeout::Limits,
+    },
+    shield::shielded,
 };
 
 /// The commands of one connection, in the order of the wire. Every one of them gets a vote by its
@@ -196,7 +199,9 @@ impl<'a> InFlight<'a> {
                 if !self.is_deaf {
                     self.is_deaf = true;
                     let master = self.mailbox.address();
-                    tracing::warn!(%master, %error, "cannot subscribe: releases are noticed by polling");
+                    shielded(|| {
+                        tracing::warn!(%master, %error, "cannot subscribe: releases are noticed by polling");
+                    });
                 }
                 self.mailbox.hear(&channel, Heard::Refused);
                 return Ok(());

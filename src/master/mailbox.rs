@@ -14,7 +14,10 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{Ask, in_flight::InFlight, owed::Owed};
-use crate::core::quorum::{Failure, Vote};
+use crate::{
+    core::quorum::{Failure, Vote},
+    shield::shielded,
+};
 
 /// One master's queue. Posting never blocks, never spawns and needs no runtime.
 ///
@@ -27,8 +30,10 @@ pub(crate) struct Mailbox {
     now: fn() -> Instant,
     /// Whether the phase is `Serving`, for who need not know it exactly.
     is_serving: AtomicBool,
-    /// The node timeout, in microseconds.
+    /// The node timeout, in microseconds; 0 until the first dial is over.
     timeout: AtomicU64,
+    /// The node timeout of a master that could not be dialled.
+    least_timeout: Duration,
     state: Mutex<State>,
 }
 
@@ -88,10 +93,11 @@ impl Mailbox {
         master: usize,
         address: Arc<str>,
         now: fn() -> Instant,
-        timeout: Duration,
+        least_timeout: Duration,
     ) -> Self {
         Self {
-            timeout: AtomicU64::new(micros(timeout)),
+            timeout: AtomicU64::new(0),
+            least_timeout,
             master,
             address,
             now,
@@ -143,9 +149,12 @@ impl Mailbox {
         self.fail_one(&ask, failure);
     }
 
-    /// How long the master may take to answer.
-    pub(crate) fn node_timeout(&self) -> Duration {
-        Duration::from_micros(self.timeout.load(Ordering::Relaxed))
+    /// How long the master may take to answer; `None` until the first dial is over.
+    pub(crate) fn node_timeout(&self) -> Option<Duration> {
+        match self.timeout.load(Ordering::Relaxed) {
+            0 => None,
+            timeout => Some(Duration::from_micros(timeout)),
+        }
     }
 
     pub(super) fn set_timeout(&self, timeout: Duration) {
@@ -282,6 +291,9 @@ impl Mailbox {
         why: &Arc<str>,
     ) {
         let unsent = Failure::Unreachable(why.clone());
+        if self.node_timeout().is_none() {
+            self.set_timeout(self.least_timeout);
+        }
         let mut state = self.state.lock();
         state.phase = Phase::Down(unsent.clone());
         self.is_serving.store(false, Ordering::Relaxed);
@@ -335,7 +347,9 @@ impl Mailbox {
         drop(given_up);
         if count > 0 {
             let master = &self.address;
-            tracing::warn!(%master, count, "too many releases are owed: the oldest locks end with their TTL");
+            shielded(|| {
+                tracing::warn!(%master, count, "too many releases are owed: the oldest locks end with their TTL");
+            });
         }
     }
 }

@@ -14,6 +14,7 @@ use tokio::{
 };
 
 use super::{Ask, Mailbox, Terms, in_flight::InFlight};
+use crate::shield::shielded;
 
 /// Opens connections to one master.
 pub(super) trait Dial: Send + 'static {
@@ -112,11 +113,12 @@ struct Outage {
 
 impl Outage {
     fn connected(&mut self, mailbox: &Mailbox) {
+        let master = mailbox.address();
         if self.is_silent {
-            tracing::debug!(master = %mailbox.address(), "connected");
+            shielded(|| tracing::debug!(%master, "connected"));
         } else {
             self.failures = 0;
-            tracing::info!(master = %mailbox.address(), "connected");
+            shielded(|| tracing::info!(%master, "connected"));
         }
     }
 
@@ -138,12 +140,12 @@ impl Outage {
 
     /// Returns how many failures there were before this one. Once is enough for a warning.
     fn failed(&mut self, mailbox: &Mailbox, why: &Arc<str>) -> u32 {
-        let before = self.failures;
+        let (before, master) = (self.failures, mailbox.address());
         self.failures = before.saturating_add(1);
         if before == 0 {
-            tracing::warn!(master = %mailbox.address(), %why, "master down");
+            shielded(|| tracing::warn!(%master, %why, "master down"));
         } else {
-            tracing::debug!(master = %mailbox.address(), %why, "master still down");
+            shielded(|| tracing::debug!(%master, %why, "master still down"));
         }
         before
     }
@@ -154,7 +156,9 @@ fn quarantine(mailbox: &Mailbox, terms: &Terms, age: Option<Duration>) {
     let left = age.map(|age| terms.quarantine.saturating_sub(age));
     if let Some(left) = left.filter(|left| !left.is_zero()) {
         let master = mailbox.address();
-        tracing::warn!(%master, ?left, "it may have forgotten locks: no vote until they are over");
+        shielded(|| {
+            tracing::warn!(%master, ?left, "it may have forgotten locks: no vote until they are over");
+        });
         mailbox.quarantine((terms.now)() + left);
     }
 }

@@ -243,3 +243,18 @@ async fn nobody_waits_for_it() {
     assert_eq!(took, millis(40));
     assert_eq!(said(&votes)[0], "holds nothing");
 }
+
+/// A master says that it holds nothing, later than the lock has ended. Nobody has looked at the guard meanwhile.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_put_back_when_the_validity_is_over() {
+    let world = World::with(3, |builder| builder.node_timeout(seconds(4))).await;
+    let guard = world.lock().ttl(seconds(6)).acquire().await.unwrap();
+    guard.settled().await;
+    world.masters[2].forget();
+    world.masters[2].order(delay(11_000));
+    let commands = world.masters[2].commands();
+    guard.extend(seconds(6)).await.unwrap();
+    sleep(seconds(30)).await;
+    assert_eq!(world.masters[2].commands(), commands + 1);
+    assert!(!guard.is_valid());
+}

@@ -33,6 +33,8 @@ mod rollback;
 mod run;
 #[path = "../support/log.rs"]
 mod said;
+mod unpolled;
+mod user_code;
 mod waiting;
 mod watchdog;
 mod world;

@@ -1,0 +1,50 @@
+//! Runs code of the program's in tasks of this crate's: wakers, and `tracing` subscribers.
+
+use std::{
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+/// Runs `user_code`, which may do anything: it may call this crate, and it may panic. A panic ends here. The
+/// program's panic hook has reported it by then, and nothing else does, as any other report could panic as well.
+///
+/// Callers hold no lock of this crate's.
+pub(crate) fn shielded(user_code: impl FnOnce()) {
+    let Err(panic) = catch_unwind(AssertUnwindSafe(user_code)) else {
+        return;
+    };
+    // Dropping what the code panicked with runs code of the program's, too.
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        mem::forget(panic);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::panic_any;
+
+    use super::*;
+
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic_any(Self);
+        }
+    }
+
+    #[test]
+    fn a_panic_ends_here() {
+        let mut reached = 0;
+        shielded(|| reached += 1);
+        shielded(|| {
+            reached += 1;
+            panic!("a subscriber");
+        });
+        shielded(|| {
+            reached += 1;
+            panic_any(Bomb);
+        });
+        assert_eq!(reached, 3);
+    }
+}
