@@ -121,7 +121,7 @@ fn acquisitions_go_on_at_a_master_that_refuses_releases() {
                 let fakes = [(); 3].map(|()| {
                     let (seen, is_failing) = (seen.clone(), is_failing.clone());
                     Fake::tcp(move |peer| {
-                        while let Some(words) = peer.next() {
+                        while let Some(words) = peer.command() {
                             let fails =
                                 is_failing.load(Ordering::Relaxed) && words[0].starts_with(b"EVAL");
                             if words[0] == b"SET" {

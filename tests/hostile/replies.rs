@@ -97,7 +97,7 @@ fn calls_return_when_replies_belong_to_nothing() {
                 // Before anything is asked.
                 let fakes = [(); 3].map(|()| {
                     Fake::tcp(|peer| {
-                        while let Some(words) = peer.next() {
+                        while let Some(words) = peer.command() {
                             let mut reply = honest(&words);
                             if words[0] == b"SCRIPT" {
                                 reply.extend_from_slice(b":1\r\n:1\r\n:1\r\n");
@@ -221,7 +221,7 @@ fn falsifying(reply: impl Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync + 'static) -> 
             if peer.say(&reply(&asked)).is_none() {
                 return;
             }
-            words = peer.next();
+            words = peer.command();
         }
     })
 }

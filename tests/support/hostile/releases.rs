@@ -24,7 +24,7 @@ impl ErrorServer {
         let fake = {
             let (is_failing, failed, done) = (is_failing.clone(), failed.clone(), done.clone());
             Fake::tcp(move |peer| {
-                while let Some(words) = peer.next() {
+                while let Some(words) = peer.command() {
                     let mut reply = honest(&words);
                     if words[0].starts_with(b"EVAL") {
                         if is_failing.load(Ordering::Relaxed) {
