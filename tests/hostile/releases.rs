@@ -109,7 +109,8 @@ fn releases_arrive_soon_after_the_error_stops() {
     );
 }
 
-/// A master that answers every release with an error is no reason to hold up the other commands for it.
+/// A master that answers every release with an error is no reason to hold up the other commands for
+/// it.
 #[test]
 fn acquisitions_go_on_at_a_master_that_refuses_releases() {
     alone(

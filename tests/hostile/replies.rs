@@ -1,4 +1,5 @@
-//! Single replies that no server should give: each call returns, and locks go on by the other masters.
+//! Single replies that no server should give: each call returns, and locks go on by the other
+//! masters.
 
 use std::{
     sync::{
@@ -61,7 +62,8 @@ fn a_master_without_scripts_is_not_sent_them_without_end() {
                 drop(locks.mutex("a").try_acquire().await);
                 tokio::time::sleep(Duration::from_secs(2)).await;
                 let commands: usize = fakes.iter().map(Fake::commands).sum();
-                // Acquire and release, each once more with the script itself, and what is owed a few times.
+                // Acquire and release, each once more with the script itself, and what is owed a
+                // few times.
                 assert!(commands < 3 * 40, "{commands} commands for one lock in 2 s");
             });
         },

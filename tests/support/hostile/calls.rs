@@ -49,7 +49,8 @@ pub struct Fuzzed {
     pub mutated: u64,
 }
 
-/// Calls everything for about `length`, with masters whose replies are falsified more or less often.
+/// Calls everything for about `length`, with masters whose replies are falsified more or less
+/// often.
 pub async fn fuzz(servers: &[Server], seed: u64, length: Duration) -> Fuzzed {
     let calls = Arc::new(Calls::default());
     let mutators: Vec<_> = (0..servers.len() as u64)

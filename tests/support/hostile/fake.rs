@@ -61,8 +61,8 @@ impl Fake {
         fake
     }
 
-    /// A master that grants and releases whatever it is asked to, and takes `pause` for each command but those of
-    /// the greeting.
+    /// A master that grants and releases whatever it is asked to, and takes `pause` for each
+    /// command but those of the greeting.
     pub fn honest(pause: Duration) -> Self {
         Self::tcp(move |peer| peer.serve_honestly(pause))
     }
@@ -224,7 +224,8 @@ fn wait(pause: Duration) {
     }
 }
 
-/// The reply of a good master on which every lock is free. To an inspection it says `1`, which is no answer.
+/// The reply of a good master on which every lock is free. To an inspection it says `1`, which is
+/// no answer.
 pub fn honest(words: &[Vec<u8>]) -> Vec<u8> {
     if let Some(reply) = greeting(words) {
         return reply;

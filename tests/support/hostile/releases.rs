@@ -68,7 +68,8 @@ impl ErrorServer {
     }
 }
 
-/// How many commands one of three masters gets in `period` for so many releases that it answers with an error.
+/// How many commands one of three masters gets in `period` for so many releases that it answers
+/// with an error.
 pub async fn commands_for(releases: usize, period: Duration) -> usize {
     let server = ErrorServer::start();
     let fakes = [Fake::honest(Duration::ZERO), Fake::honest(Duration::ZERO)];
