@@ -12,8 +12,8 @@ use std::{
 
 use tokio::runtime::{Builder, Runtime};
 
-/// Runs `body` in a process of its own, while no other test of this file does. Fails when it does not end in
-/// `MOST`.
+/// Runs `body` in a process of its own, while no other test of this file does. Fails when it does
+/// not end in `MOST`.
 ///
 /// `test` is the path of the calling test.
 pub(crate) fn alone(test: &str, body: impl FnOnce()) {

@@ -8,7 +8,8 @@ use crate::{
     support::{calls::fuzz, gauge, random::Random},
 };
 
-/// `QUORLOCK_HOSTILE_SEED` repeats a run, as far as the machine does; `QUORLOCK_HOSTILE_SECONDS` makes it longer.
+/// `QUORLOCK_HOSTILE_SEED` repeats a run, as far as the machine does; `QUORLOCK_HOSTILE_SECONDS`
+/// makes it longer.
 #[test]
 fn every_call_returns_whatever_masters_reply() {
     if servers::only_urls() {

@@ -68,7 +68,8 @@ async fn cost(length: usize) -> Duration {
     cost
 }
 
-/// Greets well, and answers the first command in small pieces, each of which is read before the next is sent.
+/// Greets well, and answers the first command in small pieces, each of which is read before the
+/// next is sent.
 async fn dribble(stream: &TcpStream, length: usize) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut input = Vec::new();

@@ -1,7 +1,9 @@
-//! The crate beside hostile, slow and broken masters: every call returns, and the load stays bounded.
+//! The crate beside hostile, slow and broken masters: every call returns, and the load stays
+//! bounded.
 //!
-//! Each test runs in a process of its own, one after the other, so that what a process is measured by (its memory,
-//! its log, its panics, its tasks) is the test's alone. `./dev bench hostile` has the long forms.
+//! Each test runs in a process of its own, one after the other, so that what a process is measured
+//! by (its memory, its log, its panics, its tasks) is the test's alone. `./dev bench hostile` has
+//! the long forms.
 
 #![allow(
     clippy::disallowed_methods,

@@ -109,7 +109,8 @@ fn releases_arrive_soon_after_the_error_stops() {
     );
 }
 
-/// A master that answers every release with an error is no reason to hold up the other commands for it.
+/// A master that answers every release with an error is no reason to hold up the other commands for
+/// it.
 #[test]
 fn acquisitions_go_on_at_a_master_that_refuses_releases() {
     alone(
@@ -121,7 +122,7 @@ fn acquisitions_go_on_at_a_master_that_refuses_releases() {
                 let fakes = [(); 3].map(|()| {
                     let (seen, is_failing) = (seen.clone(), is_failing.clone());
                     Fake::tcp(move |peer| {
-                        while let Some(words) = peer.next() {
+                        while let Some(words) = peer.command() {
                             let fails =
                                 is_failing.load(Ordering::Relaxed) && words[0].starts_with(b"EVAL");
                             if words[0] == b"SET" {

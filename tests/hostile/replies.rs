@@ -1,4 +1,5 @@
-//! Single replies that no server should give: each call returns, and locks go on by the other masters.
+//! Single replies that no server should give: each call returns, and locks go on by the other
+//! masters.
 
 use std::{
     sync::{
@@ -61,7 +62,8 @@ fn a_master_without_scripts_is_not_sent_them_without_end() {
                 drop(locks.mutex("a").try_acquire().await);
                 tokio::time::sleep(Duration::from_secs(2)).await;
                 let commands: usize = fakes.iter().map(Fake::commands).sum();
-                // Acquire and release, each once more with the script itself, and what is owed a few times.
+                // Acquire and release, each once more with the script itself, and what is owed a
+                // few times.
                 assert!(commands < 3 * 40, "{commands} commands for one lock in 2 s");
             });
         },
@@ -97,7 +99,7 @@ fn calls_return_when_replies_belong_to_nothing() {
                 // Before anything is asked.
                 let fakes = [(); 3].map(|()| {
                     Fake::tcp(|peer| {
-                        while let Some(words) = peer.next() {
+                        while let Some(words) = peer.command() {
                             let mut reply = honest(&words);
                             if words[0] == b"SCRIPT" {
                                 reply.extend_from_slice(b":1\r\n:1\r\n:1\r\n");
@@ -221,7 +223,7 @@ fn falsifying(reply: impl Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync + 'static) -> 
             if peer.say(&reply(&asked)).is_none() {
                 return;
             }
-            words = peer.next();
+            words = peer.command();
         }
     })
 }

@@ -24,7 +24,8 @@ fn a_stall_of_the_runtime_gives_up_no_connection() {
                     let guard = locks.mutex(format!("a{round}")).acquire().await.unwrap();
                     drop(guard); // posts the release
                     thread::sleep(STALL);
-                    // The crate's tasks send what was posted, and look at the clock before the answers come.
+                    // The crate's tasks send what was posted, and look at the clock before the
+                    // answers come.
                     sleep(Duration::from_millis(1)).await;
                     let next = locks.mutex(format!("b{round}")).try_acquire().await;
                     failed += usize::from(next.is_err());

@@ -1,4 +1,5 @@
-//! Masters that are hostile, slow, silent or far away: do calls return, and does the load stay bounded?
+//! Masters that are hostile, slow, silent or far away: do calls return, and does the load stay
+//! bounded?
 //!
 //! Each scenario runs in a process of its own, as some count what a whole process takes.
 

@@ -49,7 +49,8 @@ pub struct Fuzzed {
     pub mutated: u64,
 }
 
-/// Calls everything for about `length`, with masters whose replies are falsified more or less often.
+/// Calls everything for about `length`, with masters whose replies are falsified more or less
+/// often.
 pub async fn fuzz(servers: &[Server], seed: u64, length: Duration) -> Fuzzed {
     let calls = Arc::new(Calls::default());
     let mutators: Vec<_> = (0..servers.len() as u64)
@@ -71,7 +72,7 @@ pub async fn fuzz(servers: &[Server], seed: u64, length: Duration) -> Fuzzed {
             let is_falsified = is_for_all || number == 0;
             mutator.set_one_in(if is_falsified { one_in } else { u64::MAX });
         }
-        one_spell(&urls, &calls, random.next(), spell).await;
+        one_spell(&urls, &calls, random.number(), spell).await;
     }
     Fuzzed {
         calls: calls.made(),
@@ -96,7 +97,7 @@ async fn one_spell(urls: &[String], calls: &Arc<Calls>, seed: u64, length: Durat
         .unwrap();
     let end = Instant::now() + length;
     let tasks: Vec<_> = (0..TASKS)
-        .map(|_| tokio::spawn(call_all(locks.clone(), calls.clone(), random.next(), end)))
+        .map(|_| tokio::spawn(call_all(locks.clone(), calls.clone(), random.number(), end)))
         .collect();
     for task in tasks {
         task.await.unwrap();

@@ -5,8 +5,8 @@ use std::time::Duration;
 use quorlock::{Coordinator, RestartGuard};
 use tokio::time::timeout;
 
-/// How many of `rounds` coordinators were still not closed long after the longest TTL. Nobody listens at their
-/// masters, and they are closed right after a few attempts.
+/// How many of `rounds` coordinators were still not closed long after the longest TTL. Nobody
+/// listens at their masters, and they are closed right after a few attempts.
 ///
 /// Ends after three of them, as each takes `LATE`.
 pub async fn late_closes(rounds: usize) -> usize {

@@ -61,8 +61,8 @@ impl Fake {
         fake
     }
 
-    /// A master that grants and releases whatever it is asked to, and takes `pause` for each command but those of
-    /// the greeting.
+    /// A master that grants and releases whatever it is asked to, and takes `pause` for each
+    /// command but those of the greeting.
     pub fn honest(pause: Duration) -> Self {
         Self::tcp(move |peer| peer.serve_honestly(pause))
     }
@@ -146,7 +146,7 @@ impl Peer {
     }
 
     /// The next command. `None` once the client has hung up.
-    pub fn next(&mut self) -> Option<Vec<Vec<u8>>> {
+    pub fn command(&mut self) -> Option<Vec<Vec<u8>>> {
         loop {
             if let Some((words, length)) = resp::command(&self.input[self.at..]) {
                 self.at += length;
@@ -162,7 +162,7 @@ impl Peer {
     /// Answers all that belongs to a greeting; returns the first command that does not.
     pub fn greet(&mut self) -> Option<Vec<Vec<u8>>> {
         loop {
-            let words = self.next()?;
+            let words = self.command()?;
             match greeting(&words) {
                 Some(reply) => self.say(&reply)?,
                 None => return Some(words),
@@ -178,7 +178,7 @@ impl Peer {
     /// Answers everything as a good master would, and takes `pause` for each command.
     pub fn serve_honestly(&mut self, pause: Duration) {
         let mut out = Vec::new();
-        while let Some(words) = self.next() {
+        while let Some(words) = self.command() {
             out.extend_from_slice(&honest(&words));
             if greeting(&words).is_none() {
                 wait(pause);
@@ -224,7 +224,8 @@ fn wait(pause: Duration) {
     }
 }
 
-/// The reply of a good master on which every lock is free. To an inspection it says `1`, which is no answer.
+/// The reply of a good master on which every lock is free. To an inspection it says `1`, which is
+/// no answer.
 pub fn honest(words: &[Vec<u8>]) -> Vec<u8> {
     if let Some(reply) = greeting(words) {
         return reply;

@@ -35,8 +35,8 @@ pub async fn first_try(builder: Builder, name: &str) -> Result<Duration, String>
     Ok(took)
 }
 
-/// How many of `rounds` fresh coordinators with default settings get a free lock at the first try, and why the
-/// last one that did not was refused.
+/// How many of `rounds` fresh coordinators with default settings get a free lock at the first try,
+/// and why the last one that did not was refused.
 pub async fn wins(urls: &[String], rounds: usize) -> (usize, String) {
     let mut won = 0;
     let mut why = String::new();

@@ -174,7 +174,7 @@ impl Mutation {
             3 => out.extend_from_slice(&subscription("message", channel)),
             4 => out.extend_from_slice(self.random.pick(PUSHES)),
             _ => {
-                let noise = (0..self.random.below(40)).map(|_| self.random.next() as u8);
+                let noise = (0..self.random.below(40)).map(|_| self.random.number() as u8);
                 out.extend(noise.collect::<Vec<_>>());
             }
         }

@@ -24,7 +24,7 @@ impl ErrorServer {
         let fake = {
             let (is_failing, failed, done) = (is_failing.clone(), failed.clone(), done.clone());
             Fake::tcp(move |peer| {
-                while let Some(words) = peer.next() {
+                while let Some(words) = peer.command() {
                     let mut reply = honest(&words);
                     if words[0].starts_with(b"EVAL") {
                         if is_failing.load(Ordering::Relaxed) {
@@ -68,7 +68,8 @@ impl ErrorServer {
     }
 }
 
-/// How many commands one of three masters gets in `period` for so many releases that it answers with an error.
+/// How many commands one of three masters gets in `period` for so many releases that it answers
+/// with an error.
 pub async fn commands_for(releases: usize, period: Duration) -> usize {
     let server = ErrorServer::start();
     let fakes = [Fake::honest(Duration::ZERO), Fake::honest(Duration::ZERO)];
