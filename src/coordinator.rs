@@ -255,7 +255,7 @@ impl fmt::Debug for Coordinator {
 /// # Default
 ///
 /// - ttl: 10 s
-/// - node timeout: 50 ms
+/// - node timeout: four round trips to the master, at least 50 ms, at most 1 s
 /// - connect timeout: 1 s
 /// - drift: 10,000 ppm (1 %), plus 2 ms
 /// - retry delay: 10 ms to 200 ms
@@ -300,17 +300,25 @@ impl Builder {
         self
     }
 
-    /// How long one master may take to answer before its vote counts as failed.
+    /// How long one master may take to answer a command, from the send, before its vote counts as failed.
+    /// 1 ms to 60 s.
     ///
-    /// Small against the TTL, and well above the round trip. After three of them without any answer the
-    /// connection is given up. Defaults to 50 ms; 1 ms to 60 s.
+    /// The default follows the round trip: four times the fastest answer of each master, at least 50 ms
+    /// and at most 1 s. A timeout that is set here holds for all masters. It should be small against the
+    /// TTL, and well above the round trip: a master that is further away never votes in time.
+    ///
+    /// A connection is given up after three node timeouts without a byte from the master, and after thirty
+    /// without a whole reply.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.settings.node_timeout = Some(timeout);
         self
     }
 
-    /// How long a connection may take to be made, name resolution, TLS and login included. Nobody waits for
-    /// it longer than the node timeout. Defaults to 1 s; 1 ms to 60 s.
+    /// How long a connection may take to be made, name resolution, TLS and login included. Defaults to
+    /// 1 s; 1 ms to 60 s.
+    ///
+    /// The first commands of a coordinator wait for its first connections, this long at most, or until
+    /// their outcome is certain. Later, a master without a connection fails at once.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;
         self

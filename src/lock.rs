@@ -121,7 +121,8 @@ impl Lock {
     }
 
     /// Asks all masters once. Takes one round trip to the slowest of the fastest majority; at most the
-    /// node timeout, and as long again to say why not.
+    /// node timeout, and as long again to say why not. The first attempt of a coordinator also waits for its
+    /// first connections, for the connect timeout at most.
     /// Waits before that while another task of the same owner makes an attempt, for two node timeouts at most.
     ///
     /// Whoever calls it in a loop pauses in between (10 to 200 ms), as masters that are known to be down fail in
