@@ -139,6 +139,9 @@ impl Coordinator {
     /// every waiter, and a waiter whose process died is passed over when the [patience](Builder::patience) is
     /// over. [`try_acquire`](Lock::try_acquire) takes no place, and passes nobody.
     ///
+    /// A waiter to whom no majority of masters have answered in time for half its patience cannot win. It leaves the
+    /// queues so that others can, and takes its old place when a majority answer.
+    ///
     /// # Guarantees
     ///
     /// Of two waiters whom a majority of masters have heard of, the one who came first is served first. Everything
@@ -147,7 +150,8 @@ impl Coordinator {
     /// # Not guaranteed
     ///
     /// Who came first goes by the waiters' clocks, which may be off by a second; those that are off by more go by
-    /// the masters'. Masters that are down or have lost their queues may let a later one pass. See
+    /// the masters'. Masters that are down or have lost their queues may let a later one pass. After an outage that is
+    /// longer than half the patience, a waiter that is back later may be passed by others. See
     /// [`docs::guarantees`](crate::docs::guarantees).
     ///
     /// Sends nothing. A name or an owner that cannot be used is reported when the lock is acquired; and so is a

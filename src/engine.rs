@@ -1,8 +1,10 @@
 //! Drives all masters: one question to each, one outcome.
 
 mod acquire;
+mod aside;
 mod bid;
 mod inspect;
+mod limit;
 mod queue;
 
 use std::{
@@ -17,12 +19,13 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
     clock,
     config::Config,
-    core::{command::Command, votes::Votes},
+    core::{aside::Chances, command::Command, quorum::is_majority, votes::Votes},
     live_round::LiveRound,
     master::{Ask, CountVotes, Mailbox, Supervisor},
     owner::Owner,
@@ -49,6 +52,8 @@ pub(crate) struct Engine {
     owners: AtomicU64,
     /// The newest number that was drawn for a ticket or a fencing token.
     last_drawn: AtomicU64,
+    /// Whether those who wait for locks can win.
+    chances: Mutex<Chances>,
     /// By how many microseconds the masters' clocks are ahead of ours.
     clock_offset: AtomicI64,
     closed: AtomicBool,
@@ -81,6 +86,7 @@ impl Engine {
             process,
             owners: AtomicU64::new(0),
             last_drawn: AtomicU64::new(0),
+            chances: Mutex::default(),
             clock_offset: AtomicI64::new(0),
             closed: AtomicBool::new(false),
         }
@@ -170,6 +176,16 @@ impl Engine {
             .filter(|master| self.mailboxes[*master].is_serving())
             .take(2)
             .fold(0, |tellers, master| tellers | 1 << master)
+    }
+
+    /// Whether a majority of masters are connected.
+    fn is_connected(&self) -> bool {
+        let masters = 0..self.size();
+        let connected = masters.filter(|master| self.mailboxes[*master].is_serving());
+        is_majority(
+            connected.fold(0, |masters, master| masters | 1 << master),
+            self.size(),
+        )
     }
 
     pub(crate) fn each_mailbox(&self, mut visit: impl FnMut(&Mailbox)) {

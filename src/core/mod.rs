@@ -10,6 +10,7 @@
 //!          └─────────────── round <── quorum <─────────┘
 //! ```
 
+pub(crate) mod aside;
 pub(crate) mod bid;
 pub(crate) mod claim;
 #[cfg_attr(

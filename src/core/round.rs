@@ -255,6 +255,20 @@ impl Round {
         self.cast.len() - usize::from(self.failed) < majority(self.cast.len())
     }
 
+    /// Whether a majority of masters have answered, and not with an error.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.do_most(|vote| !matches!(vote, Vote::Fail(_)))
+    }
+
+    /// Whether a majority of masters have answered, if only with an error.
+    pub(crate) fn is_answered(&self) -> bool {
+        let is_answer = |vote: &Vote| match vote {
+            Vote::Grant | Vote::Refuse(_) | Vote::Fail(Failure::Rejected(_)) => true,
+            Vote::Fail(_) => false,
+        };
+        self.do_most(is_answer)
+    }
+
     /// When enough of those who hold the lock elsewhere will have let go of it for a majority to be
     /// free, as far as the masters have said: the k-th smallest remaining TTL.
     pub(crate) fn free_in(&self) -> Option<Duration> {

@@ -8,10 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Engine, first_of};
+use super::{Engine, first_of, limit::Limit};
 use crate::{
     clock,
     core::{
+        aside::{Chance, Chances},
         claim::{Claim, Ticket},
         name::{Kind, Token},
         retry::Backoff,
@@ -27,6 +28,14 @@ use crate::{
 const POLL: Backoff = Backoff::between(Duration::from_millis(500), Duration::from_millis(1_500));
 
 impl Engine {
+    /// That the coordinator is not closed.
+    pub(super) fn check_open(&self) -> Result<(), AcquireError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(AcquireError::Closed);
+        }
+        Ok(())
+    }
+
     /// How long an attempt takes at most: a round, which may wait for first dials, and another one to
     /// say why it was not won.
     pub(super) fn attempt(&self) -> Duration {
@@ -54,9 +63,7 @@ impl Engine {
         wanted: &Wanted,
         turn_by: Instant,
     ) -> Result<Held, AcquireError> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(AcquireError::Closed);
-        }
+        self.check_open()?;
         let Some(owner) = &wanted.owner else {
             let claim = Claim::Token(Token::new(clock::random()));
             let held = Held::new(Hold::ask(self, wanted, claim, None, None));
@@ -133,12 +140,7 @@ impl Engine {
         wanted: &Wanted,
         within: Option<Duration>,
     ) -> Result<Held, AcquireError> {
-        let start = clock::now();
-        let limit = Limit {
-            start,
-            // A time that no clock can hold is without end.
-            end: within.and_then(|within| start.checked_add(within)),
-        };
+        let limit = Limit::new(within);
         let Some(owner) = &wanted.owner else {
             return self.contend(wanted, limit).await;
         };
@@ -154,9 +156,7 @@ impl Engine {
             if let Some(acquired) = unless(tenure.until_held(), acquired.as_mut()).await {
                 return acquired;
             }
-            if self.closed.load(Ordering::Acquire) {
-                return Err(AcquireError::Closed);
-            }
+            self.check_open()?;
             let is_last = limit.is_over();
             // Not in turn, which may be that of the wait: its place is kept until this has entered.
             match self.enter(wanted, &tenure).await {
@@ -179,17 +179,30 @@ impl Engine {
     ) -> Result<Held, AcquireError> {
         let mut waiter = self.waiting.join(self, &wanted.resource);
         let mut is_told = false;
+        let mut chances = self.chances();
         for attempts in 0.. {
             // At once, unless it has been silent for too long and another waiter has taken over.
             waiter.turn(limit.end).await;
             let is_last = limit.is_over();
             let turn_by = limit.turn_by(self.attempt());
             waiter.expect(turn_by + self.attempt());
+            if !is_last && !self.may_win(&wanted.resource, chances).await {
+                self.check_open()?;
+                let at = limit.not_later(self.retry_at(attempts));
+                waiter.sleep_until(at).await;
+                continue;
+            }
             waiter.attempt();
+            let start = clock::now();
             let error = match self.try_in_turn(wanted, turn_by).await {
-                Ok(held) => return Ok(held),
+                Ok(held) => {
+                    self.note_chances(Chances::default());
+                    return Ok(held);
+                }
                 Err(error) => error,
             };
+            chances.note(Chance::of_error(&error), start, clock::now());
+            self.note_chances(chances);
             limit.check(wanted.resource.name(), error.clone(), is_last, attempts)?;
             if let AcquireError::OwnerBusy { .. } = error {
                 waiter.step_back(); // other owners need not wait for what this one's tasks do
@@ -308,75 +321,6 @@ impl Engine {
                 remaining,
                 votes,
             }
-        }
-    }
-}
-
-/// Since when somebody waits, and until when.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limit {
-    start: Instant,
-    end: Option<Instant>,
-}
-
-impl Limit {
-    pub(super) fn not_later(self, at: Instant) -> Instant {
-        self.end.map_or(at, |end| end.min(at))
-    }
-
-    pub(super) fn is_over(self) -> bool {
-        self.end.is_some_and(|end| end <= clock::now())
-    }
-
-    /// Until when to wait for the turn to make an attempt that takes `attempt`. An attempt that is under way when the
-    /// time is over does not add to how long the last one is waited for.
-    pub(super) fn turn_by(self, attempt: Duration) -> Instant {
-        let now = clock::now();
-        match self.end {
-            None => now + attempt,
-            Some(end) if now < end => end.min(now + attempt),
-            Some(end) => end + attempt,
-        }
-    }
-
-    /// Until when to wait for the turn in a queue that is kept meanwhile.
-    pub(super) fn last_turn(self, attempt: Duration) -> Option<Instant> {
-        self.end.map(|end| end + attempt)
-    }
-
-    /// That the time is over, and that another task of the owner has been in the middle of an attempt since.
-    pub(super) fn over(self, name: &Arc<str>, failures: u32) -> AcquireError {
-        self.gave_up(
-            name,
-            AcquireError::OwnerBusy { name: name.clone() },
-            failures,
-        )
-    }
-
-    fn gave_up(self, name: &Arc<str>, last: AcquireError, failures: u32) -> AcquireError {
-        AcquireError::Deadline {
-            name: name.clone(),
-            waited: clock::now().saturating_duration_since(self.start),
-            attempts: failures.saturating_add(1),
-            last: Box::new(last),
-        }
-    }
-
-    /// Whether to go on after `error`, which came after so many failures. Waiting mends neither a wrong
-    /// setting nor a wrong kind.
-    pub(super) fn check(
-        self,
-        name: &Arc<str>,
-        error: AcquireError,
-        is_last: bool,
-        failures: u32,
-    ) -> Result<(), AcquireError> {
-        match error {
-            AcquireError::Closed | AcquireError::Config(_) | AcquireError::OtherKind { .. } => {
-                Err(error)
-            }
-            last if is_last => Err(self.gave_up(name, last, failures)),
-            _ => Ok(()),
         }
     }
 }

@@ -149,7 +149,13 @@ impl Engine {
             parse,
             said: Mutex::new(vec![None; self.size()]),
         });
-        let command = Command {
+        self.post(&self.ask(self.inquiry(verb, resource), inquiry.clone()));
+        inquiry
+    }
+
+    /// A question that changes nothing.
+    pub(super) fn inquiry(&self, verb: Verb, resource: &Resource) -> Command {
+        Command {
             verb,
             resource: resource.clone(),
             claim: Claim::Nobody,
@@ -158,9 +164,7 @@ impl Engine {
             wakes: false,
             patience: None,
             bid: None,
-        };
-        self.post(&self.ask(command, inquiry.clone()));
-        inquiry
+        }
     }
 }
 

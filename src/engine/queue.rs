@@ -1,17 +1,14 @@
 //! How a fair lock is waited for: in the queues of all masters, in one order.
 
-use std::{
-    pin::pin,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::{sync::SemaphorePermit, task::yield_now};
 
-use super::{Engine, acquire::Limit, first_of};
+use super::{Engine, first_of, limit::Limit};
 use crate::{
     clock,
     core::{
+        aside::{Chance, Chances, Stand},
         claim::{Claim, Patience, Ticket},
         retry::Backoff,
         round::{Outcome, Round},
@@ -26,11 +23,13 @@ use crate::{
 /// Masters that cannot agree on the time are not asked for it for ever.
 const CORRECTIONS: u32 = 2;
 
-/// How the wait with one ticket ended.
+/// How the wait in the queues ended.
 enum End {
     Won(Held),
     /// The ticket has another time than the masters' clocks, which show this.
     Skewed(Duration),
+    /// No majority of masters have answered in time for too long.
+    Unable,
 }
 
 impl Engine {
@@ -42,92 +41,132 @@ impl Engine {
         tenure: &Arc<Tenure>,
         limit: Limit,
     ) -> Result<Held, AcquireError> {
+        let patience = self.config.patience;
         let mut corrections = 0;
+        let mut place = Place {
+            engine: self,
+            wanted,
+            tenure,
+            limit,
+            owner,
+            ticket: Ticket::new(self.draw(), owner.id()),
+            patience: Patience {
+                patience,
+                is_fresh: true,
+            },
+            chances: self.chances(),
+            left: None,
+            failures: 0,
+            splits: 0,
+            disputes: 0,
+            bids: 0,
+        };
         loop {
-            let ticket = Ticket::new(self.draw(), owner.id());
-            let place = Place {
-                engine: self,
-                wanted,
-                tenure,
-                limit,
-                owner,
-                ticket,
-            };
-            match place.stand(corrections < CORRECTIONS).await? {
+            match place.stand().await? {
                 End::Won(held) => return Ok(held),
-                End::Skewed(clock) => self.correct_clock(clock),
+                End::Skewed(clock) => {
+                    self.correct_clock(clock);
+                    corrections += 1;
+                    place.ticket = Ticket::new(self.draw(), owner.id());
+                    place.patience.is_fresh = corrections < CORRECTIONS;
+                    place.disputes = 0;
+                }
+                End::Unable => {
+                    place.wait_aside().await?;
+                    if place.patience.is_fresh {
+                        // No majority knows the ticket, and its time is not that of the masters any more.
+                        place.ticket = Ticket::new(self.draw(), owner.id());
+                    }
+                }
             }
-            corrections += 1;
         }
     }
 }
 
-/// A wait with one ticket.
-struct Place<'a> {
-    engine: &'a Arc<Engine>,
-    wanted: &'a Wanted,
+/// A wait with one ticket at a time, in the queues of the masters or aside.
+pub(super) struct Place<'a> {
+    pub(super) engine: &'a Arc<Engine>,
+    pub(super) wanted: &'a Wanted,
     tenure: &'a Arc<Tenure>,
-    limit: Limit,
+    pub(super) limit: Limit,
     owner: &'a Owner,
-    ticket: Ticket,
+    pub(super) ticket: Ticket,
+    pub(super) patience: Patience,
+    chances: Chances,
+    /// For how long still the masters have no vote, if that was why the last round was not won.
+    pub(super) left: Option<Duration>,
+    failures: u32,
+    splits: u32,
+    disputes: u32,
+    bids: usize,
 }
 
-impl Place<'_> {
-    async fn stand(self, checks_time: bool) -> Result<End, AcquireError> {
-        let mut patience = Patience {
-            patience: self.engine.config.patience,
-            is_fresh: checks_time,
-        };
-        let mut asking = self.asking(0).await?;
+impl<'a> Place<'a> {
+    async fn stand(&mut self) -> Result<End, AcquireError> {
+        let mut asking = self.asking().await?;
         let mut is_last = self.limit.is_over();
         let tenure = Some(self.tenure.clone());
         let claim = self.claim();
         // Not in the queue yet: who finds the lock free need not listen.
         let held = Held::new(Hold::ask(self.engine, self.wanted, claim, tenure, None));
         let mut turn = None;
-        let (mut failures, mut splits, mut disputes, mut bids) = (0, 0, 0, 0);
         loop {
             let outcome = Engine::decided(&held).await;
             if outcome == Outcome::Won {
                 self.tenure.won(&held);
+                self.engine.note_chances(Chances::default());
                 return Ok(End::Won(held));
             }
             let round = held.newest_round();
-            if let Some(clock) = round.read(Round::skewed_to).filter(|_| patience.is_fresh) {
+            let is_fresh = self.patience.is_fresh;
+            if let Some(clock) = round.read(Round::skewed_to).filter(|_| is_fresh) {
                 return Ok(End::Skewed(clock));
             }
-            let queued = turn.is_some().then_some(patience);
-            if self.bids_again(&held, queued, &mut bids) {
+            if self.bids_again(&held, turn.is_some()) {
                 continue;
             }
-            self.give_back(&held, &round, turn.as_ref(), patience).await;
+            self.give_back(&held, &round, turn.as_ref()).await;
             drop(asking);
-            self.check(&held, outcome, is_last, failures).await?;
-            // Those that are up may have no majority for either: then nobody would ever be the first on one.
-            disputes += u32::from(round.read(Round::is_skewed_to_any));
-            patience.is_fresh &= !round.read(Round::is_queued) && disputes < CORRECTIONS;
+            self.check(&held, outcome, is_last).await?;
+            if self.look_back(&round, outcome) == Stand::Aside {
+                return Ok(End::Unable); // and out of the queues, as the hold is dropped
+            }
             if let Some(turn) = &turn {
-                self.wait(turn, &round, &mut splits).await;
-                failures = failures.saturating_add(1);
+                self.wait(turn, &round).await;
+                self.failures = self.failures.saturating_add(1);
             }
             // Ahead of the place in the queue, so that no call is missed.
             let turn =
                 turn.get_or_insert_with(|| self.engine.turns.join(self.engine, &self.ticket));
-            asking = self.asking(failures).await?;
+            asking = self.asking().await?;
             is_last = self.limit.is_over();
             turn.attempt();
             held.ask_again(Again {
                 claim: Some(self.claim()),
-                patience: Some(patience),
+                patience: Some(self.patience),
                 candidate: None,
             });
         }
     }
 
+    /// What a round that was not won says of the next one, and where to wait for that.
+    fn look_back(&mut self, round: &LiveRound, outcome: Outcome) -> Stand {
+        // Those that are up may have no majority for either: then nobody would ever be the first on one.
+        self.disputes += u32::from(round.read(Round::is_skewed_to_any));
+        self.patience.is_fresh &= !round.read(Round::is_queued) && self.disputes < CORRECTIONS;
+        self.left = round.read(Round::quarantined);
+        let chance = round.read(|round| Chance::of_round(round, outcome));
+        self.chances
+            .note(chance, round.read(Round::start), clock::now());
+        self.engine.note_chances(self.chances);
+        self.chances.stand(self.patience.patience)
+    }
+
     /// Whether it bids again for a fencing token, which is of use a few times in a row.
-    fn bids_again(&self, held: &Held, queued: Option<Patience>, bids: &mut usize) -> bool {
-        let again = *bids < Engine::MORE_BIDS && self.engine.bid_again(held, queued);
-        *bids = if again { *bids + 1 } else { 0 };
+    fn bids_again(&mut self, held: &Held, is_queued: bool) -> bool {
+        let queued = is_queued.then_some(self.patience);
+        let again = self.bids < Engine::MORE_BIDS && self.engine.bid_again(held, queued);
+        self.bids = if again { self.bids + 1 } else { 0 };
         again
     }
 
@@ -142,7 +181,6 @@ impl Place<'_> {
         held: &Held,
         outcome: Outcome,
         is_last: bool,
-        failures: u32,
     ) -> Result<(), AcquireError> {
         let round = held.newest_round();
         if round.read(Round::lacks_masters) {
@@ -150,19 +188,17 @@ impl Place<'_> {
         }
         let remaining = round.read(Round::free_in);
         let error = self.engine.why_not(held, outcome, remaining);
-        self.limit.check(held.name(), error, is_last, failures)
+        self.limit.check(held.name(), error, is_last, self.failures)
     }
 
     /// The turn to ask, as two attempts of one owner would take what they are granted from one another.
-    async fn asking(&self, failures: u32) -> Result<SemaphorePermit<'_>, AcquireError> {
+    async fn asking(&self) -> Result<SemaphorePermit<'a>, AcquireError> {
         let end = self.limit.last_turn(self.engine.attempt());
         loop {
             let asking = self.tenure.turn(end).await;
-            if self.engine.closed.load(Ordering::Acquire) {
-                return Err(AcquireError::Closed);
-            }
+            self.engine.check_open()?;
             let Some(asking) = asking else {
-                return Err(self.limit.over(self.wanted.resource.name(), failures));
+                return Err(self.limit.over(self.wanted.resource.name(), self.failures));
             };
             if self.tenure.held().is_none() {
                 return Ok(asking);
@@ -179,13 +215,8 @@ impl Place<'_> {
     ///
     /// A round is lost before all have answered. By the first answers alone whoever waits would take itself for
     /// the next one, or the vote for split, and would come back far too soon.
-    async fn give_back(
-        &self,
-        held: &Held,
-        round: &LiveRound,
-        turn: Option<&Turn<'_>>,
-        patience: Patience,
-    ) {
+    async fn give_back(&self, held: &Held, round: &LiveRound, turn: Option<&Turn<'_>>) {
+        let patience = self.patience;
         let known = round.read(|round| round.may_hold() & !round.unheard());
         held.yield_back(known, patience);
         if let Some(turn) = turn {
@@ -196,7 +227,7 @@ impl Place<'_> {
     }
 
     /// Waits until asking again is worth it, or must be done to keep the place.
-    async fn wait(&self, turn: &Turn<'_>, round: &LiveRound, splits: &mut u32) {
+    async fn wait(&mut self, turn: &Turn<'_>, round: &LiveRound) {
         let now = clock::now();
         // Well before a master takes us for dead, and not all at once.
         let patience = self.engine.config.patience;
@@ -208,10 +239,10 @@ impl Place<'_> {
             // Nobody is served before that, and only the place is to be kept.
             until = until.min(now + left + self.engine.config.retry.least());
         } else if is_split || round.read(Round::lacks_masters) {
-            until = until.min(self.engine.retry_at(*splits));
-            *splits = splits.saturating_add(1);
+            until = until.min(self.engine.retry_at(self.splits));
+            self.splits = self.splits.saturating_add(1);
         } else {
-            *splits = 0;
+            self.splits = 0;
             // Who is next looks when the lock expires. A key lives to the end of its last millisecond.
             let expiry = round.read(Round::free_in).filter(|_| is_contender);
             let expiry = expiry.map(|left| now + left + Duration::from_millis(2));
@@ -223,6 +254,8 @@ impl Place<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
     use crate::{Coordinator, MemoryMaster};
 

@@ -9,6 +9,7 @@
 )]
 
 mod acquire;
+mod aside;
 mod attempts;
 mod cancel;
 mod close;

@@ -9,6 +9,7 @@
     reason = "helpers of tests fail like tests, and clippy only knows tests by their attribute"
 )]
 
+mod aside;
 mod basics;
 mod cancel;
 mod common;

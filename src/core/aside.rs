@@ -1,0 +1,223 @@
+//! When a waiter that cannot win steps aside, so that it does not hold up those who can.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    quorum::Failure,
+    retry::Backoff,
+    round::{Outcome, Round},
+    votes::{VoteRow, Votes},
+};
+use crate::error::AcquireError;
+
+/// Where a waiter waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stand {
+    /// Without asking for the lock, until a majority of masters answer in time: out of the queues of a fair lock, and
+    /// with its ticket.
+    Aside,
+    /// In the queues of the masters, or asking for the lock now and then.
+    InLine,
+}
+
+/// What a round that was not won says of whether this client can win at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chance {
+    /// A majority of masters answered in time.
+    Had,
+    /// They did not.
+    None,
+    /// Not all that would tell have answered.
+    Unknown,
+}
+
+impl Chance {
+    pub(crate) fn of_round(round: &Round, outcome: Outcome) -> Self {
+        if outcome == Outcome::TooLate || round.lacks_masters() {
+            Self::None
+        } else if round.is_heard() {
+            Self::Had
+        } else {
+            Self::Unknown
+        }
+    }
+
+    pub(crate) fn of_error(error: &AcquireError) -> Self {
+        match error {
+            AcquireError::Contended { .. } | AcquireError::OtherKind { .. } => Self::Had,
+            // Masters that answer with errors are near enough, and took nothing.
+            AcquireError::NoQuorum { votes, .. } if is_answered(votes) => Self::Unknown,
+            AcquireError::NoQuorum { .. }
+            | AcquireError::Quarantined { .. }
+            | AcquireError::TooSlow { .. } => Self::None,
+            AcquireError::Closed | AcquireError::Config(_) | AcquireError::OwnerBusy { .. } => {
+                Self::Unknown
+            }
+            AcquireError::Deadline { last, .. } => Self::of_error(last),
+        }
+    }
+}
+
+/// Whether a majority of masters answered, if only with an error.
+fn is_answered(votes: &Votes) -> bool {
+    let is_error = |row: &VoteRow<'_>| matches!(row.failure(), Some(Failure::Rejected(_)));
+    let errors = votes.iter().filter(is_error).count();
+    votes.granted() + votes.refused() + errors >= votes.needed()
+}
+
+/// Whether a majority of masters have answered in time lately.
+///
+/// Whoever hears from no majority cannot win, and its questions may still arrive. Then it is granted what it cannot use,
+/// again and again. So it may ask for half a patience, for the sake of its place in a queue if the outage is a short one.
+/// After that, one round decides whether it may come back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Chances {
+    unable: Option<Unable>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Unable {
+    /// When the first of the rounds began.
+    since: Instant,
+    /// When the last of them was over.
+    until: Instant,
+}
+
+impl Chances {
+    /// What these are worth to a waiter that comes at `now`: nothing, if they are old.
+    pub(crate) fn at(self, now: Instant, patience: Duration) -> Self {
+        let is_new = |unable: &Unable| now.saturating_duration_since(unable.until) <= patience * 2;
+        Self {
+            unable: self.unable.filter(is_new),
+        }
+    }
+
+    /// Notes what a round says that began at `start` and was over at `now`, and was not won.
+    pub(crate) fn note(&mut self, chance: Chance, start: Instant, now: Instant) {
+        match chance {
+            Chance::Had => self.unable = None,
+            Chance::None => {
+                let since = self.unable.map_or(start, |unable| unable.since);
+                self.unable = Some(Unable { since, until: now });
+            }
+            Chance::Unknown => {}
+        }
+    }
+
+    /// Where to wait after what was noted.
+    pub(crate) fn stand(self, patience: Duration) -> Stand {
+        let lasted = |unable: Unable| unable.until.saturating_duration_since(unable.since);
+        match self.unable.map(lasted) {
+            Some(lasted) if lasted >= patience / 2 => Stand::Aside,
+            Some(_) | None => Stand::InLine,
+        }
+    }
+
+    /// How long to wait before the masters are asked whether they answer in time.
+    pub(crate) fn probes(patience: Duration) -> Backoff {
+        Backoff::between(patience / 4, patience)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, reason = "an origin for the tables")]
+
+    use super::*;
+    use crate::core::{
+        command::Verb,
+        quorum::{Failure, Refusal, Vote},
+    };
+
+    const PATIENCE: Duration = Duration::from_secs(3);
+
+    fn millis(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    /// `g` granted, `h` held by another, `f` timed out, `q` quarantined, `-` not answered yet.
+    fn round(letters: &str, start: Instant) -> Round {
+        let mut round = Round::open(Verb::Acquire, letters.len(), start, None);
+        for (master, letter) in letters.chars().enumerate() {
+            let vote = match letter {
+                'g' => Vote::Grant,
+                'h' => Vote::Refuse(Refusal::held(None)),
+                'f' => Vote::Fail(Failure::TimedOut(millis(50))),
+                'q' => Vote::Fail(Failure::Quarantined { left: millis(9) }),
+                _ => continue,
+            };
+            round.on_vote(master, vote, start);
+        }
+        round
+    }
+
+    #[test]
+    fn who_has_been_unable_for_half_a_patience_steps_aside() {
+        use Outcome::{Lost, TooLate};
+        use Stand::{Aside, InLine};
+        let origin = Instant::now();
+        for (name, rounds) in [
+            (
+                "others hold it",
+                vec![(0, "hhh", Lost, InLine), (9_000, "ghh", Lost, InLine)],
+            ),
+            (
+                "no majority",
+                vec![
+                    (0, "fff", Lost, InLine),
+                    (1_300, "ffh", Lost, InLine),
+                    (1_450, "qfg", Lost, Aside), // over 50 ms after it began
+                    (9_000, "fff", Lost, Aside), // one round decides
+                    (9_100, "fhh", Lost, InLine),
+                    (9_200, "fff", Lost, InLine),
+                    (10_700, "fff", Lost, Aside),
+                ],
+            ),
+            (
+                "an outage that is short, twice",
+                vec![
+                    (0, "fff", Lost, InLine),
+                    (1_400, "fff", Lost, InLine),
+                    (1_500, "hhf", Lost, InLine),
+                    (1_600, "fff", Lost, InLine),
+                    (3_000, "fff", Lost, InLine),
+                ],
+            ),
+            (
+                "grants that come too late",
+                vec![(0, "ggg", TooLate, InLine), (1_450, "ggg", TooLate, Aside)],
+            ),
+            (
+                "what is not known changes nothing",
+                vec![
+                    (0, "fh-", Lost, InLine),
+                    (1_000, "fff", Lost, InLine),
+                    (2_000, "fh-", Lost, InLine),
+                    (2_450, "fff", Lost, Aside),
+                    (2_600, "fh-", Lost, Aside),
+                ],
+            ),
+        ] {
+            let mut chances = Chances::default();
+            for (at, letters, outcome, expected) in rounds {
+                let start = origin + millis(at);
+                let chance = Chance::of_round(&round(letters, start), outcome);
+                chances.note(chance, start, start + millis(50));
+                assert_eq!(chances.stand(PATIENCE), expected, "{name} {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_old_is_not_counted_against_who_comes() {
+        let origin = Instant::now();
+        let mut chances = Chances::default();
+        chances.note(Chance::None, origin, origin);
+        for (at, expected) in [(6_000, Stand::Aside), (6_001, Stand::InLine)] {
+            let now = origin + millis(at);
+            let mut chances = chances.at(now, PATIENCE);
+            chances.note(Chance::None, now, now);
+            assert_eq!(chances.stand(PATIENCE), expected, "{at}");
+        }
+    }
+}

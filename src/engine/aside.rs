@@ -1,0 +1,75 @@
+//! How a waiter waits that cannot win: out of everybody's way.
+
+use super::{Engine, queue::Place};
+use crate::{
+    clock,
+    core::{
+        aside::{Chances, Stand},
+        command::Verb,
+        name::Resource,
+        round::Round,
+    },
+    error::AcquireError,
+    live_round::LiveRound,
+};
+
+impl Place<'_> {
+    /// Waits out of the queues, until a majority of masters answer in time or the time to wait is over.
+    pub(super) async fn wait_aside(&mut self) -> Result<(), AcquireError> {
+        // Nobody calls it, but for the coordinator when it is closed.
+        let turn = self.engine.turns().join(self.engine, &self.ticket);
+        let retry = self.engine.config.retry;
+        let probes = Chances::probes(self.patience.patience);
+        for probe in 0.. {
+            turn.attempt();
+            self.engine.check_open()?;
+            let random = clock::random_u64();
+            let delay = match self.left.take() {
+                // Nobody can win before that.
+                Some(left) => left + retry.least(),
+                None if self.engine.is_connected() => probes.delay(probe, random),
+                // It costs the masters nothing to look.
+                None => retry.delay(u32::MAX, random),
+            };
+            turn.called(self.limit.not_later(clock::now() + delay))
+                .await;
+            if self.limit.is_over() {
+                return Ok(()); // for a last attempt
+            }
+            if self.engine.is_connected() && self.engine.is_answered(&self.wanted.resource).await {
+                return Ok(());
+            }
+        }
+        Ok(()) // nobody counts that far
+    }
+}
+
+impl Engine {
+    /// What the waits of this coordinator say of whether the next one can win.
+    pub(super) fn chances(&self) -> Chances {
+        let chances = *self.chances.lock();
+        chances.at(clock::now(), self.config.patience)
+    }
+
+    pub(super) fn note_chances(&self, chances: Chances) {
+        *self.chances.lock() = chances;
+    }
+
+    /// Whether asking for a lock is worth it, by what came of asking before.
+    pub(super) async fn may_win(&self, resource: &Resource, chances: Chances) -> bool {
+        match chances.stand(self.config.patience) {
+            Stand::Aside => self.is_connected() && self.is_answered(resource).await,
+            Stand::InLine => true,
+        }
+    }
+
+    /// Whether a majority of masters answer a question in time that changes nothing. Errors are answers: whether they
+    /// are in the way shows in the next round.
+    async fn is_answered(&self, resource: &Resource) -> bool {
+        let round = Round::open(Verb::Inspect, self.size(), clock::now(), None);
+        let probe = LiveRound::of_acquisition(round);
+        self.post(&self.ask(self.inquiry(Verb::Inspect, resource), probe.clone()));
+        probe.settled().await;
+        probe.read(Round::is_answered)
+    }
+}

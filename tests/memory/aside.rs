@@ -1,0 +1,250 @@
+//! Waiters that cannot win, and those who can.
+
+use std::time::Duration;
+
+use quorlock::{AcquireError, Coordinator, Fault, Lock, MemoryMaster, RestartGuard};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::world::{NAME, delay, millis, seconds, timed};
+
+const QUEUE: &str = "quorlock:queue:{orders/42}";
+
+fn masters(count: usize) -> Vec<MemoryMaster> {
+    (0..count).map(|_| MemoryMaster::new()).collect()
+}
+
+async fn coordinator(masters: &[MemoryMaster], node_timeout: Duration) -> Coordinator {
+    let builder = Coordinator::builder().restart_guard(RestartGuard::Off);
+    let locks = builder.masters(masters).node_timeout(node_timeout);
+    let locks = locks.build().unwrap();
+    sleep(millis(1)).await;
+    locks
+}
+
+fn fair(locks: &Coordinator) -> Lock {
+    locks.fair(NAME, &locks.owner())
+}
+
+type Kind = fn(&Coordinator) -> Lock;
+
+const KINDS: [Kind; 3] = [
+    |locks| locks.mutex(NAME),
+    |locks| locks.reentrant(NAME, &locks.owner()),
+    fair,
+];
+
+/// How often one client gets the lock in a minute, for a moment each.
+async fn grants(locks: &Coordinator, kind: Kind) -> u32 {
+    let end = Instant::now() + seconds(60);
+    let mut grants = 0;
+    while Instant::now() < end {
+        let Ok(Ok(guard)) = timeout(seconds(60), kind(locks).acquire()).await else {
+            continue;
+        };
+        grants += 1;
+        sleep(millis(10)).await;
+        guard.release().await.unwrap();
+        sleep(millis(10)).await;
+    }
+    grants
+}
+
+/// How often a near client gets the lock alone, and beside a client that cannot. That one waits for as long as it
+/// takes, or again and again for a second.
+async fn beside(near: &Coordinator, hopeless: &Coordinator) {
+    for kind in KINDS {
+        beside_one(near, hopeless, kind).await;
+    }
+}
+
+async fn beside_one(near: &Coordinator, hopeless: &Coordinator, kind: Kind) {
+    let alone = grants(near, kind).await;
+    assert!(alone > 100, "{alone}");
+    for limit in [None, Some(seconds(1))] {
+        let lock = kind(hopeless);
+        let waiter = tokio::spawn(async move {
+            match limit {
+                None => drop(lock.acquire().await),
+                Some(limit) => while lock.acquire_within(limit).await.is_err() {},
+            }
+        });
+        sleep(millis(500)).await;
+        let beside = grants(near, kind).await;
+        assert!(beside * 5 >= alone * 4, "{beside} of {alone}, {limit:?}");
+        assert!(!waiter.is_finished());
+        waiter.abort();
+        sleep(seconds(5)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_too_far_away_does_not_hold_up_others() {
+    let masters = masters(3);
+    let near = coordinator(&masters, millis(500)).await;
+    let far = coordinator(&masters, millis(50)).await;
+    masters.iter().for_each(|master| master.order(delay(80)));
+    beside(&near, &far).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_cut_off_from_a_majority_does_not_hold_up_others() {
+    let masters = masters(5);
+    let near = coordinator(&masters[..3], millis(50)).await;
+    let part = [masters[0].clone(), masters[3].clone(), masters[4].clone()];
+    let part = coordinator(&part, millis(50)).await;
+    // Any majority serves: both masters that are left are needed, and the waiter sees one of them.
+    for master in &masters[2..] {
+        master.order(Fault::Down);
+    }
+    sleep(millis(10)).await;
+    beside(&near, &part).await;
+}
+
+/// Two clients, of three masters each; they share the first one.
+struct Two {
+    masters: Vec<MemoryMaster>,
+    waiter: Coordinator,
+    holder: Coordinator,
+}
+
+impl Two {
+    async fn new() -> Self {
+        let masters = masters(3);
+        Self {
+            waiter: coordinator(&masters, millis(50)).await,
+            holder: coordinator(&masters, millis(50)).await,
+            masters,
+        }
+    }
+
+    fn cut(&self, fault: &Fault) {
+        for master in &self.masters[1..] {
+            master.order(fault.clone());
+        }
+    }
+
+    /// The tickets on each master.
+    fn queues(&self) -> Vec<Vec<String>> {
+        self.masters
+            .iter()
+            .map(|master| master.queue(QUEUE))
+            .collect()
+    }
+}
+
+/// It comes back to its place when a majority answer again.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_steps_aside_while_it_cannot_win_and_comes_back_with_its_ticket() {
+    for fault in [Fault::Down, Fault::Hang, delay(80)] {
+        for is_fenced in [false, true] {
+            let two = Two::new().await;
+            let fenced = |lock: Lock| if is_fenced { lock.fenced() } else { lock };
+            let held = fenced(fair(&two.holder).ttl(seconds(600)))
+                .acquire()
+                .await
+                .unwrap();
+            let lock = fenced(fair(&two.waiter));
+            let task = tokio::spawn(async move { lock.acquire().await.unwrap() });
+            sleep(seconds(2)).await;
+            let place = two.queues();
+            assert!(place[0].len() == 1 && place.iter().all(|queue| *queue == place[0]));
+            two.cut(&fault);
+            let start = Instant::now();
+            // A poll may come up to a third of the patience later, and half a patience is waited then.
+            sleep_until(start + millis(1_400)).await;
+            assert_eq!(two.queues()[0], place[0], "{fault:?}");
+            sleep_until(start + millis(2_800)).await;
+            assert_eq!(two.queues()[0], [""; 0], "{fault:?}");
+            let before = two.masters[0].commands();
+            sleep_until(start + seconds(62)).await;
+            let sent = two.masters[0].commands() - before;
+            assert!(sent <= 60, "{fault:?}: {sent}");
+            two.cut(&Fault::None);
+            sleep(seconds(5)).await;
+            assert_eq!(two.queues(), place, "{fault:?}");
+            held.release().await.unwrap();
+            let (took, guard) = timed(task).await;
+            assert!(took <= millis(20), "{took:?}");
+            assert_eq!(guard.unwrap().fencing_token().is_some(), is_fenced);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_outage_does_not_change_the_order() {
+    let two = Two::new().await;
+    let held = fair(&two.holder).ttl(seconds(600)).acquire().await.unwrap();
+    let mut tasks = Vec::new();
+    for locks in [&two.waiter, &two.holder, &two.waiter] {
+        let lock = fair(locks);
+        tasks.push(tokio::spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            let at = Instant::now();
+            sleep(millis(100)).await;
+            guard.release().await.unwrap();
+            at
+        }));
+        sleep(seconds(1)).await;
+    }
+    let place = two.queues();
+    for _ in 0..5 {
+        two.cut(&Fault::Down);
+        sleep(millis(1_450)).await;
+        assert_eq!(two.queues()[0], place[0]);
+        two.cut(&Fault::None);
+        sleep(seconds(2)).await;
+        assert_eq!(two.queues(), place);
+    }
+    held.release().await.unwrap();
+    let mut served = Vec::new();
+    for task in tasks {
+        served.push(task.await.unwrap());
+    }
+    assert!(served.is_sorted(), "{served:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_aside_ends_by_its_limit_and_when_the_coordinator_is_closed() {
+    for fault in [Fault::Down, Fault::Hang, delay(80)] {
+        let two = Two::new().await;
+        two.cut(&fault);
+        let lock = fair(&two.waiter);
+        let (took, error) = timed(lock.acquire_within(seconds(20))).await;
+        let error = error.unwrap_err();
+        assert!(
+            matches!(error.cause(), AcquireError::NoQuorum { .. }),
+            "{error}"
+        );
+        assert!(matches!(error, AcquireError::Deadline { .. }), "{error}");
+        assert!(
+            took >= seconds(20) && took <= seconds(20) + millis(200),
+            "{took:?}"
+        );
+
+        let task = tokio::spawn(async move { timed(lock.acquire()).await });
+        sleep(seconds(20)).await;
+        let closed = Instant::now();
+        let closing = two.waiter.clone();
+        tokio::spawn(async move { closing.close().await });
+        let (_, error) = task.await.unwrap();
+        assert!(matches!(error, Err(AcquireError::Closed)));
+        assert!(closed.elapsed() <= millis(100), "{:?}", closed.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_aside_ends_when_another_task_of_the_owner_has_won() {
+    let two = Two::new().await;
+    let owner = two.waiter.owner();
+    let lock = two.waiter.fair(NAME, &owner);
+    two.cut(&delay(80));
+    let waiter = lock.clone();
+    let task = tokio::spawn(async move { waiter.acquire().await.unwrap() });
+    sleep(seconds(10)).await;
+    two.cut(&Fault::None);
+    let guard = lock.try_acquire().await.unwrap();
+    let (took, entered) = timed(task).await;
+    assert!(took <= millis(1), "{took:?}");
+    assert_eq!(entered.unwrap().depth(), 2);
+    drop(guard);
+}

@@ -1,0 +1,92 @@
+//! Waiters of a fair lock that cannot win, and those who can, on servers.
+
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    time::{Duration, Instant},
+};
+
+use quorlock::{Coordinator, Lock};
+use tokio::time::sleep;
+
+use crate::{
+    common::{Server, brisk, coordinator, until, urls, with_masters},
+    proxy::Proxy,
+};
+
+fn fair(locks: &Coordinator) -> Lock {
+    locks.fair("r", &locks.owner())
+}
+
+/// How often one client gets the lock in four seconds, for a moment each.
+async fn grants(locks: &Coordinator) -> u32 {
+    let start = Instant::now();
+    let mut grants = 0;
+    while start.elapsed() < Duration::from_secs(4) {
+        let guard = fair(locks).acquire().await.unwrap();
+        grants += 1;
+        sleep(Duration::from_millis(10)).await;
+        guard.release().await.unwrap();
+        sleep(Duration::from_millis(10)).await;
+    }
+    grants
+}
+
+/// How often a near client gets the lock alone, and beside one that cannot get it.
+async fn beside(near: &Coordinator, hopeless: &Coordinator, first: &Server) {
+    let alone = grants(near).await;
+    let lock = fair(hopeless);
+    // For it to queue. It is never the first while the lock is held.
+    let held = fair(near).acquire().await.unwrap();
+    let waiter = tokio::spawn(async move { lock.acquire().await.map(drop) });
+    let queued = || first.command(&["ZCARD", "quorlock:queue:{r}"]);
+    until("a place in the queue", async || {
+        (queued() == "1").then_some(())
+    })
+    .await;
+    drop(held);
+    // Not before it has stepped aside, as its ticket is the first.
+    let first = fair(near).acquire().await.unwrap();
+    first.release().await.unwrap();
+    let beside = grants(near).await;
+    assert!(beside * 5 >= alone * 4, "{beside} of {alone}");
+    assert!(!waiter.is_finished());
+    waiter.abort();
+}
+
+/// Its questions arrive, and its place is kept, and every answer comes too late.
+#[test]
+fn a_waiter_that_is_too_far_away_does_not_hold_up_others() {
+    with_masters(3, async |masters| {
+        let delay = Duration::from_millis(80);
+        let proxies: Vec<_> = masters
+            .iter()
+            .map(|master| Proxy::start(master.port(), delay))
+            .collect();
+        let near = coordinator(brisk().node_timeout(Duration::from_secs(1)), &masters);
+        let far = brisk()
+            .node_timeout(Duration::from_millis(50))
+            .connect_timeout(Duration::from_secs(5))
+            .masters(proxies.iter().map(Proxy::url))
+            .build()
+            .unwrap();
+        sleep(Duration::from_secs(1)).await; // it is connected
+        beside(&near, &far, &masters[0]).await;
+    });
+}
+
+/// Any majority serves: both masters that are left are needed, and the waiter reaches one of them.
+#[test]
+fn a_waiter_that_is_cut_off_from_a_majority_does_not_hold_up_others() {
+    with_masters(3, async |mut masters| {
+        let nobody = || {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            format!("redis://127.0.0.1:{port}")
+        };
+        let near = coordinator(brisk().node_timeout(Duration::from_secs(1)), &masters);
+        let part = [urls(&masters).swap_remove(0), nobody(), nobody()];
+        let part = brisk().masters(part).build().unwrap();
+        masters.pop(); // and it is gone
+        beside(&near, &part, &masters[0]).await;
+    });
+}
