@@ -6,6 +6,7 @@
 -- ARGV[3]  the depth that is left, absolute: 0 gives the lock up
 -- ARGV[4]  'quorlock:reentrant' or 'quorlock:fair'
 -- ARGV[5]  the channel on which waiters are told that it is gone, or '' to tell nobody
+-- ARGV[6]  the message: '0', or '00' after a lost round, which is the same number to Redisson
 -- returns  1     it was mine, and is gone or less deep
 --          0     nothing is held here
 --          text  somebody else holds it: see shared/held
@@ -22,7 +23,7 @@ if mine[1] and mine[2] and tonumber(mine[2]) <= tonumber(ARGV[2]) then
   redis.call('DEL', KEYS[1])
   if ARGV[5] ~= '' then
     -- A hint: who may not publish must still be able to release.
-    redis.pcall('PUBLISH', ARGV[5], '0')
+    redis.pcall('PUBLISH', ARGV[5], ARGV[6])
   end
   return 1
 end

@@ -115,6 +115,9 @@ async fn a_reentrant_lock_is_released() {
     check(&[
         "reentrant acquire a1: granted, reentrant release a1: granted +redisson:0, left nothing",
         "reentrant acquire a1: granted, reentrant release a1 quiet: granted, left nothing",
+        "reentrant acquire a1: granted, reentrant release a1 lost: granted +redisson:00, left nothing",
+        "reentrant acquire a1: granted, reentrant release b1 lost: held a x1 40s, left a=1 reentrant=1 40s",
+        "reentrant release a1 lost: gone, left nothing",
         "reentrant acquire a1 x3: granted, reentrant release a1: granted +redisson:0, left nothing",
         // A level.
         "reentrant acquire a1 x3: granted, reentrant release a1 x2: granted, left a=2 reentrant=1 40s",

@@ -2,7 +2,8 @@
 //!
 //! A step is a word for what, who, and what else matters, in any order: `40s` the TTL, `x2` the depth, `@2` the time
 //! in the ticket, `~20s` the patience, `^500` the candidate of a fenced lock, in milliseconds from when the row began,
-//! and `^500+1` a microsecond more, `fresh` for a ticket that no majority has seen, `quiet` for a release that tells nobody. Mutexes are asked for by
+//! and `^500+1` a microsecond more, `fresh` for a ticket that no majority has seen, `quiet` for a release that tells nobody,
+//! `lost` for one after a lost round. Mutexes are asked for by
 //! `A`, `B`, `C`, the token; other locks by `a1`, the owner and the attempt.
 
 use super::*;
@@ -35,7 +36,7 @@ pub(super) struct Asked {
     /// In seconds from an origin long ago.
     pub(super) drawn: u64,
     pub(super) patience: Option<Patience>,
-    pub(super) wakes: bool,
+    pub(super) wakes: Wakes,
     /// In microseconds from when the row began.
     pub(super) bid: Option<i64>,
 }
@@ -58,7 +59,7 @@ impl Asked {
             depth: u32::from(verb != Verb::Release),
             drawn: u64::from(who as u8 % 32),
             patience: None,
-            wakes: true,
+            wakes: Wakes::Everybody,
             bid: None,
         }
     }
@@ -103,7 +104,8 @@ impl Asked {
         for word in words {
             match word.split_at(1) {
                 ("f", "resh") => {}
-                ("q", "uiet") => asked.wakes = false,
+                ("q", "uiet") => asked.wakes = Wakes::Nobody,
+                ("l", "ost") => asked.wakes = Wakes::ThisMaster,
                 ("x", depth) => asked.depth = depth.parse().unwrap(),
                 ("^", off) => asked.bid = Some(micros(off)),
                 ("@", drawn) => asked.drawn = drawn.parse().unwrap(),

@@ -129,7 +129,7 @@ impl State {
         };
         if holder == token {
             self.keys.del(key);
-            self.tell(channel);
+            self.tell(channel, "0");
             return Ok(Reply::Int(1));
         }
         Ok(self.left(key))
@@ -165,7 +165,7 @@ impl State {
     }
 
     fn reentrant_release(&mut self, words: Words<'_>) -> Replied {
-        let ([key], [owner, attempt, depth, marker, channel]) = words.take();
+        let ([key], [owner, attempt, depth, marker, channel, message]) = words.take();
         let mine = self.keys.hmget(key, [owner, marker])?;
         if is_at_most(&mine, attempt)? {
             if depth != "0" {
@@ -173,7 +173,7 @@ impl State {
                 return Ok(Reply::Int(1));
             }
             self.keys.del(key);
-            self.tell(channel);
+            self.tell(channel, message);
             return Ok(Reply::Int(1));
         }
         if !self.keys.exists(key) {
@@ -270,9 +270,9 @@ impl State {
         }
     }
 
-    fn tell(&mut self, channel: &str) {
+    fn tell(&mut self, channel: &str, message: &str) {
         if !channel.is_empty() {
-            self.publish(channel, "0");
+            self.publish(channel, message);
         }
     }
 }
