@@ -98,9 +98,13 @@ impl Coordinator {
     /// The reentrant lock called `name`, to be held by `owner`, as often as it likes: every guard is one level,
     /// and the last one that is dropped gives the lock up.
     ///
-    /// On every master a hash under that key, as Redisson's `RLock` writes it: its locks on these masters and
-    /// this one exclude each other, and wake each other's waiters. (Its fair locks are something else, and must not
-    /// be mixed with either kind of ours.) Acquiring it again is a round of its own, which extends the lock to the
+    /// On every master a hash under that key, as Redisson's `RLock` writes it: its `RedissonRedLock` over
+    /// these masters and this lock exclude each other, and wake each other's waiters. Its read-write lock
+    /// is refused while this one is held. Its fair lock must not be mixed with either kind of ours, and
+    /// its `getMultiLock(name, values)` takes a name that is held: see
+    /// [`docs::guarantees`](crate::docs::guarantees#reentrant-locks).
+    ///
+    /// Acquiring it again is a round of its own, which extends the lock to the
     /// [ttl](Lock::ttl) that is asked for and never shortens it; the guards of one owner share their validity, and are
     /// lost together.
     ///

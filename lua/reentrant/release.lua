@@ -13,15 +13,14 @@
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
 -- Safe to run twice or late: the attempt is given up once, and depth is set, not counted.
-local mine = redis.call('HMGET', KEYS[1], ARGV[1], ARGV[4])
+local mine = redis.call('HMGET', KEYS[1], ARGV[1], ARGV[4], 'mode')
 if mine[1] and mine[2] and tonumber(mine[2]) <= tonumber(ARGV[2]) then
   if ARGV[3] ~= '0' then
     -- For others to see: a master without memory must still be able to release.
     redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[3])
     return 1
   end
-  redis.call('DEL', KEYS[1])
-  if ARGV[5] ~= '' then
+  if give_up(ARGV[1], ARGV[4], mine[3]) and ARGV[5] ~= '' then
     -- A hint: who may not publish must still be able to release.
     redis.pcall('PUBLISH', ARGV[5], ARGV[6])
   end

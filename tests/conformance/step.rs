@@ -174,7 +174,8 @@ pub(super) fn candidate(micros: i64) -> String {
     }
 }
 
-/// A field of a hash: `a=1` is an owner's, and `reentrant=1`, `fair=1` and `odd=1` are marks.
+/// A field of a hash: `a=1` is an owner's, and `reentrant=1`, `fair=1` and `odd=1` are marks. What is
+/// left of a lock has the field `mode=quorlock`, too, where it does not say `modeless`.
 pub(super) fn parse_field(text: &str) -> (String, String) {
     let (name, value) = text.split_once('=').unwrap();
     let name = match name {

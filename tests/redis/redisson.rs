@@ -28,6 +28,21 @@ const LOCK: &str = "
     redis.call('PEXPIRE', KEYS[1], ARGV[1])
     return false";
 
+/// The write lock of their read-write lock. A hash without `mode` is free to it.
+const WRITE_LOCK: &str = "
+    local mode = redis.call('HGET', KEYS[1], 'mode')
+    if mode == false then
+        redis.call('HSET', KEYS[1], 'mode', 'write')
+        redis.call('HSET', KEYS[1], ARGV[2], 1)
+        redis.call('PEXPIRE', KEYS[1], ARGV[1])
+        return false
+    end
+    if mode == 'write' and redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
+        redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
+        return false
+    end
+    return redis.call('PTTL', KEYS[1])";
+
 const UNLOCK: &str = "
     if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
         return false
@@ -60,6 +75,10 @@ impl<'a> Theirs<'a> {
 
     fn lock(&self) -> String {
         self.eval(LOCK)
+    }
+
+    fn write_lock(&self) -> String {
+        self.eval(WRITE_LOCK)
     }
 
     fn unlock(&self) -> String {
@@ -401,6 +420,64 @@ fn their_forced_unlock_is_a_lost_lock() {
             let held = format!("{}\n1", client.owner);
             assert_eq!(master.command(&["HGETALL", "r"]), held);
         }
+    });
+}
+
+#[test]
+fn their_read_write_lock_does_not_take_what_we_hold() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let owner = locks.owner();
+        for (lock, name) in [
+            (locks.reentrant("r", &owner), "r"),
+            (locks.fair("f", &owner), "f"),
+        ] {
+            let guard = acquire_on_all(&lock).await;
+            for client in Theirs::on(&masters, name) {
+                let left: u64 = client.write_lock().parse().unwrap();
+                assert!(left > 500_000 && left <= 600_000, "{left}");
+            }
+            guard.extend(LONG).await.unwrap();
+            guard.release().await.unwrap();
+            close_free(&masters, name).await;
+            for client in Theirs::on(&masters, name) {
+                assert_eq!(client.write_lock(), "(nil)");
+            }
+            let refused = lock.try_acquire().await.unwrap_err();
+            assert!(
+                matches!(refused, AcquireError::OtherKind { .. }),
+                "{refused}"
+            );
+        }
+    });
+}
+
+/// Their `getMultiLock(name, values)` writes into any hash of that name.
+#[test]
+fn a_lock_that_others_have_written_into_is_lost_and_theirs_is_left_alone() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let owner = locks.owner();
+        for (lock, name) in [
+            (locks.reentrant("r", &owner), "r"),
+            (locks.fair("f", &owner), "f"),
+        ] {
+            let guard = acquire_on_all(&lock).await;
+            for master in &masters {
+                master.command(&["HSET", name, "value", "theirs"]);
+            }
+            let lost = guard.extend(LONG).await.unwrap_err();
+            assert!(matches!(lost, ExtendError::Lost { .. }), "{lost}");
+            assert!(!guard.is_valid());
+            guard.release().await.unwrap();
+            for master in &masters {
+                until("only what is theirs", async || {
+                    (master.command(&["HGETALL", name]) == "value\ntheirs").then_some(())
+                })
+                .await;
+            }
+        }
+        close_at_once(&locks).await;
     });
 }
 
