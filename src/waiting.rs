@@ -175,10 +175,10 @@ impl Waiter<'_> {
 
     /// Waits until somebody has released the lock, but not longer than to `end`. Whether that was heard.
     ///
-    /// `granted` are the masters that granted the last attempt, a bit each, and have the key no more.
-    /// They and those on which others gave it back are free: this also ends when they are a majority.
-    /// So a waiter does not wake itself, and waiters do not wake each other while somebody holds a
-    /// majority.
+    /// `granted` are the masters that granted the last attempt, a bit each, and have the key no
+    /// more. They and those on which others gave it back are free: this also ends when they are a
+    /// majority. So a waiter does not wake itself, and waiters do not wake each other while
+    /// somebody holds a majority.
     pub(crate) async fn released(&self, granted: u64, end: Instant) -> bool {
         let masters = self.engine.size();
         let is_free = |state: &State| {

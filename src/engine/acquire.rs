@@ -14,7 +14,6 @@ use crate::{
     core::{
         claim::{Claim, Ticket},
         name::{Kind, Token},
-        retry::Backoff,
         round::{Outcome, Round},
     },
     error::{AcquireError, ConfigError, ExtendError},
@@ -22,9 +21,6 @@ use crate::{
     owner::Tenure,
     waiting::Waiter,
 };
-
-/// How long a waiter that is told of releases relies on that: others may release without a word.
-const POLL: Backoff = Backoff::between(Duration::from_millis(500), Duration::from_millis(1_500));
 
 impl Engine {
     /// One round.
@@ -226,13 +222,14 @@ impl Engine {
             .await
     }
 
-    /// Returns for how long to rely on being told of a release. `delay` is for a waiter that cannot be told.
+    /// Returns for how long to rely on being told of a release. `delay` is for a waiter that cannot
+    /// be told.
     fn poll(&self, waiter: &Waiter<'_>, was_told: bool, delay: Duration) -> Duration {
         if was_told {
             // Somebody else was first, or the release has not reached a majority yet.
             self.config.retry.delay(0, clock::random_u64())
         } else if waiter.can_be_told() {
-            POLL.delay(u32::MAX, clock::random_u64())
+            self.config.poll.delay(u32::MAX, clock::random_u64())
         } else {
             delay
         }

@@ -1,10 +1,11 @@
 //! What is done to a master, as rows write it.
 //!
-//! A step is a word for what, who, and what else matters, in any order: `40s` the TTL, `x2` the depth, `@2` the time
-//! in the ticket, `~20s` the patience, `^500` the candidate of a fenced lock, in milliseconds from when the row began,
-//! and `^500+1` a microsecond more, `fresh` for a ticket that no majority has seen, `quiet` for a release that tells nobody,
-//! `lost` for one after a lost round. Mutexes are asked for by
-//! `A`, `B`, `C`, the token; other locks by `a1`, the owner and the attempt.
+//! A step is a word for what, who, and what else matters, in any order: `40s` the TTL, `x2` the
+//! depth, `@2` the time in the ticket, `~20s` the patience, `^500` the candidate of a fenced lock,
+//! in milliseconds from when the row began, and `^500+1` a microsecond more, `fresh` for a ticket
+//! that no majority has seen, `quiet` for a release that tells nobody, `lost` for one after a lost
+//! round. Mutexes are asked for by `A`, `B`, `C`, the token; other locks by `a1`, the owner and the
+//! attempt.
 
 use super::*;
 use crate::core::claim::{Patience, Ticket};
@@ -174,8 +175,8 @@ pub(super) fn candidate(micros: i64) -> String {
     }
 }
 
-/// A field of a hash: `a=1` is an owner's, and `reentrant=1`, `fair=1` and `odd=1` are marks. What is
-/// left of a lock has the field `mode=quorlock`, too, where it does not say `modeless`.
+/// A field of a hash: `a=1` is an owner's, and `reentrant=1`, `fair=1` and `odd=1` are marks. What
+/// is left of a lock has the field `mode=quorlock`, too, where it does not say `modeless`.
 pub(super) fn parse_field(text: &str) -> (String, String) {
     let (name, value) = text.split_once('=').unwrap();
     let name = match name {

@@ -129,6 +129,24 @@ async fn who_gives_up_in_the_line_does_not_hold_it_up() {
     assert!(took <= millis(11), "{took:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_release_without_a_word_is_noticed_within_the_poll_interval() {
+    for (least, most) in [(20, 30), (200, 300), (5_000, 6_000)] {
+        let set = |builder: quorlock::Builder| builder.poll_interval(millis(least), millis(most));
+        let world = World::with(3, set).await;
+        world.occupy(0..3, seconds(600));
+        let waiting = waiter(&world.locks);
+        sleep(millis(4_000)).await;
+        let before = world.commands();
+        world.masters.iter().for_each(|master| master.delete(NAME));
+        let took = wait_of(waiting).await;
+        assert!(took <= millis(most + 1), "{took:?}");
+        // Four seconds of polls, two commands each, and the three subscriptions and attempts to
+        // begin with.
+        assert!(before[0] <= 4_000 / least * 2 + 10, "{before:?}");
+    }
+}
+
 /// Neither attempt knows that it had the lock, and others may have been refused because of it.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_ends_without_a_result_tells_others_when_it_is_taken_back() {

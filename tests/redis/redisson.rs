@@ -164,6 +164,12 @@ fn theirs_on_a_majority_excludes_ours_until_the_last_unlock() {
                 assert_eq!(client.lock(), "(nil)");
             }
             let lock = locks.reentrant(name, &locks.owner());
+            let holding = lock.inspect().await.unwrap().holding.unwrap();
+            assert_eq!((holding.kind, holding.owner), (Some(Kind::Reentrant), None));
+            assert_eq!(holding.depth, 2);
+            let left = holding.remaining.unwrap();
+            assert!(left > Duration::from_secs(50) && left <= Duration::from_secs(60));
+            assert!(lock.is_held().await.unwrap());
             for depth in [2, 1] {
                 let refused = lock.try_acquire().await;
                 let Err(AcquireError::Contended {
@@ -188,6 +194,7 @@ fn theirs_on_a_majority_excludes_ours_until_the_last_unlock() {
                     client.unlock();
                 }
             }
+            assert!(!lock.is_held().await.unwrap());
             let guard = lock.try_acquire().await.unwrap();
             guard.release().await.unwrap();
         }
