@@ -28,6 +28,7 @@ pub(crate) struct Settings {
     pub(crate) connect_timeout: Duration,
     pub(crate) drift_ppm: u32,
     pub(crate) retry_delay: (Duration, Duration),
+    pub(crate) poll_interval: (Duration, Duration),
     pub(crate) key_template: String,
     pub(crate) max_hold: Duration,
     /// `None` stands for the default, which depends on the node timeout.
@@ -46,6 +47,7 @@ impl Default for Settings {
             connect_timeout: Duration::from_secs(1),
             drift_ppm: 10_000,
             retry_delay: (Duration::from_millis(10), Duration::from_millis(200)),
+            poll_interval: (Duration::from_millis(500), Duration::from_millis(1_500)),
             key_template: "{name}".to_owned(),
             max_hold: Duration::from_secs(60 * 60),
             patience: None,
@@ -64,6 +66,7 @@ pub(crate) struct Config {
     pub(crate) connect_timeout: Duration,
     pub(crate) drift: Drift,
     pub(crate) retry: Backoff,
+    pub(crate) poll: Backoff,
     pub(crate) key_template: KeyTemplate,
     pub(crate) max_hold: Duration,
     pub(crate) patience: Duration,
@@ -81,7 +84,8 @@ impl Config {
             node_timeout,
             connect_timeout,
             drift_ppm,
-            retry_delay: (least_delay, most_delay),
+            retry_delay,
+            poll_interval,
             key_template,
             max_hold,
             patience,
@@ -108,7 +112,14 @@ impl Config {
             node_timeout,
             connect_timeout,
             drift,
-            retry: Backoff::new(least_delay, most_delay)?,
+            retry: range(retry_delay, |least, most| ConfigError::RetryDelay {
+                least,
+                most,
+            })?,
+            poll: range(poll_interval, |least, most| ConfigError::PollInterval {
+                least,
+                most,
+            })?,
             key_template: KeyTemplate::parse(&key_template)?,
             max_hold,
             patience: checked_patience(patience, least)?,
@@ -118,6 +129,13 @@ impl Config {
     pub(crate) fn ttl(&self, ttl: Duration) -> Result<Ttl, ConfigError> {
         Ttl::parse(ttl, self.node_timeout.least(), self.drift)?.at_most(self.max_ttl)
     }
+}
+
+fn range(
+    (least, most): (Duration, Duration),
+    error: impl FnOnce(Duration, Duration) -> ConfigError,
+) -> Result<Backoff, ConfigError> {
+    Backoff::new(least, most).ok_or_else(|| error(least, most))
 }
 
 /// Two polls of a slow master must fit in it.
@@ -204,6 +222,10 @@ mod tests {
                 "patience of 199ms",
             ),
             (refused(|s| s.retry_delay.0 = Duration::MAX), "no range"),
+            (
+                refused(|s| s.poll_interval.1 = Duration::ZERO),
+                "a poll interval between 500ms and 0ns",
+            ),
             (
                 refused(|s| s.key_template = "x".into()),
                 "{name} exactly once",

@@ -98,9 +98,13 @@ impl Coordinator {
     /// The reentrant lock called `name`, to be held by `owner`, as often as it likes: every guard is one level,
     /// and the last one that is dropped gives the lock up.
     ///
-    /// On every master a hash under that key, as Redisson's `RLock` writes it: its locks on these masters and
-    /// this one exclude each other, and wake each other's waiters. (Its fair locks are something else, and must not
-    /// be mixed with either kind of ours.) Acquiring it again is a round of its own, which extends the lock to the
+    /// On every master a hash under that key, as Redisson's `RLock` writes it: its
+    /// `RedissonRedLock` over these masters and this lock exclude each other, and wake each other's
+    /// waiters. Its read-write lock is refused while this one is held. Its fair lock must not be
+    /// mixed with either kind of ours, and its `getMultiLock(name, values)` takes a name that is
+    /// held: see [`docs::guarantees`](crate::docs::guarantees#reentrant-locks).
+    ///
+    /// Acquiring it again is a round of its own, which extends the lock to the
     /// [ttl](Lock::ttl) that is asked for and never shortens it; the guards of one owner share their validity, and are
     /// lost together.
     ///
@@ -351,6 +355,23 @@ impl Builder {
         self
     }
 
+    /// The bounds of the random time for which a waiter that is told of releases relies on that;
+    /// then it tries again, as other libraries release a lock without a word, and messages get
+    /// lost. Not for fair locks. Defaults to 500 ms and 1.5 s.
+    ///
+    /// By default a waiter notices a silent release after half a second on average, unless the TTL
+    /// that it has seen ends before. Most other libraries poll each 50 to 300 ms, and are served
+    /// more often than waiters of this crate while both wait for a lock that is never free for
+    /// long: shorter bounds make that even.
+    ///
+    /// Every attempt costs each master two commands, and may split the vote of others. One waiter
+    /// for each name and process polls, so the default costs each master about two commands a
+    /// second for each of these.
+    pub fn poll_interval(mut self, least: Duration, most: Duration) -> Self {
+        self.settings.poll_interval = (least, most);
+        self
+    }
+
     /// For how long a lock is kept at most by renewing it, counted from the attempt that won it; then it
     /// ends with its validity, even if its holder is alive and stuck. Defaults to 1 h.
     ///
@@ -424,7 +445,7 @@ impl Builder {
         let terms = Terms {
             node_timeout: config.node_timeout,
             connect_timeout: config.connect_timeout,
-            redial: Backoff::new(Duration::from_millis(20), Duration::from_secs(1))?,
+            redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
             now: clock::monotonic,
             random: clock::random_u64,
             guarding: Guarding::new(

@@ -368,6 +368,17 @@ pub enum ConfigError {
         most: Duration,
     },
 
+    /// The bounds of the poll interval make no sense.
+    #[error(
+        "a poll interval between {least:?} and {most:?} is no range: it needs 0 < least <= most <= 1 h"
+    )]
+    PollInterval {
+        /// The lower bound given.
+        least: Duration,
+        /// The upper bound given.
+        most: Duration,
+    },
+
     /// The bounds of the retry delay make no sense.
     #[error(
         "a retry delay between {least:?} and {most:?} is no range: it needs 0 < least <= most <= 1 h"

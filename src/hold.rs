@@ -17,7 +17,7 @@ use crate::{
     core::{
         bid::Bid,
         claim::Claim,
-        command::{Command, Verb},
+        command::{Command, Verb, Wakes},
         lease::{Lease, Ttl},
         name::{Kind, Resource},
         renewal::Renewal,
@@ -177,14 +177,14 @@ impl Hold {
             return release;
         }
         state.release = Some(release.clone());
-        let (delivery, is_worth_telling) = self.deliver(&state, &release);
+        let (delivery, was_won) = self.deliver(&state, &release);
         if let Some(place) = state.place.take() {
             self.engine.watchdog().forget(place);
         }
         drop(state);
         // Not under the lock: both may wake a task.
         drop(delivery);
-        if is_worth_telling {
+        if was_won {
             self.engine.waiting().released(&self.resource);
         }
         release
@@ -193,8 +193,7 @@ impl Hold {
     /// Posts the release of the last level. Whether others wait for it comes with what is posted, which is to be
     /// dropped after unlocking.
     fn deliver(&self, state: &State, release: &Arc<LiveRound>) -> (Arc<Ask<Delivery>>, bool) {
-        // Not of an attempt that failed: whoever made it would wake itself.
-        let is_worth_telling = state.newest.was_won();
+        let (was_won, wakes) = (state.newest.was_won(), self.wakes(state));
         let delivery = Delivery {
             release: release.clone(),
             keys_until: state.keys_until,
@@ -202,21 +201,20 @@ impl Hold {
             newest: state.newest.clone(),
             _undelivered: self.engine.undelivered(),
         };
-        let tellers = match (&state.claim, is_worth_telling) {
-            // A fair lock calls up who is next, and nobody else.
-            (_, false) | (Claim::Ticket { .. }, _) => 0,
-            (Claim::Token(token), true) => self.engine.tellers(token.spread()),
-            // Redisson's waiters listen to any master.
-            (Claim::Nobody | Claim::Owner { .. }, true) => u64::MAX,
+        let tellers = match &state.claim {
+            Claim::Token(token) if was_won => self.engine.tellers(token.spread()),
+            // It is not known which masters have the key, and the others tell nobody. A waiter of
+            // Redisson listens to a single master, which may be any.
+            _ => u64::MAX,
         };
         let command = Command {
-            wakes: tellers != 0,
+            wakes,
             ..self.command(state, Verb::Release, self.ttl)
         };
         let engine = &self.engine;
         let ask = engine.ask_with_tellers(command, tellers, delivery);
         engine.post(&ask);
-        (ask, is_worth_telling)
+        (ask, was_won)
     }
 
     /// Puts the key back on `masters`, a bit each, which lost it. Only ever called when a majority has
@@ -295,6 +293,24 @@ impl Hold {
         })
     }
 
+    /// Returns whom the last release wakes.
+    ///
+    /// A lost round has found the lock held by others, and gives back what it got on some masters.
+    /// Waiters of this crate count these masters, see [`Heard`](crate::master::Heard): if each such
+    /// message woke them, they would wake each other with every attempt.
+    fn wakes(&self, state: &State) -> Wakes {
+        let may_have_been_held =
+            state.newest.was_won() || state.newest.read(Round::may_have_barred);
+        match &state.claim {
+            // Its scripts call the next waiter by themselves.
+            Claim::Ticket { .. } => Wakes::Nobody,
+            _ if may_have_been_held => Wakes::Everybody,
+            // Redisson takes no part in it, and a message would be one more command per master.
+            Claim::Token(_) => Wakes::Nobody,
+            Claim::Nobody | Claim::Owner { .. } => Wakes::ThisMaster,
+        }
+    }
+
     fn command(&self, state: &State, verb: Verb, ttl: Ttl) -> Command {
         Command {
             verb,
@@ -302,7 +318,7 @@ impl Hold {
             claim: state.claim.clone(),
             ttl,
             depth: state.depth,
-            wakes: false,
+            wakes: Wakes::Nobody,
             patience: None,
             bid: self.bid(state),
         }

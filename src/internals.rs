@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::core::{
     claim::Claim,
-    command::{Command, Verb},
+    command::{Command, Verb, Wakes},
     lease::{Drift, Lease, Ttl},
     name::{KeyTemplate, Kind, Token},
     quorum::{Tally, Verdict, Vote},
@@ -69,7 +69,7 @@ impl Acquisition {
             claim: Claim::Token(Token::new([7; 20])),
             ttl: TtlAndDrift::new()?.0,
             depth: 1,
-            wakes: false,
+            wakes: Wakes::Nobody,
             patience: None,
             bid: None,
         }))

@@ -181,9 +181,10 @@ impl Lock {
 
     /// Waits until the lock is held; also while too few masters are up, or too many have no vote for a while.
     ///
-    /// Waiters of one coordinator are served in the order in which they came, and one of them at a time
-    /// contends on the masters. It tries when it is told of a release, when the TTLs on a majority of masters have
-    /// passed, and about once a second, as not every release is told of.
+    /// Waiters of one coordinator are served in the order in which they came, and one of them at a
+    /// time contends on the masters. It tries when it is told of a release, when the TTLs on a
+    /// majority of masters have passed, and about once a second
+    /// ([`poll_interval`](crate::Builder::poll_interval)), as not every release is told of.
     ///
     /// Waiters of a fair lock stand in a queue on every master, and are served in the order in which they came,
     /// whatever their process. They ask when the masters call them, and about once a second to keep their place.
@@ -299,7 +300,9 @@ impl Lock {
         self.engine.inspect(resource).await
     }
 
-    /// Whether anybody holds the lock on a majority of masters. See [`inspect`](Self::inspect).
+    /// Returns whether the lock is held: nobody else could acquire it now, as too few masters are
+    /// free. This is also so while several hold a part of it, as rivals do for a moment, and
+    /// Redisson's `RedissonRedLock` always. See [`inspect`](Self::inspect).
     ///
     /// # Errors
     ///

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use crate::{
     clock,
     core::{
+        command::Wakes,
         line::{self, Place},
         name::Resource,
         quorum::is_majority,
@@ -56,6 +57,8 @@ struct State {
     refused: u64,
     /// Somebody who held the lock has released it, or may have.
     is_released: bool,
+    /// Masters on which a lost round gave the key back, a bit each.
+    given_back: u64,
 }
 
 impl Waiting {
@@ -197,7 +200,9 @@ impl Waiter<'_> {
 
     /// Forgets what was heard: from here on counts what happens during and after the next attempt.
     pub(crate) fn attempt(&self) {
-        self.line.state.lock().is_released = false;
+        let mut state = self.line.state.lock();
+        state.is_released = false;
+        state.given_back = 0;
     }
 
     /// Has the masters tell of releases. Whether that is new: then a release may have been missed just
@@ -224,9 +229,19 @@ impl Waiter<'_> {
     }
 
     /// Waits until somebody has released the lock, but not longer than to `end`. Whether that was heard.
-    pub(crate) async fn released(&self, end: Instant) -> bool {
-        self.look_until(end, |state| state.is_released).await;
-        self.line.state.lock().is_released
+    ///
+    /// `granted` are the masters that granted the last attempt, a bit each, and have the key no
+    /// more. They and those on which others gave it back are free: this also ends when they are a
+    /// majority. So a waiter does not wake itself, and waiters do not wake each other while
+    /// somebody holds a majority.
+    pub(crate) async fn released(&self, granted: u64, end: Instant) -> bool {
+        let masters = self.engine.size();
+        let is_free = |state: &State| {
+            state.is_released
+                || state.given_back != 0 && is_majority(state.given_back | granted, masters)
+        };
+        self.look_until(end, is_free).await;
+        is_free(&self.line.state.lock())
     }
 
     /// Whether a majority of masters tell of releases.
@@ -271,6 +286,7 @@ impl Ear for Line {
                 state.listening |= bit;
                 state.listened |= bit;
             }
+            Heard::Message(Wakes::THIS_MASTER) => state.given_back |= bit,
             Heard::Message(_) => state.is_released = true,
             Heard::Refused => state.refused |= bit,
         }
@@ -283,6 +299,9 @@ impl Ear for Line {
 mod tests {
     use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 
+    use tokio::time::timeout;
+
+    use super::{Ear, Heard};
     use crate::{Coordinator, Fault, MemoryMaster};
 
     /// Whether they got it, gave up or were dropped.
@@ -302,12 +321,38 @@ mod tests {
             }
             let _held = others.mutex(format!("{name}")).try_acquire().await.unwrap();
             lock.acquire_within(patience).await.unwrap_err();
-            let _ = tokio::time::timeout(patience, lock.acquire()).await;
+            let _ = timeout(patience, lock.acquire()).await;
         }
         assert_eq!(locks.engine().waiting().lines.lock().len(), 0);
         locks.close().await;
         tokio::time::sleep(patience).await;
         assert!(masters.iter().all(|master| master.listeners() == 0));
+    }
+
+    /// Others have three of five masters, and nobody has the other two.
+    #[tokio::test(start_paused = true)]
+    async fn what_lost_rounds_give_back_wakes_when_it_makes_a_majority() {
+        let masters: Vec<_> = (0..5).map(|_| MemoryMaster::new()).collect();
+        let locks = Coordinator::new(&masters).unwrap();
+        for master in &masters[..3] {
+            master.set_hash("r", [("another:1", "1")], None);
+        }
+        let lock = locks.reentrant("r", &locks.owner());
+        let mut waiting = pin!(lock.acquire());
+        let moment = Duration::from_millis(50);
+        assert!(timeout(moment, waiting.as_mut()).await.is_err());
+        let lines = locks.engine().waiting().lines.lock().clone();
+        let line = lines.values().next().unwrap();
+        let sent = masters[0].commands();
+        for master in [3, 4] {
+            line.hear(master, Heard::Message("00"));
+            assert!(timeout(moment, waiting.as_mut()).await.is_err());
+        }
+        assert_eq!(masters[0].commands(), sent, "two masters are no majority");
+        masters[0].delete("r");
+        line.hear(0, Heard::Message("00"));
+        let got = timeout(moment, waiting.as_mut()).await;
+        drop(got.expect("three masters are one").unwrap());
     }
 
     /// Whoever of a line is dropped, and where: the others are told as before, and the last one has the masters
@@ -332,7 +377,7 @@ mod tests {
             }
             let (first, next) = (locks.mutex("r"), locks.mutex("r"));
             let next = tokio::spawn(async move { next.acquire().await.unwrap() });
-            let dropped = tokio::time::timeout(millis(60_000), polled(polls, first.acquire()));
+            let dropped = timeout(millis(60_000), polled(polls, first.acquire()));
             assert!(
                 dropped.await.is_ok_and(|got| got.is_none()),
                 "{polls} polls"
@@ -341,7 +386,7 @@ mod tests {
             tokio::time::sleep(millis(400)).await;
             told += usize::from(masters.iter().all(|master| master.listeners() == 1));
             held.release().await.unwrap();
-            let served = tokio::time::timeout(millis(60), next).await;
+            let served = timeout(millis(60), next).await;
             drop(served.expect("nobody told it").unwrap());
             tokio::time::sleep(millis(20)).await;
             for master in &masters {

@@ -1,6 +1,6 @@
 -- fair/acquire: take the lock on this master for an owner if it is free and its turn has come, and queue it if not.
 --
--- KEYS[1]  the lock: a hash, owner -> depth, and 'quorlock:fair' -> attempt
+-- KEYS[1]  the lock: a hash, owner -> depth, 'quorlock:fair' -> attempt, and 'mode' -> 'quorlock'
 -- KEYS[2]  the queue: a sorted set of tickets
 -- KEYS[3]  the deadlines: a sorted set, ticket -> when it counts as dead, in ms of this master's clock
 -- ARGV[1]  owner
@@ -28,7 +28,7 @@ if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
   return refused or hold(true, ARGV[1], ARGV[3], 'quorlock:fair', ARGV[2], ARGV[4])
 end
 
-local mine = redis.call('HMGET', KEYS[1], ARGV[1], 'quorlock:fair')
+local mine = redis.call('HMGET', KEYS[1], ARGV[1], 'quorlock:fair', 'mode')
 local is_free = not mine[1] and redis.call('EXISTS', KEYS[1]) == 0
 local patience = tonumber(ARGV[6])
 local now, micros = clock()
@@ -46,7 +46,7 @@ local function grant()
   return hold(is_free, ARGV[1], ARGV[3], 'quorlock:fair', ARGV[2], ARGV[4])
 end
 
-if mine[1] and mine[2] and tonumber(mine[2]) <= tonumber(ARGV[2]) then
+if mine[1] and mine[2] and tonumber(mine[2]) <= tonumber(ARGV[2]) and is_mine_alone(mine[3]) then
   return grant()
 end
 if is_free and (not head or head == ARGV[5]) then

@@ -12,11 +12,11 @@
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
 -- Safe to run twice or late: an attempt is given up once, and a ticket that is not there is not removed.
-local mine = redis.pcall('HMGET', KEYS[1], ARGV[1], 'quorlock:fair') -- an error when it is no lock of ours
+local mine = redis.pcall('HMGET', KEYS[1], ARGV[1], 'quorlock:fair', 'mode') -- an error when it is no lock of ours
 local is_mine = not mine.err and mine[1] and mine[2] and tonumber(mine[2]) <= tonumber(ARGV[2])
 if is_mine then
   -- First, as whatever is under the other keys must not keep anybody from releasing.
-  redis.call('DEL', KEYS[1])
+  give_up(ARGV[1], 'quorlock:fair', mine[3])
 end
 local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
 local was_next = head == ARGV[3]

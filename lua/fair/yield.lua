@@ -13,12 +13,12 @@
 --
 -- Safe to run twice: the second run finds nothing that is mine. Late, behind a release or the next attempt,
 -- too: hence a new attempt for each time that the lock is asked for from one place in the queue.
-local mine = redis.call('HMGET', KEYS[1], ARGV[1], 'quorlock:fair')
+local mine = redis.call('HMGET', KEYS[1], ARGV[1], 'quorlock:fair', 'mode')
 if not mine[1] or not mine[2] or tonumber(mine[2]) > tonumber(ARGV[2]) then
   return 0
 end
 local now = clock()
-redis.call('DEL', KEYS[1])
+give_up(ARGV[1], 'quorlock:fair', mine[3])
 queue(ARGV[3], now, tonumber(ARGV[4]))
 local head = next_waiter(now)
 if head and head ~= ARGV[3] then

@@ -73,6 +73,7 @@ try('ZSCORE', 'ZSCORE', key, 'x')
 -- These cannot be wrong. Somebody may have a key of that name, and who may not look must not touch it.
 if try('EXISTS', 'EXISTS', key) == 0 or left == -2 then
   try('DEL', 'DEL', key)
+  try('HDEL', 'HDEL', key, 'x')
   try('ZREM', 'ZREM', key, 'x')
 end
 try('queue', 'ZSCORE', ARGV[2], 'x')

@@ -3,7 +3,7 @@
 -- returns  1      it is written down
 --          error  who may not set a TTL gets no lock: one without would never end
 local function hold(is_new, owner, depth, marker, attempt, ttl)
-  redis.call('HSET', KEYS[1], owner, depth, marker, attempt)
+  redis.call('HSET', KEYS[1], owner, depth, marker, attempt, 'mode', 'quorlock')
   if not is_new and redis.call('PTTL', KEYS[1]) >= tonumber(ttl) then
     return 1
   end

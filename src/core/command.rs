@@ -95,12 +95,35 @@ pub(crate) struct Command {
     pub(crate) ttl: Ttl,
     /// How many levels the owner holds after this; of no meaning to a mutex.
     pub(crate) depth: u32,
-    /// Whether a release tells those who wait. What was never held need not be waited for.
-    pub(crate) wakes: bool,
+    /// Whom a release wakes.
+    pub(crate) wakes: Wakes,
     /// Of the acquisition of a fair lock: how to be queued, if at all.
     pub(crate) patience: Option<Patience>,
     /// Of a fenced lock.
     pub(crate) bid: Option<Bid>,
+}
+
+/// Whom a release wakes, where it deletes the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wakes {
+    Nobody,
+    /// Those who wait for this master, as Redisson's waiters do: the key was part of a lost round.
+    ThisMaster,
+    Everybody,
+}
+
+impl Wakes {
+    /// The message for [`Wakes::ThisMaster`]. Redisson reads a message as a number, so this is the
+    /// same as `0` to it. This crate reads it as text, and tells the two apart.
+    pub(crate) const THIS_MASTER: &str = "00";
+
+    /// What is published.
+    fn message(self) -> &'static str {
+        match self {
+            Self::ThisMaster => Self::THIS_MASTER,
+            Self::Nobody | Self::Everybody => "0",
+        }
+    }
 }
 
 /// The field of a hash that tells the kind of lock, and the attempt that holds it.
@@ -182,6 +205,7 @@ impl Command {
         let attempt = decimal(attempt, number);
         let depth = decimal(self.depth.into(), depth);
         let channel = self.wake_channel().as_bytes();
+        let message = self.wakes.message().as_bytes();
         let owner = owner.as_bytes();
         let (script, arguments): (_, &[&[u8]]) = match verb {
             Verb::Acquire | Verb::Heal => (
@@ -194,7 +218,7 @@ impl Command {
             ),
             Verb::Check | Verb::Config(_) | Verb::Inspect | Verb::Release | Verb::Yield => (
                 Script::ReentrantRelease,
-                &[owner, attempt, depth, marker, channel],
+                &[owner, attempt, depth, marker, channel, message],
             ),
         };
         self.script(script, &[self.resource.key().as_bytes()], arguments, send)
@@ -279,10 +303,9 @@ impl Command {
 
     /// Where a release is made known, or nothing.
     pub(crate) fn wake_channel(&self) -> &str {
-        if self.wakes {
-            self.resource.channel()
-        } else {
-            ""
+        match self.wakes {
+            Wakes::Nobody => "",
+            Wakes::ThisMaster | Wakes::Everybody => self.resource.channel(),
         }
     }
 
@@ -378,7 +401,7 @@ mod tests {
             )
             .unwrap(),
             depth,
-            wakes: true,
+            wakes: Wakes::Everybody,
             patience: (kind == Kind::Fair).then_some(Patience {
                 patience: Duration::from_secs(3),
                 is_fresh: true,
@@ -441,7 +464,7 @@ mod tests {
                 Reentrant,
                 Release,
                 0,
-                "ReentrantRelease r u:1 7 0 quorlock:reentrant redisson_lock__channel:{r}".into(),
+                "ReentrantRelease r u:1 7 0 quorlock:reentrant redisson_lock__channel:{r} 0".into(),
             ),
             (
                 Fair,
@@ -465,7 +488,7 @@ mod tests {
                 Fair,
                 Release,
                 1,
-                "ReentrantRelease r u:1 7 1 quorlock:fair ".into(),
+                "ReentrantRelease r u:1 7 1 quorlock:fair  0".into(),
             ),
             (
                 Fair,
@@ -556,7 +579,7 @@ mod tests {
                 Release,
                 0,
                 format!(
-                    "ReentrantReleaseFenced r {counter} u:1 7 0 quorlock:reentrant redisson_lock__channel:{{r}} {candidate}"
+                    "ReentrantReleaseFenced r {counter} u:1 7 0 quorlock:reentrant redisson_lock__channel:{{r}} 0 {candidate}"
                 ),
             ),
             (
@@ -583,7 +606,7 @@ mod tests {
                 Fair,
                 Release,
                 1,
-                format!("ReentrantReleaseFenced r {counter} u:1 7 1 quorlock:fair  {candidate}"),
+                format!("ReentrantReleaseFenced r {counter} u:1 7 1 quorlock:fair  0 {candidate}"),
             ),
             (
                 Fair,

@@ -11,8 +11,8 @@ use super::{claim::Ticket, name::Kind, quorum::majority, votes::Votes};
 pub struct Inspection {
     /// The lock's name.
     pub name: Arc<str>,
-    /// What is held, by one holder on a majority of masters. `None` when there is no such holder: it is
-    /// free, or several have a part of it for a moment.
+    /// Who holds the lock. `None` when it can be acquired: the masters on which it is free, or
+    /// which did not answer, are a majority.
     pub holding: Option<Holding>,
     /// The [owners](crate::Owner::id) who wait for a fair lock, in order, as far as any master knows them,
     /// 1,000 from each at most. One whose process died is among them until it is passed over. Empty when the
@@ -23,24 +23,31 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Whether somebody holds the lock.
+    /// Returns whether the lock is held: nobody else could acquire it now, as too few masters are
+    /// free.
     pub fn is_held(&self) -> bool {
         self.holding.is_some()
     }
 }
 
 /// A lock that is held.
+///
+/// The [owner](Self::owner) is `None` for a mutex, whose holder has no name, and where no single
+/// owner holds a majority of masters. The latter is so while Redisson's `RedissonRedLock` holds the
+/// lock, which has another name on every master, and for a moment while several contend for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holding {
-    /// As which kind. `None` when it is none of ours.
+    /// The kind as which it is held. `None` when it is none of ours, or not the same on all masters
+    /// that hold it.
     pub kind: Option<Kind>,
-    /// The owner, as it is called on the wire; that of a mutex has no name.
+    /// The owner, as it is called on the wire.
     pub owner: Option<String>,
-    /// How many times the owner has acquired it.
+    /// How many times the owner has acquired it. Without a single owner: the middle one of what the
+    /// masters say.
     pub depth: u64,
-    /// When fewer than a majority will hold it for the holder, unless that extends or releases it. `None` when it has
-    /// no end.
+    /// When fewer than a majority will hold it for the holder, unless that extends or releases it.
+    /// Without a single owner: when a majority will be free. `None` when it has no end.
     pub remaining: Option<Duration>,
 }
 
@@ -98,7 +105,7 @@ pub(crate) fn holding(seen: &[Option<Seen>]) -> Option<Holding> {
         .filter_map(|seen| seen.held.as_ref())
         .collect();
     let need = majority(seen.len());
-    held.iter().find_map(|one| {
+    let by_one = held.iter().find_map(|one| {
         let mut same: Vec<_> = held
             .iter()
             .filter(|other| (other.kind, &other.owner) == (one.kind, &one.owner))
@@ -114,6 +121,25 @@ pub(crate) fn holding(seen: &[Option<Seen>]) -> Option<Holding> {
             depth: same[same.len() / 2].depth,
             remaining,
         })
+    });
+    by_one.or_else(|| by_several(held, seen.len()))
+}
+
+/// Several holders, none of whom has a majority of all masters, and who leave none to anybody else.
+fn by_several(mut held: Vec<&HeldBy>, masters: usize) -> Option<Holding> {
+    let others = masters - held.len();
+    let missing = majority(masters).checked_sub(others)?;
+    let kind = held.first()?.kind;
+    let is_one_kind = held.iter().all(|held| held.kind == kind);
+    held.sort_by_key(|held| held.depth);
+    let depth = held[held.len() / 2].depth;
+    held.sort_by_key(|held| held.remaining.unwrap_or(Duration::MAX));
+    let last = held.get(missing.checked_sub(1)?)?;
+    Some(Holding {
+        kind: kind.filter(|_| is_one_kind),
+        owner: None,
+        depth,
+        remaining: last.remaining,
     })
 }
 
@@ -139,12 +165,6 @@ mod tests {
         for (texts, owner, depth, left) in [
             (&["free 0 0 ", "free 0 0 ", "free 0 0 "][..], None, 0, None),
             (&["reentrant 5 1 a:1", "free 0 0 ", "x"], None, 0, None),
-            (
-                &["reentrant 5 1 a:1", "reentrant 5 1 b:1", "free 0 0 "],
-                None,
-                0,
-                None,
-            ),
             (
                 &["fair 5 2 a:1", "fair 7 2 a:1", "fair 9 1 a:1"],
                 Some("a:1"),
@@ -178,7 +198,58 @@ mod tests {
     fn a_mutex_has_no_owner() {
         let holding = holding(&seen(&["mutex 5 1 0a", "mutex 5 1 0a", "mutex 5 1 0b"])).unwrap();
         assert_eq!((holding.kind, holding.owner), (Some(Kind::Mutex), None));
-        assert!(super::holding(&seen(&["mutex 5 1 0a", "mutex 5 1 0c", "mutex 5 1 0b"])).is_none());
+    }
+
+    #[test]
+    fn several_holders_hold_what_nobody_else_can_acquire() {
+        let (mutex, reentrant) = (Some(Kind::Mutex), Some(Kind::Reentrant));
+        let free = "free 0 0 ";
+        for (texts, expected) in [
+            // A majority is free.
+            (&["reentrant 5 1 a:1", free, free][..], None),
+            (
+                &["reentrant 5 1 a:1", "reentrant 5 1 b:1", free, free, free],
+                None,
+            ),
+            (&["reentrant 5 1 a:1", "x", free], None),
+            (&[free, free], None),
+            // As RedissonRedLock holds it, and in a split vote.
+            (
+                &[
+                    "reentrant 5 2 a:1",
+                    "reentrant 7 2 b:1",
+                    "reentrant 9 2 c:1",
+                ],
+                Some((reentrant, 2, Some(7))),
+            ),
+            (
+                &["reentrant 9 1 a:1", "reentrant 5 3 b:1", free],
+                Some((reentrant, 3, Some(5))),
+            ),
+            (
+                &[
+                    "reentrant -1 1 a:1",
+                    "reentrant -1 1 b:1",
+                    "reentrant 5 1 c:1",
+                ],
+                Some((reentrant, 1, None)),
+            ),
+            (
+                &["mutex 5 1 0a", "mutex 6 1 0b", free, free],
+                Some((mutex, 1, Some(5))),
+            ),
+            (
+                &["mutex 5 1 0a", "reentrant 6 1 b:1", free],
+                Some((None, 1, Some(5))),
+            ),
+        ] {
+            let found = holding(&seen(texts)).map(|holding| {
+                assert_eq!(holding.owner, None, "{texts:?}");
+                let left = holding.remaining.map(|left| left.as_millis());
+                (holding.kind, holding.depth, left)
+            });
+            assert_eq!(found, expected, "{texts:?}");
+        }
     }
 
     #[test]

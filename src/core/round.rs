@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     command::Verb,
-    quorum::{Failure, Refusal, Tally, Verdict, Vote, majority},
+    quorum::{Failure, Refusal, Tally, Verdict, Vote, is_majority, majority},
     votes::{CastVote, CastVotes},
 };
 
@@ -115,6 +115,13 @@ impl Round {
             Some(Vote::Refuse(_)) => false,
             Some(Vote::Fail(failure)) => failure.may_have_executed(),
         })
+    }
+
+    /// Returns whether others may have been refused because of this round, although it was not won:
+    /// a majority of masters may have the key, and nobody else is known to hold the lock.
+    pub(crate) fn may_have_barred(&self) -> bool {
+        let is_held_by_others = self.outcome == Outcome::Lost && !self.lacks_masters();
+        !is_held_by_others && is_majority(self.may_hold(), self.cast.len())
     }
 
     /// The masters that have not answered and were not given up on, a bit each.

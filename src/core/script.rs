@@ -88,25 +88,31 @@ impl Script {
                 lua!(
                     "shared/held",
                     "shared/hold",
+                    "shared/mine",
                     "shared/ballot",
                     "reentrant/acquire"
                 )
             }
-            Self::ReentrantExtend => lua!("shared/held", "reentrant/extend"),
-            Self::ReentrantRelease => lua!("shared/held", "reentrant/release"),
-            Self::ReentrantReleaseFenced => fenced!("shared/held", "reentrant/release"),
+            Self::ReentrantExtend => lua!("shared/held", "shared/mine", "reentrant/extend"),
+            Self::ReentrantRelease => lua!("shared/held", "shared/mine", "reentrant/release"),
+            Self::ReentrantReleaseFenced => {
+                fenced!("shared/held", "shared/mine", "reentrant/release")
+            }
             Self::FairAcquire => {
                 lua!(
                     "shared/held",
                     "shared/hold",
+                    "shared/mine",
                     "shared/queue",
                     "shared/ballot",
                     "fair/acquire"
                 )
             }
-            Self::FairRelease => lua!("shared/held", "shared/queue", "fair/release"),
-            Self::FairReleaseFenced => fenced!("shared/held", "shared/queue", "fair/release"),
-            Self::FairYield => lua!("shared/queue", "fair/yield"),
+            Self::FairRelease => lua!("shared/held", "shared/mine", "shared/queue", "fair/release"),
+            Self::FairReleaseFenced => {
+                fenced!("shared/held", "shared/mine", "shared/queue", "fair/release")
+            }
+            Self::FairYield => lua!("shared/mine", "shared/queue", "fair/yield"),
             Self::Inspect => lua!("shared/held", "shared/inspect"),
             Self::Check => lua!("shared/check"),
         }

@@ -115,6 +115,23 @@ impl Votes {
         self.count(|vote| matches!(vote, Vote::Grant))
     }
 
+    /// Returns the masters that granted so far, a bit each.
+    pub(crate) fn granted_by(&self) -> u64 {
+        let is_granted = |cast: &Option<CastVote>| {
+            matches!(
+                cast,
+                Some(CastVote {
+                    vote: Vote::Grant,
+                    ..
+                })
+            )
+        };
+        let masters = self.cast.iter().enumerate();
+        masters.fold(0, |bits, (master, cast)| {
+            bits | u64::from(is_granted(cast)) << master
+        })
+    }
+
     /// How many masters refused so far.
     pub fn refused(&self) -> usize {
         self.count(|vote| matches!(vote, Vote::Refuse(_)))

@@ -15,7 +15,6 @@ use crate::{
         aside::{Chance, Chances},
         claim::{Claim, Ticket},
         name::{Kind, Token},
-        retry::Backoff,
         round::{Outcome, Round},
     },
     error::{AcquireError, ConfigError, ExtendError},
@@ -23,9 +22,6 @@ use crate::{
     owner::Tenure,
     waiting::Waiter,
 };
-
-/// How long a waiter that is told of releases relies on that: others may release without a word.
-const POLL: Backoff = Backoff::between(Duration::from_millis(500), Duration::from_millis(1_500));
 
 impl Engine {
     /// That the coordinator is not closed.
@@ -229,11 +225,16 @@ impl Engine {
     ) -> bool {
         let now = clock::now();
         let delay = self.config.retry.delay(attempts, clock::random_u64());
-        let AcquireError::Contended { remaining, .. } = error else {
+        let AcquireError::Contended {
+            remaining, votes, ..
+        } = error
+        else {
             waiter.sleep_until(limit.not_later(now + delay)).await;
             if let AcquireError::Quarantined { left, .. } = error {
                 // No majority can vote before that. Not all waiters at once then.
-                waiter.released(limit.not_later(now + *left + delay)).await;
+                waiter
+                    .released(0, limit.not_later(now + *left + delay))
+                    .await;
             }
             return false;
         };
@@ -254,18 +255,26 @@ impl Engine {
             let at = now + self.config.retry.least();
             waiter.sleep_until(limit.not_later(at)).await;
         }
-        let poll = if was_told {
+        let poll = self.poll(waiter, was_told, delay);
+        // A key lives to the end of the millisecond in which it expires.
+        let expiry = remaining.map(|remaining| remaining + Duration::from_millis(2));
+        let end = now + expiry.map_or(poll, |expiry| expiry.min(poll));
+        waiter
+            .released(votes.granted_by(), limit.not_later(end))
+            .await
+    }
+
+    /// Returns for how long to rely on being told of a release. `delay` is for a waiter that cannot
+    /// be told.
+    fn poll(&self, waiter: &Waiter<'_>, was_told: bool, delay: Duration) -> Duration {
+        if was_told {
             // Somebody else was first, or the release has not reached a majority yet.
             self.config.retry.delay(0, clock::random_u64())
         } else if waiter.can_be_told() {
-            POLL.delay(u32::MAX, clock::random_u64())
+            self.config.poll.delay(u32::MAX, clock::random_u64())
         } else {
             delay
-        };
-        // A key lives to the end of the millisecond in which it expires.
-        let expiry = remaining.map(|remaining| remaining + Duration::from_millis(2));
-        let delay = expiry.map_or(poll, |expiry| expiry.min(poll));
-        waiter.released(limit.not_later(now + delay)).await
+        }
     }
 
     /// Takes back what a round that was not won may have left, and says why it was not.

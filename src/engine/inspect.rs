@@ -12,7 +12,7 @@ use crate::{
     clock,
     core::{
         claim::Claim,
-        command::{Command, Verb},
+        command::{Command, Verb, Wakes},
         guard::quarantine,
         inspection::{self, Inspection, Seen},
         name::{Kind, Resource},
@@ -161,7 +161,7 @@ impl Engine {
             claim: Claim::Nobody,
             ttl: self.config.ttl,
             depth: 0,
-            wakes: false,
+            wakes: Wakes::Nobody,
             patience: None,
             bid: None,
         }

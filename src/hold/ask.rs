@@ -14,7 +14,7 @@ use crate::{
     core::{
         bid::Bid,
         claim::{Claim, Patience},
-        command::{Command, Verb},
+        command::{Command, Verb, Wakes},
         lease::{Lease, Ttl},
         name::Resource,
         round::Round,
@@ -158,7 +158,7 @@ impl Question<'_> {
             claim: self.claim.clone(),
             ttl: self.ttl,
             depth: 1,
-            wakes: false,
+            wakes: Wakes::Nobody,
             patience,
             bid: self.bid.cloned(),
         };

@@ -33,7 +33,12 @@ use std::{
 #[cfg(feature = "redis")]
 use std::sync::OnceLock;
 
-use crate::core::{command::Command, quorum::Vote, retry::Backoff, timeout::NodeTimeout};
+use crate::core::{
+    command::{Command, Wakes},
+    quorum::Vote,
+    retry::Backoff,
+    timeout::NodeTimeout,
+};
 
 pub(crate) use guard::Guarding;
 pub(crate) use mailbox::{Ear, Heard, Mailbox};
@@ -88,15 +93,16 @@ impl<C> Ask<C> {
 
 impl<C: ?Sized> Ask<C> {
     fn wakes_on(&self, master: usize) -> bool {
-        self.command.wakes && self.tellers >> master & 1 == 1
+        self.command.wakes != Wakes::Nobody && self.tellers >> master & 1 == 1
     }
 
     /// The command as `master` is to have it.
     fn command_for(&self, master: usize) -> Command {
-        Command {
-            wakes: self.wakes_on(master),
-            ..self.command.clone()
+        let mut command = self.command.clone();
+        if !self.wakes_on(master) {
+            command.wakes = Wakes::Nobody;
         }
+        command
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::{
 
 use super::{reply::FrameScan, supervisor::give_way};
 use crate::core::{
-    command::{Command, Request, decimal},
+    command::{Command, Request, Wakes, decimal},
     script::Script,
 };
 
@@ -237,7 +237,7 @@ impl Encoded {
         Self {
             bytes,
             channel: channel
-                .filter(|_| command.wakes)
+                .filter(|_| command.wakes != Wakes::Nobody)
                 .map(|channel| channel.start - start..channel.end - start),
         }
     }
@@ -359,13 +359,13 @@ mod tests {
         let scripts = Script::ALL.map(|script| ScriptHead::new(b"EVALSHA", script.text()));
         for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
             for (length, wakes, on_this) in [
-                (1, true, true),
-                (1, true, false),
-                (1, false, false),
-                (99, true, false),
-                (100, true, true),
-                (1_000, true, true),
-                (1_000, true, false),
+                (1, Wakes::Everybody, true),
+                (1, Wakes::Everybody, false),
+                (1, Wakes::Nobody, false),
+                (99, Wakes::Everybody, false),
+                (100, Wakes::Everybody, true),
+                (1_000, Wakes::Everybody, true),
+                (1_000, Wakes::Everybody, false),
             ] {
                 let names = KeyTemplate::parse("{name}").unwrap();
                 let command = Command {
@@ -390,11 +390,11 @@ mod tests {
                 encoded.append_to(&mut out, on_this);
                 let mut expected = b"before ".to_vec();
                 let command = Command {
-                    wakes: on_this,
+                    wakes: if on_this { wakes } else { Wakes::Nobody },
                     ..command
                 };
                 encode_command(&command, &scripts, &mut expected);
-                assert_eq!(out, expected, "{verb:?} {length} {wakes} {on_this}");
+                assert_eq!(out, expected, "{verb:?} {length} {wakes:?} {on_this}");
             }
         }
     }

@@ -29,7 +29,7 @@ use super::*;
 use crate::core::{
     bid::Bid,
     claim::Claim,
-    command::Verb,
+    command::{Verb, Wakes},
     lease::{Drift, Ttl},
     name::{KeyTemplate, Kind, Resource, Token},
     quorum::{Failure, Refusal},

@@ -189,6 +189,11 @@ fn any_hash() -> impl Strategy<Value = Vec<(String, String)>> {
         "fair=1",
         "a=1 fair=1 reentrant=1",
         "a=1 b=2 fair=2",
+        "a=1 reentrant=2 mode=quorlock",
+        "b=2 fair=1 mode=quorlock",
+        "a=1 reentrant=2 mode=quorlock c=1",
+        "b=1 fair=1 mode=write c=1",
+        "a=1 mode=read",
     ];
     prop::sample::select(hashes.to_vec())
         .prop_map(|fields| fields.split(' ').map(parse_field).collect())

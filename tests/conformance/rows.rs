@@ -66,7 +66,7 @@ async fn a_reentrant_lock_is_acquired() {
         "write-hash a=1 reentrant=1 -, reentrant acquire a1 40s: granted, left a=1 reentrant=1 40s",
         // By another.
         "reentrant acquire a1 x2: granted, reentrant acquire b1: held a x2 40s, left a=2 reentrant=1 40s",
-        "write-hash a=1 reentrant=1 -, reentrant acquire b1: held a x1 -, left a=1 reentrant=1 -",
+        "write-hash a=1 reentrant=1 -, reentrant acquire b1: held a x1 -, left a=1 reentrant=1 modeless -",
         // A later attempt of the same owner takes it over, and an earlier one, which is late, does not take it back.
         "reentrant acquire a1 x2: granted, reentrant acquire a2: granted, left a=1 reentrant=2 40s",
         "reentrant acquire a2: granted, reentrant acquire a1 x5 80s: held a x1 40s, left a=1 reentrant=2 40s",
@@ -85,8 +85,20 @@ async fn a_reentrant_lock_is_acquired() {
         "write-hash field=some 40s, reentrant acquire a1: kind, left field=some 40s",
         "write-hash a=1 b=1 40s, reentrant acquire c1: kind, left a=1 b=1 40s",
         "write-hash a=1 odd=1 40s, reentrant acquire b1: kind, left a=1 odd=1 40s",
-        "write-hash reentrant=1 40s, reentrant acquire a1: kind, left reentrant=1 40s",
-        "write-hash a=1 b=1 reentrant=1 40s, reentrant acquire c1: kind, left a=1 b=1 reentrant=1 40s",
+        "write-hash reentrant=1 40s, reentrant acquire a1: kind, left reentrant=1 modeless 40s",
+        "write-hash a=1 b=1 reentrant=1 40s, reentrant acquire c1: kind, left a=1 b=1 reentrant=1 modeless 40s",
+        // A lock of an earlier version gets the field with the next acquisition.
+        "write-hash a=1 reentrant=1 40s, reentrant acquire b1: held a x1 40s, left a=1 reentrant=1 modeless 40s",
+        "write-hash a=1 reentrant=1 mode=quorlock 40s, reentrant acquire b1: held a x1 40s, left a=1 reentrant=1 40s",
+        // Redisson's read-write lock.
+        "write-hash b=1 mode=read 40s, reentrant acquire a1: kind, left b=1 mode=read 40s",
+        "write-hash mode=write 40s, reentrant acquire a1: kind, left mode=write 40s",
+        "write-hash mode=quorlock 40s, reentrant acquire a1: kind, left mode=quorlock 40s",
+        "write-hash a=1 mode=quorlock 40s, reentrant acquire b1: kind, left a=1 mode=quorlock 40s",
+        // A lock of ours that others have written into.
+        "write-hash a=1 reentrant=1 mode=quorlock b=1 40s, reentrant acquire a1 x2: kind, left a=1 b=1 reentrant=1 40s",
+        "write-hash a=1 reentrant=1 mode=write b=1 40s, reentrant acquire a2: kind, left a=1 b=1 mode=write reentrant=1 modeless 40s",
+        "write-hash a=1 reentrant=1 odd=1 40s, reentrant acquire a1: kind, left a=1 odd=1 reentrant=1 modeless 40s",
     ])
     .await;
 }
@@ -98,7 +110,7 @@ async fn a_reentrant_lock_is_extended() {
         "reentrant acquire a1 80s: granted, reentrant extend a1 40s: granted, left a=1 reentrant=1 80s",
         "reentrant acquire a1: granted, reentrant extend a1 x3 80s: granted, left a=3 reentrant=1 80s",
         "reentrant acquire a1 x3: granted, reentrant extend a1 x2: granted, left a=2 reentrant=1 40s",
-        "write-hash a=1 reentrant=1 -, reentrant extend a1 40s: granted, left a=1 reentrant=1 40s",
+        "write-hash a=1 reentrant=1 -, reentrant extend a1 40s: granted, left a=1 reentrant=1 modeless 40s",
         "reentrant extend a1: gone, left nothing",
         "reentrant acquire a1: granted, reentrant extend b1 80s: held a x1 40s, left a=1 reentrant=1 40s",
         "reentrant acquire a2: granted, reentrant extend a1 x3 80s: held a x1 40s, left a=1 reentrant=2 40s",
@@ -106,6 +118,10 @@ async fn a_reentrant_lock_is_extended() {
         "write-hash a=1 40s, reentrant extend a1 80s: held a x1 40s, left a=1 40s",
         "acquire A 40s: granted, reentrant extend a1 80s: kind, left A 40s",
         "fair acquire a1: granted, reentrant extend a1 80s: kind, left a=1 fair=1 40s",
+        // Others have written into it.
+        "write-hash a=1 reentrant=1 mode=quorlock b=1 40s, reentrant extend a1 80s: kind, left a=1 b=1 reentrant=1 40s",
+        "write-hash a=1 reentrant=1 mode=write b=1 40s, reentrant extend a1 80s: kind, left a=1 b=1 mode=write reentrant=1 modeless 40s",
+        "write-hash a=1 reentrant=1 mode=read 40s, reentrant extend a1 80s: kind, left a=1 mode=read reentrant=1 modeless 40s",
     ])
     .await;
 }
@@ -115,6 +131,9 @@ async fn a_reentrant_lock_is_released() {
     check(&[
         "reentrant acquire a1: granted, reentrant release a1: granted +redisson:0, left nothing",
         "reentrant acquire a1: granted, reentrant release a1 quiet: granted, left nothing",
+        "reentrant acquire a1: granted, reentrant release a1 lost: granted +redisson:00, left nothing",
+        "reentrant acquire a1: granted, reentrant release b1 lost: held a x1 40s, left a=1 reentrant=1 40s",
+        "reentrant release a1 lost: gone, left nothing",
         "reentrant acquire a1 x3: granted, reentrant release a1: granted +redisson:0, left nothing",
         // A level.
         "reentrant acquire a1 x3: granted, reentrant release a1 x2: granted, left a=2 reentrant=1 40s",
@@ -132,6 +151,10 @@ async fn a_reentrant_lock_is_released() {
         "write-hash a=1 40s, reentrant release a1: held a x1 40s, left a=1 40s",
         "acquire A 40s: granted, reentrant release a1: kind, left A 40s",
         "fair acquire a1: granted, reentrant release a1: kind, left a=1 fair=1 40s",
+        "write-hash a=1 reentrant=1 40s, reentrant release a1: granted +redisson:0, left nothing",
+        // What others have written into it is theirs.
+        "write-hash a=1 reentrant=1 mode=quorlock b=1 40s, reentrant release a1: granted, left b=1 40s",
+        "write-hash a=1 reentrant=1 mode=write b=1 40s, reentrant release a1: granted, left b=1 mode=write 40s",
     ])
     .await;
 }
@@ -149,7 +172,7 @@ async fn a_fair_lock_is_acquired() {
         "fair acquire a1: granted, enqueue b@2 20s, fair acquire a1 x2: granted, left a=2 fair=1 40s | b@2 20s | - -",
         // By another, who waits or does not.
         "fair acquire a1 x2: granted, fair acquire b1: held a x2 40s, left a=2 fair=1 40s",
-        "write-hash a=1 fair=1 -, fair acquire b1: held a x1 -, left a=1 fair=1 -",
+        "write-hash a=1 fair=1 -, fair acquire b1: held a x1 -, left a=1 fair=1 modeless -",
         "fair acquire a1: granted, fair acquire b1 ~20s: held a x1 #1 40s, left a=1 fair=1 40s | b@2 20s | 40s 40s",
         // Attempts, as with reentrant locks.
         "fair acquire a1 x2: granted, fair acquire a2: granted, left a=1 fair=2 40s",
@@ -163,10 +186,13 @@ async fn a_fair_lock_is_acquired() {
         "write-hash a=1 40s, fair acquire a1 ~20s: kind, left a=1 40s",
         "write-hash a=1 40s, fair acquire b1: kind, left a=1 40s",
         "write-hash field=some 40s, fair acquire b1: kind, left field=some 40s",
-        "write-hash fair=1 40s, fair acquire a1: kind, left fair=1 40s",
+        "write-hash fair=1 40s, fair acquire a1: kind, left fair=1 modeless 40s",
         "fair acquire a1: granted, acquire A 40s: held -, left a=1 fair=1 40s",
         "fair acquire a1: granted, extend A 80s: kind, left a=1 fair=1 40s",
         "fair acquire a1: granted, release A: kind, left a=1 fair=1 40s",
+        "write-hash a=1 fair=1 40s, fair acquire a1 x2: granted, left a=2 fair=1 40s",
+        "write-hash a=1 fair=1 mode=quorlock b=1 40s, fair acquire a1 x2 ~20s: kind, left a=1 b=1 fair=1 40s",
+        "write-hash b=1 mode=read 40s, fair acquire a1 ~20s: kind, left b=1 mode=read 40s",
     ])
     .await;
 }
@@ -217,6 +243,8 @@ async fn a_fair_lock_is_extended() {
         "fair acquire a2: granted, fair extend a1 80s: held a x1 40s, left a=1 fair=2 40s",
         "acquire A 40s: granted, fair extend a1 80s: kind, left A 40s",
         "reentrant acquire a1: granted, fair extend a1 80s: kind, left a=1 reentrant=1 40s",
+        "write-hash a=1 fair=1 mode=quorlock b=1 40s, fair extend a1 80s: kind, left a=1 b=1 fair=1 40s",
+        "write-hash a=1 fair=1 mode=write b=1 40s, fair extend a1 80s: kind, left a=1 b=1 fair=1 mode=write modeless 40s",
     ])
     .await;
 }
@@ -250,6 +278,8 @@ async fn a_fair_lock_is_released() {
         "acquire A 40s: granted, fair release a1: kind, left A 40s",
         "reentrant acquire a1: granted, fair release a1: kind, left a=1 reentrant=1 40s",
         "acquire A 40s: granted, enqueue a@1 20s, fair release a1: kind, left A 40s",
+        "write-hash a=1 fair=1 mode=quorlock b=1 40s, fair release a1: granted, left b=1 40s",
+        "write-hash a=1 fair=1 mode=write b=1 40s, fair release a1: granted, left b=1 mode=write 40s",
     ])
     .await;
 }
@@ -272,6 +302,7 @@ async fn a_fair_lock_is_yielded() {
         "fair acquire a1: granted, fair acquire a2: granted, fair yield a1 ~20s: gone, left a=1 fair=2 40s",
         "acquire A 40s: granted, fair yield a1 ~20s: kind, left A 40s",
         "reentrant acquire a1: granted, fair yield a1 ~20s: gone, left a=1 reentrant=1 40s",
+        "write-hash a=1 fair=1 mode=quorlock b=1 40s, fair yield a1 ~20s: granted, left b=1 40s | a@1 20s | 40s 40s",
     ])
     .await;
 }
@@ -311,10 +342,13 @@ async fn a_lock_is_inspected() {
         // Redisson's, and what is no lock.
         "write-hash a=2 40s, inspect: reentrant a x2 40s, left a=2 40s",
         "write-hash field=some 40s, inspect: other 40s, left field=some 40s",
-        "write-hash fair=1 40s, inspect: other 40s, left fair=1 40s",
+        "write-hash fair=1 40s, inspect: other 40s, left fair=1 modeless 40s",
         "write-hash a=1 b=1 40s, inspect: other 40s, left a=1 b=1 40s",
         "write-hash a=1 odd=1 -, inspect: other -, left a=1 odd=1 -",
-        "write-hash a=1 b=1 fair=1 40s, inspect: other 40s, left a=1 b=1 fair=1 40s",
+        "write-hash a=1 b=1 fair=1 40s, inspect: other 40s, left a=1 b=1 fair=1 modeless 40s",
+        "write-hash b=1 mode=read 40s, inspect: other 40s, left b=1 mode=read 40s",
+        "write-hash a=1 fair=1 40s, inspect: fair a x1 40s, left a=1 fair=1 modeless 40s",
+        "write-hash a=1 fair=1 mode=quorlock b=1 40s, inspect: other 40s, left a=1 b=1 fair=1 40s",
     ])
     .await;
 }

@@ -1,9 +1,11 @@
 //! What is done to a master, as rows write it.
 //!
-//! A step is a word for what, who, and what else matters, in any order: `40s` the TTL, `x2` the depth, `@2` the time
-//! in the ticket, `~20s` the patience, `^500` the candidate of a fenced lock, in milliseconds from when the row began,
-//! and `^500+1` a microsecond more, `fresh` for a ticket that no majority has seen, `quiet` for a release that tells nobody. Mutexes are asked for by
-//! `A`, `B`, `C`, the token; other locks by `a1`, the owner and the attempt.
+//! A step is a word for what, who, and what else matters, in any order: `40s` the TTL, `x2` the
+//! depth, `@2` the time in the ticket, `~20s` the patience, `^500` the candidate of a fenced lock,
+//! in milliseconds from when the row began, and `^500+1` a microsecond more, `fresh` for a ticket
+//! that no majority has seen, `quiet` for a release that tells nobody, `lost` for one after a lost
+//! round. Mutexes are asked for by `A`, `B`, `C`, the token; other locks by `a1`, the owner and the
+//! attempt.
 
 use super::*;
 use crate::core::claim::{Patience, Ticket};
@@ -35,7 +37,7 @@ pub(super) struct Asked {
     /// In seconds from an origin long ago.
     pub(super) drawn: u64,
     pub(super) patience: Option<Patience>,
-    pub(super) wakes: bool,
+    pub(super) wakes: Wakes,
     /// In microseconds from when the row began.
     pub(super) bid: Option<i64>,
 }
@@ -58,7 +60,7 @@ impl Asked {
             depth: u32::from(verb != Verb::Release),
             drawn: u64::from(who as u8 % 32),
             patience: None,
-            wakes: true,
+            wakes: Wakes::Everybody,
             bid: None,
         }
     }
@@ -103,7 +105,8 @@ impl Asked {
         for word in words {
             match word.split_at(1) {
                 ("f", "resh") => {}
-                ("q", "uiet") => asked.wakes = false,
+                ("q", "uiet") => asked.wakes = Wakes::Nobody,
+                ("l", "ost") => asked.wakes = Wakes::ThisMaster,
                 ("x", depth) => asked.depth = depth.parse().unwrap(),
                 ("^", off) => asked.bid = Some(micros(off)),
                 ("@", drawn) => asked.drawn = drawn.parse().unwrap(),
@@ -172,7 +175,8 @@ pub(super) fn candidate(micros: i64) -> String {
     }
 }
 
-/// A field of a hash: `a=1` is an owner's, and `reentrant=1`, `fair=1` and `odd=1` are marks.
+/// A field of a hash: `a=1` is an owner's, and `reentrant=1`, `fair=1` and `odd=1` are marks. What
+/// is left of a lock has the field `mode=quorlock`, too, where it does not say `modeless`.
 pub(super) fn parse_field(text: &str) -> (String, String) {
     let (name, value) = text.split_once('=').unwrap();
     let name = match name {

@@ -195,11 +195,21 @@ impl Store {
         let what = match (text, hash) {
             (Some(text), _) => whose(&text),
             (None, Some(hash)) => {
-                let mut fields: Vec<_> = hash
-                    .iter()
+                let is_mode = |field: &str, value: &str| (field, value) == ("mode", "quorlock");
+                let has_mode = hash.iter().any(|(field, value)| is_mode(field, value));
+                let others = hash.iter().filter(|(field, value)| !is_mode(field, value));
+                let mut fields: Vec<_> = others
                     .map(|(field, value)| format!("{}={value}", short(field)))
                     .collect();
                 fields.sort();
+                // A lock that is written by this version has the field.
+                let is_ours =
+                    |field: &String| field.starts_with("reentrant=") || field.starts_with("fair=");
+                match (fields.iter().any(is_ours), has_mode) {
+                    (true, false) => fields.push("modeless".to_owned()),
+                    (false, true) => fields.push("mode=quorlock".to_owned()),
+                    _ => {}
+                }
                 fields.join(" ")
             }
             (None, None) => return "nothing".to_owned(),

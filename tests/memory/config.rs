@@ -65,6 +65,9 @@ async fn every_setting_is_checked() {
         let builder = Coordinator::builder().master(MemoryMaster::new());
         let error = builder.retry_delay(least, most).build().unwrap_err();
         assert_eq!(error, ConfigError::RetryDelay { least, most });
+        let builder = Coordinator::builder().master(MemoryMaster::new());
+        let error = builder.poll_interval(least, most).build().unwrap_err();
+        assert_eq!(error, ConfigError::PollInterval { least, most });
     }
     assert_eq!(
         refused(|builder| builder.key_template("locks:")),

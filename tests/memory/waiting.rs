@@ -130,6 +130,81 @@ async fn who_gives_up_in_the_line_does_not_hold_it_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_without_a_word_is_noticed_within_the_poll_interval() {
+    for (least, most) in [(20, 30), (200, 300), (5_000, 6_000)] {
+        let set = |builder: quorlock::Builder| builder.poll_interval(millis(least), millis(most));
+        let world = World::with(3, set).await;
+        world.occupy(0..3, seconds(600));
+        let waiting = waiter(&world.locks);
+        sleep(millis(4_000)).await;
+        let before = world.commands();
+        world.masters.iter().for_each(|master| master.delete(NAME));
+        let took = wait_of(waiting).await;
+        assert!(took <= millis(most + 1), "{took:?}");
+        // Four seconds of polls, two commands each, and the three subscriptions and attempts to
+        // begin with.
+        assert!(before[0] <= 4_000 / least * 2 + 10, "{before:?}");
+    }
+}
+
+/// Neither attempt knows that it had the lock, and others may have been refused because of it.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_ends_without_a_result_tells_others_when_it_is_taken_back() {
+    for is_dropped in [true, false] {
+        let world = World::new(3).await;
+        let others = another(&world.masters).await;
+        world.occupy(0..3, seconds(600));
+        let waiting = waiter(&others);
+        sleep(millis(20)).await; // it listens, has tried again, and relies on being told for 500 ms
+        world.masters.iter().for_each(|master| master.delete(NAME));
+        let lock = world.lock();
+        let mut attempt = Box::pin(lock.try_acquire());
+        world.order_all(&if is_dropped { delay(20) } else { Fault::Mute });
+        start(attempt.as_mut()).await;
+        sleep(millis(10)).await;
+        if is_dropped {
+            drop(attempt); // while its commands are on their way
+            sleep(millis(15)).await;
+            assert_eq!(world.holders(), ["mine"; 3]);
+        } else {
+            assert_eq!(world.holders(), ["mine"; 3]);
+            world.mend(); // its connections break, and the replies are lost
+            let error = attempt.await.unwrap_err();
+            assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+        }
+        let took = wait_of(waiting).await;
+        assert!(took <= millis(300), "dropped: {is_dropped}, after {took:?}");
+    }
+}
+
+/// A client of Redisson has three of five masters. Every attempt takes the other two and gives them
+/// back, which it must say for Redisson's waiters.
+#[tokio::test(start_paused = true)]
+async fn waiters_are_not_woken_by_what_lost_rounds_give_back() {
+    let world = World::new(5).await;
+    let others = another(&world.masters).await;
+    for master in &world.masters[..3] {
+        master.set_hash(NAME, [("theirs:1", "1")], None);
+    }
+    let waiting = [&world.locks, &others].map(|locks| {
+        let lock = locks.reentrant(NAME, &locks.owner());
+        tokio::spawn(async move { lock.acquire().await })
+    });
+    sleep(seconds(1)).await;
+    let before = world.commands();
+    sleep(seconds(20)).await;
+    for (before, after) in before.into_iter().zip(world.commands()) {
+        // Two waiters, twenty seconds, not more than two attempts a second, two commands each.
+        assert!(
+            after - before <= 2 * 20 * 2 * 2,
+            "{} commands",
+            after - before
+        );
+    }
+    waiting.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_release_without_a_word_is_noticed_by_polling() {
     let world = World::new(3).await;
     for wait in [50, 700, 4_000] {

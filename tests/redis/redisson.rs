@@ -28,6 +28,21 @@ const LOCK: &str = "
     redis.call('PEXPIRE', KEYS[1], ARGV[1])
     return false";
 
+/// The write lock of their read-write lock. A hash without `mode` is free to it.
+const WRITE_LOCK: &str = "
+    local mode = redis.call('HGET', KEYS[1], 'mode')
+    if mode == false then
+        redis.call('HSET', KEYS[1], 'mode', 'write')
+        redis.call('HSET', KEYS[1], ARGV[2], 1)
+        redis.call('PEXPIRE', KEYS[1], ARGV[1])
+        return false
+    end
+    if mode == 'write' and redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
+        redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
+        return false
+    end
+    return redis.call('PTTL', KEYS[1])";
+
 const UNLOCK: &str = "
     if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
         return false
@@ -60,6 +75,10 @@ impl<'a> Theirs<'a> {
 
     fn lock(&self) -> String {
         self.eval(LOCK)
+    }
+
+    fn write_lock(&self) -> String {
+        self.eval(WRITE_LOCK)
     }
 
     fn unlock(&self) -> String {
@@ -145,6 +164,12 @@ fn theirs_on_a_majority_excludes_ours_until_the_last_unlock() {
                 assert_eq!(client.lock(), "(nil)");
             }
             let lock = locks.reentrant(name, &locks.owner());
+            let holding = lock.inspect().await.unwrap().holding.unwrap();
+            assert_eq!((holding.kind, holding.owner), (Some(Kind::Reentrant), None));
+            assert_eq!(holding.depth, 2);
+            let left = holding.remaining.unwrap();
+            assert!(left > Duration::from_secs(50) && left <= Duration::from_secs(60));
+            assert!(lock.is_held().await.unwrap());
             for depth in [2, 1] {
                 let refused = lock.try_acquire().await;
                 let Err(AcquireError::Contended {
@@ -169,6 +194,7 @@ fn theirs_on_a_majority_excludes_ours_until_the_last_unlock() {
                     client.unlock();
                 }
             }
+            assert!(!lock.is_held().await.unwrap());
             let guard = lock.try_acquire().await.unwrap();
             guard.release().await.unwrap();
         }
@@ -304,23 +330,36 @@ fn our_last_release_and_no_other_wakes_their_waiters_on_every_master() {
     });
 }
 
+/// One of their waiters may have tried on a master while it had the key of the lost round. It waits
+/// there until it is told, and keeps what it has on the other masters.
 #[test]
-fn an_attempt_that_is_refused_wakes_nobody() {
-    with_masters(3, async |masters| {
+fn a_lost_round_wakes_their_waiters_where_it_gave_a_key_back_and_nowhere_else() {
+    with_masters(5, async |masters| {
         let locks = coordinator(patient(), &masters);
-        for client in Theirs::on(&masters[..2], "r") {
-            assert_eq!(client.lock(), "(nil)");
+        for name in NAMES {
+            let theirs = Theirs::on(&masters[..3], name);
+            for client in &theirs {
+                assert_eq!(client.lock(), "(nil)");
+            }
+            let waiters = masters.iter().map(|master| Parked::on(master, name));
+            let mut waiters: Vec<_> = waiters.collect();
+            let refused = locks.reentrant(name, &locks.owner()).try_acquire().await;
+            assert!(refused.is_err());
+            for waiter in &mut waiters[3..] {
+                let message = waiter.message();
+                // They compare it as a number.
+                assert_eq!(message.parse::<i64>(), Ok(0), "{message}");
+            }
+            for (master, waiter) in masters.iter().zip(&mut waiters) {
+                master.command(&["PUBLISH", &channel(name), "7"]);
+                assert_eq!(waiter.message(), "7");
+            }
+            for client in &theirs {
+                assert_eq!(client.unlock(), "1");
+            }
         }
-        let waiters = masters.iter().map(|master| Parked::on(master, "r"));
-        let mut waiters: Vec<_> = waiters.collect();
-        let refused = locks.reentrant("r", &locks.owner()).try_acquire().await;
-        assert!(refused.is_err());
-        close_at_once(&locks).await; // what the third had granted is taken back
-        assert_no_keys(&masters[2..]);
-        for (master, waiter) in masters.iter().zip(&mut waiters) {
-            master.command(&["PUBLISH", &channel("r"), "7"]);
-            assert_eq!(waiter.message(), "7");
-        }
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
     });
 }
 
@@ -388,6 +427,64 @@ fn their_forced_unlock_is_a_lost_lock() {
             let held = format!("{}\n1", client.owner);
             assert_eq!(master.command(&["HGETALL", "r"]), held);
         }
+    });
+}
+
+#[test]
+fn their_read_write_lock_does_not_take_what_we_hold() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let owner = locks.owner();
+        for (lock, name) in [
+            (locks.reentrant("r", &owner), "r"),
+            (locks.fair("f", &owner), "f"),
+        ] {
+            let guard = acquire_on_all(&lock).await;
+            for client in Theirs::on(&masters, name) {
+                let left: u64 = client.write_lock().parse().unwrap();
+                assert!(left > 500_000 && left <= 600_000, "{left}");
+            }
+            guard.extend(LONG).await.unwrap();
+            guard.release().await.unwrap();
+            close_free(&masters, name).await;
+            for client in Theirs::on(&masters, name) {
+                assert_eq!(client.write_lock(), "(nil)");
+            }
+            let refused = lock.try_acquire().await.unwrap_err();
+            assert!(
+                matches!(refused, AcquireError::OtherKind { .. }),
+                "{refused}"
+            );
+        }
+    });
+}
+
+/// Their `getMultiLock(name, values)` writes into any hash of that name.
+#[test]
+fn a_lock_that_others_have_written_into_is_lost_and_theirs_is_left_alone() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let owner = locks.owner();
+        for (lock, name) in [
+            (locks.reentrant("r", &owner), "r"),
+            (locks.fair("f", &owner), "f"),
+        ] {
+            let guard = acquire_on_all(&lock).await;
+            for master in &masters {
+                master.command(&["HSET", name, "value", "theirs"]);
+            }
+            let lost = guard.extend(LONG).await.unwrap_err();
+            assert!(matches!(lost, ExtendError::Lost { .. }), "{lost}");
+            assert!(!guard.is_valid());
+            guard.release().await.unwrap();
+            for master in &masters {
+                until("only what is theirs", async || {
+                    (master.command(&["HGETALL", name]) == "value\ntheirs").then_some(())
+                })
+                .await;
+            }
+        }
+        close_at_once(&locks).await;
     });
 }
 

@@ -37,8 +37,8 @@ const KINDS: [Kind; 4] = [
     Kind {
         setting: "rights for reentrant locks",
         takes: &["EXISTS", "HSET"],
-        needs: &["HMGET", "HLEN", "HGETALL", "DEL", "PTTL", "PEXPIRE"],
-        mend: "ACL SETUSER <user> +exists +hset +hmget +hlen +hgetall +del +pttl +pexpire",
+        needs: &["HMGET", "HLEN", "HGETALL", "HDEL", "DEL", "PTTL", "PEXPIRE"],
+        mend: "ACL SETUSER <user> +exists +hset +hmget +hlen +hgetall +hdel +del +pttl +pexpire",
     },
     Kind {
         setting: "rights for fair locks",

@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     core::{
         claim::Claim,
-        command::{Command, Verb},
+        command::{Command, Verb, Wakes},
         guard::RestartGuard,
         lease::{Drift, Ttl},
         name::{KeyTemplate, Kind, Token},
@@ -245,7 +245,7 @@ fn ask(verb: Verb, is_owed: bool) -> Arc<Ask<Counter>> {
         claim: Claim::Token(Token::new([0; 20])),
         ttl: Ttl::parse(Duration::from_secs(60), Duration::ZERO, drift).unwrap(),
         depth: 1,
-        wakes: false,
+        wakes: Wakes::Nobody,
         patience: None,
         bid: None,
     };

@@ -3,7 +3,7 @@
 use super::{
     State,
     keys::Answer,
-    scripts::{FAIR, Replied, Words, is_at_most, is_of, other_kind, say, whole},
+    scripts::{FAIR, MODE, Mine, Replied, Words, is_at_most, is_of, other_kind, say, whole},
 };
 use crate::core::command::Reply;
 
@@ -19,13 +19,13 @@ impl State {
         let ([key, queue, deadlines], [owner, attempt, _depth, _ttl, ticket, patience, window]) =
             words.take();
         let line = Line { queue, deadlines };
-        let mine = self.keys.hmget(key, [owner, FAIR])?;
+        let mine = self.keys.hmget(key, [owner, FAIR, MODE.0])?;
         let is_free = mine[0].is_none() && !self.keys.exists(key);
         let patience = whole(patience);
         let (now, micros) = self.clock();
         let (head, is_swept) = self.next_waiter(line, now)?;
 
-        if is_at_most(&mine, attempt)? {
+        if is_at_most(&mine, attempt)? && self.is_mine_alone(key, &mine)? {
             return self.grant(words, line, &mine);
         }
         if is_free && head.as_ref().is_none_or(|head| head == ticket) {
@@ -60,12 +60,13 @@ impl State {
         self.held(key, FAIR, place)
     }
 
-    fn grant(&mut self, words: Words<'_>, line: Line<'_>, mine: &[Option<String>; 2]) -> Replied {
+    fn grant(&mut self, words: Words<'_>, line: Line<'_>, mine: &Mine) -> Replied {
         let ([key], [owner, attempt, depth, ttl, ticket]) = words.take();
         if let Some(refused) = self.ballot(words, 3, 7, is_of(mine, attempt))? {
             return Ok(refused);
         }
-        self.keys.hset(key, [(owner, depth), (FAIR, attempt)])?;
+        self.keys
+            .hset(key, [(owner, depth), (FAIR, attempt), MODE])?;
         self.prolong(key, whole(ttl));
         self.leave(line, ticket)?;
         Ok(Reply::Int(1))
@@ -74,13 +75,13 @@ impl State {
     pub(super) fn fair_release(&mut self, words: Words<'_>) -> Replied {
         let ([key, queue, deadlines], [owner, attempt, ticket]) = words.take();
         let line = Line { queue, deadlines };
-        let mine = self.keys.hmget(key, [owner, FAIR]);
+        let mine = self.keys.hmget(key, [owner, FAIR, MODE.0]);
         let is_mine = match &mine {
             Ok(mine) => is_at_most(mine, attempt)?,
             Err(_) => false,
         };
-        if is_mine {
-            self.keys.del(key);
+        if let (true, Ok(mine)) = (is_mine, &mine) {
+            self.give_up(key, [owner, FAIR], mine)?;
         }
         let was_next = self.keys.zhead(queue)?.is_some_and(|head| head == ticket);
         self.leave(line, ticket)?;
@@ -101,12 +102,12 @@ impl State {
     pub(super) fn fair_yield(&mut self, words: Words<'_>) -> Replied {
         let ([key, queue, deadlines], [owner, attempt, ticket, patience]) = words.take();
         let line = Line { queue, deadlines };
-        let mine = self.keys.hmget(key, [owner, FAIR])?;
+        let mine = self.keys.hmget(key, [owner, FAIR, MODE.0])?;
         if !is_at_most(&mine, attempt)? {
             return Ok(Reply::Int(0));
         }
         let (now, _) = self.clock();
-        self.keys.del(key);
+        self.give_up(key, [owner, FAIR], &mine)?;
         self.queue_up(line, ticket, now, whole(patience))?;
         let (head, _) = self.next_waiter(line, now)?;
         if let Some(head) = head.filter(|head| head != ticket) {

@@ -132,6 +132,21 @@ impl Keys {
         Ok(())
     }
 
+    /// The last field takes the key with it.
+    pub(super) fn hdel(&mut self, key: &str, fields: &[&str]) -> Answer<()> {
+        let Some(entry) = self.live_mut(key) else {
+            return Ok(());
+        };
+        let Value::Hash(hash) = &mut entry.value else {
+            return Err(WRONGTYPE);
+        };
+        hash.retain(|field, _| !fields.contains(&&**field));
+        if hash.is_empty() {
+            self.del(key);
+        }
+        Ok(())
+    }
+
     pub(super) fn zadd(&mut self, key: &str, score: f64, member: &str) -> Answer<()> {
         let empty = || Value::Sorted(BTreeMap::new());
         let Value::Sorted(members) = self.value_mut(key, empty) else {

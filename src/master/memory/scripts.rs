@@ -18,6 +18,12 @@ pub(super) type Replied = Answer<Reply<'static>>;
 
 pub(super) const FAIR: &str = "quorlock:fair";
 
+/// The field that keeps Redisson's read-write lock away, and its value.
+pub(super) const MODE: (&str, &str) = ("mode", "quorlock");
+
+/// What a lock says of its owner: the depth, the attempt, and the value of `mode`.
+pub(super) type Mine = [Option<String>; 3];
+
 /// The keys and arguments of a script.
 #[derive(Clone, Copy)]
 pub(super) struct Words<'a> {
@@ -129,7 +135,7 @@ impl State {
         };
         if holder == token {
             self.keys.del(key);
-            self.tell(channel);
+            self.tell(channel, "0");
             return Ok(Reply::Int(1));
         }
         Ok(self.left(key))
@@ -137,23 +143,26 @@ impl State {
 
     fn reentrant_acquire(&mut self, words: Words<'_>) -> Replied {
         let ([key], [owner, attempt, depth, ttl, marker]) = words.take();
-        let mine = self.keys.hmget(key, [owner, marker])?;
-        if self.keys.exists(key) && !is_at_most(&mine, attempt)? {
+        let mine = self.keys.hmget(key, [owner, marker, MODE.0])?;
+        if self.keys.exists(key)
+            && !(is_at_most(&mine, attempt)? && self.is_mine_alone(key, &mine)?)
+        {
             return self.held(key, marker, 0);
         }
         let is_same = is_of(&mine, attempt);
         if let Some(refused) = self.ballot(words, 1, 5, is_same)? {
             return Ok(refused);
         }
-        self.keys.hset(key, [(owner, depth), (marker, attempt)])?;
+        self.keys
+            .hset(key, [(owner, depth), (marker, attempt), MODE])?;
         self.prolong(key, whole(ttl));
         Ok(Reply::Int(1))
     }
 
     fn reentrant_extend(&mut self, words: Words<'_>) -> Replied {
         let ([key], [owner, attempt, depth, ttl, marker]) = words.take();
-        let mine = self.keys.hmget(key, [owner, marker])?;
-        if is_of(&mine, attempt) {
+        let mine = self.keys.hmget(key, [owner, marker, MODE.0])?;
+        if is_of(&mine, attempt) && self.is_mine_alone(key, &mine)? {
             self.prolong(key, whole(ttl));
             self.keys.hset(key, [(owner, depth)])?;
             return Ok(Reply::Int(1));
@@ -165,21 +174,45 @@ impl State {
     }
 
     fn reentrant_release(&mut self, words: Words<'_>) -> Replied {
-        let ([key], [owner, attempt, depth, marker, channel]) = words.take();
-        let mine = self.keys.hmget(key, [owner, marker])?;
+        let ([key], [owner, attempt, depth, marker, channel, message]) = words.take();
+        let mine = self.keys.hmget(key, [owner, marker, MODE.0])?;
         if is_at_most(&mine, attempt)? {
             if depth != "0" {
                 self.keys.hset(key, [(owner, depth)])?;
                 return Ok(Reply::Int(1));
             }
-            self.keys.del(key);
-            self.tell(channel);
+            if self.give_up(key, [owner, marker], &mine)? {
+                self.tell(channel, message);
+            }
             return Ok(Reply::Int(1));
         }
         if !self.keys.exists(key) {
             return Ok(Reply::Int(0));
         }
         self.held(key, marker, 0)
+    }
+
+    /// `shared/mine`
+    pub(super) fn is_mine_alone(&self, key: &str, mine: &Mine) -> Answer<bool> {
+        let fields = if mine[2].as_deref() == Some(MODE.1) {
+            3
+        } else {
+            2
+        };
+        Ok(self.keys.hgetall(key)?.len() == fields)
+    }
+
+    /// `shared/mine`
+    pub(super) fn give_up(&mut self, key: &str, mine: [&str; 2], was: &Mine) -> Answer<bool> {
+        if self.is_mine_alone(key, was)? {
+            self.keys.del(key);
+            return Ok(true);
+        }
+        self.keys.hdel(key, &mine)?;
+        if was[2].as_deref() == Some(MODE.1) {
+            self.keys.hdel(key, &[MODE.0])?;
+        }
+        Ok(false)
     }
 
     /// `shared/held`
@@ -194,13 +227,15 @@ impl State {
     /// The owner and the depth of a lock of the kind that has `marker`.
     fn holder(&self, key: &str, marker: &str) -> Answer<Option<(String, f64)>> {
         let facts = self.keys.hgetall(key)?;
-        if facts.len() > 2 {
+        if facts.len() > 3 {
             return Ok(None);
         }
-        let (mut holder, mut is_marked) = (None, false);
+        let (mut holder, mut is_marked, mut has_mode) = (None, false, false);
         for (field, value) in facts {
             if field == marker {
                 is_marked = true;
+            } else if (&*field, &*value) == MODE {
+                has_mode = true;
             } else if field.starts_with("quorlock:") || holder.is_some() {
                 return Ok(None);
             } else {
@@ -210,7 +245,7 @@ impl State {
         Ok(match holder {
             Some((owner, Some(depth)))
                 if (0.0..9_007_199_254_740_992.0).contains(&depth)
-                    && (is_marked || marker != FAIR) =>
+                    && (is_marked || !(has_mode || marker == FAIR)) =>
             {
                 Some((owner, depth))
             }
@@ -270,21 +305,21 @@ impl State {
         }
     }
 
-    fn tell(&mut self, channel: &str) {
+    fn tell(&mut self, channel: &str, message: &str) {
         if !channel.is_empty() {
-            self.publish(channel, "0");
+            self.publish(channel, message);
         }
     }
 }
 
 /// Whether a lock is held in the name of an attempt.
-pub(super) fn is_of(mine: &[Option<String>; 2], attempt: &str) -> bool {
-    matches!(mine, [Some(_), Some(holds)] if holds == attempt)
+pub(super) fn is_of(mine: &Mine, attempt: &str) -> bool {
+    matches!(mine, [Some(_), Some(holds), _] if holds == attempt)
 }
 
 /// Whether a lock is held in the name of an attempt or one before it.
-pub(super) fn is_at_most(mine: &[Option<String>; 2], attempt: &str) -> Answer<bool> {
-    let [Some(_), Some(holds)] = mine else {
+pub(super) fn is_at_most(mine: &Mine, attempt: &str) -> Answer<bool> {
+    let [Some(_), Some(holds), _] = mine else {
         return Ok(false);
     };
     Ok(number(holds)? <= number(attempt)?)
