@@ -95,15 +95,18 @@ impl Script {
             Self::ReentrantExtend => lua!("shared/held", "reentrant/extend"),
             Self::ReentrantRelease => lua!("shared/held", "reentrant/release"),
             Self::ReentrantReleaseFenced => fenced!("shared/held", "reentrant/release"),
-            Self::FairAcquire => {
+            Self::FairAcquire => concat!(
                 lua!(
                     "shared/held",
                     "shared/hold",
                     "shared/queue",
-                    "shared/ballot",
-                    "fair/acquire"
-                )
-            }
+                    "shared/ballot"
+                ),
+                "local function acquire()\n",
+                lua!("fair/acquire"),
+                "end\n",
+                lua!("shared/sides")
+            ),
             Self::FairRelease => lua!("shared/held", "shared/queue", "fair/release"),
             Self::FairReleaseFenced => fenced!("shared/held", "shared/queue", "fair/release"),
             Self::FairYield => lua!("shared/queue", "fair/yield"),

@@ -166,7 +166,7 @@ impl MemoryConnection {
         let mut state = self.server.state.lock();
         state.commands += 1;
         let reply = match (fault, sent) {
-            (Fault::ErrorReply(error), _) => Some(Reply::Error(error)),
+            (Fault::ErrorReply(error), _) => Some(Err(error.clone().into())),
             (_, Sent::Command(command)) => Some(state.execute(command)),
             (_, Sent::Listen(channel, listen)) => {
                 state.listen(self.number, channel, *listen);
@@ -179,7 +179,13 @@ impl MemoryConnection {
             return Ok(());
         }
         match (reply, sent) {
-            (Some(reply), _) => in_flight.answer(&reply, (in_flight.clock())()),
+            (Some(replied), _) => {
+                let reply = match &replied {
+                    Ok(reply) => reply,
+                    Err(error) => &Reply::Error(error),
+                };
+                in_flight.answer(reply, (in_flight.clock())())
+            }
             (None, Sent::Listen(channel, _)) => in_flight.confirmed(channel),
             (None, Sent::Command(_)) => Ok(()),
         }

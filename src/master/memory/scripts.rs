@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     State,
-    keys::{Answer, Value},
+    keys::{Answer, Error, Value},
 };
 use crate::core::{
     command::{Command, Reply, Request},
@@ -58,9 +58,9 @@ fn text<'a, const N: usize>(words: &[&'a [u8]]) -> [&'a str; N] {
 }
 
 impl State {
-    pub(super) fn execute(&mut self, command: &Command) -> Reply<'static> {
+    pub(super) fn execute(&mut self, command: &Command) -> Replied {
         self.keys(); // as they are now
-        let replied = command.request(|request| match request {
+        command.request(|request| match request {
             // There is nothing to set.
             Request::Plain([b"CONFIG", ..]) => Ok(Reply::Nil),
             Request::Plain(words) => self.set_nx_px(text(words)),
@@ -69,8 +69,7 @@ impl State {
                 keys,
                 arguments,
             } => self.run(script, Words { keys, arguments }),
-        });
-        replied.unwrap_or_else(Reply::Error)
+        })
     }
 
     fn run(&mut self, script: Script, words: Words<'_>) -> Replied {
@@ -300,7 +299,7 @@ pub(super) fn other_kind() -> Reply<'static> {
 
 pub(super) fn number(text: &str) -> Answer<f64> {
     let number = text.trim().parse();
-    number.map_err(|_| "ERR Error running script: not a number")
+    number.map_err(|_| Error::Borrowed("ERR Error running script: not a number"))
 }
 
 /// Of an argument, which is one of ours.
