@@ -11,6 +11,7 @@ mod memory;
 mod redis;
 #[cfg(feature = "redis")]
 mod setting;
+mod sightings;
 mod supervisor;
 #[cfg(feature = "tls")]
 mod tls;

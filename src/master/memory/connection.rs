@@ -60,19 +60,19 @@ impl Dialer {
         if self.guarding.guard == RestartGuard::Off {
             return Ok(None);
         }
-        let (known, away) = self.guarding.known(self.number).unwrap_or_default();
+        let is_strict = self.guarding.guard == RestartGuard::Strict;
+        let question = self.guarding.question(self.number);
         let server = &self.master.server;
         let mut state = server.state.lock();
         let now = state.keys().now();
         let look = Look {
-            known: &known,
-            away,
-            is_strict: self.guarding.guard == RestartGuard::Strict,
+            known: &question.known,
+            is_strict,
             is_durable: None,
         };
         let mark = Mark::looked_at(state.guard.take(), look, &server.address, now.max(1));
-        let since = mark.since;
-        let met = self.guarding.meet(self.number, &mark.run_id, &mark.origin);
+        let since = mark.counted_from(is_strict);
+        let met = self.guarding.meet(&question, &mark.run_id, &mark.origin);
         state.guard = Some(mark);
         met?;
         Ok((since > 0).then(|| Duration::from_millis(now.saturating_sub(since))))

@@ -242,6 +242,8 @@ impl State {
     fn facts(&mut self) -> String {
         let (run_id, time) = (self.address.clone(), self.wall_micros());
         let now = self.keys().now();
+        let seen = self.guard.as_ref().map_or(now, |mark| mark.seen);
+        let seen = now.saturating_sub(seen);
         let guard = match self.guard.as_ref().map(|mark| mark.since) {
             None => "none".to_owned(),
             Some(0) => "never".to_owned(),
@@ -249,7 +251,7 @@ impl State {
         };
         format!(
             "run_id:{run_id}\nmaster_replid:{run_id}\nredis_version:7.0.0\nredis_mode:standalone\nrole:master\n\
-             maxmemory_policy:noeviction\naof_enabled:1\nguard_age:{guard}\nguard_durable:0\ntime:{time}"
+             maxmemory_policy:noeviction\naof_enabled:1\nguard_age:{guard}\nguard_seen:{seen}\nguard_durable:0\ntime:{time}"
         )
     }
 
