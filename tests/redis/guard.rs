@@ -490,39 +490,6 @@ fn a_master_without_room_for_the_key_is_asked_again() {
 }
 
 #[test]
-fn the_rights_that_it_takes_are_enough() {
-    with_masters(3, async |masters| {
-        let docs = include_str!("../../docs/operations.md");
-        let rules = docs
-            .split("```text")
-            .find(|text| text.contains("ACL SETUSER app"));
-        let (rules, _) = rules.unwrap().split_once("```").unwrap();
-        let rules = rules.replace("<password>", "pw").replace("app:*", "r*");
-        let mut urls = Vec::new();
-        for master in &masters {
-            let words: Vec<_> = rules.split_whitespace().collect();
-            assert_eq!(master.command(&words), "OK");
-            urls.push(format!("redis://app:pw@127.0.0.1:{}", master.port()));
-        }
-        meet(&urls).await;
-        for master in &masters {
-            let known = master.command(&["HGET", KEY, "run_id"]);
-            let info = master.command(&["INFO", "server"]);
-            assert!(info.contains(&format!("run_id:{known}\r")), "{known}");
-            assert_eq!(pttl(master, KEY), -1);
-        }
-        // They know that they have seen it.
-        let strict = guarded(RestartGuard::Strict).ttl(LONG).max_ttl(LONG);
-        let strict = strict.node_timeout(PATIENCE).masters(&urls).build();
-        let lock = strict.unwrap().mutex("r").fenced();
-        let guard = lock.try_acquire().await.unwrap();
-        let votes = guard.settled().await;
-        assert_eq!(votes.granted(), 3, "{votes}");
-        guard.release().await.unwrap();
-    });
-}
-
-#[test]
 fn a_server_under_two_addresses_votes_once() {
     with_masters(2, async |masters| {
         let urls = [masters[0].url(), masters[0].unix_url(), masters[1].url()];
