@@ -416,7 +416,7 @@ impl Builder {
     }
 
     /// How keys are made of names: `{name}` stands for the name. Defaults to `{name}`; RedLock.net and
-    /// pottery use `redlock:{name}`.
+    /// pottery use `redlock:{name}`. Keys that begin with `quorlock:` are the crate's own, and refused.
     pub fn key_template(mut self, template: impl Into<String>) -> Self {
         self.settings.key_template = template.into();
         self

@@ -379,6 +379,15 @@ pub enum ConfigError {
         most: Duration,
     },
 
+    /// The lock's key begins with `quorlock:`, as the keys that the crate keeps for itself do.
+    #[error(
+        "the key {key:?} begins with quorlock:, which is for the crate's own keys: use another name or key template"
+    )]
+    ReservedKey {
+        /// The key that the name and the key template make, or the template where no name helps.
+        key: String,
+    },
+
     /// The bounds of the retry delay make no sense.
     #[error(
         "a retry delay between {least:?} and {most:?} is no range: it needs 0 < least <= most <= 1 h"

@@ -18,10 +18,16 @@ if is_mine then
   -- First, as whatever is under the other keys must not keep anybody from releasing.
   give_up(ARGV[1], 'quorlock:fair', mine[3])
 end
-local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
-local was_next = head == ARGV[3]
-if head and redis.call('ZREM', KEYS[2], ARGV[3]) == 1 then
-  redis.call('ZREM', KEYS[3], ARGV[3])
+local head, was_next
+local denied = at_best(function()
+  head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+  was_next = head == ARGV[3]
+  if head and redis.call('ZREM', KEYS[2], ARGV[3]) == 1 then
+    redis.call('ZREM', KEYS[3], ARGV[3])
+  end
+end)
+if denied then
+  return denied
 end
 if mine.err then
   return redis.call('HMGET', KEYS[1], ARGV[1]) -- which is that error, for all to see
@@ -30,9 +36,12 @@ if not is_mine and redis.call('EXISTS', KEYS[1]) == 1 then
   return held(KEYS[1], 'quorlock:fair', 0)
 end
 if head and (is_mine or was_next) then
-  head = next_waiter((clock()))
-  if head then
-    call_up(head)
-  end
+  local now = clock()
+  denied = at_best(function()
+    head = next_waiter(now)
+    if head then
+      call_up(head)
+    end
+  end)
 end
-return is_mine and 1 or 0
+return denied or (is_mine and 1 or 0)

@@ -19,9 +19,12 @@ if not mine[1] or not mine[2] or tonumber(mine[2]) > tonumber(ARGV[2]) then
 end
 local now = clock()
 give_up(ARGV[1], 'quorlock:fair', mine[3])
-queue(ARGV[3], now, tonumber(ARGV[4]))
-local head = next_waiter(now)
-if head and head ~= ARGV[3] then
-  call_up(head)
-end
-return 1
+local denied = at_best(function()
+  redis.call('ZSCORE', KEYS[2], ARGV[3]) -- before anything is written
+  queue(ARGV[3], now, tonumber(ARGV[4]))
+  local head = next_waiter(now)
+  if head and head ~= ARGV[3] then
+    call_up(head)
+  end
+end)
+return denied or 1

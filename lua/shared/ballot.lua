@@ -1,4 +1,4 @@
--- shared/ballot: whether a candidate for the fencing token may win on this master. Goes in front of the scripts
+-- shared/ballot: whether a candidate for the fencing token may win on this master. Goes before the scripts
 -- that grant.
 --
 -- A counter never goes down, and holds the largest candidate that won here. A token is a candidate that a
@@ -8,10 +8,12 @@
 -- expired after long idleness, needs not be known: time has passed it. '0' is for what puts a lock back, and
 -- asks for nothing new.
 --
+-- A counter is written in digits. Whatever else is under its key belongs to somebody else, and stays as it is.
+--
 -- returns  nil             it may, and the counter is raised to it
 --          'stale COUNTER' not above the counter
 --          'skew MICROS'   outside the window; this master's clock
---          error           what is there is no counter, or cannot be raised
+--          error           what is there is not a counter, or cannot be raised
 local function ballot(fence, candidate, window, is_mine)
   -- Numbers below 2^53 only, so that a double holds each.
   local mine, width, micros = tonumber(candidate), tonumber(window), nil
@@ -21,30 +23,19 @@ local function ballot(fence, candidate, window, is_mine)
       return time
     end
     micros = time[1] * 1000000 + time[2]
-    if mine >= micros - width and mine <= micros + width then
-      -- Most win: raise it first, and put it back for who does not. One command less than to look first. Servers before
-      -- 6.2 know no GET here, and go the long way.
-      local before = redis.pcall('SET', fence, candidate, 'PX', '2592000000', 'GET') -- for 30 days
-      if not before then
-        return nil
-      end
-      -- Else it is an error, and nothing was set.
-      if type(before) == 'string' then
-        local counter = tonumber(before)
-        if counter and counter < mine then
-          return nil
-        end
-        redis.call('SET', fence, before, 'PX', '2592000000')
-      end
+  end
+  local found = redis.pcall('GET', fence)
+  local counter = 0
+  if type(found) == 'string' then
+    counter = tonumber(string.match(found, '^%d+$') or '')
+  elseif found then
+    if not string.find(found.err, 'WRONGTYPE', 1, true) then
+      return found
     end
+    counter = nil
   end
-  local counter = redis.pcall('GET', fence)
-  if type(counter) == 'table' then
-    return counter
-  end
-  counter = tonumber(counter or 0)
   if not counter then
-    return redis.error_reply('ERR the counter is no number')
+    return redis.error_reply('ERR the key ' .. fence .. ' is not a counter: delete it')
   end
   if mine == counter and (is_mine or width == 0) then
     return nil
@@ -55,7 +46,7 @@ local function ballot(fence, candidate, window, is_mine)
   if micros and (mine < micros - width or mine > math.max(micros + width, counter + 1)) then
     return string.format('skew %.0f', micros)
   end
-  local set = redis.pcall('SET', fence, candidate, 'PX', '2592000000')
+  local set = redis.pcall('SET', fence, candidate, 'PX', '2592000000') -- for 30 days
   return set.err and set
 end
 

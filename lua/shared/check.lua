@@ -6,7 +6,7 @@
 -- ARGV[4]  the key of its counter
 -- returns  text, lines 'FIELD:VALUE': fields of INFO; 'time', this master's clock in microseconds;
 --          'guard_age', for how many ms it may have forgotten locks, or 'never'; 'none' where the key is gone, 'another'
---          where it is another process's; 'guard_durable', '1' or '0': whether its restart is trusted (see shared/guard);
+--          where it is another process's; 'guard_seen', how many ms ago the key was written first; 'guard_durable', '1' or '0': whether its restart is trusted (see shared/guard);
 --          'try.NAME', the error that came of trying a command or a key; 'may_eval' and 'may_listen', 'yes' or 'no', where it can tell
 local wanted = {
   run_id = true, redis_version = true, redis_mode = true, server_mode = true, role = true, master_replid = true, master_replid2 = true,
@@ -42,7 +42,7 @@ if now then
   say('time', string.format('%.0f', now))
 end
 
-local guard = try('guard', 'HMGET', 'quorlock:guard', 'run_id', 'since', 'durable')
+local guard = try('guard', 'HMGET', 'quorlock:guard', 'run_id', 'since', 'durable', 'seen')
 local run_id = string.match(info, 'run_id:(%x+)')
 if guard and run_id and now then
   local since = tonumber(guard[2] or '')
@@ -52,6 +52,10 @@ if guard and run_id and now then
     say('guard_age', 'none')
   else
     say('guard_age', since == 0 and 'never' or string.format('%.0f', math.max(math.floor(now / 1000) - since, 0)))
+    local seen = tonumber(guard[4] or '')
+    if seen then
+      say('guard_seen', string.format('%.0f', math.max(math.floor(now / 1000) - seen, 0)))
+    end
     say('guard_durable', guard[3] == '1' and '1' or '0')
   end
 end
@@ -64,6 +68,7 @@ try('HSET', 'HSET', key, 'one', '1', 'without a value')
 try('ZADD', 'ZADD', key, 'wrong', 'x')
 try('GET', 'GET', key)
 local left = try('PTTL', 'PTTL', key)
+try('TYPE', 'TYPE', key)
 try('HMGET', 'HMGET', key, 'x')
 try('HLEN', 'HLEN', key)
 try('HGETALL', 'HGETALL', key)

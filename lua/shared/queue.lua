@@ -20,10 +20,11 @@ local function next_waiter(now)
   end
 end
 
--- Puts a waiter in the queue, or keeps it in it, for so many ms from now.
+-- Puts a waiter in the queue, or keeps it in it, for so many ms from now. Whoever calls it has read the queue, so
+-- that only the deadlines can still be of another type, and then nothing is written.
 local function queue(ticket, now, patience)
-  redis.call('ZADD', KEYS[2], 0, ticket)
   redis.call('ZADD', KEYS[3], string.format('%.0f', now + patience), ticket)
+  redis.call('ZADD', KEYS[2], 0, ticket)
   -- A queue that nobody polls vanishes.
   local ttl = 2 * patience
   if redis.call('PTTL', KEYS[2]) < ttl then
@@ -32,6 +33,24 @@ local function queue(ticket, now, patience)
   if redis.call('PTTL', KEYS[3]) < ttl then
     redis.call('PEXPIRE', KEYS[3], string.format('%.0f', ttl))
   end
+end
+
+-- What a command in a step has thrown, as a reply. Servers before version 7 put the line before it.
+local function failed(thrown)
+  local text = type(thrown) == 'table' and thrown.err or tostring(thrown)
+  return redis.error_reply((string.gsub(text, '^@user_script: ?%d+: ', '')))
+end
+
+local function is_wrong_type(reply)
+  return type(reply) == 'table' and reply.err and string.find(reply.err, 'WRONGTYPE', 1, true)
+end
+
+-- Runs what must not keep anybody from giving a lock up, whatever there is in place of a queue or its deadlines.
+-- Returns any other error.
+local function at_best(step)
+  local is_done, thrown = pcall(step)
+  local reply = not is_done and failed(thrown)
+  return reply and not is_wrong_type(reply) and reply
 end
 
 -- Tells a waiter that its turn has come. A hint: who may not publish must still be able to release.

@@ -1,16 +1,16 @@
--- shared/tombstone: goes behind a release, and lets no candidate of what is released win any more, however late.
+-- shared/tombstone: goes after a release, and lets no candidate of what is released win any more, however late.
 -- KEYS[last] is the counter, ARGV[last] the candidate, `reply` what the release says.
 --
 -- Not where the candidate is too far ahead to win anyway, see shared/ballot: a client whose clock is wrong must not
--- move the counter there.
-local function raise(counter)
+-- move the counter there. Nor where there is something else than a counter, which stays as it is.
+local function raise(found)
   local mine = tonumber(ARGV[#ARGV])
-  -- What is full, or is no counter, must not keep anybody from releasing.
-  if type(counter) == 'table' then
-    return
+  local counter = 0
+  if found then
+    -- An error must not keep anybody from releasing.
+    counter = type(found) == 'string' and tonumber(string.match(found, '^%d+$') or '')
   end
-  counter = tonumber(counter or 0) or 0
-  if mine <= counter then
+  if not counter or mine <= counter then
     return
   end
   if mine > counter + 1 then

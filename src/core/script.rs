@@ -98,16 +98,19 @@ impl Script {
             Self::ReentrantReleaseFenced => {
                 fenced!("shared/held", "shared/mine", "reentrant/release")
             }
-            Self::FairAcquire => {
+            Self::FairAcquire => concat!(
                 lua!(
                     "shared/held",
                     "shared/hold",
                     "shared/mine",
                     "shared/queue",
-                    "shared/ballot",
-                    "fair/acquire"
-                )
-            }
+                    "shared/ballot"
+                ),
+                "local function acquire()\n",
+                lua!("fair/acquire"),
+                "end\n",
+                lua!("shared/sides")
+            ),
             Self::FairRelease => lua!("shared/held", "shared/mine", "shared/queue", "fair/release"),
             Self::FairReleaseFenced => {
                 fenced!("shared/held", "shared/mine", "shared/queue", "fair/release")

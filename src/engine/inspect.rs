@@ -15,7 +15,7 @@ use crate::{
         command::{Command, Verb, Wakes},
         guard::quarantine,
         inspection::{self, Inspection, Seen},
-        name::{Kind, Resource},
+        name::Resource,
         preflight::{self, Asked, Facts, Ours, Preflight, SETTINGS},
         quorum::{Failure, Vote},
         round::{Outcome, Round},
@@ -83,9 +83,7 @@ impl Engine {
     pub(crate) async fn check(&self) -> Preflight {
         /// For clocks to move on.
         const MOMENT: Duration = Duration::from_millis(2);
-        let template = &self.config.key_template;
-        let nobodys = template.resource(Kind::Fair, "quorlock:check".into());
-        let nobodys = nobodys.unwrap_or_else(|_| Resource::nothing());
+        let nobodys = self.config.key_template.nobodys();
         let mut masters = self.look(&nobodys).await;
         tokio::time::sleep(MOMENT).await;
         for (master, later) in masters.iter_mut().zip(self.look(&nobodys).await) {

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use parking_lot::Mutex;
 
+use super::sightings::Sightings;
 use crate::core::guard::RestartGuard;
 
 /// What a dialer goes by.
@@ -17,19 +18,31 @@ pub(crate) struct Guarding {
     )]
     pub(super) expects_durable: bool,
     now: fn() -> Instant,
-    masters: Arc<Mutex<BTreeMap<usize, Known>>>,
+    masters: Arc<Mutex<BTreeMap<usize, Met>>>,
+    /// What this process remembers of the master that is dialled.
+    sightings: Sightings,
 }
 
-/// What is known of a master.
+/// A master of this coordinator, as it was found.
 #[derive(Debug)]
-struct Known {
+struct Met {
     /// The run id of the server that it was found to be: none may vote twice. `None` once it was refused as the twin of
     /// another, which may have moved.
     server: Option<String>,
     /// What it remembers goes back to the process with this run id.
     origin: String,
-    /// When that one was heard from, or what it was handed down by.
-    heard: Instant,
+    /// What all coordinators of this process remember of it.
+    sightings: Sightings,
+}
+
+/// What a master is told on a dial.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) master: usize,
+    sightings: Sightings,
+    /// The origins that the master is known by, and for how many milliseconds each has not been heard from.
+    pub(super) known: Vec<(String, u64)>,
+    asked: Instant,
 }
 
 impl Guarding {
@@ -39,48 +52,75 @@ impl Guarding {
             expects_durable,
             now,
             masters: Arc::default(),
+            sightings: Sightings::default(),
         }
     }
 
-    /// Notes that `master` is the server with this run id, and what it remembers, unless another one is that server.
-    pub(super) fn meet(&self, master: usize, run_id: &str, origin: &str) -> Result<(), String> {
-        let mut masters = self.masters.lock();
-        let is_twin = |known: &Known| known.server.as_deref() == Some(run_id);
-        let mut twins = masters.iter().filter(|(_, known)| is_twin(known));
+    /// Returns the same for the dialer of a master of which there are `sightings`.
+    pub(super) fn with(&self, sightings: &Sightings) -> Self {
+        Self {
+            sightings: sightings.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the same for the dialer of the master at `place`: its address and database, each of which has a guard
+    /// key of its own.
+    #[cfg(feature = "redis")]
+    pub(super) fn at(&self, place: &str) -> Self {
+        match self.guard {
+            RestartGuard::Off => self.clone(),
+            RestartGuard::Observed | RestartGuard::Strict => self.with(&Sightings::of(place)),
+        }
+    }
+
+    /// Returns what to tell `master` before it serves.
+    pub(super) fn question(&self, master: usize) -> Question {
+        let asked = (self.now)();
+        Question {
+            master,
+            sightings: self.sightings.clone(),
+            known: self.sightings.known(asked),
+            asked,
+        }
+    }
+
+    /// Notes that a master is the server with this run id, and what it remembers, unless another one is that server.
+    pub(super) fn meet(
+        &self,
+        question: &Question,
+        run_id: &str,
+        origin: &str,
+    ) -> Result<(), String> {
+        let (mut masters, master) = (self.masters.lock(), question.master);
+        let is_twin = |met: &Met| met.server.as_deref() == Some(run_id);
+        let mut twins = masters.iter().filter(|(_, met)| is_twin(met));
         let twin = twins.find_map(|(other, _)| (*other != master).then_some(other + 1));
         if let Some(twin) = twin {
             // What it was known by stays: it may come back, and have forgotten.
-            if let Some(known) = masters.get_mut(&master) {
-                known.server = None;
+            if let Some(met) = masters.get_mut(&master) {
+                met.server = None;
             }
             return Err(format!(
                 "it is the same server as master {twin}: every master needs one of its own"
             ));
         }
-        let known = Known {
+        let sightings = question.sightings.clone();
+        sightings.meet(origin, question.asked, (self.now)())?;
+        let met = Met {
             server: Some(run_id.to_owned()),
             origin: origin.to_owned(),
-            heard: (self.now)(),
+            sightings,
         };
-        masters.insert(master, known);
+        masters.insert(master, met);
         Ok(())
     }
 
     /// Notes when a connection to `master` last had an answer.
     pub(super) fn heard(&self, master: usize, at: Instant) {
-        if let Some(known) = self.masters.lock().get_mut(&master) {
-            known.heard = known.heard.max(at);
+        if let Some(met) = self.masters.lock().get(&master) {
+            met.sightings.hear(&met.origin, at);
         }
-    }
-
-    /// The origin that `master` is known by, and for how many milliseconds it has not been heard from, rounded up: the
-    /// master counts in whole ones.
-    pub(super) fn known(&self, master: usize) -> Option<(String, u64)> {
-        let masters = self.masters.lock();
-        let known = masters.get(&master)?;
-        let away = (self.now)().saturating_duration_since(known.heard);
-        let away = u64::try_from(away.as_millis()).unwrap_or(u64::MAX);
-        Some((known.origin.clone(), away.saturating_add(1)))
     }
 }
 
@@ -89,7 +129,7 @@ pub(super) use ask::Durability;
 
 #[cfg(feature = "redis")]
 mod ask {
-    use super::{Guarding, RestartGuard};
+    use super::{Guarding, Question, RestartGuard};
     use crate::{
         core::{command::Reply, guard::Incarnation},
         master::wire,
@@ -103,11 +143,10 @@ mod ask {
         /// Appends the question. `durability` is what the server said of its settings.
         pub(in crate::master) fn ask(
             &self,
-            master: usize,
+            question: &Question,
             durability: &Durability,
             out: &mut Vec<u8>,
         ) {
-            let (known, away) = self.known(master).unwrap_or_default();
             let mode: &[u8] = match self.guard {
                 RestartGuard::Strict => b"strict",
                 RestartGuard::Off | RestartGuard::Observed => b"observed",
@@ -117,26 +156,34 @@ mod ask {
                 Durability::Volatile(_) => b"volatile",
                 Durability::Unknown(_) | Durability::Unasked => b"",
             };
+            let known = question.known.iter();
+            let known: Vec<_> = known
+                .map(|(origin, away)| (origin.as_bytes(), away.to_string()))
+                .collect();
+            let (first, away) = known
+                .first()
+                .map_or((&b""[..], &b"0"[..]), |(first, away)| {
+                    (*first, away.as_bytes())
+                });
             let text = TEXT.as_bytes();
-            let (known, away) = (known.as_bytes(), away.to_string());
-            let away = away.as_bytes();
-            wire::encode(
-                out,
-                &[b"EVAL", text, b"1", KEY, known, mode, durability, away],
-            );
+            let mut words = vec![b"EVAL", text, b"1", KEY, first, mode, durability, away];
+            for (origin, away) in known.iter().skip(1) {
+                words.extend([*origin, away.as_bytes()]);
+            }
+            wire::encode(out, &words);
         }
 
         /// What the answer says. `None` when it cannot be known, and need not.
         pub(in crate::master) fn answered(
             &self,
-            (master, address): (usize, &str),
+            (question, address): (&Question, &str),
             durability: &Durability,
             reply: &Reply<'_>,
         ) -> Result<Option<Incarnation>, String> {
             let why = match reply {
                 Reply::Text(text) => match Incarnation::parse(text) {
                     Some(found) => {
-                        self.meet(master, &found.run_id, &found.origin)?;
+                        self.meet(question, &found.run_id, &found.origin)?;
                         durability.warn_unless(found.is_durable, address);
                         return Ok(Some(found));
                     }
@@ -281,7 +328,8 @@ mod tests {
         {
             let said = |guard| {
                 let guarding = Guarding::new(guard, false, clock::monotonic);
-                guarding.answered((0, "m"), &Durability::Unasked, &Reply::Error(error))
+                let question = guarding.question(0);
+                guarding.answered((&question, "m"), &Durability::Unasked, &Reply::Error(error))
             };
             assert_eq!(said(RestartGuard::Observed).is_ok(), is_denied, "{error}");
             let refused = said(RestartGuard::Strict).unwrap_err();
@@ -293,19 +341,41 @@ mod tests {
     #[test]
     fn a_twin_is_refused_and_what_it_was_known_by_stays() {
         let guarding = Guarding::new(RestartGuard::Observed, false, clock::monotonic);
-        let origin = |master| guarding.known(master).map(|(origin, _)| origin);
-        guarding.meet(0, "a", "a").unwrap();
-        guarding.meet(1, "b", "b").unwrap();
-        let refused = guarding.meet(1, "a", "a").unwrap_err();
+        let places = [Sightings::default(), Sightings::default()];
+        let origin = |master: usize| {
+            let mut known = places[master].known(clock::monotonic()).into_iter();
+            (known.next().map(|(origin, _)| origin), known.next())
+        };
+        let meet = |master: usize, run_id, origin| {
+            let question = guarding.with(&places[master]).question(master);
+            guarding.meet(&question, run_id, origin)
+        };
+        meet(0, "a", "a").unwrap();
+        meet(1, "b", "b").unwrap();
+        let refused = meet(1, "a", "a").unwrap_err();
         assert!(refused.contains("the same server as master 1"), "{refused}");
-        assert_eq!(origin(1).as_deref(), Some("b"));
+        assert_eq!(origin(1), (Some("b".to_owned()), None));
         // It is nobody's twin meanwhile: the two may have changed places.
-        guarding.meet(0, "b", "b").unwrap();
-        guarding.meet(1, "a", "a").unwrap();
+        meet(0, "b", "b").unwrap();
+        meet(1, "a", "a").unwrap();
         // Other processes, with what those had.
-        guarding.meet(0, "c", "b").unwrap();
-        assert_eq!(origin(0).as_deref(), Some("b"));
-        assert!(guarding.meet(1, "c", "b").is_err());
-        guarding.meet(0, "c", "b").unwrap();
+        meet(0, "c", "b").unwrap();
+        assert_eq!(origin(0), (Some("b".to_owned()), None));
+        assert!(meet(1, "c", "b").is_err());
+        meet(0, "c", "b").unwrap();
+    }
+
+    /// Each of them has a vote of its own.
+    #[test]
+    fn coordinators_may_meet_the_same_server_and_share_what_they_know() {
+        let place = Sightings::default();
+        let [one, other] =
+            [0, 1].map(|_| Guarding::new(RestartGuard::Observed, false, clock::monotonic));
+        let question = one.with(&place).question(0);
+        assert_eq!(question.known, []);
+        one.meet(&question, "a", "a").unwrap();
+        let question = other.with(&place).question(1);
+        assert_eq!(question.known[0].0, "a");
+        other.meet(&question, "a", "a").unwrap();
     }
 }

@@ -24,7 +24,7 @@ use self::{
     connection::Dialer,
     keys::{Keys, Value},
 };
-use super::Terms;
+use super::{Terms, sightings::Sightings};
 use crate::core::{command::Command, guard::Mark};
 
 /// A master in this process, for tests without a server.
@@ -54,6 +54,8 @@ use crate::core::{command::Command, guard::Mark};
 #[derive(Clone)]
 pub struct MemoryMaster {
     server: Arc<Server>,
+    /// What the process that this handle stands for remembers.
+    sightings: Sightings,
 }
 
 /// How a [`MemoryMaster`] fails.
@@ -111,6 +113,7 @@ impl MemoryMaster {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let address: Arc<str> = format!("memory:{number}").into();
         Self {
+            sightings: Sightings::default(),
             server: Arc::new(Server {
                 address: address.clone(),
                 state: Mutex::new(State {
@@ -153,11 +156,21 @@ impl MemoryMaster {
         state.guard = None;
     }
 
+    /// Returns a handle on the same master for coordinators that stand for another process: the
+    /// [restart guard](crate::RestartGuard) of theirs does not know that this process has seen the master.
+    #[must_use]
+    pub fn for_another_process(&self) -> Self {
+        Self {
+            server: self.server.clone(),
+            sightings: Sightings::default(),
+        }
+    }
+
     pub(super) fn dialer(self, number: usize, terms: &Terms) -> Dialer {
         Dialer {
+            guarding: terms.guarding.with(&self.sightings),
             master: self,
             number,
-            guarding: terms.guarding.clone(),
         }
     }
 

@@ -15,6 +15,7 @@ mod redis;
 mod reply;
 #[cfg(feature = "redis")]
 mod setting;
+mod sightings;
 mod supervisor;
 #[cfg(feature = "tls")]
 mod tls;

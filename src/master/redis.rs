@@ -28,6 +28,7 @@ pub(crate) use self::connection::encode_command;
 #[derive(Clone)]
 pub(super) struct Endpoint {
     place: Place,
+    database: i64,
     /// What makes a connection ours, ready to be sent: login, database, scripts.
     greeting: Greeting,
 }
@@ -100,6 +101,7 @@ impl Endpoint {
         };
         Ok(Self {
             place,
+            database: info.redis_settings().db(),
             greeting: Greeting::new(info.redis_settings()),
         })
     }
@@ -116,10 +118,11 @@ impl Endpoint {
     }
 
     pub(super) fn dialer(self, master: usize, terms: &Terms) -> Dialer {
+        let place = format!("{}/{}", self.address(), self.database);
         Dialer {
             endpoint: self,
             master,
-            guarding: terms.guarding.clone(),
+            guarding: terms.guarding.at(&place),
             now: terms.now,
             #[cfg(feature = "tls")]
             tls: terms.tls.clone(),
@@ -263,19 +266,17 @@ impl Dialer {
         if self.guarding.guard == RestartGuard::Off {
             return Ok(None);
         }
-        let (guarding, master) = (&self.guarding, self.master);
-        let address = self.endpoint.address();
+        let (guarding, address) = (&self.guarding, self.endpoint.address());
         let mut said = Durability::Unasked;
         if guarding.expects_durable {
             // No script may ask for it.
             Durability::ask(wire.out());
             said = wire.answer(durability).await?;
         }
-        guarding.ask(master, &said, wire.out());
-        let found = wire
-            .answer(|frame| guarding.answered((master, &address), &said, &reply(frame)))
-            .await?;
-        found.map_err(Arc::from)
+        let question = guarding.question(self.master);
+        guarding.ask(&question, &said, wire.out());
+        let answer = |frame: &[u8]| guarding.answered((&question, &address), &said, &reply(frame));
+        wire.answer(answer).await?.map_err(Arc::from)
     }
 
     async fn connect(&self) -> Result<Wire, String> {

@@ -30,8 +30,8 @@ enum At {
 }
 use At::{Later, Never, Now, Then};
 
-/// Run id, since, origin, durable.
-type Row = (Id, At, Id, bool);
+/// Run id, since, origin, durable, seen.
+type Row = (Id, At, Id, bool, At);
 /// What is in the key; whom the caller knows; strict; what was found of its durability; what is in the key then.
 type Case = (Option<Row>, Id, bool, Option<bool>, Row);
 
@@ -45,240 +45,289 @@ const NO: Option<bool> = Some(false);
 
 const CASES: &[Case] = &[
     // No key.
-    (None, Nobody, OBSERVED, None, (Own, Never, Own, false)),
-    (None, Nobody, STRICT, None, (Own, Now, Own, false)),
-    (None, Own, OBSERVED, None, (Own, Now, Own, false)),
-    (None, Old, OBSERVED, None, (Own, Now, Own, false)),
-    (None, Own, STRICT, None, (Own, Now, Own, false)),
-    (None, Nobody, OBSERVED, YES, (Own, Never, Own, true)),
-    (None, Old, OBSERVED, YES, (Own, Now, Own, true)),
-    (None, Nobody, STRICT, NO, (Own, Now, Own, false)),
+    (None, Nobody, OBSERVED, None, (Own, Never, Own, false, Now)),
+    (None, Nobody, STRICT, None, (Own, Now, Own, false, Now)),
+    (None, Own, OBSERVED, None, (Own, Now, Own, false, Now)),
+    (None, Old, OBSERVED, None, (Own, Now, Own, false, Now)),
+    (None, Own, STRICT, None, (Own, Now, Own, false, Now)),
+    (None, Nobody, OBSERVED, YES, (Own, Never, Own, true, Now)),
+    (None, Old, OBSERVED, YES, (Own, Now, Own, true, Now)),
+    (None, Nobody, STRICT, NO, (Own, Now, Own, false, Now)),
     // The same process.
     (
-        Some((Own, Never, Own, false)),
+        Some((Own, Never, Own, false, Then)),
         Nobody,
         OBSERVED,
         None,
-        (Own, Never, Own, false),
+        (Own, Never, Own, false, Then),
     ),
     (
-        Some((Own, Never, Own, false)),
+        Some((Own, Never, Own, false, Then)),
         Own,
         OBSERVED,
         None,
-        (Own, Never, Own, false),
+        (Own, Never, Own, false, Then),
     ),
     (
-        Some((Own, Never, Own, false)),
+        Some((Own, Never, Own, false, Then)),
         Nobody,
         STRICT,
         None,
-        (Own, Never, Own, false),
+        (Own, Never, Own, false, Then),
     ),
     (
-        Some((Own, Then, Own, false)),
+        Some((Own, Then, Own, false, Then)),
         Nobody,
         OBSERVED,
         None,
-        (Own, Then, Own, false),
+        (Own, Then, Own, false, Then),
     ),
     (
-        Some((Own, Then, Own, false)),
+        Some((Own, Then, Own, false, Then)),
         Own,
         STRICT,
         None,
-        (Own, Then, Own, false),
+        (Own, Then, Own, false, Then),
     ),
     (
-        Some((Own, Then, Own, false)),
+        Some((Own, Then, Own, false, Then)),
         Old,
         OBSERVED,
         None,
-        (Own, Then, Own, false),
+        (Own, Then, Own, false, Then),
     ),
     (
-        Some((Own, Never, Own, false)),
+        Some((Own, Never, Own, false, Then)),
         Own,
         OBSERVED,
         YES,
-        (Own, Never, Own, true),
+        (Own, Never, Own, true, Then),
     ),
     (
-        Some((Own, Then, Own, true)),
+        Some((Own, Then, Own, true, Then)),
         Own,
         OBSERVED,
         None,
-        (Own, Then, Own, true),
+        (Own, Then, Own, true, Then),
     ),
     (
-        Some((Own, Then, Own, true)),
+        Some((Own, Then, Own, true, Then)),
         Own,
         OBSERVED,
         NO,
-        (Own, Then, Own, false),
+        (Own, Then, Own, false, Then),
     ),
     // A clock that was set back.
     (
-        Some((Own, Later, Own, false)),
+        Some((Own, Later, Own, false, Then)),
         Own,
         OBSERVED,
         None,
-        (Own, Now, Own, false),
+        (Own, Now, Own, false, Then),
     ),
     (
-        Some((Old, Later, Old, true)),
+        Some((Old, Later, Old, true, Then)),
         Old,
         OBSERVED,
         YES,
-        (Own, Now, Old, true),
+        (Own, Now, Old, true, Then),
     ),
     // The first who saw it did not know it; the second did.
     (
-        Some((Own, Never, Own, false)),
+        Some((Own, Never, Own, false, Then)),
         Old,
         OBSERVED,
         None,
-        (Own, Now, Own, false),
+        (Own, Now, Own, false, Now),
     ),
     (
-        Some((Own, Never, Own, true)),
+        Some((Own, Never, Own, true, Then)),
         Old,
         OBSERVED,
         None,
-        (Own, Now, Own, true),
+        (Own, Now, Own, true, Now),
     ),
     // Another process.
     (
-        Some((Old, Never, Old, false)),
+        Some((Old, Never, Old, false, Then)),
         Nobody,
         OBSERVED,
         None,
-        (Own, Now, Own, false),
+        (Own, Now, Own, false, Now),
     ),
     (
-        Some((Old, Never, Old, false)),
+        Some((Old, Never, Old, false, Then)),
         Old,
         OBSERVED,
         None,
-        (Own, Now, Own, false),
+        (Own, Now, Own, false, Now),
     ),
     (
-        Some((Old, Then, Old, false)),
+        Some((Old, Then, Old, false, Then)),
         Nobody,
         STRICT,
         None,
-        (Own, Now, Own, false),
+        (Own, Now, Own, false, Now),
     ),
     (
-        Some((Old, Then, Old, false)),
+        Some((Old, Then, Old, false, Then)),
         Own,
         OBSERVED,
         None,
-        (Own, Now, Own, false),
+        (Own, Now, Own, false, Now),
     ),
     (
-        Some((Old, Never, Old, false)),
+        Some((Old, Never, Old, false, Then)),
         Old,
         OBSERVED,
         YES,
-        (Own, Now, Own, true),
+        (Own, Now, Own, true, Now),
     ),
     // One that was durable, and is not or is not known to be.
     (
-        Some((Old, Never, Old, true)),
+        Some((Old, Never, Old, true, Then)),
         Old,
         OBSERVED,
         NO,
-        (Own, Now, Own, false),
+        (Own, Now, Own, false, Now),
     ),
     (
-        Some((Old, Never, Old, true)),
+        Some((Old, Never, Old, true, Then)),
         Old,
         OBSERVED,
         None,
-        (Own, Now, Own, false),
+        (Own, Now, Own, false, Now),
     ),
     // One that was durable and is: its quarantine is not over sooner.
     (
-        Some((Old, Never, Old, true)),
+        Some((Old, Never, Old, true, Then)),
         Old,
         OBSERVED,
         YES,
-        (Own, Never, Old, true),
+        (Own, Never, Old, true, Then),
     ),
     (
-        Some((Old, Never, Old, true)),
+        Some((Old, Never, Old, true, Then)),
         Nobody,
         OBSERVED,
         YES,
-        (Own, Never, Old, true),
+        (Own, Never, Old, true, Then),
     ),
     (
-        Some((Old, Never, Old, true)),
+        Some((Old, Never, Old, true, Then)),
         Nobody,
         STRICT,
         YES,
-        (Own, Never, Old, true),
+        (Own, Never, Old, true, Then),
     ),
     (
-        Some((Old, Then, Old, true)),
+        Some((Old, Then, Old, true, Then)),
         Old,
         OBSERVED,
         YES,
-        (Own, Then, Old, true),
+        (Own, Then, Old, true, Then),
     ),
     (
-        Some((Old, Then, Older, true)),
+        Some((Old, Then, Older, true, Then)),
         Older,
         OBSERVED,
         YES,
-        (Own, Then, Older, true),
+        (Own, Then, Older, true, Then),
     ),
     // It was handed down something else than this one knows.
     (
-        Some((Old, Never, Old, true)),
+        Some((Old, Never, Old, true, Then)),
         Older,
         OBSERVED,
         YES,
-        (Own, Now, Own, true),
+        (Own, Now, Own, true, Now),
     ),
     (
-        Some((Old, Then, Older, true)),
+        Some((Old, Then, Older, true, Then)),
         Old,
         OBSERVED,
         YES,
-        (Own, Now, Own, true),
+        (Own, Now, Own, true, Now),
     ),
     // The same, behind another who looked.
     (
-        Some((Own, Then, Old, true)),
+        Some((Own, Then, Old, true, Then)),
         Old,
         OBSERVED,
         None,
-        (Own, Then, Old, true),
+        (Own, Then, Old, true, Then),
     ),
     (
-        Some((Own, Then, Old, true)),
+        Some((Own, Then, Old, true, Then)),
         Nobody,
         OBSERVED,
         NO,
-        (Own, Then, Old, false),
+        (Own, Then, Old, false, Then),
     ),
     (
-        Some((Own, Then, Old, true)),
+        Some((Own, Then, Old, true, Then)),
         Older,
         OBSERVED,
         YES,
-        (Own, Now, Own, true),
+        (Own, Now, Own, true, Now),
     ),
     (
-        Some((Own, Never, Old, true)),
+        Some((Own, Never, Old, true, Then)),
         Older,
         OBSERVED,
         None,
-        (Own, Now, Own, true),
+        (Own, Now, Own, true, Now),
+    ),
+    // A key of a version that did not write down when it was first there; and a clock that was set back.
+    (
+        Some((Own, Never, Own, false, Never)),
+        Nobody,
+        STRICT,
+        None,
+        (Own, Never, Own, false, Now),
+    ),
+    (
+        Some((Own, Never, Own, false, Never)),
+        Own,
+        OBSERVED,
+        None,
+        (Own, Never, Own, false, Now),
+    ),
+    (
+        Some((Own, Then, Own, false, Never)),
+        Nobody,
+        STRICT,
+        None,
+        (Own, Then, Own, false, Now),
+    ),
+    (
+        Some((Old, Never, Old, true, Never)),
+        Old,
+        STRICT,
+        YES,
+        (Own, Never, Old, true, Now),
+    ),
+    (
+        Some((Own, Never, Own, false, Later)),
+        Nobody,
+        STRICT,
+        None,
+        (Own, Never, Own, false, Now),
+    ),
+    (
+        Some((Own, Never, Own, false, Then)),
+        Own,
+        STRICT,
+        None,
+        (Own, Never, Own, false, Then),
     ),
 ];
+
+/// Whom a caller knows, and for how many milliseconds he has not heard from them.
+fn known_by(origin: String, away: u64) -> Vec<(String, u64)> {
+    let known = (!origin.is_empty()).then_some((origin, away));
+    known.into_iter().collect()
+}
 
 /// What the names stand for.
 struct World<'a> {
@@ -305,12 +354,13 @@ impl World<'_> {
         }
     }
 
-    fn mark(&self, (run_id, since, origin, is_durable): Row) -> Mark {
+    fn mark(&self, (run_id, since, origin, is_durable, seen): Row) -> Mark {
         Mark {
             run_id: self.id(run_id),
             since: self.at(since),
             origin: self.id(origin),
             is_durable,
+            seen: self.at(seen),
         }
     }
 }
@@ -323,10 +373,9 @@ fn a_memory_master_goes_by_the_table() {
     };
     for case in CASES {
         let (found, known, is_strict, is_durable, expected) = *case;
-        let known = world.id(known);
+        let known = known_by(world.id(known), LONG_AGO);
         let look = Look {
             known: &known,
-            away: LONG_AGO,
             is_strict,
             is_durable,
         };
@@ -342,9 +391,8 @@ fn a_server_goes_by_the_table() {
         return;
     }
     let server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let info = server.command(&["INFO", "server"]);
-    let own = info.lines().find_map(|line| line.strip_prefix("run_id:"));
-    let own = own.unwrap().trim();
+    let own = run_id(&server);
+    let own = &*own;
     for case in CASES {
         let (found, known, is_strict, is_durable, expected) = *case;
         let time = clock(&server);
@@ -359,7 +407,10 @@ fn a_server_goes_by_the_table() {
         assert_eq!(read(&server), expected, "{case:?}");
         assert_eq!((&*found.run_id, &found.origin), (own, &expected.origin));
         assert_eq!(found.is_durable, expected.is_durable, "{case:?}");
-        assert_eq!(found.age.is_some(), expected.since > 0, "{case:?}");
+        let from = expected.counted_from(is_strict);
+        let age = (from > 0).then(|| Duration::from_millis(now - from));
+        assert_eq!(found.age, age, "{case:?}");
+        assert!(age.is_some() || !is_strict, "{case:?}");
         // Twice is as once, whoever comes next.
         for known in ["", &*expected.origin] {
             ask(known, None);
@@ -383,17 +434,17 @@ fn another_that_forgot_earlier_forgets_anew() {
             own: &"00".repeat(20),
             now: 1_000_000,
         };
-        let mut mark = world.mark((Own, Now, Own, false));
+        let mut mark = world.mark((Own, Now, Own, false, Then));
         mark.since -= age;
         let look = Look {
-            known: &world.id(Old),
-            away,
+            known: &known_by(world.id(Old), away),
             is_strict: STRICT,
             is_durable: None,
         };
         let after = Mark::looked_at(Some(mark.clone()), look, world.own, world.now);
         assert_eq!(after != mark, is_another, "{age} {away}");
         assert_eq!(after.since == world.now, is_another, "{age} {away}");
+        assert_eq!(after.seen == world.now, is_another, "{age} {away}");
     }
 }
 
@@ -403,13 +454,12 @@ fn another_server_that_forgot_earlier_forgets_anew() {
         return;
     }
     let server = Server::start();
-    let info = server.command(&["INFO", "server"]);
-    let own = info.lines().find_map(|line| line.strip_prefix("run_id:"));
-    let own = own.unwrap().trim();
+    let own = run_id(&server);
+    let own = &*own;
     for (age, away, is_another) in OTHERS {
         let now = clock(&server);
         let world = World { own, now };
-        let mut mark = world.mark((Own, Now, Own, false));
+        let mut mark = world.mark((Own, Now, Own, false, Then));
         mark.since -= age;
         server.command(&["DEL", KEY]);
         write(&server, &mark);
@@ -417,10 +467,67 @@ fn another_server_that_forgot_earlier_forgets_anew() {
         let words = ["EVAL", TEXT, "1", KEY, &known, "strict", "", &away];
         let (_, now) = said(&server, &words);
         if is_another {
-            mark.since = now;
+            (mark.since, mark.seen) = (now, now);
         }
         assert_eq!(read(&server), mark, "{age} {away}");
     }
+}
+
+/// A caller who knows two servers in one place, and for how many ms neither has been heard from; and whether a master
+/// that forgot 500 s ago is in quarantine from now.
+type Several = ([(Id, u64); 2], bool);
+
+const SEVERAL: &[Several] = &[
+    ([(Own, 1), (Old, 900_000)], false),
+    ([(Own, 1), (Old, 100_000)], true),
+    ([(Old, 100_000), (Own, 1)], true),
+    ([(Old, 900_000), (Older, 100_000)], true),
+];
+
+#[test]
+fn who_knows_several_goes_by_each_of_them() {
+    let server = (!server::only_urls()).then(Server::start);
+    for &(known, is_another) in SEVERAL {
+        let world = World {
+            own: &"00".repeat(20),
+            now: 1_000_000,
+        };
+        let key = |world: &World<'_>| {
+            let mut mark = world.mark((Own, Now, Own, false, Then));
+            mark.since -= 500_000;
+            mark
+        };
+        let of = |world: &World<'_>| known.map(|(id, away)| (world.id(id), away));
+        let look = Look {
+            known: &of(&world),
+            is_strict: false,
+            is_durable: None,
+        };
+        let after = Mark::looked_at(Some(key(&world)), look, world.own, world.now);
+        assert_eq!(after.since == world.now, is_another, "{known:?}");
+
+        let Some(server) = &server else {
+            continue;
+        };
+        let own = run_id(server);
+        let world = World {
+            own: &own,
+            now: clock(server),
+        };
+        server.command(&["DEL", KEY]);
+        write(server, &key(&world));
+        let [(one, away), (other, silence)] = of(&world).map(|(id, away)| (id, away.to_string()));
+        let mut words = vec!["EVAL", TEXT, "1", KEY, &one, "observed", "", &away];
+        words.extend([&*other, &silence]);
+        let (_, now) = said(server, &words);
+        assert_eq!(read(server).since == now, is_another, "{known:?}");
+    }
+}
+
+fn run_id(server: &Server) -> String {
+    let info = server.command(&["INFO", "server"]);
+    let own = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+    own.unwrap().trim().to_owned()
 }
 
 /// What the script says, and when.
@@ -451,17 +558,20 @@ fn said(server: &Server, words: &[&str]) -> (Incarnation, u64) {
 }
 
 fn write(server: &Server, mark: &Mark) {
-    let since = mark.since.to_string();
+    let (since, seen) = (mark.since.to_string(), mark.seen.to_string());
     let durable = if mark.is_durable { "1" } else { "0" };
     let mut words = vec!["HSET", KEY, "run_id", &mark.run_id, "since", &since];
     words.extend(["origin", &mark.origin, "durable", durable]);
-    assert_eq!(server.command(&words), "4");
+    if mark.seen > 0 {
+        words.extend(["seen", &seen]);
+    }
+    server.command(&words);
 }
 
 fn read(server: &Server) -> Mark {
-    let reply = server.command(&["HMGET", KEY, "run_id", "since", "origin", "durable"]);
+    let reply = server.command(&["HMGET", KEY, "run_id", "since", "origin", "durable", "seen"]);
     let lines: Vec<_> = reply.lines().collect();
-    let [run_id, since, origin, durable] = lines[..] else {
+    let [run_id, since, origin, durable, seen] = lines[..] else {
         panic!("{reply}");
     };
     Mark {
@@ -469,6 +579,7 @@ fn read(server: &Server) -> Mark {
         since: since.parse().unwrap(),
         origin: origin.to_owned(),
         is_durable: durable == "1",
+        seen: seen.parse().unwrap(),
     }
 }
 

@@ -467,11 +467,11 @@ impl Subject {
             Step::Ask(asked) => asked,
             Step::Count(off) => {
                 let counter = self.began.saturating_add_signed(*off).to_string();
-                self.store.count(key, &counter);
+                self.store.count(key, &counter, None);
                 return String::new();
             }
-            Step::Miscount(counter) => {
-                self.store.count(key, counter);
+            Step::Miscount(counter, ttl) => {
+                self.store.count(key, counter, *ttl);
                 return String::new();
             }
             step => {

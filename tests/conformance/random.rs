@@ -127,7 +127,8 @@ fn any_step() -> impl Strategy<Value = (usize, Step)> {
         1 => (token(), some_ttl()).prop_map(|(who, ttl)| Step::Write(who, ttl)),
         1 => (any_hash(), some_ttl()).prop_map(|(hash, ttl)| Step::WriteHash(hash, ttl)),
         1 => any_bid().prop_map(Step::Count),
-        1 => Just(Step::Miscount("hash")),
+        1 => Just(Step::Miscount("hash", None)),
+        1 => Just(Step::Miscount("text", Some(seconds(60)))),
         1 => (ticket, deadline).prop_map(|(ticket, deadline)| Step::Enqueue(ticket, deadline)),
     ];
     (0..2usize, step)

@@ -361,9 +361,9 @@ async fn a_fenced_mutex() {
         "count ^400, acquire A ^500: granted, left A 40s ^500 2592000s",
         "count ^400, acquire A ^400+1: granted, left A 40s ^400+1 2592000s",
         // Somebody else has it, or a later one.
-        "count ^500, acquire A ^500: stale ^500, left nothing ^500 2592000s",
-        "count ^600, acquire A ^500: stale ^600, left nothing ^600 2592000s",
-        "count ^5000, acquire A ^500: stale ^5000, left nothing ^5000 2592000s",
+        "count ^500, acquire A ^500: stale ^500, left nothing ^500 -",
+        "count ^600, acquire A ^500: stale ^600, left nothing ^600 -",
+        "count ^5000, acquire A ^500: stale ^5000, left nothing ^5000 -",
         // As numbers, and not as texts.
         "count-nine, acquire A ^500: granted, left A 40s ^500 2592000s",
         // Too far from the master's clock, but for one above a counter that is.
@@ -399,8 +399,8 @@ async fn a_fenced_mutex() {
 async fn a_fenced_reentrant_lock() {
     check(&[
         "reentrant acquire a1 ^500: granted, left a=1 reentrant=1 40s ^500 2592000s",
-        "count ^500, reentrant acquire a1 ^500: stale ^500, left nothing ^500 2592000s",
-        "count ^600, reentrant acquire a1 ^500: stale ^600, left nothing ^600 2592000s",
+        "count ^500, reentrant acquire a1 ^500: stale ^500, left nothing ^500 -",
+        "count ^600, reentrant acquire a1 ^500: stale ^600, left nothing ^600 -",
         "reentrant acquire a1 ^-9000: skewed, left nothing",
         "reentrant acquire a1 ^9000: skewed, left nothing",
         "count ^8000, reentrant acquire a1 ^8000+1: granted, left a=1 reentrant=1 40s ^8000+1 2592000s",
@@ -425,7 +425,7 @@ async fn a_fenced_fair_lock() {
     check(&[
         "fair acquire a1 ^500: granted, left a=1 fair=1 40s ^500 2592000s",
         "fair acquire a1 ^500 ~20s: granted, left a=1 fair=1 40s ^500 2592000s",
-        "count ^500, fair acquire a1 ^500: stale ^500, left nothing ^500 2592000s",
+        "count ^500, fair acquire a1 ^500: stale ^500, left nothing ^500 -",
         "fair acquire a1 ^-9000: skewed, left nothing",
         "fair acquire a1 ^9000: skewed, left nothing",
         "count ^8000, fair acquire a1 ^8000+1: granted, left a=1 fair=1 40s ^8000+1 2592000s",
@@ -441,9 +441,9 @@ async fn a_fenced_fair_lock() {
         "enqueue b@2 20s, fair acquire b1 ^500: granted, left b=1 fair=1 40s ^500 2592000s",
         "enqueue b@2 20s, fair acquire a1 ^500 ~20s: granted, left a=1 fair=1 40s | b@2 20s | 40s 40s ^500 2592000s",
         // Who is next and has too small a candidate keeps his place.
-        "enqueue b@2 20s, count ^600, fair acquire b1 ^500: stale ^600, left nothing | b@2 20s | - - ^600 2592000s",
-        "enqueue b@2 20s, count ^600, fair acquire a1 ^500 ~20s: stale ^600, left nothing | a@1 20s b@2 20s | 40s 40s ^600 2592000s",
-        "enqueue b@2 -5s, count ^600, fair acquire c1 ^500: stale ^600, left nothing ^600 2592000s",
+        "enqueue b@2 20s, count ^600, fair acquire b1 ^500: stale ^600, left nothing | b@2 20s | - - ^600 -",
+        "enqueue b@2 20s, count ^600, fair acquire a1 ^500 ~20s: stale ^600, left nothing | a@1 20s b@2 20s | 40s 40s ^600 -",
+        "enqueue b@2 -5s, count ^600, fair acquire c1 ^500: stale ^600, left nothing ^600 -",
         "fair acquire a1 ^500: granted, fair extend a1 x2 80s ^500: granted, left a=2 fair=1 80s ^500 2592000s",
         "fair acquire a1 ^500: granted, fair yield a1 ^500 ~20s: granted, left nothing | a@1 20s | 40s 40s ^500 2592000s",
     ])
@@ -505,21 +505,61 @@ async fn a_fenced_lock_is_put_back() {
     .await;
 }
 
-/// Nobody acquires by it, and whoever holds the lock can release it.
+/// Nobody acquires by it, whoever holds the lock can release it, and it stays as it is.
 #[tokio::test]
 async fn what_is_no_counter() {
-    check(&[
-        "count-hash, acquire A ^500: kind, left nothing hash -",
+    const NO_COUNTER: &str = "failed: answered ERR the key .. is not a counter: delete it";
+    let rows = [
+        "count-hash, acquire A ^500: NO, left nothing hash -",
         "acquire A 40s: granted, count-hash, release A ^500: granted +wake:0, left nothing hash -",
-        "count-hash, reentrant acquire a1 ^500: kind, left nothing hash -",
+        "count-hash, reentrant acquire a1 ^500: NO, left nothing hash -",
         "reentrant acquire a1: granted, count-hash, reentrant release a1 ^500: granted +redisson:0, left nothing hash -",
-        "count-hash, fair acquire a1 ^500: kind, left nothing hash -",
+        "count-hash, fair acquire a1 ^500: NO, left nothing hash -",
         "fair acquire a1: granted, count-hash, fair release a1 ^500: granted, left nothing hash -",
-        "count-text, acquire A ^9000: failed: answered ERR the counter is no number, left nothing text -",
-        "count-text, heal A ^500: failed: answered ERR the counter is no number, left nothing text -",
-        "count-text, release A ^500: gone, left nothing ^500 2592000s",
-        // As long as a candidate, and in front of it.
-        "count-letters, acquire A ^500: failed: answered ERR the counter is no number, left nothing 0123456789abcdef 2592000s",
-    ])
-    .await;
+        "count-text, acquire A ^9000: NO, left nothing text -",
+        "count-text, acquire A ^500: NO, left nothing text -",
+        "count-text, heal A ^500: NO, left nothing text -",
+        "count-text, release A ^500: gone, left nothing text -",
+        "acquire A ^500: granted, count-text, release A ^500: granted +wake:0, left nothing text -",
+        // As long as a candidate, and before it in the order of texts.
+        "count-letters, acquire A ^500: NO, left nothing 0123456789abcdef -",
+        "count-hexadecimal, acquire A ^500: NO, left nothing 0x10 -",
+        "count-hexadecimal, release A ^500: gone, left nothing 0x10 -",
+        // With a TTL, which stays.
+        "count-text-60s, acquire A ^500: NO, left nothing text 60s",
+        "count-text-60s, acquire A ^9000: NO, left nothing text 60s",
+        "count-text-60s, release A ^500: gone, left nothing text 60s",
+        // Another kind of lock comes first.
+        "reentrant acquire a1: granted, count-hash, acquire A ^500: kind, left a=1 reentrant=1 40s hash -",
+    ];
+    let rows = rows.map(|row| row.replace("NO", NO_COUNTER));
+    check(&rows.each_ref().map(String::as_str)).await;
+}
+
+/// A free lock is not held as another kind because of a key beside it.
+#[tokio::test]
+async fn what_is_no_queue() {
+    const NO_SET: &str = "failed: answered ERR the key .. is not a sorted set: delete it";
+    let rows = [
+        "spoil-queue, fair acquire a1: NO, left nothing spoilt-queue 60s",
+        "spoil-queue, fair acquire a1 ~20s: NO, left nothing spoilt-queue 60s",
+        "spoil-queue, write 40s, fair acquire a1 ~20s: kind, left another's 40s spoilt-queue 60s",
+        "fair acquire a1: granted, spoil-queue, fair acquire b1 ~20s: NO, left a=1 fair=1 40s spoilt-queue 60s",
+        // Nobody is put in a queue and not in the other.
+        "fair acquire a1: granted, spoil-deadlines, fair acquire b1 ~20s: NO, left a=1 fair=1 40s spoilt-deadlines 60s",
+        "enqueue b@2 -, spoil-deadlines, fair acquire c1 ~20s: NO, left nothing | b@2 - | - 60s spoilt-deadlines 60s",
+        // None of this keeps anybody from giving the lock up.
+        "fair acquire a1: granted, spoil-queue, fair release a1: granted, left nothing spoilt-queue 60s",
+        "fair acquire a1: granted, spoil-deadlines, fair release a1: granted, left nothing spoilt-deadlines 60s",
+        "fair acquire a1: granted, enqueue b@2 -, spoil-deadlines, fair release a1: granted, left nothing | b@2 - | - 60s spoilt-deadlines 60s",
+        "fair acquire a1 ^500: granted, spoil-queue, fair release a1 ^500: granted, left nothing spoilt-queue 60s ^500 2592000s",
+        "spoil-queue, fair release a1: gone, left nothing spoilt-queue 60s",
+        "fair acquire a1: granted, spoil-queue, fair release b1: held a x1 40s, left a=1 fair=1 40s spoilt-queue 60s",
+        "acquire A 40s: granted, spoil-queue, fair release a1: kind, left A 40s spoilt-queue 60s",
+        "fair acquire a1: granted, spoil-queue, fair yield a1 ~20s: granted, left nothing spoilt-queue 60s",
+        "fair acquire a1: granted, spoil-deadlines, fair yield a1 ~20s: granted, left nothing spoilt-deadlines 60s",
+        "fair acquire a1: granted, spoil-queue, inspect: fair a x1 40s, left a=1 fair=1 40s spoilt-queue 60s",
+    ];
+    let rows = rows.map(|row| row.replace("NO", NO_SET));
+    check(&rows.each_ref().map(String::as_str)).await;
 }

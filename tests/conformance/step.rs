@@ -20,8 +20,12 @@ pub(super) enum Step {
     WriteHash(Vec<(String, String)>, Option<Duration>),
     /// The counter of a fenced lock, as a candidate is written.
     Count(i64),
-    /// The same, as what nobody of us writes: some text, or a hash.
-    Miscount(&'static str),
+    /// The same, as what nobody of us writes, and its TTL: some text, or a hash.
+    Miscount(&'static str, Option<Duration>),
+    /// Puts a text where the waiters of a fair lock are; in the queue, or else in the deadlines.
+    Spoil {
+        is_queue: bool,
+    },
     /// A ticket in the queue, with in how many seconds it counts as dead, if that is known.
     Enqueue(String, Option<i64>),
 }
@@ -151,10 +155,14 @@ impl Step {
                 Self::Enqueue(ticket.as_str().to_owned(), deadline)
             }
             ["count", off] => Self::Count(micros(off.strip_prefix('^').unwrap())),
-            ["count-text"] => Self::Miscount("text"),
-            ["count-letters"] => Self::Miscount("0123456789abcdef"),
-            ["count-nine"] => Self::Miscount("9"),
-            ["count-hash"] => Self::Miscount("hash"),
+            ["count-text"] => Self::Miscount("text", None),
+            ["count-text-60s"] => Self::Miscount("text", parse_ttl("60s")),
+            ["count-letters"] => Self::Miscount("0123456789abcdef", None),
+            ["count-hexadecimal"] => Self::Miscount("0x10", None),
+            ["count-nine"] => Self::Miscount("9", None),
+            ["count-hash"] => Self::Miscount("hash", None),
+            ["spoil-queue"] => Self::Spoil { is_queue: true },
+            ["spoil-deadlines"] => Self::Spoil { is_queue: false },
             ["delete"] => Self::Delete,
             _ => panic!("no step is written {text:?}"),
         }

@@ -47,7 +47,7 @@ impl Store {
             (Step::Delete, Self::Real(server, _)) => {
                 server.command(&["DEL", key]);
             }
-            (Step::Count(_) | Step::Miscount(_), _) => {
+            (Step::Count(_) | Step::Miscount(..), _) => {
                 panic!("candidates are for who knows the time")
             }
             (Step::WriteHash(fields, ttl), Self::Memory(master)) => {
@@ -61,6 +61,15 @@ impl Store {
                 expire(server, key, *ttl);
             }
             (Step::Enqueue(ticket, deadline), _) => self.enqueue(key, ticket, *deadline),
+            (Step::Spoil { is_queue }, _) => {
+                let fair = resource(Kind::Fair, key);
+                let key = if *is_queue {
+                    fair.queue()
+                } else {
+                    fair.deadlines()
+                };
+                self.write(key, '?', Some(seconds(60)));
+            }
         }
     }
 
@@ -84,7 +93,7 @@ impl Store {
         }
     }
 
-    pub(super) fn count(&self, key: &str, counter: &str) {
+    pub(super) fn count(&self, key: &str, counter: &str, ttl: Option<Duration>) {
         let key = resource(Kind::Mutex, key).counter();
         match (self, counter) {
             (Self::Memory(master), "hash") => {
@@ -94,9 +103,10 @@ impl Store {
                 server.command(&["DEL", &key]);
                 assert_eq!(server.command(&["HSET", &key, "field", "1"]), "1");
             }
-            (Self::Memory(master), counter) => master.set(&*key, counter, None),
+            (Self::Memory(master), counter) => master.set(&*key, counter, ttl),
             (Self::Real(server, _), counter) => {
                 assert_eq!(server.command(&["SET", &key, counter]), "OK");
+                expire(server, &key, ttl);
             }
         }
     }
@@ -159,11 +169,26 @@ impl Store {
     /// queue and the deadlines.
     pub(super) fn state(&self, key: &str) -> String {
         let fair = resource(Kind::Fair, key);
+        let mut spoilt = String::new();
+        let mut scores = |name: &str, key: &str| {
+            if self.is_text(key) {
+                spoilt.push_str(&format!(" spoilt-{name} {}", self.ttl(key)));
+                return None;
+            }
+            self.scores(key)
+        };
+        let queue = scores("queue", fair.queue());
+        let deadlines = scores("deadlines", fair.deadlines());
         let mut state = self.holder(key);
-        let (queue, deadlines) = (self.scores(fair.queue()), self.scores(fair.deadlines()));
-        if queue.is_none() && deadlines.is_none() {
-            return state;
+        if queue.is_some() || deadlines.is_some() {
+            state.push_str(&self.waiters(&fair, queue, deadlines));
         }
+        state + &spoilt
+    }
+
+    /// The part of a state that is about waiters.
+    fn waiters(&self, fair: &Resource, queue: Option<Scores>, deadlines: Option<Scores>) -> String {
+        let mut state = String::new();
         state.push_str(" |");
         let mut deadlines: BTreeMap<_, _> = deadlines.unwrap_or_default().into_iter().collect();
         for (member, _) in queue.unwrap_or_default() {
@@ -178,6 +203,13 @@ impl Store {
         }
         let ttls = [fair.queue(), fair.deadlines()].map(|key| self.ttl(key));
         format!("{state} | {}", ttls.join(" "))
+    }
+
+    fn is_text(&self, key: &str) -> bool {
+        match self {
+            Self::Memory(master) => master.get(key).is_some(),
+            Self::Real(server, _) => server.command(&["TYPE", key]) == "string",
+        }
     }
 
     fn holder(&self, key: &str) -> String {

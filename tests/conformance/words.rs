@@ -23,8 +23,17 @@ pub(super) fn written(vote: &Vote, note: &str) -> String {
             );
             format!("held{holder} {remaining}")
         }
-        Vote::Fail(failure) => format!("failed: {failure}"),
+        Vote::Fail(failure) => format!("failed: {}", without_keys(&failure.to_string())),
     }
+}
+
+/// `text` with two dots for the key that it names.
+fn without_keys(text: &str) -> String {
+    let parts = text.split_once("the key ").and_then(|(before, rest)| {
+        let (_, after) = rest.rsplit_once(" is not ")?;
+        Some(format!("{before}the key .. is not {after}"))
+    });
+    parts.unwrap_or_else(|| text.to_owned())
 }
 
 fn place_of(place: Option<u64>) -> String {

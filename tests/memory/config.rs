@@ -164,6 +164,12 @@ async fn what_one_lock_asks_for_is_checked_when_it_is_acquired() {
     for (lock, expected) in [
         (world.locks.mutex(""), ConfigError::EmptyName),
         (
+            world.locks.mutex("quorlock:fence:{a}"),
+            ConfigError::ReservedKey {
+                key: "quorlock:fence:{a}".to_owned(),
+            },
+        ),
+        (
             world.lock().ttl(millis(52)),
             ConfigError::TtlTooShort {
                 ttl: millis(52),

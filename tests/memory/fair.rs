@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use quorlock::{Coordinator, Fault, MemoryMaster, Owner, RestartGuard};
+use quorlock::{AcquireError, Coordinator, Fault, MemoryMaster, Owner, RestartGuard};
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout},
@@ -203,4 +203,27 @@ async fn one_who_gives_up_leaves_the_others_in_order() {
         assert!(at - start < millis(100), "nobody waits for who has left");
     }
     world.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_not_another_kind_because_of_what_is_in_place_of_its_queue() {
+    let world = World::new(3).await;
+    for master in &world.masters {
+        master.set(QUEUE, "somebody's", None);
+    }
+    let lock = world.locks.fair(NAME, &world.locks.owner());
+    let refused = lock.try_acquire().await.unwrap_err();
+    let text = refused.to_string();
+    assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{text}");
+    let why = format!("the key {QUEUE} is not a sorted set: delete it");
+    assert!(text.contains(&why), "{text}");
+
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    sleep(seconds(5)).await;
+    for master in &world.masters {
+        assert_eq!(master.get(QUEUE).as_deref(), Some("somebody's"));
+        master.delete(QUEUE);
+    }
+    let guard = timeout(seconds(5), waiting).await.unwrap().unwrap();
+    assert!(guard.unwrap().is_valid());
 }

@@ -264,3 +264,29 @@ fn fenced(kind: Kind, locks: &Coordinator) -> Lock {
 
 /// How long it may take until a master that is back is dialled again, and until it shows.
 const REDIAL: std::time::Duration = millis(1_100);
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_place_of_a_counter_stays_as_it_is() {
+    for kind in KINDS {
+        let world = World::new(3).await;
+        for master in &world.masters {
+            master.set(COUNTER, "somebody's", Some(seconds(60)));
+        }
+        let lock = fenced(kind, &world.locks);
+        for _ in 0..3 {
+            let refused = lock.try_acquire().await.unwrap_err();
+            let text = refused.to_string();
+            assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{text}");
+            let why = format!("the key {COUNTER} is not a counter: delete it");
+            assert!(text.contains(&why), "{text}");
+        }
+        sleep(seconds(1)).await;
+        for master in &world.masters {
+            assert_eq!(master.get(COUNTER).as_deref(), Some("somebody's"));
+            let left = master.pttl(COUNTER).unwrap();
+            assert!(left < seconds(60), "{kind}: {left:?}");
+            master.delete(COUNTER);
+        }
+        assert!(lock.try_acquire().await.unwrap().is_valid());
+    }
+}

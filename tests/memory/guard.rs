@@ -27,9 +27,20 @@ async fn world(masters: usize, guard: RestartGuard) -> World {
     world
 }
 
+/// One more of this process.
 async fn coordinator(world: &World, guard: RestartGuard) -> Coordinator {
+    of_masters(&world.masters, guard).await
+}
+
+/// One of another process, which has never seen the masters.
+async fn newcomer(world: &World, guard: RestartGuard) -> Coordinator {
+    let masters = world.masters.iter().map(MemoryMaster::for_another_process);
+    of_masters(&masters.collect::<Vec<_>>(), guard).await
+}
+
+async fn of_masters(masters: &[MemoryMaster], guard: RestartGuard) -> Coordinator {
     let builder = Coordinator::builder().restart_guard(guard).max_ttl(TTL);
-    let locks = builder.masters(&world.masters).build().unwrap();
+    let locks = builder.masters(masters).build().unwrap();
     sleep(millis(1)).await;
     locks
 }
@@ -200,9 +211,102 @@ async fn a_newcomer_who_only_observes_trusts_an_empty_master() {
         world.masters[2].delete(NAME);
         restart_empty(&world.masters[1]).await;
         // It dials before the others dial again.
-        let newcomer = coordinator(&world, guard).await;
+        let newcomer = newcomer(&world, guard).await;
         let second = newcomer.mutex(NAME).try_acquire().await;
         assert_eq!(second.is_ok() && first.is_valid(), is_two, "{guard:?}");
+    }
+}
+
+/// All who lock are strict, and one who only observes and never locks comes first.
+#[tokio::test(start_paused = true)]
+async fn who_is_strict_does_not_go_by_what_an_observer_took_for_new() {
+    for kind in KINDS {
+        let world = world(3, RestartGuard::Strict).await;
+        world.occupy([2], seconds(60));
+        let first = lock(&world.locks, kind, &world.locks.owner()).ttl(TTL);
+        let first = first.try_acquire().await.unwrap();
+        assert_eq!(first.settled().await.granted(), 2);
+        world.masters[2].delete(NAME);
+        restart_empty(&world.masters[1]).await;
+        let observer = newcomer(&world, RestartGuard::Observed).await;
+        observer.check().await;
+        let looked = Instant::now();
+        assert_eq!(quarantine(&observer, 1).await, None);
+
+        let strict = newcomer(&world, RestartGuard::Strict).await;
+        let report = strict.check().await.to_string();
+        assert!(report.contains("in quarantine for"), "{report}");
+        let left = quarantine(&strict, 1).await.unwrap();
+        let over = looked.elapsed() + left;
+        assert!(QUARANTINE.abs_diff(over) <= millis(5), "{kind}: {over:?}");
+        let second = lock(&strict, kind, &strict.owner());
+        assert!(second.try_acquire().await.is_err() && first.is_valid());
+        let _second = timeout(seconds(60), second.acquire())
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(!first.is_valid(), "{kind}");
+    }
+}
+
+/// What they forgot is over by then.
+#[tokio::test(start_paused = true)]
+async fn masters_that_others_have_used_for_a_quarantine_are_used_at_once_by_the_strict() {
+    let world = world(3, RestartGuard::Observed).await;
+    sleep(QUARANTINE / 2).await;
+    let early = newcomer(&world, RestartGuard::Strict).await;
+    let left = quarantine(&early, 0).await.unwrap();
+    assert!(left.abs_diff(QUARANTINE / 2) <= millis(5), "{left:?}");
+    // Those who only observe have their votes meanwhile, also on a new connection.
+    let observer = newcomer(&world, RestartGuard::Observed).await;
+    assert_eq!(quarantine(&observer, 0).await, None);
+    sleep(QUARANTINE / 2 + millis(2)).await;
+    let late = newcomer(&world, RestartGuard::Strict).await;
+    for strict in [early, late] {
+        assert_eq!(votes(&strict).await.granted(), 3);
+    }
+}
+
+/// Whichever coordinator it was that has seen it.
+#[tokio::test(start_paused = true)]
+async fn a_process_knows_a_master_that_a_coordinator_of_it_has_seen() {
+    for kind in KINDS {
+        let world = world(3, RestartGuard::Observed).await;
+        let gone = coordinator(&world, RestartGuard::Observed).await;
+        drop(gone);
+        world.occupy([2], seconds(60));
+        let first = lock(&world.locks, kind, &world.locks.owner()).ttl(TTL);
+        let first = first.try_acquire().await.unwrap();
+        assert_eq!(first.settled().await.granted(), 2);
+        world.masters[2].delete(NAME);
+        restart_empty(&world.masters[1]).await;
+        // It dials before the one that holds the lock does.
+        let made_anew = coordinator(&world, RestartGuard::Observed).await;
+        let second = lock(&made_anew, kind, &made_anew.owner());
+        assert!(second.try_acquire().await.is_err(), "{kind}");
+        assert!(first.is_valid());
+        let left = quarantine(&made_anew, 1).await.unwrap();
+        assert!(QUARANTINE.abs_diff(left) <= millis(5), "{left:?}");
+    }
+}
+
+/// What the first one finds is no reason for the others to trust the master.
+#[tokio::test(start_paused = true)]
+async fn all_coordinators_of_a_process_quarantine_a_master_whichever_sees_it_first() {
+    for guard in GUARDED {
+        let world = world(3, guard).await;
+        let others = coordinator(&world, guard).await;
+        let left = restarted(&world, 0).await.unwrap();
+        let seen = Instant::now();
+        for wait in [REDIAL, seconds(3)] {
+            sleep(wait).await;
+            let late = coordinator(&world, guard).await;
+            for locks in [&others, &late] {
+                let theirs = quarantine(locks, 0).await.unwrap();
+                let over = seen.elapsed() + theirs;
+                assert!(over.abs_diff(left) <= millis(3), "{guard:?} {over:?}");
+            }
+        }
     }
 }
 

@@ -41,8 +41,8 @@ pub(crate) fn lock(locks: &Coordinator, kind: Kind, name: &str, owner: &Owner) -
     }
 }
 
-/// Has `masters` known to somebody, so that they have a vote from then on, whatever the guard. Closed, as a release is
-/// done when a majority has it, and whoever comes next could be ahead of it on the others.
+/// Has `masters` known to somebody, so that they have a vote from then on; of those who are strict, once a quarantine is
+/// over. Closed, as a release is done when a majority has it, and whoever comes next could be ahead of it on the others.
 async fn meet(masters: &[String]) {
     let locks = guarded(RestartGuard::Observed).masters(masters).build();
     let locks = locks.unwrap();
@@ -52,6 +52,11 @@ async fn meet(masters: &[String]) {
         .await
         .unwrap();
     locks.close().await;
+}
+
+/// Other addresses of `masters`, by which this process has not seen them: as another process would.
+fn elsewhere(masters: &[Server]) -> Vec<String> {
+    masters.iter().map(Server::unix_url).collect()
 }
 
 /// A coordinator that is connected to all `masters`, which have votes.
@@ -330,13 +335,15 @@ fn who_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
             (RestartGuard::Observed, masters),
             (RestartGuard::Strict, strict),
         ] {
-            meet(&urls(&masters)).await;
+            let knows_them = connected(guarded(guard), &urls(&masters)).await;
+            knows_them.close().await;
             // The lock of another library, which two of three hold.
             for master in &masters[..2] {
                 let _ = master.command(&["SET", "r", "another's", "NX", "PX", "600000"]);
             }
             masters[1].restart();
-            let locks = guarded(guard).masters(urls(&masters)).build().unwrap();
+            let locks = guarded(guard).masters(elsewhere(&masters));
+            let locks = locks.build().unwrap();
             let second = locks.mutex("r").try_acquire().await;
             match guard {
                 RestartGuard::Strict => {
@@ -351,15 +358,85 @@ fn who_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
     });
 }
 
+/// All who lock are strict, and one who only observes and never locks comes first.
+#[test]
+fn who_is_strict_does_not_go_by_what_an_observer_took_for_new() {
+    const LONGEST: Duration = Duration::from_secs(6);
+    with_masters(3, async |mut masters| {
+        let strict = || guarded(RestartGuard::Strict).max_ttl(LONGEST).ttl(LONGEST);
+        let proxy = Proxy::start(masters[1].port(), Duration::ZERO);
+        let mut urls = urls(&masters);
+        urls[1] = proxy.url();
+        let here = connected(strict(), &urls).await;
+        assert_eq!(masters[2].command(&["SET", "r", "another's"]), "OK");
+        let first = here.mutex("r").unrenewed().try_acquire().await.unwrap();
+        assert_eq!(first.settled().await.granted(), 2);
+        masters[2].command(&["DEL", "r"]);
+        // It does not find its way to the second master for a while.
+        proxy.lead_to(1);
+        masters[1].restart();
+        let observer = guarded(RestartGuard::Observed).masters(elsewhere(&masters));
+        let observer = observer.build().unwrap();
+        observer.check().await;
+        assert_eq!(masters[1].command(&["HGET", KEY, "since"]), "0");
+
+        let proxies = masters.iter();
+        let proxies = proxies.map(|master| Proxy::start(master.port(), Duration::ZERO));
+        let proxies: Vec<_> = proxies.collect();
+        let there = strict().masters(proxies.iter().map(Proxy::url));
+        let there = there.build().unwrap();
+        let second = there.mutex("r").try_acquire().await;
+        assert!(first.is_valid(), "the machine is too slow for this test");
+        let Err(AcquireError::Contended { votes, .. }) = second else {
+            panic!("{second:?}");
+        };
+        assert!(is_quarantined(&votes, 1), "{votes}");
+        let report = there.check().await.to_string();
+        assert!(report.contains("in quarantine for"), "{report}");
+        let second = there.mutex("r").acquire().await.unwrap();
+        assert!(second.is_valid() && !first.is_valid());
+    });
+}
+
+/// Each database of a server has a guard key of its own.
+#[test]
+fn another_database_is_no_master_that_forgot() {
+    with_masters(3, async |masters| {
+        for database in 0..2 {
+            let urls = urls(&masters).into_iter();
+            let urls: Vec<_> = urls.map(|url| format!("{url}/{database}")).collect();
+            let locks = guarded(RestartGuard::Observed).masters(&urls).build();
+            let guard = locks.unwrap().mutex("r").try_acquire().await.unwrap();
+            let votes = guard.settled().await;
+            assert_eq!(votes.granted(), 3, "{votes}");
+        }
+    });
+}
+
+/// A coordinator that is made anew knows what the one before it knew.
+#[test]
+fn a_process_knows_a_master_that_it_has_seen() {
+    with_masters(3, async |mut masters| {
+        meet(&urls(&masters)).await;
+        masters[1].restart();
+        let locks = guarded(RestartGuard::Observed).masters(urls(&masters));
+        let guard = locks.build().unwrap().mutex("r").try_acquire().await;
+        let votes = guard.unwrap().settled().await;
+        assert!(is_quarantined(&votes, 1), "{votes}");
+    });
+}
+
 /// The key that comes back with what was saved is that of another process.
 #[test]
 fn who_has_never_seen_a_master_is_told_by_what_was_saved_that_it_restarted() {
     with_masters(3, async |mut masters| {
-        meet(&urls(&masters)).await;
+        let knows_them = connected(guarded(RestartGuard::Strict), &urls(&masters)).await;
+        knows_them.close().await;
         assert_eq!(masters[1].command(&["SAVE"]), "OK");
         masters[1].restart();
         for guard in [RestartGuard::Observed, RestartGuard::Strict] {
-            let locks = guarded(guard).masters(urls(&masters)).build().unwrap();
+            let locks = guarded(guard).masters(elsewhere(&masters));
+            let locks = locks.build().unwrap();
             let guard = locks.mutex("r").try_acquire().await.unwrap();
             let votes = guard.settled().await;
             assert!(is_quarantined(&votes, 1), "{votes}");
@@ -409,39 +486,6 @@ fn a_master_without_room_for_the_key_is_asked_again() {
         assert_eq!(full.command(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
         until_votes(&lock, "three votes", |votes| votes.granted() == 3).await;
         assert_eq!(full.command(&["HGET", KEY, "since"]), "0");
-    });
-}
-
-#[test]
-fn the_rights_that_it_takes_are_enough() {
-    with_masters(3, async |masters| {
-        let docs = include_str!("../../docs/operations.md");
-        let rules = docs
-            .split("```text")
-            .find(|text| text.contains("ACL SETUSER app"));
-        let (rules, _) = rules.unwrap().split_once("```").unwrap();
-        let rules = rules.replace("<password>", "pw").replace("app:*", "r*");
-        let mut urls = Vec::new();
-        for master in &masters {
-            let words: Vec<_> = rules.split_whitespace().collect();
-            assert_eq!(master.command(&words), "OK");
-            urls.push(format!("redis://app:pw@127.0.0.1:{}", master.port()));
-        }
-        meet(&urls).await;
-        for master in &masters {
-            let known = master.command(&["HGET", KEY, "run_id"]);
-            let info = master.command(&["INFO", "server"]);
-            assert!(info.contains(&format!("run_id:{known}\r")), "{known}");
-            assert_eq!(pttl(master, KEY), -1);
-        }
-        // They know that they have seen it.
-        let strict = guarded(RestartGuard::Strict).ttl(LONG).max_ttl(LONG);
-        let strict = strict.node_timeout(PATIENCE).masters(&urls).build();
-        let lock = strict.unwrap().mutex("r").fenced();
-        let guard = lock.try_acquire().await.unwrap();
-        let votes = guard.settled().await;
-        assert_eq!(votes.granted(), 3, "{votes}");
-        guard.release().await.unwrap();
     });
 }
 

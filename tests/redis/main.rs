@@ -34,6 +34,7 @@ mod proxy;
 mod redisson;
 mod reentrant;
 mod restart;
+mod rights;
 mod runtimes;
 #[path = "../support/log.rs"]
 mod said;

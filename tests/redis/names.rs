@@ -1,6 +1,6 @@
 //! Names, key templates, and other libraries that lock the same names.
 
-use std::time::Duration;
+use std::{net::TcpListener, time::Duration};
 
 use quorlock::{AcquireError, ConfigError};
 
@@ -115,6 +115,48 @@ fn ours_excludes_another_library() {
         locks.close().await;
         for master in &masters {
             assert_eq!(master.command(&foreign), "OK");
+        }
+    });
+}
+
+/// Every key of a lock is in one slot then, so that a script may use all of them.
+#[test]
+fn any_name_is_a_name_in_a_cluster() {
+    if server::only_urls() || server::is_before_7() {
+        return;
+    }
+    let bus = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = bus.local_addr().unwrap().port().to_string();
+    drop(bus);
+    let cluster = ["--cluster-enabled", "yes", "--cluster-port", &port];
+    let master = Server::start_with(&cluster);
+    run(async {
+        assert_eq!(
+            master.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]),
+            "OK"
+        );
+        until("a cluster that serves", async || {
+            let info = master.command(&["CLUSTER", "INFO"]);
+            info.contains("cluster_state:ok").then_some(())
+        })
+        .await;
+        let masters = [master];
+        let locks = coordinator(patient(), &masters);
+        let owner = locks.owner();
+        for name in [
+            "a", "{a}b", "x{", "{}", "a}b{c", "}{", "{}{a}", "{{a}}", "a}",
+        ] {
+            for lock in [
+                locks.mutex(name),
+                locks.reentrant(name, &owner),
+                locks.fair(name, &owner),
+            ] {
+                for lock in [lock.clone(), lock.fenced()] {
+                    let guard = lock.try_acquire().await.unwrap();
+                    lock.inspect().await.unwrap();
+                    guard.release().await.unwrap();
+                }
+            }
         }
     });
 }

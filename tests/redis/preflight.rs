@@ -319,16 +319,28 @@ fn a_flushed_key_that_somebody_else_wrote_anew() {
         let masters = durable();
         let knew = locks(guarded(), &masters);
         assert_eq!(found(&knew.check().await), []);
-        for (guard, expected) in [
-            (RestartGuard::Strict, &[(Warn, "quorlock:guard")][..]),
-            (RestartGuard::Observed, &[]),
+        // By addresses that this process has not seen, as another one would.
+        let address = format!("redis://localhost:{}", masters[0].port());
+        for (guard, address, expected) in [
+            (
+                RestartGuard::Strict,
+                address,
+                Some((Warn, "quorlock:guard")),
+            ),
+            (RestartGuard::Observed, masters[0].unix_url(), None),
         ] {
             masters[0].command(&["FLUSHALL"]);
-            let new = locks(guarded().restart_guard(guard), &masters);
-            for locks in [&new, &knew] {
-                let report = locks.check().await;
-                assert_eq!(found(&report), expected, "{guard:?} {report}");
-            }
+            let new = patient().restart_guard(guard).master(address);
+            let new = new.build().unwrap();
+            let first = new.check().await.to_string();
+            let is_quarantine = first.contains("quorlock:guard is in quarantine");
+            assert_eq!(is_quarantine, expected.is_some(), "{guard:?} {first}");
+            let report = knew.check().await;
+            assert_eq!(
+                found(&report),
+                Vec::from_iter(expected),
+                "{guard:?} {report}"
+            );
             new.close().await;
         }
         knew.close().await;
@@ -661,6 +673,7 @@ const REENTRANT: Found = (Refuse, "rights for reentrant locks");
 const FAIR: &str = "rights for fair locks";
 const MESSAGES: &str = "PUBLISH, SUBSCRIBE";
 const TOKENS: &str = "rights for fencing tokens";
+const INSPECT: &str = "rights to inspect";
 
 #[test]
 fn each_right() {
@@ -676,6 +689,7 @@ fn each_right() {
             (&["-get"], &[MUTEX, (Info, TOKENS)]),
             (&["-hlen"], &[REENTRANT]),
             (&["-zadd"], &[(Info, FAIR)]),
+            (&["-type"], &[(Info, INSPECT)]),
             (&["-set"], &[(Info, "rights for mutexes"), (Info, TOKENS)]),
             (
                 &["-set", "-exists", "-hset"],
@@ -792,6 +806,7 @@ fn the_least_rights_for_mutexes() {
             (Info, "rights for reentrant locks"),
             (Info, FAIR),
             (Info, TOKENS),
+            (Info, INSPECT),
             (Info, MESSAGES),
         ];
         assert_eq!(found(&report), expected, "{report}");

@@ -28,9 +28,14 @@ pub(super) fn check(facts: &Facts, ours: &Ours, notes: &mut Notes<'_>) {
 
 /// For how long it has no vote.
 pub(super) fn quarantine_left(facts: &Facts, ours: &Ours) -> Duration {
-    let age = facts.number("guard_age").map(Duration::from_millis);
-    let age = age.filter(|_| ours.guard != RestartGuard::Off);
-    age.map_or(Duration::ZERO, |age| ours.quarantine.saturating_sub(age))
+    let age = match ours.guard {
+        RestartGuard::Off => None,
+        // It counts from when the master was first seen.
+        RestartGuard::Strict if facts.is("guard_age", "never") => facts.number("guard_seen"),
+        RestartGuard::Observed | RestartGuard::Strict => facts.number("guard_age"),
+    };
+    age.map(Duration::from_millis)
+        .map_or(Duration::ZERO, |age| ours.quarantine.saturating_sub(age))
 }
 
 /// Whether it can write what it has.

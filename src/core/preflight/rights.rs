@@ -135,6 +135,7 @@ fn not_now(facts: &Facts) -> Option<&str> {
 pub(super) fn check(facts: &Facts, notes: &mut Notes<'_>) {
     writes(facts, notes);
     kinds(facts, notes);
+    looks(facts, notes);
     keys(facts, notes);
     scripts(facts, notes);
     messages(facts, notes);
@@ -156,6 +157,15 @@ fn kinds(facts: &Facts, notes: &mut Notes<'_>) {
         };
         let value = format!("without {}", missing.join(", "));
         notes.add(level, kind.setting, value, why, kind.mend);
+    }
+}
+
+/// The one right that only looking takes; the others are those of the kinds.
+fn looks(facts: &Facts, notes: &mut Notes<'_>) {
+    if is_without(facts, "TYPE") {
+        let why = "its user cannot look at locks: inspect and is_held fail";
+        let mend = "ACL SETUSER <user> +type";
+        notes.add(Info, "rights to inspect", "without TYPE", why, mend);
     }
 }
 

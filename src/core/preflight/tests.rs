@@ -487,6 +487,7 @@ fn each_right() {
             &[(Info, reentrant), (Info, fair)],
         ),
         (&["HLEN"], &command, &[(Refuse, reentrant)]),
+        (&["TYPE"], &command, &[(Info, "rights to inspect")]),
         // The guard's HSET is not enough to take one.
         (
             &["EXISTS", "HLEN"],

@@ -62,19 +62,19 @@ impl Dialer {
         if self.guarding.guard == RestartGuard::Off {
             return Ok(None);
         }
-        let (known, away) = self.guarding.known(self.number).unwrap_or_default();
+        let is_strict = self.guarding.guard == RestartGuard::Strict;
+        let question = self.guarding.question(self.number);
         let server = &self.master.server;
         let mut state = server.state.lock();
         let now = state.keys().now();
         let look = Look {
-            known: &known,
-            away,
-            is_strict: self.guarding.guard == RestartGuard::Strict,
+            known: &question.known,
+            is_strict,
             is_durable: None,
         };
         let mark = Mark::looked_at(state.guard.take(), look, &server.address, now.max(1));
-        let since = mark.since;
-        let met = self.guarding.meet(self.number, &mark.run_id, &mark.origin);
+        let since = mark.counted_from(is_strict);
+        let met = self.guarding.meet(&question, &mark.run_id, &mark.origin);
         state.guard = Some(mark);
         met?;
         Ok((since > 0).then(|| Duration::from_millis(now.saturating_sub(since))))
@@ -168,7 +168,7 @@ impl MemoryConnection {
         let mut state = self.server.state.lock();
         state.commands += 1;
         let reply = match (fault, sent) {
-            (Fault::ErrorReply(error), _) => Some(Reply::Error(error)),
+            (Fault::ErrorReply(error), _) => Some(Err(error.clone().into())),
             (_, Sent::Command(command)) => Some(state.execute(command)),
             (_, Sent::Listen(channel, listen)) => {
                 state.listen(self.number, channel, *listen);
@@ -181,7 +181,13 @@ impl MemoryConnection {
             return Ok(());
         }
         match (reply, sent) {
-            (Some(reply), _) => in_flight.answer(&reply, (in_flight.clock())()),
+            (Some(replied), _) => {
+                let reply = match &replied {
+                    Ok(reply) => reply,
+                    Err(error) => &Reply::Error(error),
+                };
+                in_flight.answer(reply, (in_flight.clock())())
+            }
             (None, Sent::Listen(channel, _)) => in_flight.confirmed(channel, (in_flight.clock())()),
             (None, Sent::Command(_)) => Ok(()),
         }

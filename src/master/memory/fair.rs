@@ -2,7 +2,7 @@
 
 use super::{
     State,
-    keys::Answer,
+    keys::{Answer, WRONGTYPE},
     scripts::{FAIR, MODE, Mine, Replied, Words, is_at_most, is_of, other_kind, say, whole},
 };
 use crate::core::command::Reply;
@@ -15,7 +15,22 @@ struct Line<'a> {
 }
 
 impl State {
+    /// With `shared/sides` after it.
     pub(super) fn fair_acquire(&mut self, words: Words<'_>) -> Replied {
+        let ([key, queue, deadlines], []) = words.take();
+        let replied = self.fair_turn(words);
+        if replied == Err(WRONGTYPE) && self.keys.hgetall(key).is_ok() {
+            for side in [queue, deadlines] {
+                if self.keys.zrange(side).is_err() {
+                    let error = format!("ERR the key {side} is not a sorted set: delete it");
+                    return Err(error.into());
+                }
+            }
+        }
+        replied
+    }
+
+    fn fair_turn(&mut self, words: Words<'_>) -> Replied {
         let ([key, queue, deadlines], [owner, attempt, _depth, _ttl, ticket, patience, window]) =
             words.take();
         let line = Line { queue, deadlines };
@@ -83,15 +98,16 @@ impl State {
         if let (true, Ok(mine)) = (is_mine, &mine) {
             self.give_up(key, [owner, FAIR], mine)?;
         }
-        let was_next = self.keys.zhead(queue)?.is_some_and(|head| head == ticket);
-        self.leave(line, ticket)?;
+        let head = at_best(self.keys.zhead(queue))?;
+        let was_next = head.is_some_and(|head| head == ticket);
+        at_best(self.leave(line, ticket))?;
         mine?;
         if !is_mine && self.keys.exists(key) {
             return self.held(key, FAIR, 0);
         }
         if is_mine || was_next {
             let (now, _) = self.clock();
-            let (head, _) = self.next_waiter(line, now)?;
+            let (head, _) = at_best(self.next_waiter(line, now))?;
             if let Some(head) = head {
                 self.call_up(&head);
             }
@@ -108,8 +124,10 @@ impl State {
         }
         let (now, _) = self.clock();
         self.give_up(key, [owner, FAIR], &mine)?;
-        self.queue_up(line, ticket, now, whole(patience))?;
-        let (head, _) = self.next_waiter(line, now)?;
+        let queued = self.keys.zscore(queue, ticket);
+        let queued = queued.and_then(|_| self.queue_up(line, ticket, now, whole(patience)));
+        let next = queued.and_then(|()| self.next_waiter(line, now));
+        let (head, _) = at_best(next)?;
         if let Some(head) = head.filter(|head| head != ticket) {
             self.call_up(&head);
         }
@@ -137,8 +155,8 @@ impl State {
         now: u64,
         patience: u64,
     ) -> Answer<()> {
-        self.keys.zadd(queue, 0.0, ticket)?;
         self.keys.zadd(deadlines, (now + patience) as f64, ticket)?;
+        self.keys.zadd(queue, 0.0, ticket)?;
         let ttl = 2 * patience;
         self.prolong(queue, ttl);
         self.prolong(deadlines, ttl);
@@ -161,6 +179,14 @@ impl State {
     /// tickets are drawn.
     fn clock(&self) -> (u64, u64) {
         (self.keys.now(), self.wall_micros())
+    }
+}
+
+/// What must not keep anybody from giving a lock up, whatever there is in place of its queue.
+fn at_best<T: Default>(answer: Answer<T>) -> Answer<T> {
+    match answer {
+        Err(error) if error == WRONGTYPE => Ok(T::default()),
+        answer => answer,
     }
 }
 

@@ -46,18 +46,15 @@ impl State {
             return Ok(None);
         };
         let (candidate, window) = (words.argument(argument), words.argument(argument + 1));
-        let counter = self.keys.get(fence)?.map_or(Ok(0), counted);
+        let Some(counter) = self.counter(fence) else {
+            let error = format!("ERR the key {fence} is not a counter: delete it");
+            return Err(error.into());
+        };
         let clock = self.wall_micros();
         let (candidate, window) = (whole(candidate), whole(window));
-        // A bid that is not far off keeps the counter for another while.
-        let is_near = window != 0 && candidate.abs_diff(clock) <= window;
-        if is_near && counter.is_err() {
-            self.keys.pexpire(fence, IDLE);
-        }
-        let counter = counter?;
         let verdict = ballot(candidate, counter, is_mine, clock, window);
-        if is_near || (verdict == Ballot::Accepted && candidate > counter) {
-            self.raise(fence, candidate.max(counter));
+        if verdict == Ballot::Accepted && candidate > counter {
+            self.raise(fence, candidate);
         }
         Ok(match verdict {
             Ballot::Accepted => None,
@@ -71,11 +68,10 @@ impl State {
         let reply = replied?;
         let (fence, candidate) = words.last();
         let candidate = whole(candidate);
-        // What is no counter must not keep anybody from releasing.
-        let Ok(counter) = self.keys.get(fence) else {
+        // It belongs to somebody else, and must not keep anybody from releasing.
+        let Some(counter) = self.counter(fence) else {
             return Ok(reply);
         };
-        let counter = counter.map_or(Ok(0), counted).unwrap_or(0);
         let ahead = self.wall_micros() + Bid::WINDOW.as_micros() as u64;
         if candidate > counter && candidate <= ahead.max(counter + 1) {
             self.raise(fence, candidate);
@@ -83,13 +79,17 @@ impl State {
         Ok(reply)
     }
 
+    /// Returns the counter under `fence`, 0 without one, and `None` where there is something else.
+    fn counter(&self, fence: &str) -> Option<u64> {
+        match self.keys.get(fence) {
+            Ok(None) => Some(0),
+            Ok(Some(text)) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
+            Ok(Some(_)) | Err(_) => None,
+        }
+    }
+
     fn raise(&mut self, fence: &str, candidate: u64) {
         let value = Value::Text(candidate.to_string());
         self.keys.put(fence.to_owned(), value, Some(IDLE));
     }
-}
-
-fn counted(counter: &str) -> Answer<u64> {
-    let counter = counter.parse();
-    counter.map_err(|_| "ERR the counter is no number")
 }

@@ -1,13 +1,15 @@
 //! The keys of a memory master, and what servers do with them: a function is called like its command.
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::{borrow::Cow, cmp::Ordering, collections::BTreeMap};
 
 /// What a server answers when a key has another type.
-pub(super) const WRONGTYPE: &str =
-    "WRONGTYPE Operation against a key holding the wrong kind of value";
+pub(super) const WRONGTYPE: Error =
+    Cow::Borrowed("WRONGTYPE Operation against a key holding the wrong kind of value");
 
 /// An error reply to a command, which ends a script.
-pub(super) type Answer<T> = Result<T, &'static str>;
+pub(super) type Error = Cow<'static, str>;
+
+pub(super) type Answer<T> = Result<T, Error>;
 
 /// All keys, at one moment.
 #[derive(Debug, Default)]

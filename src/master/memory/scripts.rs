@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     State,
-    keys::{Answer, Value},
+    keys::{Answer, Error, Value},
 };
 use crate::core::{
     command::{Command, Reply, Request},
@@ -64,9 +64,9 @@ fn text<'a, const N: usize>(words: &[&'a [u8]]) -> [&'a str; N] {
 }
 
 impl State {
-    pub(super) fn execute(&mut self, command: &Command) -> Reply<'static> {
+    pub(super) fn execute(&mut self, command: &Command) -> Replied {
         self.keys(); // as they are now
-        let replied = command.request(|request| match request {
+        command.request(|request| match request {
             // There is nothing to set.
             Request::Plain([b"CONFIG", ..]) => Ok(Reply::Nil),
             Request::Plain(words) => self.set_nx_px(text(words)),
@@ -75,8 +75,7 @@ impl State {
                 keys,
                 arguments,
             } => self.run(script, Words { keys, arguments }),
-        });
-        replied.unwrap_or_else(Reply::Error)
+        })
     }
 
     fn run(&mut self, script: Script, words: Words<'_>) -> Replied {
@@ -278,6 +277,8 @@ impl State {
     fn facts(&mut self) -> String {
         let (run_id, time) = (self.address.clone(), self.wall_micros());
         let now = self.keys().now();
+        let seen = self.guard.as_ref().map_or(now, |mark| mark.seen);
+        let seen = now.saturating_sub(seen);
         let guard = match self.guard.as_ref().map(|mark| mark.since) {
             None => "none".to_owned(),
             Some(0) => "never".to_owned(),
@@ -285,7 +286,7 @@ impl State {
         };
         format!(
             "run_id:{run_id}\nmaster_replid:{run_id}\nredis_version:7.0.0\nredis_mode:standalone\nrole:master\n\
-             maxmemory_policy:noeviction\naof_enabled:1\nguard_age:{guard}\nguard_durable:0\ntime:{time}"
+             maxmemory_policy:noeviction\naof_enabled:1\nguard_age:{guard}\nguard_seen:{seen}\nguard_durable:0\ntime:{time}"
         )
     }
 
@@ -335,7 +336,7 @@ pub(super) fn other_kind() -> Reply<'static> {
 
 pub(super) fn number(text: &str) -> Answer<f64> {
     let number = text.trim().parse();
-    number.map_err(|_| "ERR Error running script: not a number")
+    number.map_err(|_| Error::Borrowed("ERR Error running script: not a number"))
 }
 
 /// Of an argument, which is one of ours.

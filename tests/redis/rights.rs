@@ -1,0 +1,252 @@
+//! The rights that the documentation asks for are all that the code needs, for every verb of every kind.
+
+use std::time::Duration;
+
+use quorlock::{AcquireError, Builder, Coordinator, Kind, Lock, Owner, RestartGuard};
+
+use crate::common::*;
+
+const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
+
+/// The rules of the user that `docs/operations.md` calls `name`.
+fn documented(name: &str) -> Vec<String> {
+    let docs = include_str!("../../docs/operations.md");
+    let start = format!("ACL SETUSER {name} ");
+    let mut blocks = docs
+        .split("```text\n")
+        .filter_map(|block| block.split_once("```"));
+    let block = blocks.find_map(|(block, _)| block.strip_prefix(&*start));
+    let rules = block.unwrap().split_whitespace();
+    rules.map(|rule| rule.replace("<password>", "pw")).collect()
+}
+
+/// The rights in the table of `lua/README.md` for what begins with one of `uses`.
+fn tabled(uses: &[&str]) -> Vec<String> {
+    let docs = include_str!("../../lua/README.md");
+    let (_, section) = docs.split_once("### Rights").unwrap();
+    let (section, _) = section.split_once("## Replies").unwrap();
+    let section = section.replace("\\|", "/");
+    let mut rules = ["on", ">pw", "~app:*", "resetchannels"]
+        .map(str::to_owned)
+        .to_vec();
+    rules.extend(["+publish", "+subscribe", "+unsubscribe"].map(str::to_owned));
+    for what in uses {
+        let is_row = |line: &&str| line.starts_with(&format!("| {what}"));
+        let row = section.lines().find(is_row).unwrap();
+        let cells: Vec<_> = row.split('|').collect();
+        let words = |cell: usize| cells[cell].split('`').skip(1).step_by(2);
+        let commands = words(2).filter(|word| word.starts_with(char::is_uppercase));
+        rules.extend(commands.map(|word| {
+            let command = word.to_ascii_lowercase().replace(['/', ' '], "|");
+            format!("+{command}")
+        }));
+        rules.extend(words(3).map(|key| format!("~{key}")));
+        rules.extend(words(4).map(|channel| format!("&{channel}")));
+    }
+    rules
+}
+
+/// Makes the user on all masters.
+fn urls_of(rules: &[String], masters: &[Server]) -> Vec<String> {
+    let words = ["ACL", "SETUSER", "user"].into_iter();
+    let words: Vec<_> = words.chain(rules.iter().map(String::as_str)).collect();
+    let url = |master: &Server| {
+        assert_eq!(master.command(&words), "OK", "{rules:?}");
+        format!("redis://user:pw@127.0.0.1:{}", master.port())
+    };
+    masters.iter().map(url).collect()
+}
+
+fn builder() -> Builder {
+    patient()
+        .restart_guard(RestartGuard::Observed)
+        .max_ttl(LONG)
+        .key_template("app:{name}")
+}
+
+fn lock(locks: &Coordinator, kind: Kind, owner: &Owner) -> Lock {
+    match kind {
+        Kind::Reentrant => locks.reentrant("r", owner),
+        Kind::Fair => locks.fair("r", owner),
+        _ => locks.mutex("r"),
+    }
+}
+
+/// Sends every verb that there is for a kind of lock.
+async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: bool) {
+    let [one, other] = [0, 1].map(|_| builder().masters(urls).build().unwrap());
+    let (mine, theirs) = (one.owner(), other.owner());
+    let (my_lock, their_lock) = (lock(&one, kind, &mine), lock(&other, kind, &theirs));
+    let (my_lock, their_lock) = if is_fenced {
+        (my_lock.fenced(), their_lock.fenced())
+    } else {
+        (my_lock, their_lock)
+    };
+    assert!(!my_lock.is_held().await.unwrap());
+    let held = acquire_on_all(&my_lock).await;
+    assert!(their_lock.is_held().await.unwrap());
+    assert_eq!(their_lock.inspect().await.unwrap().votes.granted(), 3);
+
+    // A key that a master lost is put back; of a fenced lock while nobody else has offered a candidate.
+    assert_eq!(masters[0].command(&["DEL", "app:r"]), "1");
+    held.extend(LONG).await.unwrap();
+    until("a key that is put back", async || {
+        (masters[0].command(&["EXISTS", "app:r"]) == "1").then_some(())
+    })
+    .await;
+
+    let refused = their_lock.try_acquire().await.unwrap_err();
+    assert!(
+        matches!(refused, AcquireError::Contended { .. }),
+        "{refused}"
+    );
+    if kind != Kind::Mutex {
+        let inner = my_lock.try_acquire().await.unwrap();
+        assert_eq!(inner.settled().await.granted(), 3);
+        inner.release().await.unwrap();
+    }
+    held.extend(LONG).await.unwrap();
+    assert_eq!(held.settled().await.granted(), 3);
+
+    // One who waits is told of the release.
+    let waiting = {
+        let lock = their_lock.clone();
+        tokio::spawn(async move { lock.acquire().await })
+    };
+    until("a waiter that listens", async || {
+        let channels = masters[0].command(&["PUBSUB", "CHANNELS"]);
+        (!channels.is_empty()).then_some(())
+    })
+    .await;
+    if kind == Kind::Fair {
+        until("a waiter in the queue", async || {
+            let seen = my_lock.inspect().await.unwrap();
+            (seen.queue == [theirs.id()]).then_some(())
+        })
+        .await;
+    }
+    held.release().await.unwrap();
+    let held = waiting.await.unwrap().unwrap();
+    held.settled().await;
+    held.release().await.unwrap();
+
+    // A minority that grants is given back: a fair lock's keeps the place, which is given up in the end.
+    until("a release on all masters", async || {
+        let is_free = |master: &Server| master.command(&["EXISTS", "app:r"]) == "0";
+        masters.iter().all(is_free).then_some(())
+    })
+    .await;
+    for master in &masters[..2] {
+        block(master, kind);
+    }
+    let late = my_lock.acquire_within(Duration::from_millis(300)).await;
+    let late = late.unwrap_err();
+    assert!(
+        matches!(late.cause(), AcquireError::Contended { .. }),
+        "{late}"
+    );
+    one.close().await;
+    other.close().await;
+    for master in &masters[..2] {
+        assert_eq!(master.command(&["DEL", "app:r"]), "1");
+    }
+}
+
+/// Has somebody else hold the lock on `master`.
+fn block(master: &Server, kind: Kind) {
+    let marker = match kind {
+        Kind::Reentrant => "quorlock:reentrant",
+        Kind::Fair => "quorlock:fair",
+        _ => {
+            assert_eq!(master.command(&["SET", "app:r", "another's"]), "OK");
+            return;
+        }
+    };
+    let words = ["HSET", "app:r", "another:1", "1", marker, "1"];
+    assert_eq!(master.command(&words), "2");
+    assert_eq!(master.command(&["PEXPIRE", "app:r", "600000"]), "1");
+}
+
+#[track_caller]
+fn assert_nothing_denied(masters: &[Server], rules: &[String]) {
+    for master in masters {
+        let denied = master.command(&["ACL", "LOG"]);
+        assert_eq!(denied, "", "{rules:?}");
+        let errors = master.command(&["INFO", "errorstats"]);
+        assert!(!errors.contains("NOPERM"), "{errors} {rules:?}");
+    }
+}
+
+#[test]
+fn what_the_guide_says_is_enough_for_mutexes() {
+    with_masters(3, async |masters| {
+        let rules = documented("mutexes");
+        let urls = urls_of(&rules, &masters);
+        for is_fenced in [false, true] {
+            every_verb(&masters, &urls, Kind::Mutex, is_fenced).await;
+        }
+        // Whatever kind holds a name, it can be looked at.
+        for kind in KINDS {
+            masters.iter().for_each(|master| block(master, kind));
+            let locks = builder().masters(&urls).build().unwrap();
+            let lock = locks.mutex("r");
+            let seen = until("all masters", async || {
+                let seen = lock.inspect().await.ok()?;
+                (seen.votes.granted() == 3).then_some(seen)
+            })
+            .await;
+            assert_eq!(seen.holding.unwrap().kind, Some(kind));
+            for master in &masters {
+                assert_eq!(master.command(&["DEL", "app:r"]), "1");
+            }
+        }
+        assert_nothing_denied(&masters, &rules);
+    });
+}
+
+#[test]
+fn what_the_guide_says_is_enough_for_all_kinds_and_for_a_check() {
+    with_masters(3, async |masters| {
+        let mut rules = documented("locks");
+        for kind in KINDS {
+            for is_fenced in [false, true] {
+                let urls = urls_of(&rules, &masters);
+                every_verb(&masters, &urls, kind, is_fenced).await;
+                assert_nothing_denied(&masters, &rules);
+            }
+        }
+        rules.push("+config|get".to_owned());
+        let locks = builder().masters(urls_of(&rules, &masters)).build();
+        let report = locks.unwrap().check().await;
+        let text = report.to_string();
+        assert!(
+            !text.contains("rights") && !text.contains("denied"),
+            "{text}"
+        );
+        assert_nothing_denied(&masters, &rules);
+    });
+}
+
+/// Each kind with the rights of its rows, and no others.
+#[test]
+fn what_the_scripts_documentation_says_is_enough_for_each_kind() {
+    with_masters(3, async |masters| {
+        for (kind, rows) in [
+            (Kind::Mutex, &["mutex"][..]),
+            (Kind::Reentrant, &["reentrant"]),
+            (Kind::Fair, &["reentrant", "fair"]),
+        ] {
+            for is_fenced in [false, true] {
+                let fenced = if is_fenced { &["any, fenced"][..] } else { &[] };
+                let rows = [&["all", "restart guard", "inspect"], rows, fenced].concat();
+                let rules = tabled(&rows);
+                for master in &masters {
+                    master.command(&["ACL", "DELUSER", "user"]);
+                }
+                let urls = urls_of(&rules, &masters);
+                every_verb(&masters, &urls, kind, is_fenced).await;
+                assert_nothing_denied(&masters, &rules);
+            }
+        }
+    });
+}
