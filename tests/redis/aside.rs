@@ -48,7 +48,8 @@ async fn beside(near: &Coordinator, hopeless: &Coordinator, first: &Server) {
     let first = fair(near).acquire().await.unwrap();
     first.release().await.unwrap();
     let beside = grants(near).await;
-    assert!(beside * 5 >= alone * 4, "{beside} of {alone}");
+    // Other tests run meanwhile. A waiter that does not step aside leaves none.
+    assert!(beside * 5 >= alone * 3, "{beside} of {alone}");
     assert!(!waiter.is_finished());
     waiter.abort();
 }
