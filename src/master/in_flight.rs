@@ -38,6 +38,8 @@ pub(super) struct InFlight<'a> {
     /// The fastest answer, which the limits follow.
     round_trip: Duration,
     limits: Limits,
+    /// A faster answer would shrink the limits.
+    is_far: bool,
     sent: Unanswered,
     /// How many commands `sent` may hold.
     window: usize,
@@ -66,12 +68,14 @@ impl<'a> InFlight<'a> {
     ) -> Self {
         let began = (terms.now)();
         let limits = terms.node_timeout.limits(round_trip);
+        let is_far = limits != terms.node_timeout.limits(Duration::ZERO);
         Self {
             mailbox,
             terms,
             began,
             round_trip,
             limits,
+            is_far,
             sent: Unanswered::new(began),
             window,
             waiting: VecDeque::new(),
@@ -111,7 +115,9 @@ impl<'a> InFlight<'a> {
             connection.listen(&channel, listen);
             self.push(What::Change(channel), false, now);
         }
-        self.send_waiting(connection, now);
+        if !self.waiting.is_empty() || !self.owed.is_empty() {
+            self.send_waiting(connection, now);
+        }
         for ask in asks.drain(..) {
             if self.waiting.is_empty() && self.has_room() {
                 self.send_one(connection, ask, now);
@@ -210,7 +216,7 @@ impl<'a> InFlight<'a> {
                 return Err("a reply where a subscription was to be confirmed".into());
             }
         };
-        if !sent.is_resent {
+        if self.is_far && !sent.is_resent {
             self.measure(now.saturating_duration_since(sent.at));
         }
         let master = self.master();
@@ -266,6 +272,7 @@ impl<'a> InFlight<'a> {
         if round_trip < self.round_trip {
             self.round_trip = round_trip;
             self.limits = self.terms.node_timeout.limits(round_trip);
+            self.is_far = self.limits != self.terms.node_timeout.limits(Duration::ZERO);
             self.mailbox.set_timeout(self.limits.timeout);
         }
     }
@@ -273,17 +280,16 @@ impl<'a> InFlight<'a> {
     /// When to call [`expire`](Self::expire), [`is_stuck`](Self::is_stuck) or
     /// [`send`](Self::send) next, if nothing comes in.
     pub(super) fn next_expiry(&mut self) -> Option<Instant> {
+        // While votes are open their deadlines are soon enough for all.
+        let next = self.sent.next_deadline();
+        let next = next.or_else(|| self.end_of_patience());
+        if self.waiting.is_empty() && self.owed.is_empty() {
+            return next;
+        }
         let waiting = self.waiting.front().map(|ask| self.send_by(ask));
         let owed = self.owed.next_expiry(self.master(), self.terms.now);
         let retry = self.owed.next_send().filter(|_| self.has_room());
-        let times = [
-            self.sent.next_deadline(),
-            waiting,
-            owed,
-            retry,
-            self.end_of_patience(),
-        ];
-        times.into_iter().flatten().min()
+        [next, waiting, owed, retry].into_iter().flatten().min()
     }
 
     /// Casts the votes whose deadline is over, and forgets what is no longer owed.
