@@ -49,15 +49,15 @@ impl Engine {
         self: &Arc<Self>,
         wanted: &Wanted,
     ) -> Result<Held, AcquireError> {
-        self.try_in_turn(wanted, clock::now() + self.attempt())
-            .await
+        let turn_by = || clock::now() + self.attempt();
+        self.try_in_turn(wanted, turn_by).await
     }
 
     /// One round, if the turn of this task among those of its owner comes until `turn_by`.
     async fn try_in_turn(
         self: &Arc<Self>,
         wanted: &Wanted,
-        turn_by: Instant,
+        turn_by: impl FnOnce() -> Instant,
     ) -> Result<Held, AcquireError> {
         self.check_open()?;
         let Some(owner) = &wanted.owner else {
@@ -70,7 +70,7 @@ impl Engine {
         if let Some(entered) = self.enter(wanted, &tenure).await {
             return entered;
         }
-        let Some(_turn) = tenure.turn(Some(turn_by)).await else {
+        let Some(_turn) = tenure.turn(Some(turn_by())).await else {
             let name = wanted.resource.name().clone();
             return Err(AcquireError::OwnerBusy { name });
         };
@@ -190,7 +190,7 @@ impl Engine {
             }
             waiter.attempt();
             let start = clock::now();
-            let error = match self.try_in_turn(wanted, turn_by).await {
+            let error = match self.try_in_turn(wanted, || turn_by).await {
                 Ok(held) => {
                     self.note_chances(Chances::default());
                     return Ok(held);

@@ -170,7 +170,8 @@ impl<'a> InFlight<'a> {
         if self.sent.is_empty() {
             self.liveness = Liveness::since(now);
         }
-        self.sent.push(what, is_owed, now, self.limits.timeout);
+        self.sent
+            .push(what, is_owed, now, now + self.limits.timeout);
     }
 
     /// When a command that waits is given up. One that waited for the first dial gets its time anew.

@@ -65,6 +65,16 @@ impl FrameScan {
     /// The length of the reply at the start of `bytes`, which were seen before but for those at the end;
     /// `None` while it is incomplete.
     pub(super) fn length(&mut self, bytes: &[u8]) -> Result<Option<usize>, Arc<str>> {
+        // The usual replies to lock commands, which are read whole.
+        if self.at == 0 {
+            match bytes {
+                [b':', _, b'\r', b'\n', ..] => return Ok(Some(4)),
+                [b'+', b'O', b'K', b'\r', b'\n', ..] | [b'$', b'-', b'1', b'\r', b'\n', ..] => {
+                    return Ok(Some(5));
+                }
+                _ => {}
+            }
+        }
         while self.values > 0 {
             let Some((kind, line, next)) = self.take_line(bytes) else {
                 return Ok(None);

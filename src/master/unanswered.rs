@@ -1,11 +1,6 @@
 //! Commands that were sent and not answered.
 
-use std::{
-    collections::VecDeque,
-    mem,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, mem, sync::Arc, time::Instant};
 
 use super::Ask;
 
@@ -62,9 +57,9 @@ impl Unanswered {
 
     /// Adds what was sent at `now`. The node timeout begins then: a stall of this process before the
     /// send is not the master's.
-    pub(super) fn push(&mut self, what: What, is_owed: bool, now: Instant, timeout: Duration) {
+    pub(super) fn push(&mut self, what: What, is_owed: bool, now: Instant, deadline: Instant) {
         // In order, although the timeout shrinks when a faster answer is seen.
-        self.latest = self.latest.max(now + timeout);
+        self.latest = self.latest.max(deadline);
         self.commands.push_back(Sent {
             expired: is_owed || matches!(what, What::Change(_)),
             what,
