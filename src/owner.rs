@@ -22,6 +22,7 @@ use crate::{
     },
     engine::first_of,
     hold::Hold,
+    shield::shielded,
 };
 
 /// Who holds a reentrant or a fair lock: whoever has this handle or a clone of it, on any thread, in any task.
@@ -143,7 +144,7 @@ impl Tenure {
 
     pub(crate) fn won(&self, hold: &Arc<Hold>) {
         *self.hold.lock() = Arc::downgrade(hold);
-        self.is_won.notify_waiters();
+        shielded(|| self.is_won.notify_waiters());
     }
 
     /// Waits until the owner holds the lock.

@@ -43,7 +43,7 @@ const FLOORS: &[(&str, &str)] = &[
         "clock, core, engine, error, hold, live_round, owner, shield",
     ),
     ("live_round.rs", "clock, core, engine, hold, master, shield"),
-    ("owner.rs", "clock, core, engine::first_of, hold"),
+    ("owner.rs", "clock, core, engine::first_of, hold, shield"),
     ("turns.rs", "clock, core, engine, master, shield"),
     ("waiting.rs", "clock, core, engine, master, shield"),
     (

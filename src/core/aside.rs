@@ -33,8 +33,15 @@ pub(crate) enum Chance {
 
 impl Chance {
     pub(crate) fn of_round(round: &Round, outcome: Outcome) -> Self {
-        if outcome == Outcome::TooLate || round.lacks_masters() {
+        if outcome == Outcome::TooLate {
             Self::None
+        } else if round.lacks_masters() {
+            // Masters that answer with errors are near enough, and took nothing.
+            if round.is_answered() {
+                Self::Unknown
+            } else {
+                Self::None
+            }
         } else if round.is_heard() {
             Self::Had
         } else {

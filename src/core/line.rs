@@ -66,9 +66,11 @@ impl<T: Clone> Line<T> {
             self.contend(number, now);
             return Place::Contends;
         }
+        // The contender may change meanwhile, and only the next one is told of that.
+        let soon = now + Self::PATIENCE + self.delay(number);
         Place::Waits {
             told: self.waiting.entry(number).or_insert_with(tell).clone(),
-            look_again,
+            look_again: look_again.min(soon),
         }
     }
 
@@ -171,8 +173,8 @@ mod tests {
         assert_eq!(place(&mut line, 1, start, 0), None);
         line.expect(1, start + millis(500));
         for (number, at, look_again) in [
-            (2, 0, Some(2_500)),
-            (3, 0, Some(2_510)),
+            (2, 0, Some(2_000)), // the contender may be another one by then
+            (3, 0, Some(2_010)),
             (3, 2_500, Some(2_510)),
             (2, 2_499, Some(2_500)),
             (2, 2_500, None),

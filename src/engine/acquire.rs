@@ -12,7 +12,7 @@ use super::{Engine, first_of, limit::Limit};
 use crate::{
     clock,
     core::{
-        aside::{Chance, Chances},
+        aside::Chance,
         claim::{Claim, Ticket},
         name::{Kind, Token},
         round::{Outcome, Round},
@@ -192,13 +192,12 @@ impl Engine {
             let start = clock::now();
             let error = match self.try_in_turn(wanted, || turn_by).await {
                 Ok(held) => {
-                    self.note_chances(Chances::default());
+                    self.note_chance(Chance::Had, start);
                     return Ok(held);
                 }
                 Err(error) => error,
             };
-            chances.note(Chance::of_error(&error), start, clock::now());
-            self.note_chances(chances);
+            chances = self.note_chance(Chance::of_error(&error), start);
             limit.check(wanted.resource.name(), error.clone(), is_last, attempts)?;
             if let AcquireError::OwnerBusy { .. } = error {
                 waiter.step_back(); // other owners need not wait for what this one's tasks do

@@ -1,10 +1,12 @@
 //! How a waiter waits that cannot win: out of everybody's way.
 
+use std::time::{Duration, Instant};
+
 use super::{Engine, queue::Place};
 use crate::{
     clock,
     core::{
-        aside::{Chances, Stand},
+        aside::{Chance, Chances, Stand},
         command::Verb,
         name::Resource,
         round::Round,
@@ -48,16 +50,26 @@ impl Engine {
     /// What the waits of this coordinator say of whether the next one can win.
     pub(super) fn chances(&self) -> Chances {
         let chances = *self.chances.lock();
-        chances.at(clock::now(), self.config.patience)
+        chances.at(clock::now(), self.patience())
     }
 
-    pub(super) fn note_chances(&self, chances: Chances) {
-        *self.chances.lock() = chances;
+    /// Notes what an attempt says that began at `start` and is over now.
+    pub(super) fn note_chance(&self, chance: Chance, start: Instant) -> Chances {
+        let now = clock::now();
+        let mut chances = self.chances.lock();
+        chances.note(chance, start, now);
+        *chances
+    }
+
+    /// Returns how long a waiter of a fair lock may give no sign of life: no less than four node timeouts
+    /// of the slowest master, so that one lost poll does not count as death.
+    pub(super) fn patience(&self) -> Duration {
+        self.config.patience.max(self.node_timeout() * 4)
     }
 
     /// Whether asking for a lock is worth it, by what came of asking before.
     pub(super) async fn may_win(&self, resource: &Resource, chances: Chances) -> bool {
-        match chances.stand(self.config.patience) {
+        match chances.stand(self.patience()) {
             Stand::Aside => self.is_connected() && self.is_answered(resource).await,
             Stand::InLine => true,
         }

@@ -39,13 +39,14 @@ impl Limit {
         match self.end {
             None => now + attempt,
             Some(end) if now < end => end.min(now + attempt),
-            Some(end) => end + attempt,
+            Some(end) => end.checked_add(attempt).unwrap_or(end),
         }
     }
 
     /// Until when to wait for the turn in a queue that is kept meanwhile.
     pub(super) fn last_turn(self, attempt: Duration) -> Option<Instant> {
-        self.end.map(|end| end + attempt)
+        let end = self.end?;
+        Some(end.checked_add(attempt).unwrap_or(end))
     }
 
     /// That the time is over, and that another task of the owner has been in the middle of an attempt since.

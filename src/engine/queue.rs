@@ -41,7 +41,7 @@ impl Engine {
         tenure: &Arc<Tenure>,
         limit: Limit,
     ) -> Result<Held, AcquireError> {
-        let patience = self.config.patience;
+        let patience = self.patience();
         let mut corrections = 0;
         let mut place = Place {
             engine: self,
@@ -114,7 +114,7 @@ impl<'a> Place<'a> {
             let outcome = Engine::decided(&held).await;
             if outcome == Outcome::Won {
                 self.tenure.won(&held);
-                self.engine.note_chances(Chances::default());
+                self.engine.note_chance(Chance::Had, clock::now());
                 return Ok(End::Won(held));
             }
             let round = held.newest_round();
@@ -156,9 +156,7 @@ impl<'a> Place<'a> {
         self.patience.is_fresh &= !round.read(Round::is_queued) && self.disputes < CORRECTIONS;
         self.left = round.read(Round::quarantined);
         let chance = round.read(|round| Chance::of_round(round, outcome));
-        self.chances
-            .note(chance, round.read(Round::start), clock::now());
-        self.engine.note_chances(self.chances);
+        self.chances = self.engine.note_chance(chance, round.read(Round::start));
         self.chances.stand(self.patience.patience)
     }
 
@@ -230,7 +228,7 @@ impl<'a> Place<'a> {
     async fn wait(&mut self, turn: &Turn<'_>, round: &LiveRound) {
         let now = clock::now();
         // Well before a master takes us for dead, and not all at once.
-        let patience = self.engine.config.patience;
+        let patience = self.patience.patience;
         let poll = Backoff::between(patience / 4, patience / 3);
         let mut until = now + poll.delay(u32::MAX, clock::random_u64());
         let is_contender = round.read(Round::is_next);

@@ -46,6 +46,8 @@ pub(super) struct InFlight<'a> {
     /// Posted and not sent, oldest first.
     waiting: VecDeque<Arc<Ask>>,
     owed: Owed,
+    /// Changes of subscriptions that were not sent.
+    changes: VecDeque<Change>,
     liveness: Liveness,
     /// When the last answer was there.
     pub(super) heard: Option<Instant>,
@@ -80,6 +82,7 @@ impl<'a> InFlight<'a> {
             window,
             waiting: VecDeque::new(),
             owed: mailbox.serve(limits.timeout),
+            changes: VecDeque::new(),
             liveness: Liveness::since(began),
             heard: None,
             is_deaf: false,
@@ -96,7 +99,12 @@ impl<'a> InFlight<'a> {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.sent.is_empty() && self.waiting.is_empty() && self.owed.is_empty()
+        self.sent.is_empty() && !self.has_backlog()
+    }
+
+    /// Whether anything is still to be sent.
+    fn has_backlog(&self) -> bool {
+        !self.waiting.is_empty() || !self.owed.is_empty() || !self.changes.is_empty()
     }
 
     /// Sends what is owed and what was posted, in order, as far as the window allows.
@@ -106,16 +114,17 @@ impl<'a> InFlight<'a> {
         asks: &mut Vec<Arc<Ask>>,
         changes: &mut Vec<Change>,
     ) {
-        let is_idle = asks.is_empty() && changes.is_empty();
-        if is_idle && self.waiting.is_empty() && self.owed.is_empty() {
+        if asks.is_empty() && changes.is_empty() && !self.has_backlog() {
             return; // most polls are for a reply
         }
         let now = (self.terms.now)();
-        for Change { channel, listen } in changes.drain(..) {
-            connection.listen(&channel, listen);
-            self.push(What::Change(channel), false, now);
+        for change in changes.drain(..) {
+            // Only the last change of a channel counts, of those that wait.
+            self.changes
+                .retain(|earlier| earlier.channel != change.channel);
+            self.changes.push_back(change);
         }
-        if !self.waiting.is_empty() || !self.owed.is_empty() {
+        if self.has_backlog() {
             self.send_waiting(connection, now);
         }
         for ask in asks.drain(..) {
@@ -131,7 +140,7 @@ impl<'a> InFlight<'a> {
 
     /// Sends more where answers have made room. Returns whether there was something to send.
     pub(super) fn send_more(&mut self, connection: &mut impl Connection) -> bool {
-        if (self.waiting.is_empty() && self.owed.is_empty()) || !self.has_room() {
+        if !self.has_backlog() || !self.has_room() {
             return false;
         }
         let before = self.sent.len();
@@ -140,6 +149,12 @@ impl<'a> InFlight<'a> {
     }
 
     fn send_waiting(&mut self, connection: &mut impl Connection, now: Instant) {
+        while self.has_room()
+            && let Some(Change { channel, listen }) = self.changes.pop_front()
+        {
+            connection.listen(&channel, listen);
+            self.push(What::Change(channel), false, now);
+        }
         while self.has_room()
             && let Some(release) = self.owed.next(self.master(), now, self.window)
         {
@@ -186,7 +201,7 @@ impl<'a> InFlight<'a> {
         let failure = Failure::Unreachable(why.into());
         ask.counter.count(master, Vote::Fail(failure), now);
         if ask.counter.owed_until(master).is_some() {
-            drop(self.owed.push(ask));
+            self.owed.push(ask);
         }
     }
 
@@ -284,7 +299,7 @@ impl<'a> InFlight<'a> {
         // While votes are open their deadlines are soon enough for all.
         let next = self.sent.next_deadline();
         let next = next.or_else(|| self.end_of_patience());
-        if self.waiting.is_empty() && self.owed.is_empty() {
+        if !self.has_backlog() {
             return next;
         }
         let waiting = self.waiting.front().map(|ask| self.send_by(ask));
@@ -306,7 +321,11 @@ impl<'a> InFlight<'a> {
         {
             self.fail_unsent(ask, now);
         }
-        drop(self.owed.expire(master, now));
+        let (gone, is_news) = self.owed.expire(master, now);
+        drop(gone);
+        if is_news {
+            self.mailbox.say_given_up();
+        }
     }
 
     /// Whether the master has been silent for too long at `now`. It is forgiven if this process was

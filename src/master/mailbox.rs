@@ -143,9 +143,8 @@ impl Mailbox {
             }
             (Phase::Down(failure), _) => failure.clone(),
         };
-        let given_up = state.owe(self.master, &ask);
+        state.owe(self.master, &ask);
         drop(state);
-        drop(given_up);
         self.fail_one(&ask, failure);
     }
 
@@ -240,8 +239,11 @@ impl Mailbox {
 
     /// Gives up releases whose keys are gone by now.
     pub(super) fn expire(&self, now: Instant) {
-        let expired = self.state.lock().owed.expire(self.master, now);
-        drop(expired); // not under the lock: the last one may wake who waits for it
+        let (gone, is_news) = self.state.lock().owed.expire(self.master, now);
+        drop(gone); // not under the lock: the last one may wake who waits for it
+        if is_news {
+            self.say_given_up();
+        }
     }
 
     /// The master may have forgotten locks: it has no vote until then.
@@ -340,17 +342,17 @@ impl Mailbox {
             }
         }
         let mut state = self.state.lock();
-        let owe = |(ask, _): &(Arc<Ask>, _)| state.owe(self.master, ask);
-        let given_up: Vec<_> = asks.iter().filter_map(owe).collect();
-        let count = state.owed.take_given_up();
-        drop(state);
-        drop(given_up);
-        if count > 0 {
-            let master = &self.address;
-            shielded(|| {
-                tracing::warn!(%master, count, "too many releases are owed: the oldest locks end with their TTL");
-            });
+        for (ask, _) in &asks {
+            state.owe(self.master, ask);
         }
+    }
+
+    /// Says that more is owed to the master than is kept for it.
+    pub(super) fn say_given_up(&self) {
+        let master = &self.address;
+        shielded(|| {
+            tracing::warn!(%master, "too many releases are owed: the oldest locks end with their TTL");
+        });
     }
 }
 
@@ -382,16 +384,13 @@ impl State {
         self.abandoned && self.asks.is_empty() && self.owed.is_empty()
     }
 
-    /// Keeps `ask` for the next connection, if the master is owed it. Returns what is given up for it, to
-    /// be dropped without the lock.
-    #[must_use]
-    fn owe(&mut self, master: usize, ask: &Arc<Ask>) -> Option<Arc<Ask>> {
+    /// Keeps `ask` for the next connection, if the master is owed it.
+    fn owe(&mut self, master: usize, ask: &Arc<Ask>) {
         let is_closed = matches!(self.phase, Phase::Down(Failure::Closed));
-        if is_closed || ask.counter.owed_until(master).is_none() {
-            return None;
+        if !is_closed && ask.counter.owed_until(master).is_some() {
+            self.owed.push(ask.clone());
+            self.wake();
         }
-        self.wake();
-        self.owed.push(ask.clone())
     }
 
     fn wake_by(&mut self, cx: &Context<'_>) {

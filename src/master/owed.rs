@@ -25,7 +25,10 @@ pub(super) struct Owed {
     failures: u32,
     /// The end of the pause after an error reply.
     retry_at: Option<Instant>,
-    given_up: usize,
+    /// Releases that were given up because there were too many.
+    given_up: Vec<Arc<Ask>>,
+    /// The log has said so since there were none.
+    is_said: bool,
 }
 
 impl Owed {
@@ -43,7 +46,8 @@ impl Owed {
             allowed: usize::MAX,
             failures: 0,
             retry_at: None,
-            given_up: 0,
+            given_up: Vec::new(),
+            is_said: false,
         }
     }
 
@@ -51,52 +55,56 @@ impl Owed {
         self.releases.is_empty()
     }
 
-    /// Keeps `release`. Returns the one that is given up for it, which must be dropped outside of
-    /// locks: whoever waits for it is woken then.
-    pub(super) fn push(&mut self, release: Arc<Ask>) -> Option<Arc<Ask>> {
+    /// Keeps `release`. If there are too many, the oldest is given up.
+    pub(super) fn push(&mut self, release: Arc<Ask>) {
         self.releases.push_back(release);
-        if self.releases.len() <= Self::MOST {
-            return None;
+        if self.releases.len() > Self::MOST {
+            self.given_up.extend(self.releases.pop_front());
         }
-        self.given_up += 1;
-        self.releases.pop_front()
-    }
-
-    /// Returns how many releases were given up since this was last called.
-    pub(super) fn take_given_up(&mut self) -> usize {
-        mem::take(&mut self.given_up)
     }
 
     /// Returns when the oldest release is no longer owed to `master`: `now` if it is not owed at all,
     /// and `None` if there is no release.
     pub(super) fn next_expiry(&self, master: usize, now: fn() -> Instant) -> Option<Instant> {
+        if !self.given_up.is_empty() {
+            return Some(now());
+        }
         let oldest = self.releases.front()?;
         Some(oldest.counter.owed_until(master).unwrap_or_else(now))
     }
 
-    /// Removes the oldest releases that are no longer owed to `master`. They must be dropped outside
-    /// of locks.
-    pub(super) fn expire(&mut self, master: usize, now: Instant) -> Vec<Arc<Ask>> {
+    /// Removes the releases that were given up, and the oldest that are no longer owed to `master`.
+    /// They must be dropped outside of locks: whoever waits for them is woken then. Returns also whether
+    /// the log must say that some were given up.
+    pub(super) fn expire(&mut self, master: usize, now: Instant) -> (Vec<Arc<Ask>>, bool) {
         let is_owed = |release: &Arc<Ask>| {
             let until = release.counter.owed_until(master);
             until.is_some_and(|until| until > now)
         };
         let first = self.releases.iter().position(is_owed);
         let expired = first.unwrap_or(self.releases.len());
-        self.releases.drain(..expired).collect()
+        let mut gone = mem::take(&mut self.given_up);
+        let is_news = !gone.is_empty() && !mem::replace(&mut self.is_said, true);
+        gone.extend(self.releases.drain(..expired));
+        self.is_said &= !self.is_empty();
+        (gone, is_news)
     }
 
     /// Returns the next release to send to `master`, if one may be sent now. `window` commands may be
     /// in flight on the connection; half of them are left to what is posted.
     pub(super) fn next(&mut self, master: usize, now: Instant, window: usize) -> Option<Arc<Ask>> {
-        drop(self.expire(master, now));
         let most = self.allowed.min(window / 2).max(1);
         if self.in_flight >= most || self.retry_at.is_some_and(|at| now < at) {
             return None;
         }
-        let next = self.releases.pop_front()?;
-        self.in_flight += 1;
-        Some(next)
+        while let Some(next) = self.releases.pop_front() {
+            let until = next.counter.owed_until(master);
+            if until.is_some_and(|until| until > now) {
+                self.in_flight += 1;
+                return Some(next);
+            }
+        }
+        None
     }
 
     /// Returns when the pause after an error reply is over, if something is to be sent then.
@@ -120,7 +128,7 @@ impl Owed {
         if was_owed {
             self.in_flight = self.in_flight.saturating_sub(1);
         }
-        drop(self.push(release));
+        self.push(release);
         self.allowed = 1;
         if self.retry_at.is_none_or(|at| at <= now) {
             self.retry_at = Some(now + Self::PAUSE.delay(self.failures, random));

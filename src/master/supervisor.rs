@@ -66,8 +66,8 @@ pub(super) fn supervise<D: Dial>(
 }
 
 async fn look_after<D: Dial>(mut dialer: D, mailbox: &Mailbox, terms: &Terms) {
-    // Outages end with an answer, or with a connection after one that was closed. A master that takes
-    // connections and answers nothing is one outage, however often it is dialled.
+    // An outage ends with an answer, or with a connection that lasts. A master that takes connections
+    // and answers nothing is one outage, however often it is dialled.
     let mut outage = Outage::default();
     loop {
         let dial = timeout(terms.connect_timeout, dialer.dial());
@@ -78,7 +78,7 @@ async fn look_after<D: Dial>(mut dialer: D, mailbox: &Mailbox, terms: &Terms) {
             Ok(Ok(dialled)) => {
                 outage.connected(mailbox);
                 quarantine(mailbox, terms, dialled.age);
-                let Some(broken) = serve(dialled, outage.window(), mailbox, terms).await else {
+                let Some(broken) = serve(dialled, &mut outage, mailbox, terms).await else {
                     return;
                 };
                 outage.broken(&broken);
@@ -109,16 +109,26 @@ struct Outage {
     failures: u32,
     /// The last connection was given up.
     is_silent: bool,
+    /// The last connection broke before it was of any use.
+    is_short: bool,
 }
 
 impl Outage {
-    fn connected(&mut self, mailbox: &Mailbox) {
+    fn connected(&self, mailbox: &Mailbox) {
         let master = mailbox.address();
-        if self.is_silent {
+        if self.is_short {
             shielded(|| tracing::debug!(%master, "connected"));
         } else {
-            self.failures = 0;
             shielded(|| tracing::info!(%master, "connected"));
+        }
+    }
+
+    fn heard(&mut self, in_flight: &InFlight<'_>, mailbox: &Mailbox) {
+        if self.is_short && in_flight.heard.is_some() {
+            self.is_short = false;
+            self.failures = 0;
+            let master = mailbox.address();
+            shielded(|| tracing::info!(%master, "it answers again"));
         }
     }
 
@@ -132,8 +142,12 @@ impl Outage {
     }
 
     fn broken(&mut self, broken: &Broken) {
+        /// A connection that nothing was sent over is good if it lasts as long.
+        const LONG: Duration = Duration::from_secs(1);
         self.is_silent = broken.was_given_up;
-        if broken.has_answered {
+        let is_good = broken.has_answered || !broken.was_given_up && broken.lasted >= LONG;
+        self.is_short = !is_good;
+        if is_good {
             self.failures = 0;
         }
     }
@@ -188,17 +202,19 @@ struct Broken {
     /// The master was silent for too long.
     was_given_up: bool,
     has_answered: bool,
+    lasted: Duration,
 }
 
 /// Serves one connection until it breaks; `None` when nobody needs it any more.
 async fn serve<C: Connection>(
     dialled: Dialled<C>,
-    window: usize,
+    outage: &mut Outage,
     mailbox: &Mailbox,
     terms: &Terms,
 ) -> Option<Broken> {
+    let began = (terms.now)();
     let mut connection = dialled.connection;
-    let mut in_flight = InFlight::new(mailbox, terms, dialled.round_trip, window);
+    let mut in_flight = InFlight::new(mailbox, terms, dialled.round_trip, outage.window());
     let mut alarm = Alarm::new();
     let (mut fresh, mut changes) = (Vec::new(), Vec::new());
     let ended = poll_fn(|cx| {
@@ -209,6 +225,7 @@ async fn serve<C: Connection>(
             if let Poll::Ready(why) = connection.poll(cx, &mut in_flight) {
                 return Poll::Ready(Some((why, false)));
             }
+            outage.heard(&in_flight, mailbox);
             if in_flight.is_empty() && mailbox.is_done() {
                 return Poll::Ready(None);
             }
@@ -219,25 +236,24 @@ async fn serve<C: Connection>(
                 return Poll::Pending;
             };
             let now = ready!(alarm.poll(cx, at));
+            note_heard(&in_flight, mailbox, terms);
             in_flight.expire(now);
             if in_flight.is_stuck(now) {
                 connection.give_up();
-                let why = "no answer to anything, given up".into();
-                return Poll::Ready(Some((why, true)));
+                return Poll::Ready(Some(("no answer to anything, given up".into(), true)));
             }
         }
         give_way(cx)
     })
     .await;
-    if let Some(at) = in_flight.heard {
-        terms.guarding.heard(mailbox.master(), at);
-    }
+    note_heard(&in_flight, mailbox, terms);
     let (why, was_given_up) = ended?;
     mailbox.down_after(&mut in_flight, &why);
     Some(Broken {
         why,
         was_given_up,
         has_answered: in_flight.heard.is_some(),
+        lasted: (terms.now)().saturating_duration_since(began),
     })
 }
 
@@ -246,6 +262,14 @@ async fn serve<C: Connection>(
 pub(super) fn give_way<T>(cx: &mut Context<'_>) -> Poll<T> {
     let _ = pin!(yield_now()).poll(cx);
     Poll::Pending
+}
+
+/// Notes the last answer for the guard. Not only when the connection ends: other coordinators of this
+/// process go by it, too.
+fn note_heard(in_flight: &InFlight<'_>, mailbox: &Mailbox, terms: &Terms) {
+    if let Some(at) = in_flight.heard {
+        terms.guarding.heard(mailbox.master(), at);
+    }
 }
 
 /// A timer that is set anew only when it fires: most of what it is set for is answered long before.

@@ -128,7 +128,10 @@ impl Wire {
                 Poll::Ready(Ok(0)) => return Err("the connection takes no more bytes".into()),
                 Poll::Ready(Ok(count)) => self.written += count,
                 Poll::Ready(Err(error)) => return Err(error.to_string().into()),
-                Poll::Pending => return Ok(()),
+                Poll::Pending => {
+                    self.drop_written();
+                    return Ok(());
+                }
             }
         }
         if self.written > 0 {
@@ -144,6 +147,15 @@ impl Wire {
             }
         }
         Ok(())
+    }
+
+    /// Frees what was written, where the rest may stay for long: a slow reader may leave one for ever.
+    fn drop_written(&mut self) {
+        const MOST: usize = 64 * 1024;
+        if self.written >= MOST {
+            self.out.drain(..self.written);
+            self.written = 0;
+        }
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Arc<str>>> {
