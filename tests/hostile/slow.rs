@@ -74,6 +74,37 @@ fn gets_no_more(set: impl FnOnce(Builder) -> Builder) {
     });
 }
 
+/// However often it is dialled, and although every dial succeeds.
+#[test]
+fn a_master_that_greets_and_hangs_up_is_one_outage() {
+    alone(
+        "slow::a_master_that_greets_and_hangs_up_is_one_outage",
+        || {
+            if servers::only_urls() {
+                return;
+            }
+            let log = Log::listen();
+            let masters = servers::masters(2);
+            let hostile = Fake::tcp(|peer| drop(peer.greet()));
+            run(async {
+                let locks = Coordinator::builder()
+                    .masters(masters.iter().map(servers::Server::url))
+                    .master(hostile.url())
+                    .restart_guard(RestartGuard::Off)
+                    .build()
+                    .unwrap();
+                locks.mutex("a").try_acquire().await.unwrap();
+                sleep(Duration::from_secs(6)).await;
+                let (dials, warnings) = (hostile.connections(), log.warnings_about(&hostile.url()));
+                println!("{dials} dials, {warnings} warnings:\n{}", log.lines());
+                assert_eq!(warnings, 1);
+                // The pause grows up to a second.
+                assert!((3..40).contains(&dials), "{dials}");
+            });
+        },
+    );
+}
+
 /// It greets well, and then takes what it is sent and answers nothing.
 #[test]
 fn a_master_that_never_answers_takes_no_memory_without_end() {

@@ -127,6 +127,28 @@ fn what_is_owed_is_paced_by_the_answers() {
     assert_eq!(answer(false, 11_100, &mut wire), 100);
 }
 
+/// The oldest is given up for the newest, and the log says so once.
+#[test]
+fn what_is_owed_is_bounded() {
+    set_clock(Duration::ZERO);
+    let mut owed = Owed::new();
+    let (oldest, is_owed) = (ask(Verb::Release, true), true);
+    owed.push(oldest.clone());
+    for _ in 0..32_767 {
+        owed.push(ask(Verb::Release, is_owed));
+    }
+    assert_eq!(owed.expire(0, clock()).0.len(), 0);
+    for is_news in [true, false] {
+        owed.push(ask(Verb::Release, is_owed));
+        let (gone, news) = owed.expire(0, clock());
+        assert_eq!((gone.len(), news), (1, is_news));
+    }
+    assert_eq!(Arc::strong_count(&oldest), 1);
+    set_clock(Duration::from_secs(61));
+    assert_eq!(owed.expire(0, clock()).0.len(), 32_768);
+    assert!(owed.is_empty());
+}
+
 /// One millisecond of the supervisor. Returns whether it gives the connection up.
 fn turn(in_flight: &mut InFlight<'_>, wire: &mut Wire) -> bool {
     in_flight.send(wire, &mut Vec::new(), &mut Vec::new());
