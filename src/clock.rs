@@ -31,9 +31,10 @@ pub(crate) fn from_monotonic(at: Instant) -> Instant {
     at + slept()
 }
 
-/// An instant of the clock of [`now`] on the [`monotonic`] one, if nothing more is slept through, or `least` if that is
-/// later. An instant that has passed on one clock has passed on the other, but the monotonic clock may never have
-/// shown it: it stood still then, or the wall clock was set forward.
+/// An instant of the clock of [`now`] on the [`monotonic`] one, if nothing more is slept through,
+/// or `least` if that is later. An instant that has passed on one clock has passed on the other,
+/// but the monotonic clock may never have shown it: it stood still then, or the wall clock was set
+/// forward.
 pub(crate) fn to_monotonic(at: Instant, least: Instant) -> Instant {
     compare_clocks(monotonic());
     at.checked_sub(slept()).map_or(least, |at| at.max(least))
@@ -65,11 +66,12 @@ pub(crate) fn wall_micros() -> u64 {
     u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// For how long the monotonic clock has stood still, in all, in nanoseconds. At most [`MOST_SLEPT`].
+/// For how long the monotonic clock has stood still, in all, in nanoseconds. At most
+/// [`MOST_SLEPT`].
 static SLEPT: AtomicU64 = AtomicU64::new(0);
 
-/// About 100 years, which any instant can be moved by. A wall clock that is set back and forth adds up to more only in
-/// tests of that.
+/// About 100 years, which any instant can be moved by. A wall clock that is set back and forth adds
+/// up to more only in tests of that.
 const MOST_SLEPT: u64 = 100 * 366 * 24 * 60 * 60 * 1_000_000_000;
 
 fn slept() -> Duration {

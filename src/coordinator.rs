@@ -143,8 +143,9 @@ impl Coordinator {
     /// every waiter, and a waiter whose process died is passed over when the [patience](Builder::patience) is
     /// over. [`try_acquire`](Lock::try_acquire) takes no place, and passes nobody.
     ///
-    /// A waiter to whom no majority of masters have answered in time for half its patience cannot win. It leaves the
-    /// queues so that others can, and takes its old place when a majority answer.
+    /// A waiter to whom no majority of masters have answered in time for half its patience cannot
+    /// win. It leaves the queues so that others can, and takes its old place when a majority
+    /// answer.
     ///
     /// # Guarantees
     ///
@@ -153,10 +154,10 @@ impl Coordinator {
     ///
     /// # Not guaranteed
     ///
-    /// Who came first goes by the waiters' clocks, which may be off by a second; those that are off by more go by
-    /// the masters'. Masters that are down or have lost their queues may let a later one pass. After an outage that is
-    /// longer than half the patience, a waiter that is back later may be passed by others. See
-    /// [`docs::guarantees`](crate::docs::guarantees).
+    /// Who came first goes by the waiters' clocks, which may be off by a second; those that are off
+    /// by more go by the masters'. Masters that are down or have lost their queues may let a later
+    /// one pass. After an outage that is longer than half the patience, a waiter that is back later
+    /// may be passed by others. See [`docs::guarantees`](crate::docs::guarantees).
     ///
     /// Sends nothing. A name or an owner that cannot be used is reported when the lock is acquired; and so is a
     /// name that is held as another kind, by [`OtherKind`](crate::AcquireError::OtherKind). One that is free can be
@@ -308,25 +309,26 @@ impl Builder {
         self
     }
 
-    /// How long one master may take to answer a command, from the send, before its vote counts as failed.
-    /// 1 ms to 60 s.
+    /// How long one master may take to answer a command, from the send, before its vote counts as
+    /// failed. 1 ms to 60 s.
     ///
-    /// The default follows the round trip: four times the fastest answer of each master, at least 50 ms
-    /// and at most 1 s. A timeout that is set here holds for all masters. It should be small against the
-    /// TTL, and well above the round trip: a master that is further away never votes in time.
+    /// The default follows the round trip: four times the fastest answer of each master, at least
+    /// 50 ms and at most 1 s. A timeout that is set here holds for all masters. It should be small
+    /// against the TTL, and well above the round trip: a master that is further away never votes in
+    /// time.
     ///
-    /// A connection is given up after three node timeouts without a byte from the master, and after thirty
-    /// without a whole reply.
+    /// A connection is given up after three node timeouts without a byte from the master, and after
+    /// thirty without a whole reply.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.settings.node_timeout = Some(timeout);
         self
     }
 
-    /// How long a connection may take to be made, name resolution, TLS and login included. Defaults to
-    /// 1 s; 1 ms to 60 s.
+    /// How long a connection may take to be made, name resolution, TLS and login included. Defaults
+    /// to 1 s; 1 ms to 60 s.
     ///
-    /// The first commands of a coordinator wait for its first connections, this long at most, or until
-    /// their outcome is certain. Later, a master without a connection fails at once.
+    /// The first commands of a coordinator wait for its first connections, this long at most, or
+    /// until their outcome is certain. Later, a master without a connection fails at once.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;
         self
@@ -415,8 +417,9 @@ impl Builder {
         self
     }
 
-    /// How keys are made of names: `{name}` stands for the name. Defaults to `{name}`; RedLock.net and
-    /// pottery use `redlock:{name}`. Keys that begin with `quorlock:` are the crate's own, and refused.
+    /// How keys are made of names: `{name}` stands for the name. Defaults to `{name}`; RedLock.net
+    /// and pottery use `redlock:{name}`. Keys that begin with `quorlock:` are the crate's own, and
+    /// refused.
     pub fn key_template(mut self, template: impl Into<String>) -> Self {
         self.settings.key_template = template.into();
         self

@@ -104,9 +104,10 @@ pub enum AcquireError {
         votes: Votes,
     },
 
-    /// Another task of the same [owner](crate::Owner) is in the middle of an attempt at this lock, and has been for as
-    /// long as an attempt takes. Nothing was sent. Tasks of one owner make their attempts one after the other. Trying
-    /// again later makes sense, unless that task does not poll its future any more: see [`Lock`](crate::Lock).
+    /// Another task of the same [owner](crate::Owner) is in the middle of an attempt at this lock,
+    /// and has been for as long as an attempt takes. Nothing was sent. Tasks of one owner make
+    /// their attempts one after the other. Trying again later makes sense, unless that task does
+    /// not poll its future any more: see [`Lock`](crate::Lock).
     #[error("could not lock {name:?}: another task of its owner is in the middle of an attempt")]
     OwnerBusy {
         /// The lock's name.

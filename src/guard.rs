@@ -82,9 +82,10 @@ impl Guard {
 
     /// When validity ends, on the clock of [`Instant`].
     ///
-    /// While the lock is valid this is now plus what [remains](Self::remaining). Time that the machine was suspended for
-    /// counts as time that has passed, and so does a step forward of its wall clock: both move this earlier. Once the
-    /// validity is over, this lies in the past, and never before the lock was asked for.
+    /// While the lock is valid this is now plus what [remains](Self::remaining). Time that the
+    /// machine was suspended for counts as time that has passed, and so does a step forward of its
+    /// wall clock: both move this earlier. Once the validity is over, this lies in the past, and
+    /// never before the lock was asked for.
     pub fn valid_until(&self) -> Instant {
         self.held.valid_until()
     }

@@ -71,8 +71,8 @@ struct State {
     lease: Lease,
     /// What was left of the lease when it was won.
     validity: Duration,
-    /// When the last key that we may have written is gone by itself, on the monotonic clock: a wall clock that is
-    /// set forward must not make a release look needless.
+    /// When the last key that we may have written is gone by itself, on the monotonic clock: a wall
+    /// clock that is set forward must not make a release look needless.
     keys_until: Instant,
     /// Masters that may hold the key, a bit each; those of the newest round come on top.
     may_hold: u64,
@@ -93,7 +93,8 @@ struct State {
     release: Option<Arc<LiveRound>>,
 }
 
-/// The state while it is locked. A loss is announced after it is unlocked, as that runs code of the program's.
+/// The state while it is locked. A loss is announced after it is unlocked, as that runs code of the
+/// program's.
 #[derive(Debug)]
 struct Locked<'a> {
     /// Dropped first, as it comes first.
@@ -190,8 +191,8 @@ impl Hold {
         release
     }
 
-    /// Posts the release of the last level. Whether others wait for it comes with what is posted, which is to be
-    /// dropped after unlocking.
+    /// Posts the release of the last level. Whether others wait for it comes with what is posted,
+    /// which is to be dropped after unlocking.
     fn deliver(&self, state: &State, release: &Arc<LiveRound>) -> (Arc<Ask<Delivery>>, bool) {
         let (was_won, wakes) = (state.newest.was_won(), self.wakes(state));
         let delivery = Delivery {
@@ -217,9 +218,9 @@ impl Hold {
         (ask, was_won)
     }
 
-    /// Puts the key back on `masters`, a bit each, which lost it. Only ever called when a majority has
-    /// confirmed that the lock is ours. Does nothing after a release, nor when the validity is over: a master that
-    /// answers late may do so after that.
+    /// Puts the key back on `masters`, a bit each, which lost it. Only ever called when a majority
+    /// has confirmed that the lock is ours. Does nothing after a release, nor when the validity is
+    /// over: a master that answers late may do so after that.
     pub(crate) fn heal(&self, masters: u64, ttl: Ttl, extension: &Arc<LiveRound>) {
         let start = clock::now();
         let mut state = self.lock();
@@ -260,8 +261,8 @@ impl Hold {
         self.state.lock().validity
     }
 
-    /// When the lease ends, on the clock that users have. A lease that a step of the wall clock has ended may have
-    /// ended before it began, on that clock.
+    /// When the lease ends, on the clock that users have. A lease that a step of the wall clock has
+    /// ended may have ended before it began, on that clock.
     pub(crate) fn valid_until(&self) -> Instant {
         let until = self.state.lock().lease.until();
         clock::to_monotonic(until, self.began)

@@ -29,17 +29,20 @@ use crate::{
 ///
 /// # Futures that are not polled
 ///
-/// Poll a future of this type to its end, or drop it. One that is neither, such as the loser of a `select!` on `&mut
-/// future`, keeps its place:
+/// Poll a future of this type to its end, or drop it. One that is neither, such as the loser of a
+/// `select!` on `&mut future`, keeps its place:
 ///
-/// - The waiters for one name in one coordinator take turns. One that has not been polled for about 2 s longer than it
-///   meant to sleep is passed over, and the next one goes on.
-/// - Tasks of one [owner](Owner) make their attempts one after the other. While an unpolled future is in the middle of an
-///   attempt, [`try_acquire`](Self::try_acquire) and [`acquire_within`](Self::acquire_within) of the same owner and name
-///   return in time, with [`OwnerBusy`](AcquireError::OwnerBusy), and [`acquire`](Self::acquire) waits.
-/// - An attempt that was under way may have won. Then the lock is held, and not renewed, until its TTL has passed.
+/// - The waiters for one name in one coordinator take turns. One that has not been polled for about
+///   2 s longer than it meant to sleep is passed over, and the next one goes on.
+/// - Tasks of one [owner](Owner) make their attempts one after the other. While an unpolled future
+///   is in the middle of an attempt, [`try_acquire`](Self::try_acquire) and
+///   [`acquire_within`](Self::acquire_within) of the same owner and name return in time, with
+///   [`OwnerBusy`](AcquireError::OwnerBusy), and [`acquire`](Self::acquire) waits.
+/// - An attempt that was under way may have won. Then the lock is held, and not renewed, until its
+///   TTL has passed.
 ///
-/// In a loop around `select!`, make the future before the loop and poll it in every round, or drop it.
+/// In a loop around `select!`, make the future before the loop and poll it in every round, or drop
+/// it.
 #[derive(Clone)]
 #[must_use = "a lock is not held until it is acquired"]
 pub struct Lock {
@@ -120,10 +123,10 @@ impl Lock {
         }
     }
 
-    /// Asks all masters once. Takes one round trip to the slowest of the fastest majority; at most the
-    /// node timeout, and as long again to say why not. The first attempt of a coordinator also waits for its
-    /// first connections, for the connect timeout at most.
-    /// Waits before that while another task of the same owner makes an attempt, for two node timeouts at most.
+    /// Asks all masters once. Takes one round trip to the slowest of the fastest majority; at most
+    /// the node timeout, and as long again to say why not. The first attempt of a coordinator also
+    /// waits for its first connections, for the connect timeout at most. Waits before that while
+    /// another task of the same owner makes an attempt, for two node timeouts at most.
     ///
     /// Whoever calls it in a loop pauses in between (10 to 200 ms), as masters that are known to be down fail in
     /// microseconds; [`acquire`](Self::acquire) and [`acquire_within`](Self::acquire_within) do.
@@ -132,13 +135,13 @@ impl Lock {
     ///
     /// [`Contended`](AcquireError::Contended) when another holds it or the vote was split,
     /// [`NoQuorum`](AcquireError::NoQuorum) when too many masters failed,
-    /// [`Quarantined`](AcquireError::Quarantined) when too many have no vote for a while, as they may have forgotten locks,
-    /// [`TooSlow`](AcquireError::TooSlow) when no validity was left,
-    /// [`OtherKind`](AcquireError::OtherKind) when the name is held as another kind of lock, which is found only while
-    /// it is held,
-    /// [`OwnerBusy`](AcquireError::OwnerBusy) when another task of the same owner has been in the middle of an attempt for
-    /// two node timeouts.
-    /// [`Config`](AcquireError::Config) and [`Closed`](AcquireError::Closed) before anything is sent.
+    /// [`Quarantined`](AcquireError::Quarantined) when too many have no vote for a while, as they
+    /// may have forgotten locks, [`TooSlow`](AcquireError::TooSlow) when no validity was left,
+    /// [`OtherKind`](AcquireError::OtherKind) when the name is held as another kind of lock, which
+    /// is found only while it is held, [`OwnerBusy`](AcquireError::OwnerBusy) when another task of
+    /// the same owner has been in the middle of an attempt for two node timeouts.
+    /// [`Config`](AcquireError::Config) and [`Closed`](AcquireError::Closed) before anything is
+    /// sent.
     ///
     /// # Cancel safety
     ///
@@ -162,9 +165,10 @@ impl Lock {
 
     /// Waits for the lock until `limit` is over, and tries a last time then.
     ///
-    /// See [`acquire`](Self::acquire) for how it waits. Returns four node timeouts after `limit` at most: an attempt that is
-    /// under way when the time is over, and the last one, may take two each. Tasks of one owner make their attempts one
-    /// after the other. One whose turn has not come two node timeouts after `limit` makes no last attempt.
+    /// See [`acquire`](Self::acquire) for how it waits. Returns four node timeouts after `limit` at
+    /// most: an attempt that is under way when the time is over, and the last one, may take two
+    /// each. Tasks of one owner make their attempts one after the other. One whose turn has not
+    /// come two node timeouts after `limit` makes no last attempt.
     ///
     /// # Errors
     ///

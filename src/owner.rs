@@ -121,8 +121,9 @@ pub(crate) struct Tenure {
 }
 
 impl Tenure {
-    /// The turn to make an attempt, if it comes until `end`. To be kept until the attempt is won or what takes it back
-    /// is posted. The task that has it may have stopped polling, so only an `end` makes this return.
+    /// The turn to make an attempt, if it comes until `end`. To be kept until the attempt is won or
+    /// what takes it back is posted. The task that has it may have stopped polling, so only an
+    /// `end` makes this return.
     pub(crate) async fn turn(&self, end: Option<Instant>) -> Option<SemaphorePermit<'_>> {
         let turn = async { self.gate.acquire().await.ok() };
         let Some(end) = end else {

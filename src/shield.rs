@@ -5,8 +5,9 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// Runs `user_code`, which may do anything: it may call this crate, and it may panic. A panic ends here. The
-/// program's panic hook has reported it by then, and nothing else does, as any other report could panic as well.
+/// Runs `user_code`, which may do anything: it may call this crate, and it may panic. A panic ends
+/// here. The program's panic hook has reported it by then, and nothing else does, as any other
+/// report could panic as well.
 ///
 /// Callers hold no lock of this crate's.
 pub(crate) fn shielded(user_code: impl FnOnce()) {

@@ -152,8 +152,8 @@ pub(crate) struct Waiter<'a> {
 }
 
 impl Waiter<'_> {
-    /// Waits until it is this waiter's turn to contend, but not longer than to `deadline`. It may have to wait again
-    /// after the next attempt, if it was not polled for too long.
+    /// Waits until it is this waiter's turn to contend, but not longer than to `deadline`. It may
+    /// have to wait again after the next attempt, if it was not polled for too long.
     pub(crate) async fn turn(&self, deadline: Option<Instant>) {
         loop {
             let now = clock::now();

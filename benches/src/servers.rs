@@ -15,8 +15,9 @@ pub fn urls(servers: &[Server]) -> Vec<String> {
     servers.iter().map(Server::url).collect()
 }
 
-/// Fails when a lock was left behind on any server. Deletes the counters of fencing tokens, which stay.
-/// The restart guard's key stays as well: a master without it counts as one that forgot its locks.
+/// Fails when a lock was left behind on any server. Deletes the counters of fencing tokens, which
+/// stay. The restart guard's key stays as well: a master without it counts as one that forgot its
+/// locks.
 pub fn check_empty(servers: &[Server], whom: &str) -> Result<()> {
     const LEFT: &str = "local counters = redis.call('KEYS', 'quorlock:fence:*')
         if #counters > 0 then redis.call('DEL', unpack(counters)) end

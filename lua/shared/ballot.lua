@@ -1,5 +1,5 @@
--- shared/ballot: whether a candidate for the fencing token may win on this master. Goes before the scripts
--- that grant.
+-- shared/ballot: whether a candidate for the fencing token may win on this master. Goes before the
+-- scripts that grant.
 --
 -- A counter never goes down, and holds the largest candidate that won here. A token is a candidate that a
 -- majority accepted, so that each is larger than that of any lock before. See docs/guarantees.md.
@@ -8,7 +8,8 @@
 -- expired after long idleness, needs not be known: time has passed it. '0' is for what puts a lock back, and
 -- asks for nothing new.
 --
--- A counter is written in digits. Whatever else is under its key belongs to somebody else, and stays as it is.
+-- A counter is written in digits. Whatever else is under its key belongs to somebody else, and
+-- stays as it is.
 --
 -- returns  nil             it may, and the counter is raised to it
 --          'stale COUNTER' not above the counter

@@ -63,7 +63,8 @@ if not is_sound then
   before, since, origin, durable, seen = run_id, is_new and 0 or now, run_id, '0', now
 end
 
--- For how long nobody has heard from what the caller knows, where that is not what this one was handed down.
+-- For how long nobody has heard from what the caller knows, where that is not what this one was
+-- handed down.
 local away
 local function compare(known, silence)
   if known ~= '' and known ~= origin then
@@ -99,7 +100,8 @@ if found[1] ~= run_id or found[2] ~= since_text or found[3] ~= origin or found[4
   redis.call('HSET', KEYS[1], 'run_id', run_id, 'since', since_text, 'origin', origin, 'durable', durable or '0',
     'seen', seen_text)
 end
--- Who took it for new proves nothing about what was before. What it forgot, it forgot before this guard was there.
+-- Who took it for new proves nothing about what was before. What it forgot, it forgot before this
+-- guard was there.
 if since == 0 and ARGV[2] == 'strict' then
   since_text = seen_text
 end

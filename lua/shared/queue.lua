@@ -20,8 +20,8 @@ local function next_waiter(now)
   end
 end
 
--- Puts a waiter in the queue, or keeps it in it, for so many ms from now. Whoever calls it has read the queue, so
--- that only the deadlines can still be of another type, and then nothing is written.
+-- Puts a waiter in the queue, or keeps it in it, for so many ms from now. Whoever calls it has read
+-- the queue, so that only the deadlines can still be of another type, and then nothing is written.
 local function queue(ticket, now, patience)
   redis.call('ZADD', KEYS[3], string.format('%.0f', now + patience), ticket)
   redis.call('ZADD', KEYS[2], 0, ticket)
@@ -45,8 +45,8 @@ local function is_wrong_type(reply)
   return type(reply) == 'table' and reply.err and string.find(reply.err, 'WRONGTYPE', 1, true)
 end
 
--- Runs what must not keep anybody from giving a lock up, whatever there is in place of a queue or its deadlines.
--- Returns any other error.
+-- Runs what must not keep anybody from giving a lock up, whatever there is in place of a queue or
+-- its deadlines. Returns any other error.
 local function at_best(step)
   local is_done, thrown = pcall(step)
   local reply = not is_done and failed(thrown)

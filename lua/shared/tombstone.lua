@@ -1,4 +1,5 @@
--- shared/tombstone: goes after a release, and lets no candidate of what is released win any more, however late.
+-- shared/tombstone: goes after a release, and lets no candidate of what is released win any more,
+-- however late.
 -- KEYS[last] is the counter, ARGV[last] the candidate, `reply` what the release says.
 --
 -- Not where the candidate is too far ahead to win anyway, see shared/ballot: a client whose clock is wrong must not

@@ -13,8 +13,8 @@ use crate::error::AcquireError;
 /// Where a waiter waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stand {
-    /// Without asking for the lock, until a majority of masters answer in time: out of the queues of a fair lock, and
-    /// with its ticket.
+    /// Without asking for the lock, until a majority of masters answer in time: out of the queues
+    /// of a fair lock, and with its ticket.
     Aside,
     /// In the queues of the masters, or asking for the lock now and then.
     InLine,
@@ -74,9 +74,10 @@ fn is_answered(votes: &Votes) -> bool {
 
 /// Whether a majority of masters have answered in time lately.
 ///
-/// Whoever hears from no majority cannot win, and its questions may still arrive. Then it is granted what it cannot use,
-/// again and again. So it may ask for half a patience, for the sake of its place in a queue if the outage is a short one.
-/// After that, one round decides whether it may come back.
+/// Whoever hears from no majority cannot win, and its questions may still arrive. Then it is
+/// granted what it cannot use, again and again. So it may ask for half a patience, for the sake of
+/// its place in a queue if the outage is a short one. After that, one round decides whether it may
+/// come back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chances {
     unable: Option<Unable>,

@@ -15,14 +15,15 @@ use super::lease::{Drift, Ttl};
 pub enum RestartGuard {
     /// Nothing. A master that restarts empty may grant a lock that others hold.
     Off,
-    /// A master that has another run id than its key says, or no key where this process has seen it before (whichever
-    /// coordinator it was), is quarantined. One that nobody has a memory of is taken for new. One that cannot be asked (no right to
-    /// `INFO`, say) is not watched, and the log says so.
+    /// A master that has another run id than its key says, or no key where this process has seen it
+    /// before (whichever coordinator it was), is quarantined. One that nobody has a memory of is
+    /// taken for new. One that cannot be asked (no right to `INFO`, say) is not watched, and the
+    /// log says so.
     #[default]
     Observed,
-    /// As `Observed`, and a master without the key is quarantined, too; also when it is used for the first time.
-    /// A master that others took for new is quarantined from when the first of them saw it. One that cannot be asked
-    /// is not used.
+    /// As `Observed`, and a master without the key is quarantined, too; also when it is used for
+    /// the first time. A master that others took for new is quarantined from when the first of them
+    /// saw it. One that cannot be asked is not used.
     Strict,
 }
 
@@ -52,8 +53,8 @@ pub(crate) struct Mark {
 /// Who looks at a master.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look<'a> {
-    /// The origins that this one knows the master by, and for how many milliseconds it has not heard from each.
-    /// Usually one; none where it has never seen the master.
+    /// The origins that this one knows the master by, and for how many milliseconds it has not
+    /// heard from each. Usually one; none where it has never seen the master.
     pub(crate) known: &'a [(String, u64)],
     pub(crate) is_strict: bool,
     /// Whether the master was found to be durable; `None`: nobody asked, or nobody may.
@@ -97,10 +98,12 @@ impl Mark {
         mark
     }
 
-    /// Returns when the master may last have forgotten locks, as far as a look may rely on this; 0: never.
+    /// Returns when the master may last have forgotten locks, as far as a look may rely on this; 0:
+    /// never.
     ///
-    /// Whoever took the master for new knew nothing about it, which is not enough for a strict look. But what the
-    /// master forgot, it forgot before the key was there: what loses locks loses the key, or has another run id.
+    /// Whoever took the master for new knew nothing about it, which is not enough for a strict
+    /// look. But what the master forgot, it forgot before the key was there: what loses locks loses
+    /// the key, or has another run id.
     pub(crate) fn counted_from(&self, is_strict: bool) -> u64 {
         if self.since == 0 && is_strict {
             self.seen

@@ -5,11 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The waiters for one name. One of them at a time contends on the masters, in the order in which they came.
+/// The waiters for one name. One of them at a time contends on the masters, in the order in which
+/// they came.
 ///
-/// A waiter is a future that may not be polled any more, and lives on. So one that contends says by when it will be
-/// heard of again, and is passed over when it is not. That costs a short time, once: it is in line again only when it
-/// has been polled again. `T` is how a waiter is told that its turn has come.
+/// A waiter is a future that may not be polled any more, and lives on. So one that contends says by
+/// when it will be heard of again, and is passed over when it is not. That costs a short time,
+/// once: it is in line again only when it has been polled again. `T` is how a waiter is told that
+/// its turn has come.
 #[derive(Debug)]
 pub(crate) struct Line<T> {
     /// All but the one that contends.
@@ -40,8 +42,8 @@ pub(crate) enum Place<T> {
 impl<T: Clone> Line<T> {
     /// For how long a waiter may be late before it counts as silent.
     const PATIENCE: Duration = Duration::from_secs(2);
-    /// How much later than the waiter before it one looks for a silent contender, so that the first of those that are
-    /// polled takes over.
+    /// How much later than the waiter before it one looks for a silent contender, so that the first
+    /// of those that are polled takes over.
     const STEP: Duration = Duration::from_millis(10);
 
     /// A number for a new waiter, larger than all before it.
@@ -50,7 +52,8 @@ impl<T: Clone> Line<T> {
         self.numbers
     }
 
-    /// Whether the turn of waiter `number` has come, by `now`. Called again and again by whoever waits for it.
+    /// Whether the turn of waiter `number` has come, by `now`. Called again and again by whoever
+    /// waits for it.
     pub(crate) fn place(
         &mut self,
         number: u64,

@@ -124,8 +124,9 @@ impl Resource {
 struct Aside {
     /// What the key is for, with a colon at the end.
     prefix: &'static str,
-    /// Letters that make the CRC16 of the prefix, these letters and a colon zero. A CRC16 that starts
-    /// from zero is that of what follows then, so that the whole has the slot of the lock's key.
+    /// Letters that make the CRC16 of the prefix, these letters and a colon zero. A CRC16 that
+    /// starts from zero is that of what follows then, so that the whole has the slot of the lock's
+    /// key.
     neutral: &'static str,
 }
 
@@ -154,8 +155,8 @@ impl Aside {
     }
 }
 
-/// Returns whether a cluster hashes only a part of `key`: what is between the first `{` and the first
-/// `}` after it, if that is anything.
+/// Returns whether a cluster hashes only a part of `key`: what is between the first `{` and the
+/// first `}` after it, if that is anything.
 fn has_hash_tag(key: &str) -> bool {
     let after = key.split_once('{').map(|(_, after)| after);
     let tag = after.and_then(|after| after.split_once('}'));

@@ -91,8 +91,8 @@ pub enum Failure {
     Rejected(Arc<str>),
     /// No answer within the node timeout. The command may have been, or may yet be, executed.
     TimedOut(Duration),
-    /// The command was never sent: there is no connection, or the master does not keep up with what was
-    /// sent before.
+    /// The command was never sent: there is no connection, or the master does not keep up with what
+    /// was sent before.
     Unreachable(Arc<str>),
 }
 

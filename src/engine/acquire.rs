@@ -32,8 +32,8 @@ impl Engine {
         Ok(())
     }
 
-    /// How long an attempt takes at most: a round, which may wait for first dials, and another one to
-    /// say why it was not won.
+    /// How long an attempt takes at most: a round, which may wait for first dials, and another one
+    /// to say why it was not won.
     pub(super) fn attempt(&self) -> Duration {
         let mut mailboxes = self.mailboxes.iter();
         let rounds = self.node_timeout() * 2;

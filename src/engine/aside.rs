@@ -16,7 +16,8 @@ use crate::{
 };
 
 impl Place<'_> {
-    /// Waits out of the queues, until a majority of masters answer in time or the time to wait is over.
+    /// Waits out of the queues, until a majority of masters answer in time or the time to wait is
+    /// over.
     pub(super) async fn wait_aside(&mut self) -> Result<(), AcquireError> {
         // Nobody calls it, but for the coordinator when it is closed.
         let turn = self.engine.turns().join(self.engine, &self.ticket);
@@ -61,8 +62,8 @@ impl Engine {
         *chances
     }
 
-    /// Returns how long a waiter of a fair lock may give no sign of life: no less than four node timeouts
-    /// of the slowest master, so that one lost poll does not count as death.
+    /// Returns how long a waiter of a fair lock may give no sign of life: no less than four node
+    /// timeouts of the slowest master, so that one lost poll does not count as death.
     pub(super) fn patience(&self) -> Duration {
         self.config.patience.max(self.node_timeout() * 4)
     }
@@ -75,8 +76,8 @@ impl Engine {
         }
     }
 
-    /// Whether a majority of masters answer a question in time that changes nothing. Errors are answers: whether they
-    /// are in the way shows in the next round.
+    /// Whether a majority of masters answer a question in time that changes nothing. Errors are
+    /// answers: whether they are in the way shows in the next round.
     async fn is_answered(&self, resource: &Resource) -> bool {
         let round = Round::open(Verb::Inspect, self.size(), clock::now(), None);
         let probe = LiveRound::of_acquisition(round);

@@ -32,8 +32,8 @@ impl Limit {
         self.end.is_some_and(|end| end <= clock::now())
     }
 
-    /// Until when to wait for the turn to make an attempt that takes `attempt`. An attempt that is under way when the
-    /// time is over does not add to how long the last one is waited for.
+    /// Until when to wait for the turn to make an attempt that takes `attempt`. An attempt that is
+    /// under way when the time is over does not add to how long the last one is waited for.
     pub(super) fn turn_by(self, attempt: Duration) -> Instant {
         let now = clock::now();
         match self.end {
@@ -49,7 +49,8 @@ impl Limit {
         Some(end.checked_add(attempt).unwrap_or(end))
     }
 
-    /// That the time is over, and that another task of the owner has been in the middle of an attempt since.
+    /// That the time is over, and that another task of the owner has been in the middle of an
+    /// attempt since.
     pub(super) fn over(self, name: &Arc<str>, failures: u32) -> AcquireError {
         self.gave_up(
             name,
@@ -67,8 +68,8 @@ impl Limit {
         }
     }
 
-    /// Whether to go on after `error`, which came after so many failures. Waiting mends neither a wrong
-    /// setting nor a wrong kind.
+    /// Whether to go on after `error`, which came after so many failures. Waiting mends neither a
+    /// wrong setting nor a wrong kind.
     pub(super) fn check(
         self,
         name: &Arc<str>,

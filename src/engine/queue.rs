@@ -74,7 +74,8 @@ impl Engine {
                 End::Unable => {
                     place.wait_aside().await?;
                     if place.patience.is_fresh {
-                        // No majority knows the ticket, and its time is not that of the masters any more.
+                        // No majority knows the ticket, and its time is not that of the masters any
+                        // more.
                         place.ticket = Ticket::new(self.draw(), owner.id());
                     }
                 }
@@ -151,7 +152,8 @@ impl<'a> Place<'a> {
 
     /// What a round that was not won says of the next one, and where to wait for that.
     fn look_back(&mut self, round: &LiveRound, outcome: Outcome) -> Stand {
-        // Those that are up may have no majority for either: then nobody would ever be the first on one.
+        // Those that are up may have no majority for either: then nobody would ever be the first on
+        // one.
         self.disputes += u32::from(round.read(Round::is_skewed_to_any));
         self.patience.is_fresh &= !round.read(Round::is_queued) && self.disputes < CORRECTIONS;
         self.left = round.read(Round::quarantined);

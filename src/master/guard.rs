@@ -40,7 +40,8 @@ struct Met {
 pub(super) struct Question {
     pub(super) master: usize,
     sightings: Sightings,
-    /// The origins that the master is known by, and for how many milliseconds each has not been heard from.
+    /// The origins that the master is known by, and for how many milliseconds each has not been
+    /// heard from.
     pub(super) known: Vec<(String, u64)>,
     asked: Instant,
 }
@@ -64,8 +65,8 @@ impl Guarding {
         }
     }
 
-    /// Returns the same for the dialer of the master at `place`: its address and database, each of which has a guard
-    /// key of its own.
+    /// Returns the same for the dialer of the master at `place`: its address and database, each of
+    /// which has a guard key of its own.
     #[cfg(feature = "redis")]
     pub(super) fn at(&self, place: &str) -> Self {
         match self.guard {
@@ -85,7 +86,8 @@ impl Guarding {
         }
     }
 
-    /// Notes that a master is the server with this run id, and what it remembers, unless another one is that server.
+    /// Notes that a master is the server with this run id, and what it remembers, unless another
+    /// one is that server.
     pub(super) fn meet(
         &self,
         question: &Question,

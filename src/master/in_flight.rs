@@ -27,8 +27,9 @@ use crate::{
 /// The commands of one connection, in the order of the wire. Every one of them gets a vote by its
 /// deadline, whatever the master answers.
 ///
-/// A window bounds how many commands are unanswered: it grows with each answer, so that a master that
-/// does not answer is not sent much. The rest waits here, in order, for one node timeout at most.
+/// A window bounds how many commands are unanswered: it grows with each answer, so that a master
+/// that does not answer is not sent much. The rest waits here, in order, for one node timeout at
+/// most.
 #[derive(Debug)]
 pub(super) struct InFlight<'a> {
     mailbox: &'a Mailbox,
@@ -189,7 +190,8 @@ impl<'a> InFlight<'a> {
             .push(what, is_owed, now, now + self.limits.timeout);
     }
 
-    /// When a command that waits is given up. One that waited for the first dial gets its time anew.
+    /// When a command that waits is given up. One that waited for the first dial gets its time
+    /// anew.
     fn send_by(&self, ask: &Ask) -> Instant {
         ask.posted.max(self.began) + self.limits.timeout
     }
@@ -267,8 +269,8 @@ impl<'a> InFlight<'a> {
         self.mailbox.hear(channel, Heard::Message(message));
     }
 
-    /// Returns the oldest command, which a server without its script has not executed, if it may be sent
-    /// once more. It is then the newest.
+    /// Returns the oldest command, which a server without its script has not executed, if it may be
+    /// sent once more. It is then the newest.
     #[cfg(feature = "redis")]
     pub(super) fn again(&mut self, now: Instant) -> Option<&Ask> {
         self.liveness.on_reply(now);
@@ -344,8 +346,8 @@ impl<'a> InFlight<'a> {
         is_waiting.then(|| self.liveness.end(self.limits)).flatten()
     }
 
-    /// Takes what was sent without an answer and what was not sent, with what its vote is if that is
-    /// still open.
+    /// Takes what was sent without an answer and what was not sent, with what its vote is if that
+    /// is still open.
     pub(super) fn take_unanswered(
         &mut self,
         unknown: Failure,

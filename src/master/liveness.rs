@@ -34,8 +34,8 @@ impl Liveness {
         *self = Self::since(now);
     }
 
-    /// Starts to count anew at `now`, as this process was itself stalled and could read nothing. Once
-    /// per reply: a process that is always late must give up a silent master all the same.
+    /// Starts to count anew at `now`, as this process was itself stalled and could read nothing.
+    /// Once per reply: a process that is always late must give up a silent master all the same.
     pub(super) fn forgive(&mut self, now: Instant) -> bool {
         let is_first = !self.is_forgiven;
         if is_first {

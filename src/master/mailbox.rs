@@ -285,8 +285,8 @@ impl Mailbox {
         self.down(in_flight.take_unanswered(unknown, unsent), why);
     }
 
-    /// There is no connection: everything fails at once until there is one. `unanswered` comes with its
-    /// vote if that is still open.
+    /// There is no connection: everything fails at once until there is one. `unanswered` comes with
+    /// its vote if that is still open.
     pub(super) fn down(
         &self,
         unanswered: impl IntoIterator<Item = (Arc<Ask>, Option<Failure>)>,

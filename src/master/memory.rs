@@ -157,7 +157,8 @@ impl MemoryMaster {
     }
 
     /// Returns a handle on the same master for coordinators that stand for another process: the
-    /// [restart guard](crate::RestartGuard) of theirs does not know that this process has seen the master.
+    /// [restart guard](crate::RestartGuard) of theirs does not know that this process has seen the
+    /// master.
     #[must_use]
     pub fn for_another_process(&self) -> Self {
         Self {

@@ -48,10 +48,10 @@ pub use memory::{Fault, MemoryMaster};
 pub(crate) use redis::encode_command;
 use supervisor::supervise;
 
-/// Where votes go. Every master that an [`Ask`] was posted to casts at least one vote for it, the first
-/// one when its node timeout is over at the latest; more may follow when an answer comes late. The
-/// timeout begins when the command is sent, which may wait for the first dial, or for one node timeout
-/// while the master does not keep up.
+/// Where votes go. Every master that an [`Ask`] was posted to casts at least one vote for it, the
+/// first one when its node timeout is over at the latest; more may follow when an answer comes
+/// late. The timeout begins when the command is sent, which may wait for the first dial, or for one
+/// node timeout while the master does not keep up.
 pub(crate) trait CountVotes: Send + Sync {
     /// `now` was read after the vote was there.
     fn count(&self, master: usize, vote: Vote, now: Instant);

@@ -12,8 +12,9 @@ use crate::core::retry::Backoff;
 
 /// The releases that are owed to one master, in the order in which they were posted.
 ///
-/// They are sent as fast as the master answers them. After an error reply one of them is sent alone,
-/// after a pause, until it succeeds. A release is owed until the key that it would delete has expired.
+/// They are sent as fast as the master answers them. After an error reply one of them is sent
+/// alone, after a pause, until it succeeds. A release is owed until the key that it would delete
+/// has expired.
 #[derive(Debug)]
 pub(super) struct Owed {
     releases: VecDeque<Arc<Ask>>,
@@ -32,8 +33,8 @@ pub(super) struct Owed {
 }
 
 impl Owed {
-    /// The most releases that are kept for one master. When there are more, the oldest are given up:
-    /// their locks end on that master with the TTL.
+    /// The most releases that are kept for one master. When there are more, the oldest are given
+    /// up: their locks end on that master with the TTL.
     const MOST: usize = 32_768;
     /// The pause after an error reply.
     const PAUSE: Backoff =
@@ -63,8 +64,8 @@ impl Owed {
         }
     }
 
-    /// Returns when the oldest release is no longer owed to `master`: `now` if it is not owed at all,
-    /// and `None` if there is no release.
+    /// Returns when the oldest release is no longer owed to `master`: `now` if it is not owed at
+    /// all, and `None` if there is no release.
     pub(super) fn next_expiry(&self, master: usize, now: fn() -> Instant) -> Option<Instant> {
         if !self.given_up.is_empty() {
             return Some(now());
@@ -74,8 +75,8 @@ impl Owed {
     }
 
     /// Removes the releases that were given up, and the oldest that are no longer owed to `master`.
-    /// They must be dropped outside of locks: whoever waits for them is woken then. Returns also whether
-    /// the log must say that some were given up.
+    /// They must be dropped outside of locks: whoever waits for them is woken then. Returns also
+    /// whether the log must say that some were given up.
     pub(super) fn expire(&mut self, master: usize, now: Instant) -> (Vec<Arc<Ask>>, bool) {
         let is_owed = |release: &Arc<Ask>| {
             let until = release.counter.owed_until(master);
@@ -90,8 +91,8 @@ impl Owed {
         (gone, is_news)
     }
 
-    /// Returns the next release to send to `master`, if one may be sent now. `window` commands may be
-    /// in flight on the connection; half of them are left to what is posted.
+    /// Returns the next release to send to `master`, if one may be sent now. `window` commands may
+    /// be in flight on the connection; half of them are left to what is posted.
     pub(super) fn next(&mut self, master: usize, now: Instant, window: usize) -> Option<Arc<Ask>> {
         let most = self.allowed.min(window / 2).max(1);
         if self.in_flight >= most || self.retry_at.is_some_and(|at| now < at) {

@@ -40,8 +40,8 @@ pub(super) fn frame_length(bytes: &[u8]) -> Result<Option<usize>, Arc<str>> {
     FrameScan::default().length(bytes)
 }
 
-/// How far a reply has been read whose rest has not come yet. It goes on from there: a reply that comes
-/// in pieces costs no more than one that comes whole.
+/// How far a reply has been read whose rest has not come yet. It goes on from there: a reply that
+/// comes in pieces costs no more than one that comes whole.
 pub(super) struct FrameScan {
     /// Where the next value begins. It may not be there yet.
     at: usize,
@@ -62,8 +62,8 @@ impl Default for FrameScan {
 }
 
 impl FrameScan {
-    /// The length of the reply at the start of `bytes`, which were seen before but for those at the end;
-    /// `None` while it is incomplete.
+    /// The length of the reply at the start of `bytes`, which were seen before but for those at the
+    /// end; `None` while it is incomplete.
     pub(super) fn length(&mut self, bytes: &[u8]) -> Result<Option<usize>, Arc<str>> {
         // The usual replies to lock commands, which are read whole.
         if self.at == 0 {

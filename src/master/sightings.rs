@@ -29,8 +29,9 @@ impl Sightings {
         find(&mut PLACES.lock(), place)
     }
 
-    /// Returns the origins that the master is known by, and for how many milliseconds each has not been heard from,
-    /// rounded up: the master counts in whole ones. There are two where two servers answer in one place.
+    /// Returns the origins that the master is known by, and for how many milliseconds each has not
+    /// been heard from, rounded up: the master counts in whole ones. There are two where two
+    /// servers answer in one place.
     pub(super) fn known(&self, now: Instant) -> Vec<(String, u64)> {
         let sightings = self.0.lock();
         let known = sightings.iter().map(|sighting| {
@@ -43,8 +44,9 @@ impl Sightings {
 
     /// Notes that a server with this origin answered at `now`, to one who was `asked` what it knew.
     ///
-    /// What was known then is of no use any more: the server that answered counts its quarantine from later. Fails
-    /// when another one was heard from since, of which the server that answered was told nothing.
+    /// What was known then is of no use any more: the server that answered counts its quarantine
+    /// from later. Fails when another one was heard from since, of which the server that answered
+    /// was told nothing.
     pub(super) fn meet(&self, origin: &str, asked: Instant, now: Instant) -> Result<(), String> {
         let mut sightings = self.0.lock();
         sightings.retain(|known| known.origin != origin && known.heard > asked);
@@ -77,7 +79,8 @@ impl Sightings {
     }
 }
 
-/// As [`Sightings::of`]. Of masters that no coordinator uses any more a bounded number is remembered.
+/// As [`Sightings::of`]. Of masters that no coordinator uses any more a bounded number is
+/// remembered.
 #[cfg(feature = "redis")]
 fn find(places: &mut Places, place: &str) -> Sightings {
     /// The most places, but for those that are in use.

@@ -66,8 +66,8 @@ pub(super) fn supervise<D: Dial>(
 }
 
 async fn look_after<D: Dial>(mut dialer: D, mailbox: &Mailbox, terms: &Terms) {
-    // An outage ends with an answer, or with a connection that lasts. A master that takes connections
-    // and answers nothing is one outage, however often it is dialled.
+    // An outage ends with an answer, or with a connection that lasts. A master that takes
+    // connections and answers nothing is one outage, however often it is dialled.
     let mut outage = Outage::default();
     loop {
         let dial = timeout(terms.connect_timeout, dialer.dial());
@@ -257,15 +257,15 @@ async fn serve<C: Connection>(
     })
 }
 
-/// Lets other tasks run, and the runtime look after timers and sockets, before this one goes on. A task
-/// that just woke itself would be polled many times before that.
+/// Lets other tasks run, and the runtime look after timers and sockets, before this one goes on. A
+/// task that just woke itself would be polled many times before that.
 pub(super) fn give_way<T>(cx: &mut Context<'_>) -> Poll<T> {
     let _ = pin!(yield_now()).poll(cx);
     Poll::Pending
 }
 
-/// Notes the last answer for the guard. Not only when the connection ends: other coordinators of this
-/// process go by it, too.
+/// Notes the last answer for the guard. Not only when the connection ends: other coordinators of
+/// this process go by it, too.
 fn note_heard(in_flight: &InFlight<'_>, mailbox: &Mailbox, terms: &Terms) {
     if let Some(at) = in_flight.heard {
         terms.guarding.heard(mailbox.master(), at);

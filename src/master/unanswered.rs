@@ -4,8 +4,8 @@ use std::{collections::VecDeque, mem, sync::Arc, time::Instant};
 
 use super::Ask;
 
-/// Oldest first: replies come in the order of sends. A command stays after its vote was given up, as
-/// its reply may still come.
+/// Oldest first: replies come in the order of sends. A command stays after its vote was given up,
+/// as its reply may still come.
 #[derive(Debug)]
 pub(super) struct Unanswered {
     commands: VecDeque<Sent>,
@@ -55,8 +55,8 @@ impl Unanswered {
         self.commands.len()
     }
 
-    /// Adds what was sent at `now`. The node timeout begins then: a stall of this process before the
-    /// send is not the master's.
+    /// Adds what was sent at `now`. The node timeout begins then: a stall of this process before
+    /// the send is not the master's.
     pub(super) fn push(&mut self, what: What, is_owed: bool, now: Instant, deadline: Instant) {
         // In order, although the timeout shrinks when a faster answer is seen.
         self.latest = self.latest.max(deadline);
@@ -81,8 +81,9 @@ impl Unanswered {
         Some(sent)
     }
 
-    /// Makes the oldest command the newest, to be sent once more, if it may be. Not one that was sent
-    /// twice, nor one that takes what a later command gives back: it would be executed after that.
+    /// Makes the oldest command the newest, to be sent once more, if it may be. Not one that was
+    /// sent twice, nor one that takes what a later command gives back: it would be executed after
+    /// that.
     #[cfg(feature = "redis")]
     pub(super) fn again(&mut self) -> Option<&Ask> {
         /// How many later commands are looked at.

@@ -68,7 +68,8 @@ impl Wire {
     const FIRST_INPUT: usize = 16 * 1024;
     /// No answer to us is that long. Whoever sends more is not a Redis server.
     const MOST_INPUT: usize = 1024 * 1024;
-    /// More reads in one poll would keep timers and other tasks waiting: a server may send without end.
+    /// More reads in one poll would keep timers and other tasks waiting: a server may send without
+    /// end.
     const MOST_READS: usize = 4;
 
     pub(super) fn new(stream: impl Stream + 'static) -> Self {
@@ -95,8 +96,9 @@ impl Wire {
     }
 
     /// Writes and reads as far as the stream goes, but not without end. `on_frame` sees each whole
-    /// reply, with what `on_read` returned when it was read. It may append to what is to be written, or
-    /// break off. Ready when it did, or with the reason why the stream is of no more use.
+    /// reply, with what `on_read` returned when it was read. It may append to what is to be
+    /// written, or break off. Ready when it did, or with the reason why the stream is of no more
+    /// use.
     ///
     /// Always tries both ways: a server that cannot get rid of its replies stops reading.
     pub(super) fn poll<R: Copy, B>(
@@ -149,7 +151,8 @@ impl Wire {
         Ok(())
     }
 
-    /// Frees what was written, where the rest may stay for long: a slow reader may leave one for ever.
+    /// Frees what was written, where the rest may stay for long: a slow reader may leave one for
+    /// ever.
     fn drop_written(&mut self) {
         const MOST: usize = 64 * 1024;
         if self.written >= MOST {

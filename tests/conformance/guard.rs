@@ -278,7 +278,8 @@ const CASES: &[Case] = &[
         None,
         (Own, Now, Own, true, Now),
     ),
-    // A key of a version that did not write down when it was first there; and a clock that was set back.
+    // A key of a version that did not write down when it was first there; and a clock that was set
+    // back.
     (
         Some((Own, Never, Own, false, Never)),
         Nobody,
@@ -473,8 +474,8 @@ fn another_server_that_forgot_earlier_forgets_anew() {
     }
 }
 
-/// A caller who knows two servers in one place, and for how many ms neither has been heard from; and whether a master
-/// that forgot 500 s ago is in quarantine from now.
+/// A caller who knows two servers in one place, and for how many ms neither has been heard from;
+/// and whether a master that forgot 500 s ago is in quarantine from now.
 type Several = ([(Id, u64); 2], bool);
 
 const SEVERAL: &[Several] = &[

@@ -229,7 +229,8 @@ fn a_vote_is_in_time_whatever_happens() {
                     .unwrap();
                 runtime.block_on(async {
                     let subject = Subject::memory(MILLISECOND * 50);
-                    // For its turn to be sent, and for the answer; and before that for the first dial.
+                    // For its turn to be sent, and for the answer; and before that for the first
+                    // dial.
                     let mut longest = MILLISECOND * 2 * 50;
                     if is_connected {
                         tokio::time::sleep(MILLISECOND).await;

@@ -49,8 +49,8 @@ async fn grants(locks: &Coordinator, kind: Kind) -> u32 {
     grants
 }
 
-/// How often a near client gets the lock alone, and beside a client that cannot. That one waits for as long as it
-/// takes, or again and again for a second.
+/// How often a near client gets the lock alone, and beside a client that cannot. That one waits for
+/// as long as it takes, or again and again for a second.
 async fn beside(near: &Coordinator, hopeless: &Coordinator) {
     for kind in KINDS {
         beside_one(near, hopeless, kind).await;
@@ -150,7 +150,8 @@ async fn a_waiter_steps_aside_while_it_cannot_win_and_comes_back_with_its_ticket
             assert!(place[0].len() == 1 && place.iter().all(|queue| *queue == place[0]));
             two.cut(&fault);
             let start = Instant::now();
-            // A poll may come up to a third of the patience later, and half a patience is waited then.
+            // A poll may come up to a third of the patience later, and half a patience is waited
+            // then.
             sleep_until(start + millis(1_400)).await;
             assert_eq!(two.queues()[0], place[0], "{fault:?}");
             sleep_until(start + millis(2_800)).await;

@@ -244,7 +244,8 @@ async fn nobody_waits_for_it() {
     assert_eq!(said(&votes)[0], "holds nothing");
 }
 
-/// A master says that it holds nothing, later than the lock has ended. Nobody has looked at the guard meanwhile.
+/// A master says that it holds nothing, later than the lock has ended. Nobody has looked at the
+/// guard meanwhile.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_put_back_when_the_validity_is_over() {
     let world = World::with(3, |builder| builder.node_timeout(seconds(4))).await;

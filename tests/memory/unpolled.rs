@@ -1,4 +1,5 @@
-//! Futures that were polled and are not polled any more, such as the loser of a `select!` on `&mut future`.
+//! Futures that were polled and are not polled any more, such as the loser of a `select!` on `&mut
+//! future`.
 
 use std::time::Duration;
 
@@ -87,7 +88,8 @@ async fn many_tasks_of_one_owner_end_by_their_limit() {
     }
 }
 
-/// The waiters of a process contend one at a time. Some of those that came first are not polled any more.
+/// The waiters of a process contend one at a time. Some of those that came first are not polled any
+/// more.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_takes_over_from_unpolled_ones() {
     for kind in &kinds()[..2] {

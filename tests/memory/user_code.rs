@@ -1,4 +1,5 @@
-//! What programs have this crate run: wakers and `tracing` subscribers, which may panic, and may call back.
+//! What programs have this crate run: wakers and `tracing` subscribers, which may panic, and may
+//! call back.
 
 use std::{
     future::Future,
@@ -72,8 +73,8 @@ fn waker(wakes: impl Fn() + Send + Sync + 'static) -> Waker {
     Arc::new(Wakes(wakes)).into()
 }
 
-/// Runs `test` in a thread of its own, and fails when that does not end: what waits for a lock that it has taken
-/// itself waits for ever.
+/// Runs `test` in a thread of its own, and fails when that does not end: what waits for a lock that
+/// it has taken itself waits for ever.
 fn ends(test: impl AsyncFnOnce() + Send + 'static) {
     let (sender, ended) = mpsc::channel();
     let thread = thread::spawn(move || {

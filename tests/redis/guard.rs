@@ -41,8 +41,9 @@ pub(crate) fn lock(locks: &Coordinator, kind: Kind, name: &str, owner: &Owner) -
     }
 }
 
-/// Has `masters` known to somebody, so that they have a vote from then on; of those who are strict, once a quarantine is
-/// over. Closed, as a release is done when a majority has it, and whoever comes next could be ahead of it on the others.
+/// Has `masters` known to somebody, so that they have a vote from then on; of those who are strict,
+/// once a quarantine is over. Closed, as a release is done when a majority has it, and whoever
+/// comes next could be ahead of it on the others.
 async fn meet(masters: &[String]) {
     let locks = guarded(RestartGuard::Observed).masters(masters).build();
     let locks = locks.unwrap();

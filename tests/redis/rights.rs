@@ -1,4 +1,5 @@
-//! The rights that the documentation asks for are all that the code needs, for every verb of every kind.
+//! The rights that the documentation asks for are all that the code needs, for every verb of every
+//! kind.
 
 use std::time::Duration;
 
@@ -87,7 +88,8 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
     assert!(their_lock.is_held().await.unwrap());
     assert_eq!(their_lock.inspect().await.unwrap().votes.granted(), 3);
 
-    // A key that a master lost is put back; of a fenced lock while nobody else has offered a candidate.
+    // A key that a master lost is put back; of a fenced lock while nobody else has offered a
+    // candidate.
     assert_eq!(masters[0].command(&["DEL", "app:r"]), "1");
     held.extend(LONG).await.unwrap();
     until("a key that is put back", async || {
@@ -130,7 +132,8 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
     held.settled().await;
     held.release().await.unwrap();
 
-    // A minority that grants is given back: a fair lock's keeps the place, which is given up in the end.
+    // A minority that grants is given back: a fair lock's keeps the place, which is given up in the
+    // end.
     until("a release on all masters", async || {
         let is_free = |master: &Server| master.command(&["EXISTS", "app:r"]) == "0";
         masters.iter().all(is_free).then_some(())

@@ -126,7 +126,8 @@ fn a_runtime_that_ends_takes_guards_and_waiters_with_it() {
         let guard = lock.acquire_within(ttl * 2).await.unwrap();
         guard.release().await.unwrap();
         close_at_once(&locks).await;
-        // A master executes the late renewal when it is resumed: its key ends with the TTL after that.
+        // A master executes the late renewal when it is resumed: its key ends with the TTL after
+        // that.
         until("the end of the last TTL", async || {
             let keys = masters.iter().map(|master| master.command(&["KEYS", "*"]));
             keys.into_iter().all(|keys| keys.is_empty()).then_some(())

@@ -52,8 +52,8 @@ fn any_event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// Whatever a server sends or withholds, in whatever order: a command has its vote when the time to
-    /// send it and the time to answer it are over, or the connection is broken.
+    /// Whatever a server sends or withholds, in whatever order: a command has its vote when the
+    /// time to send it and the time to answer it are over, or the connection is broken.
     #[test]
     fn every_command_gets_a_vote_by_its_deadline(
         window in 1..6usize,

@@ -87,8 +87,8 @@ fn replied(
     /// Scripts are long: no more of them are sent at once than this many bytes.
     const MOST: usize = 1024 * 1024;
     let reply = setting::answer(frame);
-    // Restarted with the connection kept by a proxy, or SCRIPT FLUSH: once more with the script itself,
-    // which the server then knows again.
+    // Restarted with the connection kept by a proxy, or SCRIPT FLUSH: once more with the script
+    // itself, which the server then knows again.
     let is_unknown = matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"));
     if is_unknown
         && out.len() < MOST
