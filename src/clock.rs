@@ -328,7 +328,7 @@ mod tests {
         });
     }
 
-    /// What the wall clock says of it does not end a debt.
+    /// A step of the wall clock does not end what is owed.
     #[test]
     fn a_release_is_owed_when_the_wall_clock_is_set_forward() {
         alone(

@@ -261,8 +261,8 @@ impl Hold {
         self.state.lock().validity
     }
 
-    /// When the lease ends, on the clock that users have. A lease that a step of the wall clock has
-    /// ended may have ended before it began, on that clock.
+    /// When the lease ends, on the clock that users have. After a step of the wall clock this could
+    /// lie before the start, so it is never earlier than that.
     pub(crate) fn valid_until(&self) -> Instant {
         let until = self.state.lock().lease.until();
         clock::to_monotonic(until, self.began)

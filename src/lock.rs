@@ -165,9 +165,10 @@ impl Lock {
 
     /// Waits for the lock until `limit` is over, and tries a last time then.
     ///
-    /// See [`acquire`](Self::acquire) for how it waits. Returns four node timeouts after `limit` at
-    /// most: an attempt that is under way when the time is over, and the last one, may take two
-    /// each. Tasks of one owner make their attempts one after the other. One whose turn has not
+    /// See [`acquire`](Self::acquire) for how it waits. Returns about four node timeouts after
+    /// `limit` at the latest: an attempt that is under way when the time is over, and the last one,
+    /// may take two each. A fenced lock may take two more, and first connections the connect
+    /// timeout. Tasks of one owner make their attempts one after the other. One whose turn has not
     /// come two node timeouts after `limit` makes no last attempt.
     ///
     /// # Errors

@@ -100,8 +100,8 @@ if found[1] ~= run_id or found[2] ~= since_text or found[3] ~= origin or found[4
   redis.call('HSET', KEYS[1], 'run_id', run_id, 'since', since_text, 'origin', origin, 'durable', durable or '0',
     'seen', seen_text)
 end
--- Who took it for new proves nothing about what was before. What it forgot, it forgot before this
--- guard was there.
+-- A caller that took the master for new knew nothing of it. Whatever the master forgot, it forgot
+-- before this key was written.
 if since == 0 and ARGV[2] == 'strict' then
   since_text = seen_text
 end

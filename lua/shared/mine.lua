@@ -1,5 +1,5 @@
--- shared/mine: what of a reentrant or fair lock is its owner's. Goes in front of the scripts that
--- need it.
+-- shared/mine: tells what a lock's owner wrote from what others wrote. Goes before the scripts
+-- that need it.
 --
 -- A lock has three fields: the owner, the marker, and 'mode' with the value 'quorlock', which keeps
 -- Redisson's read-write lock away. A lock that was acquired by a version before that has no 'mode'.

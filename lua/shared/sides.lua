@@ -1,5 +1,6 @@
 -- shared/sides: goes after a script that reads the queue of a fair lock, and says which of the keys
--- beside the lock is not what it should be. Only a lock of another type is a lock of another kind.
+-- beside the lock is not what it should be. Only the type of the lock's
+-- own key tells another kind of lock.
 local is_done, reply = pcall(acquire)
 if is_done then
   return reply

@@ -20,14 +20,14 @@ pub(crate) enum Stand {
     InLine,
 }
 
-/// What a round that was not won says of whether this client can win at all.
+/// Whether this client can win at all, by a round that was not won.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chance {
     /// A majority of masters answered in time.
     Had,
     /// They did not.
     None,
-    /// Not all that would tell have answered.
+    /// Too few masters have answered to tell.
     Unknown,
 }
 
@@ -74,7 +74,7 @@ fn is_answered(votes: &Votes) -> bool {
 
 /// Whether a majority of masters have answered in time lately.
 ///
-/// Whoever hears from no majority cannot win, and its questions may still arrive. Then it is
+/// A client that hears from no majority cannot win, but its requests may still arrive. It is then
 /// granted what it cannot use, again and again. So it may ask for half a patience, for the sake of
 /// its place in a queue if the outage is a short one. After that, one round decides whether it may
 /// come back.
@@ -92,7 +92,7 @@ struct Unable {
 }
 
 impl Chances {
-    /// What these are worth to a waiter that comes at `now`: nothing, if they are old.
+    /// Returns what still counts for a waiter that comes at `now`: nothing that is old.
     pub(crate) fn at(self, now: Instant, patience: Duration) -> Self {
         let is_new = |unable: &Unable| now.saturating_duration_since(unable.until) <= patience * 2;
         Self {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_been_unable_for_half_a_patience_steps_aside() {
+    fn a_waiter_that_cannot_win_for_half_a_patience_steps_aside() {
         use Outcome::{Lost, TooLate};
         use Stand::{Aside, InLine};
         let origin = Instant::now();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_is_not_counted_against_who_comes() {
+    fn old_failures_do_not_count_against_a_new_waiter() {
         let origin = Instant::now();
         let mut chances = Chances::default();
         chances.note(Chance::None, origin, origin);

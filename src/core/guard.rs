@@ -46,7 +46,8 @@ pub(crate) struct Mark {
     pub(crate) origin: String,
     /// Whether it is known to lose nothing when it ends.
     pub(crate) is_durable: bool,
-    /// When the key was written first; 0: by a version of this crate that did not write that down.
+    /// When the key was written first; 0 if an earlier version wrote it, which did not store the
+    /// time.
     pub(crate) seen: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Who contends for a lock, of those that wait for it in one process.
+//! The order in which the waiters of one process contend for a lock.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +8,7 @@ use std::{
 /// The waiters for one name. One of them at a time contends on the masters, in the order in which
 /// they came.
 ///
-/// A waiter is a future that may not be polled any more, and lives on. So one that contends says by
+/// A waiter is a future, which can stay alive without being polled. So one that contends says by
 /// when it will be heard of again, and is passed over when it is not. That costs a short time,
 /// once: it is in line again only when it has been polled again. `T` is how a waiter is told that
 /// its turn has come.
@@ -32,7 +32,7 @@ struct Contender {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Place<T> {
     Contends,
-    /// Not before it is told, or not before it has looked again at an instant.
+    /// Waits until it is told, or looks again at `look_again`.
     Waits {
         told: T,
         look_again: Instant,
@@ -42,8 +42,8 @@ pub(crate) enum Place<T> {
 impl<T: Clone> Line<T> {
     /// For how long a waiter may be late before it counts as silent.
     const PATIENCE: Duration = Duration::from_secs(2);
-    /// How much later than the waiter before it one looks for a silent contender, so that the first
-    /// of those that are polled takes over.
+    /// Each waiter looks for a silent contender this much later than the one before it, so that the
+    /// first that is polled takes over.
     const STEP: Duration = Duration::from_millis(10);
 
     /// A number for a new waiter, larger than all before it.
@@ -84,7 +84,7 @@ impl<T: Clone> Line<T> {
         }
     }
 
-    /// Has waiter `number` come after all others. Who is to be told that its turn has come instead.
+    /// Puts waiter `number` after all others. Returns how to tell the waiter whose turn has come.
     pub(crate) fn step_back(&mut self, number: u64, now: Instant) -> Option<T> {
         if self.waiting.is_empty() {
             return None;
@@ -92,7 +92,7 @@ impl<T: Clone> Line<T> {
         self.leave(number, now)
     }
 
-    /// Removes waiter `number`. Who is to be told that its turn has come instead.
+    /// Removes waiter `number`. Returns how to tell the waiter whose turn has come.
     pub(crate) fn leave(&mut self, number: u64, now: Instant) -> Option<T> {
         self.waiting.remove(&number);
         if !self.contends(number) {

@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl Engine {
-    /// That the coordinator is not closed.
+    /// Returns an error if the coordinator is closed.
     pub(super) fn check_open(&self) -> Result<(), AcquireError> {
         if self.closed.load(Ordering::Acquire) {
             return Err(AcquireError::Closed);

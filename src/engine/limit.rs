@@ -7,7 +7,7 @@ use std::{
 
 use crate::{clock, error::AcquireError};
 
-/// Since when somebody waits, and until when.
+/// The start and the end of a wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
     start: Instant,
@@ -32,8 +32,8 @@ impl Limit {
         self.end.is_some_and(|end| end <= clock::now())
     }
 
-    /// Until when to wait for the turn to make an attempt that takes `attempt`. An attempt that is
-    /// under way when the time is over does not add to how long the last one is waited for.
+    /// Returns until when to wait for the turn to make an attempt that takes `attempt`. An attempt
+    /// that is under way when the time is over does not add to how long the last one is waited for.
     pub(super) fn turn_by(self, attempt: Duration) -> Instant {
         let now = clock::now();
         match self.end {
@@ -43,14 +43,13 @@ impl Limit {
         }
     }
 
-    /// Until when to wait for the turn in a queue that is kept meanwhile.
+    /// Returns until when to wait for the turn in a queue that is kept meanwhile.
     pub(super) fn last_turn(self, attempt: Duration) -> Option<Instant> {
         let end = self.end?;
         Some(end.checked_add(attempt).unwrap_or(end))
     }
 
-    /// That the time is over, and that another task of the owner has been in the middle of an
-    /// attempt since.
+    /// Returns the error for a wait that ended while another task of the owner made an attempt.
     pub(super) fn over(self, name: &Arc<str>, failures: u32) -> AcquireError {
         self.gave_up(
             name,
@@ -68,8 +67,8 @@ impl Limit {
         }
     }
 
-    /// Whether to go on after `error`, which came after so many failures. Waiting mends neither a
-    /// wrong setting nor a wrong kind.
+    /// Returns an error unless the wait goes on after `error`, which came after so many failures.
+    /// Waiting fixes neither a wrong setting nor a wrong kind.
     pub(super) fn check(
         self,
         name: &Arc<str>,

@@ -190,8 +190,7 @@ impl<'a> InFlight<'a> {
             .push(what, is_owed, now, now + self.limits.timeout);
     }
 
-    /// When a command that waits is given up. One that waited for the first dial gets its time
-    /// anew.
+    /// When a command that waits is given up. After the first dial the time starts again.
     fn send_by(&self, ask: &Ask) -> Instant {
         ask.posted.max(self.began) + self.limits.timeout
     }
@@ -199,7 +198,7 @@ impl<'a> InFlight<'a> {
     /// Casts the vote of a command that was never sent.
     fn fail_unsent(&mut self, ask: Arc<Ask>, now: Instant) {
         let master = self.master();
-        let why = "not sent: it does not keep up with what came before";
+        let why = "not sent: too many commands are unanswered";
         let failure = Failure::Unreachable(why.into());
         ask.counter.count(master, Vote::Fail(failure), now);
         if ask.counter.owed_until(master).is_some() {

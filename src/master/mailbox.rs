@@ -132,7 +132,7 @@ impl Mailbox {
                 if state.asks.len() >= Self::MOST_WAITING
                     && ask.counter.owed_until(self.master).is_none() =>
             {
-                Failure::Unreachable("still connecting, and too much waits for it".into())
+                Failure::Unreachable("still connecting, and too many commands wait".into())
             }
             (Phase::Dialling | Phase::Serving, None) => {
                 state.asks.push(ask);

@@ -13,7 +13,7 @@ pub(super) struct Sightings(Arc<Mutex<Vec<Sighting>>>);
 struct Sighting {
     /// What it remembers goes back to the process with this run id.
     origin: String,
-    /// When that one was heard from, or what it was handed down by.
+    /// When that process, or one that inherited its data, last answered.
     heard: Instant,
 }
 
@@ -55,7 +55,7 @@ impl Sightings {
             heard: now,
         });
         if sightings.len() > 1 {
-            return Err("another server was heard from in its place meanwhile".to_owned());
+            return Err("another server answered at this address during the dial".to_owned());
         }
         Ok(())
     }
@@ -79,8 +79,7 @@ impl Sightings {
     }
 }
 
-/// As [`Sightings::of`]. Of masters that no coordinator uses any more a bounded number is
-/// remembered.
+/// As [`Sightings::of`]. Remembers a bounded number of masters that no coordinator uses.
 #[cfg(feature = "redis")]
 fn find(places: &mut Places, place: &str) -> Sightings {
     /// The most places, but for those that are in use.

@@ -219,7 +219,7 @@ async fn a_newcomer_who_only_observes_trusts_an_empty_master() {
 
 /// All who lock are strict, and one who only observes and never locks comes first.
 #[tokio::test(start_paused = true)]
-async fn who_is_strict_does_not_go_by_what_an_observer_took_for_new() {
+async fn a_strict_client_does_not_trust_an_observer() {
     for kind in KINDS {
         let world = world(3, RestartGuard::Strict).await;
         world.occupy([2], seconds(60));

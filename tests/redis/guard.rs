@@ -361,7 +361,7 @@ fn who_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
 
 /// All who lock are strict, and one who only observes and never locks comes first.
 #[test]
-fn who_is_strict_does_not_go_by_what_an_observer_took_for_new() {
+fn a_strict_client_does_not_trust_an_observer() {
     const LONGEST: Duration = Duration::from_secs(6);
     with_masters(3, async |mut masters| {
         let strict = || guarded(RestartGuard::Strict).max_ttl(LONGEST).ttl(LONGEST);

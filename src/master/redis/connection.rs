@@ -121,7 +121,7 @@ fn pushed(frame: &[u8], in_flight: &mut InFlight<'_>, now: Instant) -> Result<()
     Ok(())
 }
 
-/// What names each script to a server that has it.
+/// The EVALSHA words of each script.
 static HASHES: LazyLock<ScriptHeads> = LazyLock::new(|| {
     Script::ALL.map(|script| {
         let hash = ::redis::Script::new(script.text());
@@ -129,11 +129,11 @@ static HASHES: LazyLock<ScriptHeads> = LazyLock::new(|| {
     })
 });
 
-/// What stands for each script with a server that does not have it.
+/// The EVAL words of each script.
 static TEXTS: LazyLock<ScriptHeads> =
     LazyLock::new(|| Script::ALL.map(|script| ScriptHead::new(b"EVAL", script.text())));
 
-/// What a server is sent that knows our scripts.
+/// Encodes a command for a server that has the scripts.
 #[cfg(feature = "__internals")]
 pub(crate) fn encode_command(command: &Command, out: &mut Vec<u8>) {
     wire::encode_command(command, &HASHES, out);
