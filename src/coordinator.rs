@@ -232,8 +232,7 @@ impl Coordinator {
 
     /// Refuses new acquisitions and waits until nothing is owed: every release that was posted has
     /// reached the masters that may hold the key, or their keys are gone by themselves, which takes
-    /// the longest TTL in use, or twice the patience of a fair lock if that is longer. A master
-    /// that is silent can add three node timeouts.
+    /// the longest TTL in use at most, or twice the patience of a fair lock if that is longer.
     ///
     /// Where masters are down that may be long: put it under a [timeout](tokio::time::timeout). Join the tasks that
     /// hold or want locks first.

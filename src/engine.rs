@@ -16,7 +16,7 @@ use std::{
         atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
     task::Poll,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -79,7 +79,7 @@ impl Engine {
                 .map(|mailbox| mailbox.address().clone())
                 .collect(),
             mailboxes: mailboxes.into(),
-            deliveries: Arc::default(),
+            deliveries: Arc::new(Deliveries::new()),
             watchdog,
             waiting: Waiting::default(),
             turns: Turns::new(&process),
@@ -192,13 +192,16 @@ impl Engine {
         self.mailboxes.iter().for_each(|mailbox| visit(mailbox));
     }
 
-    /// A release that has not reached all its masters until the returned value is dropped.
-    pub(crate) fn undelivered(&self) -> Undelivered {
+    /// A release that has not reached all its masters until the returned value is dropped. What it
+    /// would delete has expired at `keys_until`, on the monotonic clock.
+    pub(crate) fn undelivered(&self, keys_until: Instant) -> Undelivered {
+        let until = self.deliveries.micros(keys_until);
+        self.deliveries.until.fetch_max(until, Ordering::AcqRel);
         self.deliveries.count.fetch_add(1, Ordering::AcqRel);
         Undelivered(self.deliveries.clone())
     }
 
-    /// Refuses new acquisitions and waits until nothing is undelivered.
+    /// Refuses new acquisitions and waits until nothing is undelivered, or has expired by itself.
     pub(crate) async fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.waiting.wake_all();
@@ -206,10 +209,14 @@ impl Engine {
         loop {
             let mut done = pin!(self.deliveries.done.notified());
             done.as_mut().enable(); // first register, then look
-            if self.deliveries.count.load(Ordering::Acquire) == 0 {
+            let now = clock::monotonic();
+            let until = self.deliveries.until.load(Ordering::Acquire);
+            let left = until.saturating_sub(self.deliveries.micros(now));
+            if self.deliveries.count.load(Ordering::Acquire) == 0 || left == 0 {
                 return;
             }
-            done.await;
+            let expiry = tokio::time::sleep(Duration::from_micros(left));
+            first_of(done, pin!(expiry)).await;
         }
     }
 }
@@ -249,11 +256,31 @@ impl Drop for Engine {
     }
 }
 
-/// How many releases have not reached all the masters that they are owed to.
-#[derive(Debug, Default)]
+/// The releases that have not reached all the masters that they are owed to.
+#[derive(Debug)]
 struct Deliveries {
     count: AtomicUsize,
+    /// When the last key that any of them would delete has expired, in microseconds after the origin.
+    until: AtomicU64,
+    origin: Instant,
     done: Notify,
+}
+
+impl Deliveries {
+    fn new() -> Self {
+        Self {
+            count: AtomicUsize::new(0),
+            until: AtomicU64::new(0),
+            origin: clock::monotonic(),
+            done: Notify::new(),
+        }
+    }
+
+    /// `at` in microseconds after the origin, rounded up.
+    fn micros(&self, at: Instant) -> u64 {
+        let since = at.saturating_duration_since(self.origin).as_micros();
+        u64::try_from(since).unwrap_or(u64::MAX).saturating_add(1)
+    }
 }
 
 /// One of them. Travels with the release, so it ends when the last master lets go of that.

@@ -200,7 +200,7 @@ impl Hold {
             keys_until: state.keys_until,
             may_hold: state.may_hold,
             newest: state.newest.clone(),
-            _undelivered: self.engine.undelivered(),
+            _undelivered: self.engine.undelivered(state.keys_until),
         };
         let tellers = match &state.claim {
             Claim::Token(token) if was_won => self.engine.tellers(token.spread()),

@@ -137,6 +137,18 @@ async fn a_guard_in_doubt_that_is_dropped_is_waited_for_until_masters_hear_or_fo
     }
 }
 
+/// The connection to a master that hangs is given up later than that.
+#[tokio::test(start_paused = true)]
+async fn returns_when_the_ttl_has_passed_whatever_a_master_does() {
+    let timeouts = |builder: quorlock::Builder| builder.node_timeout(seconds(3)).ttl(seconds(5));
+    let world = World::with(3, timeouts).await;
+    let guard = world.guard().await;
+    world.masters[0].order(Fault::Hang);
+    drop(guard);
+    let (took, ()) = timed(world.close()).await;
+    assert!(seconds(4) < took && took <= seconds(5), "{took:?}");
+}
+
 /// A release that was posted is the masters' business. That somebody still looks at what came of it keeps
 /// nobody waiting.
 #[tokio::test(start_paused = true)]
