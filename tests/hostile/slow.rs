@@ -93,7 +93,7 @@ fn a_master_that_greets_and_hangs_up_is_one_outage() {
                     .restart_guard(RestartGuard::Off)
                     .build()
                     .unwrap();
-                locks.mutex("a").try_acquire().await.unwrap();
+                drop(locks.mutex("a").try_acquire().await.unwrap());
                 sleep(Duration::from_secs(6)).await;
                 let (dials, warnings) = (hostile.connections(), log.warnings_about(&hostile.url()));
                 println!("{dials} dials, {warnings} warnings:\n{}", log.lines());
