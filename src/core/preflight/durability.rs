@@ -116,7 +116,8 @@ fn guarded(facts: &Facts, ours: &Ours, notes: &mut Notes<'_>) {
 fn forgets(facts: &Facts, notes: &mut Notes<'_>) {
     let gap = first_gap(facts).filter(|(_, setting, _)| facts.get(setting).is_some());
     if let Some((_, setting, value)) = gap {
-        let why = "a restart forgets locks: the guard keeps it from voting until they are over";
+        let why = "a restart forgets locks: the guard keeps it from voting until they are over, for programs that knew \
+                   the master, or are Strict";
         let mend = if setting == "aof_enabled" {
             "nothing to mend for locks; with appendonly yes the guard's own key survives"
         } else {
