@@ -260,7 +260,8 @@ impl Drop for Engine {
 #[derive(Debug)]
 struct Deliveries {
     count: AtomicUsize,
-    /// When the last key that any of them would delete has expired, in microseconds after the origin.
+    /// When the last key that any of them would delete has expired, in microseconds after the
+    /// origin.
     until: AtomicU64,
     origin: Instant,
     done: Notify,

@@ -97,7 +97,7 @@ impl Waiting {
         }
         let line = self.lines.lock().get(resource).cloned();
         if let Some(line) = line {
-            line.state.lock().is_released = true;
+            line.state.lock().released();
             shielded(|| line.heard.notify_waiters());
         }
     }
@@ -106,7 +106,7 @@ impl Waiting {
     pub(crate) fn wake_all(&self) {
         let lines: Vec<_> = self.lines.lock().values().cloned().collect();
         for line in lines {
-            line.state.lock().is_released = true;
+            line.state.lock().released();
             shielded(|| line.heard.notify_waiters());
         }
     }
@@ -268,6 +268,14 @@ impl Drop for Waiter<'_> {
     }
 }
 
+impl State {
+    /// Somebody who held the lock has released it, so whoever contends is to try again.
+    fn released(&mut self) {
+        self.is_released = true;
+        self.order.hear(clock::now());
+    }
+}
+
 impl Line {
     fn ear(self: &Arc<Self>) -> Weak<dyn Ear> {
         Arc::downgrade(self) as Weak<dyn Ear>
@@ -287,7 +295,7 @@ impl Ear for Line {
                 state.listened |= bit;
             }
             Heard::Message(Wakes::THIS_MASTER) => state.given_back |= bit,
-            Heard::Message(_) => state.is_released = true,
+            Heard::Message(_) => state.released(),
             Heard::Refused => state.refused |= bit,
         }
         drop(state);

@@ -49,27 +49,39 @@ impl Chance {
         }
     }
 
-    pub(crate) fn of_error(error: &AcquireError) -> Self {
+    /// `usable` is for how long a lock can be valid: an answer that takes longer is of no use.
+    pub(crate) fn of_error(error: &AcquireError, usable: Duration) -> Self {
         match error {
-            AcquireError::Contended { .. } | AcquireError::OtherKind { .. } => Self::Had,
+            AcquireError::Contended { votes, .. } | AcquireError::OtherKind { votes, .. } => {
+                if is_answered(votes, usable) {
+                    Self::Had
+                } else {
+                    Self::None
+                }
+            }
             // Masters that answer with errors are near enough, and took nothing.
-            AcquireError::NoQuorum { votes, .. } if is_answered(votes) => Self::Unknown,
+            AcquireError::NoQuorum { votes, .. } if is_answered(votes, usable) => Self::Unknown,
             AcquireError::NoQuorum { .. }
             | AcquireError::Quarantined { .. }
             | AcquireError::TooSlow { .. } => Self::None,
             AcquireError::Closed | AcquireError::Config(_) | AcquireError::OwnerBusy { .. } => {
                 Self::Unknown
             }
-            AcquireError::Deadline { last, .. } => Self::of_error(last),
+            AcquireError::Deadline { last, .. } => Self::of_error(last, usable),
         }
     }
 }
 
-/// Whether a majority of masters answered, if only with an error.
-fn is_answered(votes: &Votes) -> bool {
-    let is_error = |row: &VoteRow<'_>| matches!(row.failure(), Some(Failure::Rejected(_)));
-    let errors = votes.iter().filter(is_error).count();
-    votes.granted() + votes.refused() + errors >= votes.needed()
+/// Whether a majority of masters answered soon enough, if only with an error.
+fn is_answered(votes: &Votes, usable: Duration) -> bool {
+    let is_answer = |row: &VoteRow<'_>| {
+        let is_said = match row.failure() {
+            None => row.vote().is_some(),
+            Some(failure) => matches!(failure, Failure::Rejected(_)),
+        };
+        is_said && row.latency().is_some_and(|latency| latency < usable)
+    };
+    votes.iter().filter(is_answer).count() >= votes.needed()
 }
 
 /// Whether a majority of masters have answered in time lately.

@@ -84,6 +84,14 @@ impl<T: Clone> Line<T> {
         }
     }
 
+    /// Notes that what the contender waits for has come, at `now`.
+    pub(crate) fn hear(&mut self, now: Instant) {
+        if let Some(contender) = &mut self.contender {
+            let due = now.checked_add(Self::PATIENCE).unwrap_or(now);
+            contender.due = contender.due.min(due);
+        }
+    }
+
     /// Puts waiter `number` after all others. Returns how to tell the waiter whose turn has come.
     pub(crate) fn step_back(&mut self, number: u64, now: Instant) -> Option<T> {
         if self.waiting.is_empty() {

@@ -262,18 +262,27 @@ impl Round {
         self.cast.len() - usize::from(self.failed) < majority(self.cast.len())
     }
 
-    /// Whether a majority of masters have answered, and not with an error.
+    /// Whether a majority of masters have answered before the limit, and not with an error.
     pub(crate) fn is_heard(&self) -> bool {
-        self.do_most(|vote| !matches!(vote, Vote::Fail(_)))
+        self.have_most_said_in_time(|vote| !matches!(vote, Vote::Fail(_)))
     }
 
-    /// Whether a majority of masters have answered, if only with an error.
+    /// Whether a majority of masters have answered before the limit, if only with an error.
     pub(crate) fn is_answered(&self) -> bool {
-        let is_answer = |vote: &Vote| match vote {
+        self.have_most_said_in_time(|vote| match vote {
             Vote::Grant | Vote::Refuse(_) | Vote::Fail(Failure::Rejected(_)) => true,
             Vote::Fail(_) => false,
-        };
-        self.do_most(is_answer)
+        })
+    }
+
+    fn have_most_said_in_time(&self, of: impl Fn(&Vote) -> bool) -> bool {
+        let time = self
+            .limit
+            .map(|limit| limit.saturating_duration_since(self.start));
+        let is_in_time = |cast: &&CastVote| time.is_none_or(|time| cast.latency() < time);
+        let in_time = self.cast.iter().flatten().filter(is_in_time);
+        let count = in_time.filter(|cast| of(&cast.vote)).count();
+        count >= majority(self.cast.len())
     }
 
     /// When enough of those who hold the lock elsewhere will have let go of it for a majority to be

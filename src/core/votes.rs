@@ -44,6 +44,10 @@ impl CastVote {
             latency_nanos: u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX),
         }
     }
+
+    pub(crate) fn latency(&self) -> Duration {
+        Duration::from_nanos(self.latency_nanos)
+    }
 }
 
 /// The votes of one round, one for each master. Those of as many as is usual take no memory of their own: there
@@ -195,7 +199,7 @@ impl<'a> VoteRow<'a> {
     /// How long after the start of the round it answered, or was given up on.
     pub fn latency(&self) -> Option<Duration> {
         let cast = self.cast.as_ref()?;
-        Some(Duration::from_nanos(cast.latency_nanos))
+        Some(cast.latency())
     }
 
     /// Why it gave no answer that counts, if it did not.

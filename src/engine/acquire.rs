@@ -182,7 +182,7 @@ impl Engine {
             let is_last = limit.is_over();
             let turn_by = limit.turn_by(self.attempt());
             waiter.expect(turn_by + self.attempt());
-            if !is_last && !self.may_win(&wanted.resource, chances).await {
+            if !is_last && !self.may_win(wanted, chances).await {
                 self.check_open()?;
                 let at = limit.not_later(self.retry_at(attempts));
                 waiter.sleep_until(at).await;
@@ -197,7 +197,7 @@ impl Engine {
                 }
                 Err(error) => error,
             };
-            chances = self.note_chance(Chance::of_error(&error), start);
+            chances = self.note_chance(Chance::of_error(&error, self.usable(wanted)), start);
             limit.check(wanted.resource.name(), error.clone(), is_last, attempts)?;
             if let AcquireError::OwnerBusy { .. } = error {
                 waiter.step_back(); // other owners need not wait for what this one's tasks do

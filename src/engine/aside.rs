@@ -8,10 +8,10 @@ use crate::{
     core::{
         aside::{Chance, Chances, Stand},
         command::Verb,
-        name::Resource,
         round::Round,
     },
     error::AcquireError,
+    hold::Wanted,
     live_round::LiveRound,
 };
 
@@ -39,7 +39,7 @@ impl Place<'_> {
             if self.limit.is_over() {
                 return Ok(()); // for a last attempt
             }
-            if self.engine.is_connected() && self.engine.is_answered(&self.wanted.resource).await {
+            if self.engine.is_connected() && self.engine.is_answered(self.wanted).await {
                 return Ok(());
             }
         }
@@ -69,20 +69,29 @@ impl Engine {
     }
 
     /// Whether asking for a lock is worth it, by what came of asking before.
-    pub(super) async fn may_win(&self, resource: &Resource, chances: Chances) -> bool {
+    pub(super) async fn may_win(&self, wanted: &Wanted, chances: Chances) -> bool {
         match chances.stand(self.patience()) {
-            Stand::Aside => self.is_connected() && self.is_answered(resource).await,
+            Stand::Aside => self.is_connected() && self.is_answered(wanted).await,
             Stand::InLine => true,
         }
     }
 
-    /// Whether a majority of masters answer a question in time that changes nothing. Errors are
-    /// answers: whether they are in the way shows in the next round.
-    async fn is_answered(&self, resource: &Resource) -> bool {
-        let round = Round::open(Verb::Inspect, self.size(), clock::now(), None);
+    /// Whether a majority of masters answer a question that changes nothing while a lock that was
+    /// asked for with it would be valid. Errors are answers: whether they are in the way shows in
+    /// the next round.
+    async fn is_answered(&self, wanted: &Wanted) -> bool {
+        let start = clock::now();
+        let limit = start + self.usable(wanted);
+        let round = Round::open(Verb::Inspect, self.size(), start, Some(limit));
         let probe = LiveRound::of_acquisition(round);
-        self.post(&self.ask(self.inquiry(Verb::Inspect, resource), probe.clone()));
+        self.post(&self.ask(self.inquiry(Verb::Inspect, &wanted.resource), probe.clone()));
         probe.settled().await;
         probe.read(Round::is_answered)
+    }
+
+    /// Returns for how long a lock can be valid.
+    pub(super) fn usable(&self, wanted: &Wanted) -> Duration {
+        let ttl = wanted.ttl.duration();
+        ttl.saturating_sub(self.config.drift.allowance(ttl))
     }
 }

@@ -183,7 +183,9 @@ impl<'a> Place<'a> {
         is_last: bool,
     ) -> Result<(), AcquireError> {
         let round = held.newest_round();
-        if round.read(Round::lacks_masters) {
+        if round.read(Round::lacks_masters)
+            || self.chances.stand(self.patience.patience) == Stand::Aside
+        {
             round.settled().await; // for a full table; masters that are down have failed already
         }
         let remaining = round.read(Round::free_in);

@@ -131,7 +131,9 @@ impl<'a> InFlight<'a> {
         for ask in asks.drain(..) {
             if self.waiting.is_empty() && self.has_room() {
                 self.send_one(connection, ask, now);
-            } else if self.waiting.len() < Self::MOST {
+            } else if self.waiting.len() < Self::MOST
+                || ask.counter.owed_until(self.master()).is_some()
+            {
                 self.waiting.push_back(ask);
             } else {
                 self.fail_unsent(ask, now);

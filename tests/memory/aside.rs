@@ -249,3 +249,44 @@ async fn a_wait_aside_ends_when_another_task_of_the_owner_has_won() {
     assert_eq!(entered.unwrap().depth(), 2);
     drop(guard);
 }
+
+/// Half a patience without a majority, and then one of three stays down: whoever waited is in the
+/// queue again, and is not passed over by those who come later. The masters are not equally far
+/// away, so a round is lost before the majority has answered.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_comes_back_to_the_queue_when_a_bare_majority_is_up() {
+    for size in [3, 4, 5] {
+        let masters = masters(size);
+        let locks = coordinator(&masters, millis(50)).await;
+        let others = coordinator(&masters, millis(50)).await;
+        let held = fair(&others).ttl(seconds(600)).acquire().await.unwrap();
+        let back = |n: usize| masters[n].order(delay(5 + 10 * n as u64));
+        (0..size).for_each(back);
+        let lock = fair(&locks);
+        let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+        sleep(seconds(1)).await;
+        masters[1..]
+            .iter()
+            .for_each(|master| master.order(Fault::Down));
+        sleep(seconds(4)).await;
+        (1..=size / 2).for_each(back);
+        sleep(seconds(60)).await;
+        assert_eq!(masters[0].queue(QUEUE).len(), 1, "{size}");
+        held.release().await.unwrap();
+        drop(timeout(seconds(1), waiter).await.unwrap().unwrap());
+    }
+}
+
+/// Every grant comes when its validity is over, as the TTL is short for where the masters are. They
+/// answer within the node timeout all the same.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_whose_ttl_is_too_short_does_not_hold_up_others() {
+    let masters = masters(3);
+    masters.iter().for_each(|master| master.order(delay(59)));
+    let near = coordinator(&masters, millis(500)).await;
+    let builder = Coordinator::builder().restart_guard(RestartGuard::Off);
+    let builder = builder.masters(&masters).ttl(millis(60));
+    let hopeless = builder.build().unwrap();
+    sleep(seconds(1)).await;
+    beside_one(&near, &hopeless, fair).await;
+}

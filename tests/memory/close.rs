@@ -326,3 +326,31 @@ async fn its_tasks_end_with_the_last_handle() {
     sleep(millis(1)).await;
     assert_eq!(tasks(), before);
 }
+
+/// A first dial that leads nowhere, and a connect timeout that is longer than the TTL.
+#[tokio::test(start_paused = true)]
+async fn returns_by_the_longest_ttl_while_a_first_dial_is_under_way() {
+    let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+    masters[0].order(Fault::Hang);
+    let builder = Coordinator::builder().masters(&masters);
+    let builder = builder.ttl(seconds(1)).connect_timeout(seconds(30));
+    let locks = builder.build().unwrap();
+    drop(locks.mutex(NAME).try_acquire().await.unwrap());
+    let (took, ()) = timed(locks.close()).await;
+    assert!(took <= seconds(1) + millis(100), "{took:?}");
+}
+
+/// The release is in flight to a master that stands still, and the patience with the connection is
+/// longer than the TTL.
+#[tokio::test(start_paused = true)]
+async fn returns_by_the_longest_ttl_while_a_master_stands_still() {
+    for (node_timeout, ttl) in [(50, 60), (2_000, 2_500), (60_000, 62_000)] {
+        let (node_timeout, ttl) = (millis(node_timeout), millis(ttl));
+        let world = World::with(3, |builder| builder.node_timeout(node_timeout).ttl(ttl)).await;
+        let guard = world.guard().await;
+        world.masters[0].order(Fault::Hang);
+        drop(guard);
+        let (took, ()) = timed(world.close()).await;
+        assert!(took <= ttl + millis(10), "{took:?} of {ttl:?}");
+    }
+}

@@ -240,3 +240,26 @@ async fn until_free(master: &MemoryMaster) -> tokio::time::Duration {
 
 /// The longest pause between two dials, and some time to dial.
 const REDIAL: tokio::time::Duration = millis(1_100);
+
+/// More than a master's queue takes, given up before all of it was sent: no release overtakes its
+/// acquisition.
+#[tokio::test(start_paused = true)]
+async fn a_release_does_not_overtake_its_acquisition_when_the_queue_is_full() {
+    let world = World::new(3).await;
+    world.order_all(&delay(10));
+    let lock = |n| world.locks.mutex(format!("{n}")).ttl(seconds(600));
+    let locks: Vec<_> = (0..18_000).map(lock).collect();
+    let mut attempts: Vec<_> = locks
+        .iter()
+        .map(|lock| Box::pin(lock.try_acquire()))
+        .collect();
+    for attempt in &mut attempts {
+        crate::world::start(attempt.as_mut()).await;
+    }
+    sleep(millis(12)).await;
+    drop(attempts);
+    sleep(seconds(20)).await;
+    world.close().await;
+    let left: Vec<_> = world.masters.iter().map(|m| m.keys().len()).collect();
+    assert_eq!(left, [0; 3]);
+}

@@ -184,3 +184,29 @@ async fn an_owner_whose_task_is_not_polled_does_not_hold_up_others() {
     drop(guard.unwrap());
     assert!(free.elapsed() <= seconds(6), "{:?}", free.elapsed());
 }
+
+/// The one that contends is not polled any more, and the lock is released long before it meant to
+/// ask again: that was the time to do so, so it is passed over 2 s later.
+#[tokio::test(start_paused = true)]
+async fn an_unpolled_one_is_passed_over_soon_after_a_release() {
+    for kind in &kinds()[..2] {
+        let hour = seconds(3_600);
+        let world = World::with(3, |builder| {
+            builder.ttl(seconds(60)).poll_interval(hour, hour)
+        })
+        .await;
+        let others = Coordinator::new(&world.masters).unwrap();
+        let held = kind(&others, &others.owner()).ttl(seconds(60));
+        let held = held.acquire().await.unwrap();
+        let first = kind(&world.locks, &world.locks.owner());
+        let mut first = Box::pin(first.acquire());
+        assert!(timeout(millis(500), first.as_mut()).await.is_err());
+        let lock = kind(&world.locks, &world.locks.owner());
+        let next = tokio::spawn(async move { timed(lock.acquire()).await });
+        sleep(millis(100)).await;
+        held.release().await.unwrap();
+        let (took, next) = next.await.unwrap();
+        drop(next.unwrap());
+        assert!(took <= seconds(3), "{took:?}");
+    }
+}
