@@ -331,15 +331,17 @@ impl<'a> InFlight<'a> {
         }
     }
 
-    /// Whether the master has been silent for too long at `now`. It is forgiven if this process was
-    /// itself stalled, so that nothing could be read.
-    pub(super) fn is_stuck(&mut self, now: Instant) -> bool {
-        if self.end_of_patience().is_none_or(|end| end > now) {
-            return false;
-        }
-        let late = (self.terms.now)();
-        let was_stalled = late.saturating_duration_since(now) >= self.limits.timeout;
-        !(was_stalled && self.liveness.forgive(late))
+    /// Whether this process was stalled until long after `due`, so that answers may be there that were
+    /// not read. They get a chance to be read before anything is given up, once per reply.
+    pub(super) fn forgives(&mut self, due: Instant) -> bool {
+        let now = (self.terms.now)();
+        let was_stalled = now.saturating_duration_since(due) >= self.limits.timeout / 2;
+        was_stalled && self.liveness.forgive(now)
+    }
+
+    /// Whether the master has been silent for too long at `now`.
+    pub(super) fn is_stuck(&self, now: Instant) -> bool {
+        self.end_of_patience().is_some_and(|end| end <= now)
     }
 
     fn end_of_patience(&self) -> Option<Instant> {

@@ -102,7 +102,8 @@ async fn look_after<D: Dial>(mut dialer: D, mailbox: &Mailbox, terms: &Terms) {
     }
 }
 
-/// What has gone wrong with a master since it was last in order.
+/// What has gone wrong with a master since it was last in order. The log has one warning about it,
+/// and one message when it is over or seems to be.
 #[derive(Debug, Default)]
 struct Outage {
     /// Dials that failed and connections that broke.
@@ -111,22 +112,24 @@ struct Outage {
     is_silent: bool,
     /// The last connection broke before it was of any use.
     is_short: bool,
+    /// The log has said that it seems to be over.
+    is_said: bool,
 }
 
 impl Outage {
-    fn connected(&self, mailbox: &Mailbox) {
+    fn connected(&mut self, mailbox: &Mailbox) {
         let master = mailbox.address();
-        if self.is_short {
+        if self.is_said || self.is_short {
             shielded(|| tracing::debug!(%master, "connected"));
         } else {
+            self.is_said = true;
             shielded(|| tracing::info!(%master, "connected"));
         }
     }
 
     fn heard(&mut self, in_flight: &InFlight<'_>, mailbox: &Mailbox) {
-        if self.is_short && in_flight.heard.is_some() {
-            self.is_short = false;
-            self.failures = 0;
+        if self.is_short && !self.is_said && in_flight.heard.is_some() {
+            self.is_said = true;
             let master = mailbox.address();
             shielded(|| tracing::info!(%master, "it answers again"));
         }
@@ -141,13 +144,13 @@ impl Outage {
         }
     }
 
+    /// An outage is over when a connection was good for a while: a master that comes and goes has one.
     fn broken(&mut self, broken: &Broken) {
-        /// A connection that nothing was sent over is good if it lasts as long.
-        const LONG: Duration = Duration::from_secs(1);
+        const WHILE: Duration = Duration::from_secs(1);
         self.is_silent = broken.was_given_up;
-        let is_good = broken.has_answered || !broken.was_given_up && broken.lasted >= LONG;
-        self.is_short = !is_good;
-        if is_good {
+        let is_good = broken.has_answered || !broken.was_given_up;
+        self.is_short = !is_good || broken.lasted < WHILE;
+        if !self.is_short {
             self.failures = 0;
         }
     }
@@ -157,6 +160,7 @@ impl Outage {
         let (before, master) = (self.failures, mailbox.address());
         self.failures = before.saturating_add(1);
         if before == 0 {
+            self.is_said = false;
             shielded(|| tracing::warn!(%master, %why, "master down"));
         } else {
             shielded(|| tracing::debug!(%master, %why, "master still down"));
@@ -236,11 +240,12 @@ async fn serve<C: Connection>(
                 return Poll::Pending;
             };
             let now = ready!(alarm.poll(cx, at));
+            if in_flight.forgives(now) {
+                return give_way(cx);
+            }
             note_heard(&in_flight, mailbox, terms);
-            in_flight.expire(now);
-            if in_flight.is_stuck(now) {
-                connection.give_up();
-                return Poll::Ready(Some(("no answer to anything, given up".into(), true)));
+            if let Some(why) = give_up_late(&mut in_flight, &mut connection, now) {
+                return Poll::Ready(Some((why, true)));
             }
         }
         give_way(cx)
@@ -262,6 +267,19 @@ async fn serve<C: Connection>(
 pub(super) fn give_way<T>(cx: &mut Context<'_>) -> Poll<T> {
     let _ = pin!(yield_now()).poll(cx);
     Poll::Pending
+}
+
+/// Gives up votes whose deadline is over at `now`. Returns why the connection is given up, if it is.
+fn give_up_late(
+    in_flight: &mut InFlight<'_>,
+    connection: &mut impl Connection,
+    now: Instant,
+) -> Option<Arc<str>> {
+    in_flight.expire(now);
+    in_flight.is_stuck(now).then(|| {
+        connection.give_up();
+        "no answer to anything, given up".into()
+    })
 }
 
 /// Notes the last answer for the guard. Not only when the connection ends: other coordinators of
