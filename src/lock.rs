@@ -124,9 +124,10 @@ impl Lock {
     }
 
     /// Asks all masters once. Takes one round trip to the slowest of the fastest majority; at most
-    /// the node timeout, and as long again to say why not. The first attempt of a coordinator also
-    /// waits for its first connections, for the connect timeout at most. Waits before that while
-    /// another task of the same owner makes an attempt, for two node timeouts at most.
+    /// the node timeout, and as long again to say why not; twice that while a master does not keep
+    /// up with what this coordinator sends it. The first attempt of a coordinator also waits for
+    /// its first connections, for the connect timeout at most. Waits before that while another task
+    /// of the same owner makes an attempt, for two node timeouts at most.
     ///
     /// Whoever calls it in a loop pauses in between (10 to 200 ms), as masters that are known to be down fail in
     /// microseconds; [`acquire`](Self::acquire) and [`acquire_within`](Self::acquire_within) do.
@@ -167,9 +168,10 @@ impl Lock {
     ///
     /// See [`acquire`](Self::acquire) for how it waits. Returns about four node timeouts after
     /// `limit` at the latest: an attempt that is under way when the time is over, and the last one,
-    /// may take two each. A fenced lock may take two more, and first connections the connect
-    /// timeout. Tasks of one owner make their attempts one after the other. One whose turn has not
-    /// come two node timeouts after `limit` makes no last attempt.
+    /// may take two each. A fenced lock may take two more, first connections the connect timeout,
+    /// and all of it twice as long while a master does not keep up. Tasks of one owner make their
+    /// attempts one after the other. One whose turn has not come two node timeouts after `limit`
+    /// makes no last attempt.
     ///
     /// # Errors
     ///

@@ -99,6 +99,11 @@ impl<'a> InFlight<'a> {
         self.mailbox.master()
     }
 
+    /// Returns how long the connection has served.
+    pub(super) fn age(&self) -> Duration {
+        (self.terms.now)().saturating_duration_since(self.began)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.sent.is_empty() && !self.has_backlog()
     }
@@ -331,8 +336,8 @@ impl<'a> InFlight<'a> {
         }
     }
 
-    /// Whether this process was stalled until long after `due`, so that answers may be there that were
-    /// not read. They get a chance to be read before anything is given up, once per reply.
+    /// Whether this process was stalled until long after `due`, so that answers may be there that
+    /// were not read. They get a chance to be read before anything is given up, once per reply.
     pub(super) fn forgives(&mut self, due: Instant) -> bool {
         let now = (self.terms.now)();
         let was_stalled = now.saturating_duration_since(due) >= self.limits.timeout / 2;

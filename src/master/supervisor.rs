@@ -144,7 +144,8 @@ impl Outage {
         }
     }
 
-    /// An outage is over when a connection was good for a while: a master that comes and goes has one.
+    /// An outage is over when a connection was good for a while: a master that comes and goes has
+    /// one.
     fn broken(&mut self, broken: &Broken) {
         const WHILE: Duration = Duration::from_secs(1);
         self.is_silent = broken.was_given_up;
@@ -216,7 +217,6 @@ async fn serve<C: Connection>(
     mailbox: &Mailbox,
     terms: &Terms,
 ) -> Option<Broken> {
-    let began = (terms.now)();
     let mut connection = dialled.connection;
     let mut in_flight = InFlight::new(mailbox, terms, dialled.round_trip, outage.window());
     let mut alarm = Alarm::new();
@@ -258,7 +258,7 @@ async fn serve<C: Connection>(
         why,
         was_given_up,
         has_answered: in_flight.heard.is_some(),
-        lasted: (terms.now)().saturating_duration_since(began),
+        lasted: in_flight.age(),
     })
 }
 
@@ -269,7 +269,8 @@ pub(super) fn give_way<T>(cx: &mut Context<'_>) -> Poll<T> {
     Poll::Pending
 }
 
-/// Gives up votes whose deadline is over at `now`. Returns why the connection is given up, if it is.
+/// Gives up votes whose deadline is over at `now`. Returns why the connection is given up, if it
+/// is.
 fn give_up_late(
     in_flight: &mut InFlight<'_>,
     connection: &mut impl Connection,
