@@ -309,8 +309,8 @@ impl Builder {
         self
     }
 
-    /// How long one master may take to answer a command, from the send, before its vote counts as
-    /// failed. 1 ms to 60 s.
+    /// Sets how long one master may take to answer a command, from the send, before its vote counts
+    /// as failed. 1 ms to 60 s.
     ///
     /// The default follows the round trip: four times the fastest answer of each master, at least
     /// 50 ms and at most 1 s. A timeout that is set here holds for all masters. It should be small
@@ -324,8 +324,8 @@ impl Builder {
         self
     }
 
-    /// How long a connection may take to be made, name resolution, TLS and login included. Defaults
-    /// to 1 s; 1 ms to 60 s.
+    /// Sets how long a connection may take to be made, name resolution, TLS and login included.
+    /// Defaults to 1 s; 1 ms to 60 s.
     ///
     /// The first commands of a coordinator wait for its first connections, this long at most, or
     /// until their outcome is certain. Later, a master without a connection fails at once.

@@ -20,7 +20,7 @@ pub(crate) enum Stand {
     InLine,
 }
 
-/// Whether this client can win at all, by a round that was not won.
+/// The verdict of a lost round on whether this client can win at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chance {
     /// A majority of masters answered in time.

@@ -111,7 +111,7 @@ fn all_calls(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// How many fresh processes get a free lock at the first try.
+/// Counts the fresh processes that get a free lock at the first try.
 fn first_tries(options: &Options) -> Result<()> {
     let rounds = options.rounds.unwrap_or(if options.quick { 3 } else { 50 });
     let servers = servers::masters(5);
@@ -138,7 +138,7 @@ fn first_of_a_process(urls: &str) -> Result<()> {
     Ok(())
 }
 
-/// What one master gets while it answers releases with an error.
+/// Counts the commands that one master gets while it answers releases with an error.
 fn failed_releases(options: &Options) -> Result<()> {
     let period = Duration::from_secs(if options.quick { 1 } else { 5 });
     for releases in [1, 10, 100] {
@@ -199,7 +199,7 @@ fn burst(options: &Options) -> Result<()> {
     })
 }
 
-/// How many connections servers have accepted, this question not counted the first time.
+/// Returns the number of connections that the servers have accepted.
 fn connections(servers: &[Server]) -> Result<u64> {
     let mut sum = 0;
     for server in servers {
@@ -293,7 +293,7 @@ fn threads(number: usize) -> Runtime {
         .expect("a runtime")
 }
 
-/// What `--only` chooses from.
+/// The scenarios that `--only` chooses from.
 const SCENARIOS: [&str; 9] = [
     "calls",
     "first",
