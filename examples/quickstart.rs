@@ -26,18 +26,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("extended: valid for {:?}", guard.remaining());
     guard.release().await?;
 
-    masters[0].order(Fault::Down);
-    masters[1].order(Fault::Down);
+    masters[0].inject(Fault::Down);
+    masters[1].inject(Fault::Down);
     let guard = lock.acquire_within(Duration::from_secs(1)).await?;
     println!("two down: {}", guard.settled().await);
     guard.release().await?;
 
-    masters[2].order(Fault::Down);
+    masters[2].inject(Fault::Down);
     if let Err(refused) = lock.try_acquire().await {
         println!("3 down:   {refused}");
     }
 
-    masters[2].order(Fault::None);
+    masters[2].inject(Fault::None);
     drop(lock.acquire().await?); // waits for it; a guard that is dropped posts its release
     println!("one back: locked again");
 

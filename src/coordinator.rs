@@ -3,19 +3,18 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
-    clock,
-    config::{Config, MOST_MASTERS, Settings},
+    check::Preflight,
     core::{
-        guard::{RestartGuard, quarantine},
+        config::{Config, MOST_MASTERS, Settings},
         name::Kind,
-        preflight::Preflight,
         quorum::majority,
+        restart::{RestartGuard, quarantine},
         retry::Backoff,
     },
-    engine::Engine,
+    driver::{clock, engine::Engine},
     error::ConfigError,
     lock::Lock,
-    master::{Guarding, Mailbox, MasterSpec, Supervisor, Terms},
+    master::{Mailbox, MasterConfig, MasterSpec, RestartTracker, Supervisor},
     owner::Owner,
 };
 
@@ -92,7 +91,7 @@ impl Coordinator {
     /// Its locks are for this coordinator and its clones: with another one they fail with
     /// [`ForeignOwner`](ConfigError::ForeignOwner).
     pub fn owner(&self) -> Owner {
-        self.engine.owner()
+        Owner(Arc::new(self.engine.owner()))
     }
 
     /// The reentrant lock called `name`, to be held by `owner`, as often as it likes: every guard is one level,
@@ -139,7 +138,7 @@ impl Coordinator {
     /// The fair lock called `name`, to be held by `owner`: a [reentrant](Self::reentrant) one whose waiters are
     /// served in the order in which they came, across all processes and masters.
     ///
-    /// Waiting is a place in a queue on every master. It costs each of them a command about once a second for
+    /// LocalWaiters is a place in a queue on every master. It costs each of them a command about once a second for
     /// every waiter, and a waiter whose process died is passed over when the [patience](Builder::patience) is
     /// over. [`try_acquire`](Lock::try_acquire) takes no place, and passes nobody.
     ///
@@ -204,11 +203,11 @@ impl Coordinator {
     /// # use quorlock::{Coordinator, Level, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
     /// let report = locks.check().await;
-    /// if report.worst() >= Some(Level::Unknown) {
+    /// if report.worst() >= Some(Severity::Unknown) {
     ///     eprintln!("{report}");
     /// }
     /// // Not from `Warn` on: locks go on while one master is in quarantine, and this should start then.
-    /// assert!(report.worst() < Some(Level::Refuse));
+    /// assert!(report.worst() < Some(Severity::Refuse));
     /// # Ok(()) }
     /// ```
     pub async fn check(&self) -> Preflight {
@@ -386,7 +385,7 @@ impl Builder {
 
     /// How long a waiter of a fair lock may give no sign of life before the others pass it over. Waiters ask again
     /// three or four times in that time. Defaults to 3 s, or four node timeouts where that is longer; at least those.
-    pub fn patience(mut self, patience: Duration) -> Self {
+    pub fn waiter_timeout(mut self, patience: Duration) -> Self {
         self.settings.patience = Some(patience);
         self
     }
@@ -445,13 +444,13 @@ impl Builder {
         let config = Config::parse(self.settings)?;
         let addresses = check_masters(&self.masters)?;
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
-        let terms = Terms {
+        let terms = MasterConfig {
             node_timeout: config.node_timeout,
             connect_timeout: config.connect_timeout,
             redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
             now: clock::monotonic,
             random: clock::random_u64,
-            guarding: Guarding::new(
+            guarding: RestartTracker::new(
                 config.restart_guard,
                 config.durable_masters,
                 clock::monotonic,

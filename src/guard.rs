@@ -7,12 +7,12 @@ use std::{
 
 use crate::{
     core::{
+        lock_state::{LockState, LostReason},
         round::Outcome,
-        standing::{LostReason, Standing},
         votes::Votes,
     },
+    driver::claim::Level,
     error::{ExtendError, LostError, ReleaseError},
-    hold::Held,
 };
 
 /// A lock that a majority of masters hold for us, until [`valid_until`](Self::valid_until).
@@ -43,11 +43,11 @@ use crate::{
 #[must_use = "dropping a guard releases its lock: bind it, as in `let _guard = ..`, and not to `_`"]
 #[clippy::has_significant_drop]
 pub struct Guard {
-    held: Held,
+    held: Level,
 }
 
 impl Guard {
-    pub(crate) fn new(held: Held) -> Self {
+    pub(crate) fn new(held: Level) -> Self {
         Self { held }
     }
 
@@ -101,8 +101,8 @@ impl Guard {
     }
 
     /// How the lock stands: held, in doubt, or lost and why.
-    pub fn standing(&self) -> Standing {
-        self.held.standing()
+    pub fn state(&self) -> LockState {
+        self.held.state()
     }
 
     /// Checks that the lock is still ours.
@@ -111,9 +111,9 @@ impl Guard {
     ///
     /// [`LostError`] with the reason when it is not.
     pub fn ensure_held(&self) -> Result<(), LostError> {
-        match self.standing() {
-            Standing::Held | Standing::InDoubt => Ok(()),
-            Standing::Lost(reason) => Err(self.lost_error(reason)),
+        match self.state() {
+            LockState::Held | LockState::InDoubt => Ok(()),
+            LockState::Lost(reason) => Err(self.lost_error(reason)),
         }
     }
 

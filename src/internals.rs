@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::core::{
-    claim::Claim,
-    command::{Command, Verb, Wakes},
+    command::{Command, Verb, WakeScope},
+    identity::Identity,
     lease::{Drift, Lease, Ttl},
     name::{KeyTemplate, Kind, Token},
     quorum::{Tally, Verdict, Vote},
@@ -66,12 +66,12 @@ impl Acquisition {
         Some(Self(Command {
             verb: Verb::Acquire,
             resource,
-            claim: Claim::Token(Token::new([7; 20])),
+            identity: Identity::Token(Token::new([7; 20])),
             ttl: TtlAndDrift::new()?.0,
             depth: 1,
-            wakes: Wakes::Nobody,
+            wakes: WakeScope::Nobody,
             patience: None,
-            bid: None,
+            ballot: None,
         }))
     }
 

@@ -48,34 +48,27 @@
 //!
 //! - `redis` (default): real masters, over TCP and unix sockets.
 //! - `tls`: `rediss://` URLs, through rustls.
-
-mod clock;
-mod config;
+mod check;
 mod coordinator;
 mod core;
-mod engine;
+mod driver;
 mod error;
 mod fence;
 mod guard;
-mod hold;
-mod live_round;
 mod lock;
 mod master;
 mod owner;
-mod shield;
-mod turns;
-mod waiting;
-mod watchdog;
+mod user_code;
 
 pub use crate::{
+    check::{Finding, Preflight, Severity},
     coordinator::{Builder, Coordinator},
     core::{
-        guard::RestartGuard,
         inspection::{Holding, Inspection},
+        lock_state::{LockState, LostReason},
         name::Kind,
-        preflight::{Finding, Level, Preflight},
         quorum::{Failure, Holder, Refusal, Vote},
-        standing::{LostReason, Standing},
+        restart::RestartGuard,
         votes::{VoteRow, Votes},
     },
     error::{

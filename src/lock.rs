@@ -8,10 +8,10 @@ use crate::{
         lease::Ttl,
         name::{Kind, Resource},
     },
-    engine::Engine,
+    driver::claim::{Level, LockRequest},
+    driver::engine::Engine,
     error::{AcquireError, ConfigError, InspectError, RunError},
     guard::Guard,
-    hold::{Held, Wanted},
     owner::Owner,
 };
 
@@ -58,7 +58,7 @@ pub struct Lock {
 
 impl Lock {
     pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: &str, owner: Option<&Owner>) -> Self {
-        let foreign = owner.filter(|owner| !engine.knows(owner));
+        let foreign = owner.filter(|owner| !engine.knows(&owner.0));
         Self {
             resource: match foreign {
                 None => engine.config().key_template.resource(kind, name.into()),
@@ -92,7 +92,7 @@ impl Lock {
     /// that won it; where its owner acquires it again, from there, if that is longer. Instead of the
     /// coordinator's [max hold](crate::Builder::max_hold); behind [`ttl`](Self::ttl) it turns renewing on again.
     /// [`Duration::MAX`] is as good as no limit (366 days). With [`Duration::ZERO`] the lock is never renewed, and the
-    /// reason of its loss is [`MaxHold`](crate::LostReason::MaxHold).
+    /// reason of its loss is [`RenewalLimit`](crate::LostReason::RenewalLimit).
     pub fn max_hold(self, most: Duration) -> Self {
         Self {
             max_hold: Some(most),
@@ -115,7 +115,7 @@ impl Lock {
         }
     }
 
-    /// Turns renewing off: the lock ends with its validity unless it is [extended](Guard::extend).
+    /// FairWaiters renewing off: the lock ends with its validity unless it is [extended](Guard::extend).
     pub fn unrenewed(self) -> Self {
         Self {
             max_hold: None,
@@ -160,7 +160,7 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire(&self) -> Result<Guard, AcquireError> {
-        let held = self.engine.try_acquire(&self.wanted()?).await?;
+        let held = self.engine.try_acquire(&self.request()?).await?;
         Ok(self.guard(held))
     }
 
@@ -212,13 +212,13 @@ impl Lock {
     }
 
     async fn acquire_until(&self, limit: Option<Duration>) -> Result<Guard, AcquireError> {
-        let held = self.engine.acquire(&self.wanted()?, limit).await?;
+        let held = self.engine.acquire(&self.request()?, limit).await?;
         Ok(self.guard(held))
     }
 
-    fn guard(&self, held: Held) -> Guard {
+    fn guard(&self, held: Level) -> Guard {
         if let Some(most) = self.max_hold {
-            held.keep(most);
+            held.start_renewing(most);
         }
         Guard::new(held)
     }
@@ -318,13 +318,13 @@ impl Lock {
         Ok(self.inspect().await?.is_held())
     }
 
-    fn wanted(&self) -> Result<Wanted, ConfigError> {
+    fn request(&self) -> Result<LockRequest, ConfigError> {
         let resource = self.resource.clone()?;
-        Ok(Wanted {
+        Ok(LockRequest {
             counter: self.is_fenced.then(|| resource.counter()),
             resource,
             ttl: self.ttl.clone()?,
-            owner: self.owner.clone(),
+            owner: self.owner.as_ref().map(|owner| owner.0.clone()),
         })
     }
 }

@@ -8,9 +8,9 @@ use std::{collections::BTreeSet, error::Error, fmt::Debug, time::Duration};
 
 use quorlock::{
     AcquireError, Builder, ConfigError, Coordinator, ExtendError, Failure, Fault, Fence, Finding,
-    Guard, Holder, Holding, InspectError, Inspection, Kind, Level, Lock, LostError, LostReason,
+    Guard, Holder, Holding, InspectError, Inspection, Kind, Lock, LockState, LostError, LostReason,
     MasterSpec, MemoryMaster, Owner, Preflight, Refusal, ReleaseError, RestartGuard, RunError,
-    StaleToken, Standing, Vote, VoteRow, Votes,
+    Severity, StaleToken, Vote, VoteRow, Votes,
 };
 
 #[test]
@@ -42,7 +42,7 @@ fn types() {
         InspectError: Error Clone;
         Inspection: Clone;
         Kind: Clone Copy Eq;
-        Level: Clone Copy Eq Ord;
+        Severity: Clone Copy Eq Ord;
         Lock: Clone;
         LostError: Error Clone;
         LostReason: Clone Copy Eq;
@@ -55,7 +55,7 @@ fn types() {
         RestartGuard: Clone Copy Default Eq;
         RunError<ConfigError>: Error;
         StaleToken: Error Clone Copy Eq;
-        Standing: Clone Copy Eq;
+        LockState: Clone Copy Eq;
         Vote: Clone Eq;
         VoteRow<'static>: Clone Copy;
         Votes: Clone;

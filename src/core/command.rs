@@ -3,8 +3,8 @@
 use std::{borrow::Cow, time::Duration};
 
 use super::{
-    bid::Bid,
-    claim::{Claim, Patience, Ticket},
+    ballot::Ballot,
+    identity::{Identity, QueueOptions, Ticket},
     lease::Ttl,
     name::{Resource, Token},
     quorum::{Failure, Refusal, Vote},
@@ -31,7 +31,7 @@ pub(crate) enum Verb {
 
 impl Verb {
     /// Whether this asks for a vote that must not come from a master that forgot locks.
-    pub(crate) fn needs_memory(self) -> bool {
+    pub(crate) fn quarantine_applies(self) -> bool {
         matches!(self, Self::Acquire | Self::Extend | Self::Heal)
     }
 
@@ -63,7 +63,7 @@ impl Verb {
 
 /// How a command goes to a server: a plain one word by word, or a script with its keys and arguments.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Request<'a> {
+pub(crate) enum Call<'a> {
     Plain(&'a [&'a [u8]]),
     Script {
         script: Script,
@@ -90,30 +90,30 @@ pub(crate) enum Reply<'a> {
 pub(crate) struct Command {
     pub(crate) verb: Verb,
     pub(crate) resource: Resource,
-    pub(crate) claim: Claim,
+    pub(crate) identity: Identity,
     /// How long the key lives; of no meaning to what gives it up.
     pub(crate) ttl: Ttl,
     /// How many levels the owner holds after this; of no meaning to a mutex.
     pub(crate) depth: u32,
     /// Whom a release wakes.
-    pub(crate) wakes: Wakes,
+    pub(crate) wakes: WakeScope,
     /// Of the acquisition of a fair lock: how to be queued, if at all.
-    pub(crate) patience: Option<Patience>,
+    pub(crate) patience: Option<QueueOptions>,
     /// Of a fenced lock.
-    pub(crate) bid: Option<Bid>,
+    pub(crate) ballot: Option<Ballot>,
 }
 
 /// Whom a release wakes, where it deletes the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wakes {
+pub(crate) enum WakeScope {
     Nobody,
     /// Those who wait for this master, as Redisson's waiters do: the key was part of a lost round.
     ThisMaster,
     Everybody,
 }
 
-impl Wakes {
-    /// The message for [`Wakes::ThisMaster`]. Redisson reads a message as a number, so this is the
+impl WakeScope {
+    /// The message for [`WakeScope::ThisMaster`]. Redisson reads a message as a number, so this is the
     /// same as `0` to it. This crate reads it as text, and tells the two apart.
     pub(crate) const THIS_MASTER: &str = "00";
 
@@ -132,24 +132,24 @@ const FAIR: &[u8] = b"quorlock:fair";
 
 impl Command {
     /// Hands `send` the words for a server.
-    pub(crate) fn request<T>(&self, send: impl FnOnce(Request<'_>) -> T) -> T {
-        match (&self.claim, self.verb) {
+    pub(crate) fn request<T>(&self, send: impl FnOnce(Call<'_>) -> T) -> T {
+        match (&self.identity, self.verb) {
             (_, Verb::Check) => self.check(send),
             (_, Verb::Config(setting)) => {
-                send(Request::Plain(&[b"CONFIG", b"GET", setting.as_bytes()]))
+                send(Call::Plain(&[b"CONFIG", b"GET", setting.as_bytes()]))
             }
-            (_, Verb::Inspect) | (Claim::Nobody, _) => {
+            (_, Verb::Inspect) | (Identity::Nobody, _) => {
                 // Only a fair lock has a queue, and an empty key is one that not everybody may name.
                 let keys = [self.resource.key(), self.resource.queue()].map(str::as_bytes);
                 let count = 1 + usize::from(!keys[1].is_empty());
                 self.script(Script::Inspect, &keys[..count], &[], send)
             }
-            (Claim::Token(token), verb) => self.mutex(verb, token, send),
-            (Claim::Owner { owner, attempt }, verb) => {
+            (Identity::Token(token), verb) => self.mutex(verb, token, send),
+            (Identity::Owner { owner, attempt }, verb) => {
                 self.owned(verb, owner, *attempt, REENTRANT, send)
             }
             (
-                Claim::Ticket {
+                Identity::Ticket {
                     owner,
                     attempt,
                     ticket,
@@ -165,23 +165,23 @@ impl Command {
     }
 
     /// Without keys, as in a cluster not all of them belong to one server.
-    fn check<T>(&self, send: impl FnOnce(Request<'_>) -> T) -> T {
+    fn check<T>(&self, send: impl FnOnce(Call<'_>) -> T) -> T {
         let (key, counter) = (self.resource.key(), self.resource.counter());
         let (queue, deadlines) = (self.resource.queue(), self.resource.deadlines());
         let names = [key, queue, deadlines, &counter].map(str::as_bytes);
         self.script(Script::Check, &[], &names, send)
     }
 
-    fn mutex<T>(&self, verb: Verb, token: &Token, send: impl FnOnce(Request<'_>) -> T) -> T {
+    fn mutex<T>(&self, verb: Verb, token: &Token, send: impl FnOnce(Call<'_>) -> T) -> T {
         let (key, token) = (self.resource.key().as_bytes(), token.as_bytes());
         let mut digits = [0; 20];
         let ttl = decimal(self.ttl.millis(), &mut digits);
         match verb {
-            Verb::Acquire | Verb::Heal if self.bid.is_some() => {
+            Verb::Acquire | Verb::Heal if self.ballot.is_some() => {
                 self.script(Script::MutexAcquire, &[key], &[token, ttl], send)
             }
             Verb::Acquire | Verb::Heal => {
-                send(Request::Plain(&[b"SET", key, token, b"NX", b"PX", ttl]))
+                send(Call::Plain(&[b"SET", key, token, b"NX", b"PX", ttl]))
             }
             Verb::Extend => self.script(Script::MutexExtend, &[key], &[token, ttl], send),
             Verb::Check | Verb::Config(_) | Verb::Inspect | Verb::Release | Verb::Yield => {
@@ -197,7 +197,7 @@ impl Command {
         owner: &str,
         attempt: u64,
         marker: &[u8],
-        send: impl FnOnce(Request<'_>) -> T,
+        send: impl FnOnce(Call<'_>) -> T,
     ) -> T {
         let mut digits = [[0; 20]; 3];
         let [ttl, number, depth] = &mut digits;
@@ -230,14 +230,14 @@ impl Command {
         owner: &str,
         attempt: u64,
         ticket: &Ticket,
-        send: impl FnOnce(Request<'_>) -> T,
+        send: impl FnOnce(Call<'_>) -> T,
     ) -> T {
         let mut digits = [[0; 20]; 5];
         let [ttl, number, depth, patience, window] = &mut digits;
         let ttl = decimal(self.ttl.millis(), ttl);
         let attempt = decimal(attempt, number);
         let depth = decimal(self.depth.into(), depth);
-        let (millis, micros) = self.patience.map_or((0, 0), Patience::in_words);
+        let (millis, micros) = self.patience.map_or((0, 0), QueueOptions::in_words);
         let (patience, window) = (decimal(millis, patience), decimal(micros, window));
         let (owner, ticket) = (owner.as_bytes(), ticket.as_str().as_bytes());
         let (script, arguments): (_, &[&[u8]]) = match verb {
@@ -264,11 +264,11 @@ impl Command {
         script: Script,
         keys: &[&[u8]],
         arguments: &[&[u8]],
-        send: impl FnOnce(Request<'_>) -> T,
+        send: impl FnOnce(Call<'_>) -> T,
     ) -> T {
-        let fenced = self.bid.as_ref().zip(script.fenced());
-        let Some((bid, (script, has_window))) = fenced else {
-            return send(Request::Script {
+        let fenced = self.ballot.as_ref().zip(script.fenced());
+        let Some((ballot, (script, has_window))) = fenced else {
+            return send(Call::Script {
                 script,
                 keys,
                 arguments,
@@ -276,17 +276,20 @@ impl Command {
         };
         let window = match self.verb {
             Verb::Heal => 0,
-            _ => Bid::WINDOW.as_micros() as u64,
+            _ => Ballot::WINDOW.as_micros() as u64,
         };
         let mut digits = [[0; 20]; 2];
         let [candidate, micros] = &mut digits;
-        let tail = [decimal(bid.candidate, candidate), decimal(window, micros)];
+        let tail = [
+            decimal(ballot.candidate, candidate),
+            decimal(window, micros),
+        ];
         let (mut all_keys, mut all) = ([&[][..]; 4], [&[][..]; 9]);
         all_keys[..keys.len()].copy_from_slice(keys);
-        all_keys[keys.len()] = bid.counter.as_bytes();
+        all_keys[keys.len()] = ballot.counter.as_bytes();
         all[..arguments.len()].copy_from_slice(arguments);
         all[arguments.len()..][..2].copy_from_slice(&tail);
-        send(Request::Script {
+        send(Call::Script {
             script,
             keys: &all_keys[..=keys.len()],
             arguments: &all[..arguments.len() + 1 + usize::from(has_window)],
@@ -295,17 +298,17 @@ impl Command {
 
     /// Whether this gives back what `other` takes.
     #[cfg(feature = "redis")]
-    pub(crate) fn gives_back(&self, other: &Self) -> bool {
+    pub(crate) fn undoes(&self, other: &Self) -> bool {
         matches!(self.verb, Verb::Release | Verb::Yield)
             && self.resource == other.resource
-            && self.claim == other.claim
+            && self.identity == other.identity
     }
 
     /// Where a release is made known, or nothing.
     pub(crate) fn wake_channel(&self) -> &str {
         match self.wakes {
-            Wakes::Nobody => "",
-            Wakes::ThisMaster | Wakes::Everybody => self.resource.channel(),
+            WakeScope::Nobody => "",
+            WakeScope::ThisMaster | WakeScope::Everybody => self.resource.channel(),
         }
     }
 
@@ -313,8 +316,8 @@ impl Command {
     /// WRONGTYPE: a lock of another kind is held under the name, and that is knowledge.
     pub(crate) fn vote(&self, reply: &Reply<'_>) -> Vote {
         let held = |remaining| Vote::Refuse(Refusal::held(remaining));
-        let is_mutex = matches!(self.claim, Claim::Token(_));
-        let is_plain = is_mutex && self.bid.is_none();
+        let is_mutex = matches!(self.identity, Identity::Token(_));
+        let is_plain = is_mutex && self.ballot.is_none();
         match (self.verb, reply) {
             (_, Reply::Error(text)) if is_wrong_type(text) => Vote::Refuse(Refusal::OtherKind),
             (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((*text).into())),
@@ -332,7 +335,7 @@ impl Command {
             (_, Reply::Int(left)) if is_mutex && *left < 0 => {
                 held(Some(Duration::from_millis(left.unsigned_abs())))
             }
-            (_, Reply::Text(text)) if !is_mutex || self.bid.is_some() => {
+            (_, Reply::Text(text)) if !is_mutex || self.ballot.is_some() => {
                 report::refusal(text).map_or_else(nonsense, Vote::Refuse)
             }
             _ => nonsense(),
@@ -385,10 +388,10 @@ mod tests {
                 .unwrap()
                 .resource(kind, "r".into())
                 .unwrap(),
-            claim: match kind {
-                Kind::Mutex => Claim::Token(Token::new([0; 20])),
-                Kind::Reentrant => Claim::Owner { owner, attempt },
-                Kind::Fair => Claim::Ticket {
+            identity: match kind {
+                Kind::Mutex => Identity::Token(Token::new([0; 20])),
+                Kind::Reentrant => Identity::Owner { owner, attempt },
+                Kind::Fair => Identity::Ticket {
                     ticket: Ticket::new(5, &owner),
                     owner,
                     attempt,
@@ -401,19 +404,19 @@ mod tests {
             )
             .unwrap(),
             depth,
-            wakes: Wakes::Everybody,
-            patience: (kind == Kind::Fair).then_some(Patience {
+            wakes: WakeScope::Everybody,
+            patience: (kind == Kind::Fair).then_some(QueueOptions {
                 patience: Duration::from_secs(3),
                 is_fresh: true,
             }),
-            bid: None,
+            ballot: None,
         }
     }
 
     fn words(command: &Command) -> String {
         command.request(|request| match request {
-            Request::Plain(words) => String::from_utf8(words.join(&b' ')).unwrap(),
-            Request::Script {
+            Call::Plain(words) => String::from_utf8(words.join(&b' ')).unwrap(),
+            Call::Script {
                 script,
                 keys,
                 arguments,
@@ -517,7 +520,7 @@ mod tests {
         let counter = command.resource.counter();
         let candidate = 1_770_000_000_000_001; // more digits than Lua would print
         Command {
-            bid: Some(Bid { counter, candidate }),
+            ballot: Some(Ballot { counter, candidate }),
             ..command
         }
     }

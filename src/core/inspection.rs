@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use super::{claim::Ticket, name::Kind, quorum::majority, votes::Votes};
+use super::{identity::Ticket, name::Kind, quorum::majority, votes::Votes};
 
 /// What a majority of masters say of a lock, from [`Lock::inspect`](crate::Lock::inspect). As of then: it may have
 /// changed since.

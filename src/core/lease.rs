@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::error::ConfigError;
+use super::config_error::ConfigError;
 
 /// How far clocks may run apart while a lock is held.
 ///

@@ -10,23 +10,24 @@
 //!          └─────────────── round <── quorum <─────────┘
 //! ```
 
-pub(crate) mod aside;
-pub(crate) mod bid;
-pub(crate) mod claim;
+pub(crate) mod ballot;
+pub(crate) mod chances;
 #[cfg_attr(
     not(feature = "redis"),
     allow(dead_code, reason = "only real masters are sent words")
 )]
 pub(crate) mod command;
-pub(crate) mod guard;
+pub(crate) mod config;
+pub(crate) mod config_error;
+pub(crate) mod identity;
 pub(crate) mod inspection;
 pub(crate) mod lease;
-pub(crate) mod line;
+pub(crate) mod lock_state;
 pub(crate) mod name;
-pub(crate) mod preflight;
 pub(crate) mod quorum;
 pub(crate) mod renewal;
 mod report;
+pub(crate) mod restart;
 pub(crate) mod retry;
 pub(crate) mod round;
 #[cfg_attr(
@@ -34,6 +35,6 @@ pub(crate) mod round;
     allow(dead_code, reason = "only real masters are sent words")
 )]
 pub(crate) mod script;
-pub(crate) mod standing;
 pub(crate) mod timeout;
 pub(crate) mod votes;
+pub(crate) mod wait_order;

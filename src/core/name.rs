@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::error::ConfigError;
+use super::config_error::ConfigError;
 
 /// A kind of lock. All kinds of a name exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

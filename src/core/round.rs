@@ -135,7 +135,7 @@ impl Round {
     }
 
     /// The masters that say that they hold nothing, a bit each.
-    pub(crate) fn lost_it(&self) -> u64 {
+    pub(crate) fn missing_key(&self) -> u64 {
         self.masters(|vote| matches!(vote, Some(Vote::Refuse(Refusal::Gone))))
     }
 
@@ -148,12 +148,12 @@ impl Round {
 
     /// Whether a majority of masters say that the lock is not ours.
     pub(crate) fn is_disowned(&self) -> bool {
-        self.do_most(|vote| matches!(vote, Vote::Refuse(_)))
+        self.majority_say(|vote| matches!(vote, Vote::Refuse(_)))
     }
 
     /// Whether a majority of masters hold the name as another kind of lock.
     pub(crate) fn is_other_kind(&self) -> bool {
-        self.do_most(|vote| matches!(vote, Vote::Refuse(Refusal::OtherKind)))
+        self.majority_say(|vote| matches!(vote, Vote::Refuse(Refusal::OtherKind)))
     }
 
     /// Whether a majority of masters have us in their queues, or granted.
@@ -164,7 +164,7 @@ impl Round {
                 Vote::Grant | Vote::Refuse(Refusal::Held { .. } | Refusal::Queued { .. })
             )
         };
-        self.queues && self.do_most(keeps_place)
+        self.queues && self.majority_say(keeps_place)
     }
 
     /// Whether a majority of masters say that one and the same owner holds the lock: nobody can have it before
@@ -175,7 +175,7 @@ impl Round {
             _ => None,
         };
         self.votes_cast().filter_map(holder).any(|one| {
-            self.do_most(|vote| holder(vote).is_some_and(|other| other.owner == one.owner))
+            self.majority_say(|vote| holder(vote).is_some_and(|other| other.owner == one.owner))
         })
     }
 
@@ -209,14 +209,15 @@ impl Round {
 
     /// A candidate above all counters, when a majority of masters are free to accept one, and did not all accept
     /// this.
-    pub(crate) fn outbid(&self) -> Option<u64> {
+    pub(crate) fn next_candidate(&self) -> Option<u64> {
         let counter = |vote: &Vote| match vote {
             Vote::Refuse(Refusal::Stale { counter }) => Some(*counter),
             _ => None,
         };
         let highest = self.votes_cast().filter_map(counter).max()?;
         let is_free = |vote: &Vote| *vote == Vote::Grant || counter(vote).is_some();
-        self.do_most(is_free).then(|| highest.saturating_add(1))
+        self.majority_say(is_free)
+            .then(|| highest.saturating_add(1))
     }
 
     /// The clocks of the masters to which our ticket's time is off, when they are a majority: the middle one.
@@ -235,7 +236,7 @@ impl Round {
 
     /// Whether one of these may show only when more masters have answered: masters that failed have decided the round
     /// before.
-    pub(crate) fn may_yet_bid_again(&self) -> bool {
+    pub(crate) fn may_need_another_ballot(&self) -> bool {
         let majority = majority(self.cast.len());
         let unheard = self.unheard().count_ones() as usize;
         let is_skewed = |vote: &&Vote| matches!(vote, Vote::Refuse(Refusal::Skewed { .. }));
@@ -316,7 +317,7 @@ impl Round {
             .fold(0, |masters, (master, _)| masters | 1 << master)
     }
 
-    fn do_most(&self, of: impl Fn(&Vote) -> bool) -> bool {
+    fn majority_say(&self, of: impl Fn(&Vote) -> bool) -> bool {
         self.votes_cast().filter(|vote| of(vote)).count() >= majority(self.cast.len())
     }
 
@@ -537,7 +538,11 @@ mod tests {
             (vec![stale(u64::MAX); 3], Some(u64::MAX)),
             (vec![], None),
         ] {
-            assert_eq!(round_of(votes.clone()).outbid(), candidate, "{votes:?}");
+            assert_eq!(
+                round_of(votes.clone()).next_candidate(),
+                candidate,
+                "{votes:?}"
+            );
         }
     }
 
@@ -566,7 +571,7 @@ mod tests {
                 letter => vote(letter),
             });
             let round = round_of(votes.collect());
-            assert_eq!(round.may_yet_bid_again(), is_worth, "{letters}");
+            assert_eq!(round.may_need_another_ballot(), is_worth, "{letters}");
         }
     }
 

@@ -13,10 +13,10 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Ask, in_flight::InFlight, owed::Owed};
+use super::{Request, in_flight::InFlight, owed::Owed};
 use crate::{
     core::quorum::{Failure, Vote},
-    shield::shielded,
+    user_code::shielded,
 };
 
 /// One master's queue. Posting never blocks, never spawns and needs no runtime.
@@ -40,10 +40,10 @@ pub(crate) struct Mailbox {
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    asks: Vec<Arc<Ask>>,
+    asks: Vec<Arc<Request>>,
     owed: Owed,
     /// Who listens to which channel, on this connection and the next ones.
-    ears: BTreeMap<Arc<str>, Vec<Weak<dyn Ear>>>,
+    subscribers: BTreeMap<Arc<str>, Vec<Weak<dyn Subscriber>>>,
     /// What the server does not know of that yet, in order.
     changes: Vec<Change>,
     waker: Option<Waker>,
@@ -53,20 +53,20 @@ struct State {
 }
 
 /// Whoever wants to hear of releases on a channel. Hearing is a hint: messages get lost.
-pub(crate) trait Ear: Send + Sync + fmt::Debug {
-    fn hear(&self, master: usize, heard: Heard<'_>);
+pub(crate) trait Subscriber: Send + Sync + fmt::Debug {
+    fn hear(&self, master: usize, heard: ChannelEvent<'_>);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard<'a> {
+pub(crate) enum ChannelEvent<'a> {
     /// The connection is gone, and so is what is published until there is another.
-    Deaf,
+    Disconnected,
     /// Messages will be heard from now on.
-    Listening,
+    Subscribed,
     /// What was published.
     Message(&'a str),
     /// The master will not tell of anything.
-    Refused,
+    Denied,
 }
 
 /// A channel to subscribe to, or not any more.
@@ -106,7 +106,7 @@ impl Mailbox {
                 phase: Phase::Dialling,
                 asks: Vec::new(),
                 owed: Owed::new(),
-                ears: BTreeMap::new(),
+                subscribers: BTreeMap::new(),
                 changes: Vec::new(),
                 waker: None,
                 quarantine: None,
@@ -124,7 +124,7 @@ impl Mailbox {
     }
 
     /// Leaves `ask` for the master. While it is down the vote is cast before this returns.
-    pub(crate) fn post(&self, ask: Arc<Ask>) {
+    pub(crate) fn post(&self, ask: Arc<Request>) {
         let mut state = self.state.lock();
         let failure = match (&state.phase, state.quarantined(&ask, self.now)) {
             (Phase::Dialling | Phase::Serving, Some(failure)) => failure,
@@ -165,35 +165,39 @@ impl Mailbox {
         self.is_serving.load(Ordering::Relaxed)
     }
 
-    /// Has `ear` hear what is published on `channel`, over this connection and the next ones.
-    pub(crate) fn listen(&self, channel: &Arc<str>, ear: Weak<dyn Ear>) {
+    /// Has `subscriber` hear what is published on `channel`, over this connection and the next ones.
+    pub(crate) fn subscribe(&self, channel: &Arc<str>, subscriber: Weak<dyn Subscriber>) {
         let mut state = self.state.lock();
-        state.ears.entry(channel.clone()).or_default().push(ear);
+        state
+            .subscribers
+            .entry(channel.clone())
+            .or_default()
+            .push(subscriber);
         // Also when others listen to it already: the confirmation is for all.
         state.change(channel, true);
     }
 
-    pub(crate) fn stop_listening(&self, channel: &Arc<str>, ear: &Weak<dyn Ear>) {
+    pub(crate) fn unsubscribe(&self, channel: &Arc<str>, subscriber: &Weak<dyn Subscriber>) {
         let mut state = self.state.lock();
-        let Some(ears) = state.ears.get_mut(channel) else {
+        let Some(subscribers) = state.subscribers.get_mut(channel) else {
             return;
         };
-        ears.retain(|other| !other.ptr_eq(ear));
-        if ears.is_empty() {
-            state.ears.remove(channel);
+        subscribers.retain(|other| !other.ptr_eq(subscriber));
+        if subscribers.is_empty() {
+            state.subscribers.remove(channel);
             state.change(channel, false);
         }
     }
 
     /// Passes on what came over `channel`.
-    pub(super) fn hear(&self, channel: &str, heard: Heard<'_>) {
-        let ears: Vec<_> = {
+    pub(super) fn hear(&self, channel: &str, heard: ChannelEvent<'_>) {
+        let subscribers: Vec<_> = {
             let state = self.state.lock();
-            let ears = state.ears.get(channel).into_iter().flatten();
-            ears.filter_map(Weak::upgrade).collect()
+            let subscribers = state.subscribers.get(channel).into_iter().flatten();
+            subscribers.filter_map(Weak::upgrade).collect()
         };
-        for ear in ears {
-            ear.hear(self.master, heard);
+        for subscriber in subscribers {
+            subscriber.hear(self.master, heard);
         }
     }
 
@@ -209,7 +213,7 @@ impl Mailbox {
     pub(super) fn take(
         &self,
         cx: &Context<'_>,
-        asks: &mut Vec<Arc<Ask>>,
+        asks: &mut Vec<Arc<Request>>,
         changes: &mut Vec<Change>,
     ) {
         let mut state = self.state.lock();
@@ -252,7 +256,7 @@ impl Mailbox {
         state.quarantine = Some(until);
         let (asks, others) = mem::take(&mut state.asks)
             .into_iter()
-            .partition::<Vec<_>, _>(|ask| ask.command.verb.needs_memory());
+            .partition::<Vec<_>, _>(|ask| ask.command.verb.quarantine_applies());
         state.asks = others;
         let left = until.saturating_duration_since((self.now)());
         drop(state);
@@ -268,7 +272,7 @@ impl Mailbox {
         state.phase = Phase::Serving;
         self.is_serving.store(true, Ordering::Relaxed);
         state.changes = state
-            .ears
+            .subscribers
             .keys()
             .map(|channel| Change {
                 channel: channel.clone(),
@@ -289,7 +293,7 @@ impl Mailbox {
     /// its vote if that is still open.
     pub(super) fn down(
         &self,
-        unanswered: impl IntoIterator<Item = (Arc<Ask>, Option<Failure>)>,
+        unanswered: impl IntoIterator<Item = (Arc<Request>, Option<Failure>)>,
         why: &Arc<str>,
     ) {
         let unsent = Failure::Unreachable(why.clone());
@@ -300,8 +304,8 @@ impl Mailbox {
         state.phase = Phase::Down(unsent.clone());
         self.is_serving.store(false, Ordering::Relaxed);
         let queued = mem::take(&mut state.asks);
-        let ears: Vec<_> = state
-            .ears
+        let subscribers: Vec<_> = state
+            .subscribers
             .values()
             .flatten()
             .filter_map(Weak::upgrade)
@@ -309,8 +313,8 @@ impl Mailbox {
         drop(state);
         let queued = queued.into_iter().map(|ask| (ask, Some(unsent.clone())));
         self.fail(unanswered.into_iter().chain(queued).collect());
-        for ear in ears {
-            ear.hear(self.master, Heard::Deaf);
+        for subscriber in subscribers {
+            subscriber.hear(self.master, ChannelEvent::Disconnected);
         }
     }
 
@@ -328,14 +332,14 @@ impl Mailbox {
         }
     }
 
-    fn fail_one(&self, ask: &Ask, failure: Failure) {
+    fn fail_one(&self, ask: &Request, failure: Failure) {
         ask.counter
             .count(self.master, Vote::Fail(failure), (self.now)());
     }
 
     /// Casts the votes that are open, in order and without the lock, as whoever is woken may post. Then
     /// keeps what the master is owed, which may hang on just these votes.
-    fn fail(&self, asks: Vec<(Arc<Ask>, Option<Failure>)>) {
+    fn fail(&self, asks: Vec<(Arc<Request>, Option<Failure>)>) {
         for (ask, failure) in &asks {
             if let Some(failure) = failure {
                 self.fail_one(ask, failure.clone());
@@ -362,10 +366,10 @@ fn micros(duration: Duration) -> u64 {
 
 impl State {
     /// Why the master is not asked, while it has no vote.
-    fn quarantined(&self, ask: &Ask, now: fn() -> Instant) -> Option<Failure> {
+    fn quarantined(&self, ask: &Request, now: fn() -> Instant) -> Option<Failure> {
         let until = self.quarantine?;
         let left = until.saturating_duration_since(now());
-        let has_vote = left.is_zero() || !ask.command.verb.needs_memory();
+        let has_vote = left.is_zero() || !ask.command.verb.quarantine_applies();
         (!has_vote).then_some(Failure::Quarantined { left })
     }
 
@@ -385,7 +389,7 @@ impl State {
     }
 
     /// Keeps `ask` for the next connection, if the master is owed it.
-    fn owe(&mut self, master: usize, ask: &Arc<Ask>) {
+    fn owe(&mut self, master: usize, ask: &Arc<Request>) {
         let is_closed = matches!(self.phase, Phase::Down(Failure::Closed));
         if !is_closed && ask.counter.owed_until(master).is_some() {
             self.owed.push(ask.clone());

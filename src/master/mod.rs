@@ -3,25 +3,17 @@
 #[cfg(all(test, feature = "redis"))]
 #[path = "../../tests/conformance/mod.rs"]
 mod conformance;
-mod guard;
 mod in_flight;
+mod known_origins;
 mod liveness;
 mod mailbox;
 mod memory;
 mod owed;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(feature = "redis")]
-mod reply;
-#[cfg(feature = "redis")]
-mod setting;
-mod sightings;
+mod restart;
 mod supervisor;
-#[cfg(feature = "tls")]
-mod tls;
 mod unanswered;
-#[cfg(feature = "redis")]
-mod wire;
 
 use std::{
     fmt,
@@ -35,20 +27,20 @@ use std::{
 use std::sync::OnceLock;
 
 use crate::core::{
-    command::{Command, Wakes},
+    command::{Command, WakeScope},
     quorum::Vote,
     retry::Backoff,
     timeout::NodeTimeout,
 };
 
-pub(crate) use guard::Guarding;
-pub(crate) use mailbox::{Ear, Heard, Mailbox};
+pub(crate) use mailbox::{ChannelEvent, Mailbox, Subscriber};
 pub use memory::{Fault, MemoryMaster};
 #[cfg(feature = "__internals")]
 pub(crate) use redis::encode_command;
+pub(crate) use restart::RestartTracker;
 use supervisor::supervise;
 
-/// Where votes go. Every master that an [`Ask`] was posted to casts at least one vote for it, the
+/// Where votes go. Every master that an [`Request`] was posted to casts at least one vote for it, the
 /// first one when its node timeout is over at the latest; more may follow when an answer comes
 /// late. The timeout begins when the command is sent, which may wait for the first dial, or for one
 /// node timeout while the master does not keep up.
@@ -67,23 +59,23 @@ pub(crate) trait CountVotes: Send + Sync {
 }
 
 /// One command on its way to masters, shared by all of them.
-pub(crate) struct Ask<C: ?Sized = dyn CountVotes> {
+pub(crate) struct Request<C: ?Sized = dyn CountVotes> {
     pub(crate) command: Command,
     /// The masters on which a command that wakes does so, a bit each. It wakes nobody on the others.
-    tellers: u64,
+    publishers: u64,
     /// When it was posted. Each master has its own time to answer from the send.
     pub(crate) posted: Instant,
     /// The command's bytes for all masters: made by the first one that sends it.
     #[cfg(feature = "redis")]
-    wire: OnceLock<wire::Encoded>,
+    wire: OnceLock<redis::wire::Encoded>,
     pub(crate) counter: C,
 }
 
-impl<C> Ask<C> {
-    pub(crate) fn new(command: Command, tellers: u64, posted: Instant, counter: C) -> Self {
+impl<C> Request<C> {
+    pub(crate) fn new(command: Command, publishers: u64, posted: Instant, counter: C) -> Self {
         Self {
             command,
-            tellers,
+            publishers,
             posted,
             #[cfg(feature = "redis")]
             wire: OnceLock::new(),
@@ -92,24 +84,24 @@ impl<C> Ask<C> {
     }
 }
 
-impl<C: ?Sized> Ask<C> {
+impl<C: ?Sized> Request<C> {
     fn wakes_on(&self, master: usize) -> bool {
-        self.command.wakes != Wakes::Nobody && self.tellers >> master & 1 == 1
+        self.command.wakes != WakeScope::Nobody && self.publishers >> master & 1 == 1
     }
 
     /// The command as `master` is to have it.
     fn command_for(&self, master: usize) -> Command {
         let mut command = self.command.clone();
         if !self.wakes_on(master) {
-            command.wakes = Wakes::Nobody;
+            command.wakes = WakeScope::Nobody;
         }
         command
     }
 }
 
-impl<C: ?Sized> fmt::Debug for Ask<C> {
+impl<C: ?Sized> fmt::Debug for Request<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ask")
+        f.debug_struct("Request")
             .field("command", &self.command)
             .field("posted", &self.posted)
             .finish_non_exhaustive()
@@ -189,14 +181,14 @@ impl From<&MemoryMaster> for MasterSpec {
 
 /// What every supervisor is told.
 #[derive(Clone, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct MasterConfig {
     pub(crate) node_timeout: NodeTimeout,
     pub(crate) connect_timeout: Duration,
     /// How long to wait between dials.
     pub(crate) redial: Backoff,
     pub(crate) now: fn() -> Instant,
     pub(crate) random: fn() -> u64,
-    pub(crate) guarding: Guarding,
+    pub(crate) guarding: RestartTracker,
     /// For how long a master that forgot has no vote.
     pub(crate) quarantine: Duration,
     #[cfg(feature = "tls")]
@@ -222,7 +214,7 @@ impl MasterSpec {
         self,
         master: usize,
         address: Arc<str>,
-        terms: &Terms,
+        terms: &MasterConfig,
     ) -> (Arc<Mailbox>, Supervisor) {
         let timeout = terms.node_timeout.least();
         let mailbox = Arc::new(Mailbox::new(master, address, terms.now, timeout));

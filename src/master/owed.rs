@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Ask;
+use super::Request;
 use crate::core::retry::Backoff;
 
 /// The releases that are owed to one master, in the order in which they were posted.
@@ -17,7 +17,7 @@ use crate::core::retry::Backoff;
 /// has expired.
 #[derive(Debug)]
 pub(super) struct Owed {
-    releases: VecDeque<Arc<Ask>>,
+    releases: VecDeque<Arc<Request>>,
     /// How many of them were sent over this connection and not answered.
     in_flight: usize,
     /// How many may be: one after an error reply, and one more with each success.
@@ -27,7 +27,7 @@ pub(super) struct Owed {
     /// The end of the pause after an error reply.
     retry_at: Option<Instant>,
     /// Releases that were given up because there were too many.
-    given_up: Vec<Arc<Ask>>,
+    given_up: Vec<Arc<Request>>,
     /// The log has said so since there were none.
     is_said: bool,
 }
@@ -57,7 +57,7 @@ impl Owed {
     }
 
     /// Keeps `release`. If there are too many, the oldest is given up.
-    pub(super) fn push(&mut self, release: Arc<Ask>) {
+    pub(super) fn push(&mut self, release: Arc<Request>) {
         self.releases.push_back(release);
         if self.releases.len() > Self::MOST {
             self.given_up.extend(self.releases.pop_front());
@@ -77,8 +77,8 @@ impl Owed {
     /// Removes the releases that were given up, and the oldest that are no longer owed to `master`.
     /// They must be dropped outside of locks: whoever waits for them is woken then. Returns also
     /// whether the log must say that some were given up.
-    pub(super) fn expire(&mut self, master: usize, now: Instant) -> (Vec<Arc<Ask>>, bool) {
-        let is_owed = |release: &Arc<Ask>| {
+    pub(super) fn expire(&mut self, master: usize, now: Instant) -> (Vec<Arc<Request>>, bool) {
+        let is_owed = |release: &Arc<Request>| {
             let until = release.counter.owed_until(master);
             until.is_some_and(|until| until > now)
         };
@@ -93,7 +93,12 @@ impl Owed {
 
     /// Returns the next release to send to `master`, if one may be sent now. `window` commands may
     /// be in flight on the connection; half of them are left to what is posted.
-    pub(super) fn next(&mut self, master: usize, now: Instant, window: usize) -> Option<Arc<Ask>> {
+    pub(super) fn next(
+        &mut self,
+        master: usize,
+        now: Instant,
+        window: usize,
+    ) -> Option<Arc<Request>> {
         let most = self.allowed.min(window / 2).max(1);
         if self.in_flight >= most || self.retry_at.is_some_and(|at| now < at) {
             return None;
@@ -125,7 +130,13 @@ impl Owed {
     }
 
     /// Keeps a release that was answered with an error, and begins a pause unless there is one.
-    pub(super) fn failed(&mut self, release: Arc<Ask>, was_owed: bool, now: Instant, random: u64) {
+    pub(super) fn failed(
+        &mut self,
+        release: Arc<Request>,
+        was_owed: bool,
+        now: Instant,
+        random: u64,
+    ) {
         if was_owed {
             self.in_flight = self.in_flight.saturating_sub(1);
         }
@@ -138,7 +149,7 @@ impl Owed {
     }
 
     /// Takes all releases out.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Arc<Ask>> + use<> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Arc<Request>> + use<> {
         mem::take(&mut self.releases).into_iter()
     }
 }

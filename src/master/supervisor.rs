@@ -13,8 +13,8 @@ use tokio::{
     time::{Sleep, sleep, sleep_until, timeout},
 };
 
-use super::{Ask, Mailbox, Terms, in_flight::InFlight};
-use crate::shield::shielded;
+use super::{Mailbox, MasterConfig, Request, in_flight::InFlight};
+use crate::user_code::shielded;
 
 /// Opens connections to one master.
 pub(super) trait Dial: Send + 'static {
@@ -36,7 +36,7 @@ pub(super) struct Dialled<C> {
 /// An open connection: replies come in the order of sends.
 pub(super) trait Connection: Send {
     /// Takes a command for sending to this connection's `master`. Nothing needs to leave before the next poll.
-    fn send(&mut self, ask: &Ask, master: usize);
+    fn send(&mut self, ask: &Request, master: usize);
 
     /// The master has not answered for too long: what it has not received yet should never reach it.
     fn give_up(&mut self) {}
@@ -55,7 +55,7 @@ pub(super) trait Connection: Send {
 pub(super) fn supervise<D: Dial>(
     dialer: D,
     mailbox: Arc<Mailbox>,
-    terms: Terms,
+    terms: MasterConfig,
 ) -> impl Future<Output = ()> + Send {
     // Made here, not when first polled: a runtime may end before that.
     let closing = CloseOnDrop(mailbox);
@@ -65,7 +65,7 @@ pub(super) fn supervise<D: Dial>(
     }
 }
 
-async fn look_after<D: Dial>(mut dialer: D, mailbox: &Mailbox, terms: &Terms) {
+async fn look_after<D: Dial>(mut dialer: D, mailbox: &Mailbox, terms: &MasterConfig) {
     // An outage ends with an answer, or with a connection that lasts. A master that takes
     // connections and answers nothing is one outage, however often it is dialled.
     let mut outage = Outage::default();
@@ -171,7 +171,7 @@ impl Outage {
 }
 
 /// Takes the master's vote away for as long as locks may be held that it forgot `age` ago.
-fn quarantine(mailbox: &Mailbox, terms: &Terms, age: Option<Duration>) {
+fn quarantine(mailbox: &Mailbox, terms: &MasterConfig, age: Option<Duration>) {
     let left = age.map(|age| terms.quarantine.saturating_sub(age));
     if let Some(left) = left.filter(|left| !left.is_zero()) {
         let master = mailbox.address();
@@ -215,7 +215,7 @@ async fn serve<C: Connection>(
     dialled: Dialled<C>,
     outage: &mut Outage,
     mailbox: &Mailbox,
-    terms: &Terms,
+    terms: &MasterConfig,
 ) -> Option<Broken> {
     let mut connection = dialled.connection;
     let mut in_flight = InFlight::new(mailbox, terms, dialled.round_trip, outage.window());
@@ -285,7 +285,7 @@ fn give_up_late(
 
 /// Notes the last answer for the guard. Not only when the connection ends: other coordinators of
 /// this process go by it, too.
-fn note_heard(in_flight: &InFlight<'_>, mailbox: &Mailbox, terms: &Terms) {
+fn note_heard(in_flight: &InFlight<'_>, mailbox: &Mailbox, terms: &MasterConfig) {
     if let Some(at) = in_flight.heard {
         terms.guarding.heard(mailbox.master(), at);
     }

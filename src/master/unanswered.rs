@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, mem, sync::Arc, time::Instant};
 
-use super::Ask;
+use super::Request;
 
 /// Oldest first: replies come in the order of sends. A command stays after its vote was given up,
 /// as its reply may still come.
@@ -32,7 +32,7 @@ pub(super) struct Sent {
 
 #[derive(Debug)]
 pub(super) enum What {
-    Ask(Arc<Ask>),
+    Request(Arc<Request>),
     /// A change of subscriptions.
     Change(Arc<str>),
 }
@@ -85,20 +85,20 @@ impl Unanswered {
     /// sent twice, nor one that takes what a later command gives back: it would be executed after
     /// that.
     #[cfg(feature = "redis")]
-    pub(super) fn again(&mut self) -> Option<&Ask> {
+    pub(super) fn again(&mut self) -> Option<&Request> {
         /// How many later commands are looked at.
         const MOST: usize = 1_024;
         let mut commands = self.commands.iter();
         let oldest = commands.next()?;
-        let What::Ask(ask) = &oldest.what else {
+        let What::Request(ask) = &oldest.what else {
             return None;
         };
-        let gives_back = |sent: &Sent| match &sent.what {
-            What::Ask(later) => later.command.gives_back(&ask.command),
+        let undoes = |sent: &Sent| match &sent.what {
+            What::Request(later) => later.command.undoes(&ask.command),
             What::Change(_) => false,
         };
         let takes = ask.command.verb.takes();
-        if oldest.is_resent || takes && (self.len() > MOST || commands.any(gives_back)) {
+        if oldest.is_resent || takes && (self.len() > MOST || commands.any(undoes)) {
             return None;
         }
         let sent = self.pop()?;
@@ -108,7 +108,7 @@ impl Unanswered {
             ..sent
         });
         match &self.commands.back()?.what {
-            What::Ask(ask) => Some(ask),
+            What::Request(ask) => Some(ask),
             What::Change(_) => None,
         }
     }
@@ -131,7 +131,7 @@ impl Unanswered {
     }
 
     /// Hands those to `give_up` whose votes must be given up at `now`, once each.
-    pub(super) fn expire(&mut self, now: Instant, mut give_up: impl FnMut(&Ask)) {
+    pub(super) fn expire(&mut self, now: Instant, mut give_up: impl FnMut(&Request)) {
         let first = self.expired.min(self.commands.len());
         for sent in self.commands.range_mut(first..) {
             let is_over = sent.expired || sent.deadline <= now;
@@ -140,7 +140,7 @@ impl Unanswered {
             }
             if is_over
                 && !mem::replace(&mut sent.expired, true)
-                && let What::Ask(ask) = &sent.what
+                && let What::Request(ask) = &sent.what
             {
                 give_up(ask);
             }
@@ -148,11 +148,11 @@ impl Unanswered {
     }
 
     /// Takes all commands out, each with whether its vote is open.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = (Arc<Ask>, bool)> + use<> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = (Arc<Request>, bool)> + use<> {
         (self.expired, self.resent) = (0, 0);
         let commands = mem::take(&mut self.commands).into_iter();
         commands.filter_map(|sent| match sent.what {
-            What::Ask(ask) => Some((ask, !sent.expired)),
+            What::Request(ask) => Some((ask, !sent.expired)),
             What::Change(_) => None,
         })
     }

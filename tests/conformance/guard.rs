@@ -1,6 +1,6 @@
 //! The restart guard: what the script makes of the key on a server, and the memory masters' rule of a mark.
 
-use crate::core::guard::{Incarnation, Look, Mark};
+use crate::core::restart::{GuardRecord, Incarnation, Observation};
 
 use super::*;
 
@@ -355,8 +355,8 @@ impl World<'_> {
         }
     }
 
-    fn mark(&self, (run_id, since, origin, is_durable, seen): Row) -> Mark {
-        Mark {
+    fn mark(&self, (run_id, since, origin, is_durable, seen): Row) -> GuardRecord {
+        GuardRecord {
             run_id: self.id(run_id),
             since: self.at(since),
             origin: self.id(origin),
@@ -375,13 +375,13 @@ fn a_memory_master_goes_by_the_table() {
     for case in CASES {
         let (found, known, is_strict, is_durable, expected) = *case;
         let known = known_by(world.id(known), LONG_AGO);
-        let look = Look {
+        let look = Observation {
             known: &known,
             is_strict,
             is_durable,
         };
         let found = found.map(|found| world.mark(found));
-        let mark = Mark::looked_at(found, look, world.own, world.now);
+        let mark = GuardRecord::looked_at(found, look, world.own, world.now);
         assert_eq!(mark, world.mark(expected), "{case:?}");
     }
 }
@@ -437,12 +437,12 @@ fn another_that_forgot_earlier_forgets_anew() {
         };
         let mut mark = world.mark((Own, Now, Own, false, Then));
         mark.since -= age;
-        let look = Look {
+        let look = Observation {
             known: &known_by(world.id(Old), away),
             is_strict: STRICT,
             is_durable: None,
         };
-        let after = Mark::looked_at(Some(mark.clone()), look, world.own, world.now);
+        let after = GuardRecord::looked_at(Some(mark.clone()), look, world.own, world.now);
         assert_eq!(after != mark, is_another, "{age} {away}");
         assert_eq!(after.since == world.now, is_another, "{age} {away}");
         assert_eq!(after.seen == world.now, is_another, "{age} {away}");
@@ -499,12 +499,12 @@ fn who_knows_several_goes_by_each_of_them() {
             mark
         };
         let of = |world: &World<'_>| known.map(|(id, away)| (world.id(id), away));
-        let look = Look {
+        let look = Observation {
             known: &of(&world),
             is_strict: false,
             is_durable: None,
         };
-        let after = Mark::looked_at(Some(key(&world)), look, world.own, world.now);
+        let after = GuardRecord::looked_at(Some(key(&world)), look, world.own, world.now);
         assert_eq!(after.since == world.now, is_another, "{known:?}");
 
         let Some(server) = &server else {
@@ -558,7 +558,7 @@ fn said(server: &Server, words: &[&str]) -> (Incarnation, u64) {
     (found.expect(&reply), now.unwrap())
 }
 
-fn write(server: &Server, mark: &Mark) {
+fn write(server: &Server, mark: &GuardRecord) {
     let (since, seen) = (mark.since.to_string(), mark.seen.to_string());
     let durable = if mark.is_durable { "1" } else { "0" };
     let mut words = vec!["HSET", KEY, "run_id", &mark.run_id, "since", &since];
@@ -569,13 +569,13 @@ fn write(server: &Server, mark: &Mark) {
     server.command(&words);
 }
 
-fn read(server: &Server) -> Mark {
+fn read(server: &Server) -> GuardRecord {
     let reply = server.command(&["HMGET", KEY, "run_id", "since", "origin", "durable", "seen"]);
     let lines: Vec<_> = reply.lines().collect();
     let [run_id, since, origin, durable, seen] = lines[..] else {
         panic!("{reply}");
     };
-    Mark {
+    GuardRecord {
         run_id: run_id.to_owned(),
         since: since.parse().unwrap(),
         origin: origin.to_owned(),

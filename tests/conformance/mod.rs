@@ -27,9 +27,9 @@ use self::{
 };
 use super::*;
 use crate::core::{
-    bid::Bid,
-    claim::Claim,
-    command::{Verb, Wakes},
+    ballot::Ballot,
+    command::{Verb, WakeScope},
+    identity::Identity,
     lease::{Drift, Ttl},
     name::{KeyTemplate, Kind, Resource, Token},
     quorum::{Failure, Refusal},
@@ -139,7 +139,7 @@ async fn a_vote_is_in_time() {
     ] {
         let order = async |master: &MemoryMaster| {
             tokio::time::sleep(MILLISECOND).await; // it dials
-            master.order(fault.clone());
+            master.inject(fault.clone());
             yield_now().await;
         };
         check_time(order, async |_| {}, after, expected).await;
@@ -158,7 +158,7 @@ async fn a_vote_is_in_time_during_the_first_dial() {
         (Fault::Hang, 1_000, "unreachable: no connection in 1s"),
         (Fault::Mute, 1_000, "unreachable: no connection in 1s"),
     ] {
-        let order = async |master: &MemoryMaster| master.order(fault.clone());
+        let order = async |master: &MemoryMaster| master.inject(fault.clone());
         check_time(order, async |_| {}, after, expected).await;
     }
 }
@@ -176,11 +176,11 @@ async fn a_vote_is_in_time_when_the_command_is_on_its_way() {
     ] {
         let slow = async |master: &MemoryMaster| {
             tokio::time::sleep(MILLISECOND).await; // it dials
-            master.order(delay(30));
+            master.inject(delay(30));
         };
         let strike = async |master: &MemoryMaster| {
             tokio::time::sleep(MILLISECOND * 10).await;
-            master.order(fault.clone());
+            master.inject(fault.clone());
         };
         check_time(slow, strike, after, expected).await;
     }
@@ -190,15 +190,15 @@ async fn a_vote_is_in_time_when_the_command_is_on_its_way() {
 #[tokio::test(start_paused = true)]
 async fn a_vote_is_in_time_after_an_owed_command() {
     let mut subject = Subject::memory(MILLISECOND * 50);
-    subject.store.memory().order(Fault::Down);
+    subject.store.memory().inject(Fault::Down);
     tokio::time::sleep(MILLISECOND).await;
     let start = now();
     let release = command(Verb::Release, "key", 'A', seconds(40));
     subject.post(release, Some(now() + seconds(40)));
-    subject.store.memory().order(Fault::None);
+    subject.store.memory().inject(Fault::None);
     // It is dialled again after a pause of 30 ms.
     tokio::time::sleep(MILLISECOND * 28).await;
-    subject.store.memory().order(delay(80));
+    subject.store.memory().inject(delay(80));
     tokio::time::sleep(MILLISECOND * 90).await;
     subject.post(command(Verb::Acquire, "key", 'B', seconds(40)), None);
     for (after, expected) in [
@@ -241,7 +241,7 @@ fn a_vote_is_in_time_whatever_happens() {
                     for (gap, event) in events {
                         tokio::time::sleep(MILLISECOND * gap).await;
                         match event {
-                            Event::Order(fault) => subject.store.memory().order(fault),
+                            Event::Order(fault) => subject.store.memory().inject(fault),
                             Event::Post(verb, owed) => {
                                 let (votes, ballot) = unbounded_channel();
                                 let owed = owed.then(|| now() + seconds(1));
@@ -267,7 +267,7 @@ fn a_vote_is_in_time_whatever_happens() {
 async fn a_supervisor_that_ends_leaves_nobody_waiting() {
     let mut subject = Subject::memory(MILLISECOND * 50);
     tokio::time::sleep(MILLISECOND).await; // it dials
-    subject.store.memory().order(Fault::Hang);
+    subject.store.memory().inject(Fault::Hang);
     subject.post(command(Verb::Acquire, "key", 'A', seconds(40)), None);
     tokio::time::sleep(MILLISECOND).await; // it sends
     subject.supervisor.abort();
@@ -377,12 +377,12 @@ struct Subject {
     supervisor: AbortHandle,
     /// From when candidates count.
     began: u64,
-    ballots: UnboundedSender<Ballot>,
-    votes: UnboundedReceiver<Ballot>,
+    ballots: UnboundedSender<BallotReply>,
+    votes: UnboundedReceiver<BallotReply>,
 }
 
 /// When a master voted, what, and what it said in more words.
-type Ballot = (tokio::time::Instant, Vote, String);
+type BallotReply = (tokio::time::Instant, Vote, String);
 
 /// Both kinds of master, or the one there is.
 async fn subjects() -> Vec<Subject> {
@@ -407,16 +407,16 @@ impl Subject {
     }
 
     fn new(store: Store, spec: MasterSpec, node_timeout: Duration) -> Self {
-        let terms = Terms {
+        let terms = MasterConfig {
             node_timeout: NodeTimeout::Fixed(node_timeout),
             connect_timeout: node_timeout * 20,
             redial: Backoff::new(MILLISECOND * 20, seconds(1)).unwrap(),
             now: || now().into_std(),
             random: || u64::MAX / 2,
-            guarding: Guarding::new(
-                crate::core::guard::RestartGuard::Off,
+            guarding: RestartTracker::new(
+                crate::core::restart::RestartGuard::Off,
                 false,
-                crate::clock::monotonic,
+                crate::driver::clock::monotonic,
             ),
             quarantine: Duration::ZERO,
             #[cfg(feature = "tls")]
@@ -465,7 +465,7 @@ impl Subject {
     /// Runs one step, a command `copies` times: what is said the first time counts.
     async fn run(&mut self, key: &str, step: &Step, copies: usize) -> String {
         let asked = match step {
-            Step::Ask(asked) => asked,
+            Step::Request(asked) => asked,
             Step::Count(off) => {
                 let counter = self.began.saturating_add_signed(*off).to_string();
                 self.store.count(key, &counter, None);
@@ -494,7 +494,7 @@ impl Subject {
     async fn say(&mut self, key: &str, asked: &Asked) -> String {
         self.store.listen(key);
         let mut command = asked.command(key);
-        command.bid = asked.bid.map(|off| Bid {
+        command.ballot = asked.ballot.map(|off| Ballot {
             counter: command.resource.counter(),
             candidate: self.began.saturating_add_signed(off),
         });
@@ -539,11 +539,11 @@ impl Subject {
         &self,
         command: Command,
         owed_until: Option<tokio::time::Instant>,
-        ballots: UnboundedSender<Ballot>,
+        ballots: UnboundedSender<BallotReply>,
     ) {
         let posted = now().into_std();
         let owed_until = owed_until.map(tokio::time::Instant::into_std);
-        let ask = Ask::new(
+        let ask = Request::new(
             command,
             1,
             posted,
@@ -564,7 +564,7 @@ impl Drop for Subject {
 }
 
 struct BallotBox {
-    ballots: UnboundedSender<Ballot>,
+    ballots: UnboundedSender<BallotReply>,
     owed_until: Option<Instant>,
     note: Mutex<String>,
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::{step::parse_field, *};
-use crate::core::claim::Patience;
+use crate::core::identity::QueueOptions;
 
 /// A lock by name, and what is done to it.
 type Steps = [(usize, Step)];
@@ -121,7 +121,7 @@ fn any_step() -> impl Strategy<Value = (usize, Step)> {
     });
     let deadline = prop::option::weighted(0.8, prop::sample::select(vec![-100, 100, 200]));
     let step = prop_oneof![
-        24 => any_asked().prop_map(Step::Ask),
+        24 => any_asked().prop_map(Step::Request),
         1 => Just(Step::Delete),
         1 => some_ttl().prop_map(|ttl| Step::Write('?', ttl)),
         1 => (token(), some_ttl()).prop_map(|(who, ttl)| Step::Write(who, ttl)),
@@ -143,7 +143,7 @@ fn any_asked() -> impl Strategy<Value = Asked> {
         8 => (Just(Kind::Fair), verbs(&[Acquire, Acquire, Acquire, Extend, Heal, Inspect, Release, Yield])),
     ];
     let patience = (any_ttl(), prop::bool::weighted(0.1));
-    let patience = patience.prop_map(|(patience, is_fresh)| Patience { patience, is_fresh });
+    let patience = patience.prop_map(|(patience, is_fresh)| QueueOptions { patience, is_fresh });
     let numbers = (0..3u8, 1..4u64, 0..3u32, 1..4u64);
     (
         asked,
@@ -160,7 +160,7 @@ fn any_asked() -> impl Strategy<Value = Asked> {
                     drawn,
                     ttl,
                     patience,
-                    bid,
+                    ballot: bid,
                     depth: depth + u32::from(verb != Release),
                     ..Asked::new(kind, verb, char::from(first + who))
                 }

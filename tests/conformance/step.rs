@@ -8,11 +8,11 @@
 //! attempt.
 
 use super::*;
-use crate::core::claim::{Patience, Ticket};
+use crate::core::identity::{QueueOptions, Ticket};
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    Ask(Asked),
+    Request(Asked),
     Delete,
     /// By somebody who is not us: a string under this letter's token, or anybody's.
     Write(char, Option<Duration>),
@@ -40,10 +40,10 @@ pub(super) struct Asked {
     pub(super) depth: u32,
     /// In seconds from an origin long ago.
     pub(super) drawn: u64,
-    pub(super) patience: Option<Patience>,
-    pub(super) wakes: Wakes,
+    pub(super) patience: Option<QueueOptions>,
+    pub(super) wakes: WakeScope,
     /// In microseconds from when the row began.
-    pub(super) bid: Option<i64>,
+    pub(super) ballot: Option<i64>,
 }
 
 impl Asked {
@@ -64,19 +64,19 @@ impl Asked {
             depth: u32::from(verb != Verb::Release),
             drawn: u64::from(who as u8 % 32),
             patience: None,
-            wakes: Wakes::Everybody,
-            bid: None,
+            wakes: WakeScope::Everybody,
+            ballot: None,
         }
     }
 
     pub(super) fn command(&self, key: &str) -> Command {
         let owner: Arc<str> = owner(self.who).into();
         let attempt = self.attempt;
-        let claim = match (self.verb, self.kind) {
-            (Verb::Inspect, _) => Claim::Nobody,
-            (_, Kind::Mutex) => Claim::Token(token(self.who)),
-            (_, Kind::Reentrant) => Claim::Owner { owner, attempt },
-            (_, Kind::Fair) => Claim::Ticket {
+        let identity = match (self.verb, self.kind) {
+            (Verb::Inspect, _) => Identity::Nobody,
+            (_, Kind::Mutex) => Identity::Token(token(self.who)),
+            (_, Kind::Reentrant) => Identity::Owner { owner, attempt },
+            (_, Kind::Fair) => Identity::Ticket {
                 ticket: ticket(self.who, self.drawn),
                 owner,
                 attempt,
@@ -85,18 +85,18 @@ impl Asked {
         Command {
             verb: self.verb,
             resource: resource(self.kind, key),
-            claim,
+            identity,
             ttl: Ttl::parse(self.ttl, Duration::ZERO, Drift::from_ppm(0).unwrap()).unwrap(),
             depth: self.depth,
             wakes: self.wakes,
             patience: self.patience,
-            bid: None,
+            ballot: None,
         }
     }
 
     /// What takes a mutex is never sent twice, but for a fenced one.
     pub(super) fn may_be_copied(&self) -> bool {
-        self.bid.is_some()
+        self.ballot.is_some()
             || self.kind != Kind::Mutex
             || !matches!(self.verb, Verb::Acquire | Verb::Heal)
     }
@@ -109,14 +109,14 @@ impl Asked {
         for word in words {
             match word.split_at(1) {
                 ("f", "resh") => {}
-                ("q", "uiet") => asked.wakes = Wakes::Nobody,
-                ("l", "ost") => asked.wakes = Wakes::ThisMaster,
+                ("q", "uiet") => asked.wakes = WakeScope::Nobody,
+                ("l", "ost") => asked.wakes = WakeScope::ThisMaster,
                 ("x", depth) => asked.depth = depth.parse().unwrap(),
-                ("^", off) => asked.bid = Some(micros(off)),
+                ("^", off) => asked.ballot = Some(micros(off)),
                 ("@", drawn) => asked.drawn = drawn.parse().unwrap(),
                 ("~", patience) => {
                     let patience = parse_ttl(patience).unwrap();
-                    asked.patience = Some(Patience { patience, is_fresh });
+                    asked.patience = Some(QueueOptions { patience, is_fresh });
                 }
                 _ => asked.ttl = parse_ttl(word).unwrap(),
             }
@@ -133,7 +133,7 @@ impl Step {
             "fair" => (Kind::Fair, &words[1..]),
             _ => (Kind::Mutex, &words[..]),
         };
-        let ask = |verb, who, rest| Self::Ask(Asked::parse(kind, verb, who, rest));
+        let ask = |verb, who, rest| Self::Request(Asked::parse(kind, verb, who, rest));
         match words {
             ["acquire", who, rest @ ..] => ask(Verb::Acquire, who, rest),
             ["heal", who, rest @ ..] => ask(Verb::Heal, who, rest),
@@ -141,7 +141,7 @@ impl Step {
             ["release", who, rest @ ..] => ask(Verb::Release, who, rest),
             ["yield", who, rest @ ..] => ask(Verb::Yield, who, rest),
             // A fair lock is more to look at than others, and they are where it is.
-            ["inspect"] => Self::Ask(Asked::new(Kind::Fair, Verb::Inspect, '?')),
+            ["inspect"] => Self::Request(Asked::new(Kind::Fair, Verb::Inspect, '?')),
             ["write", ttl] => Self::Write('?', parse_ttl(ttl)),
             ["write-A", ttl] => Self::Write('A', parse_ttl(ttl)),
             ["write-hash", fields @ .., ttl] => Self::WriteHash(

@@ -41,7 +41,7 @@ impl Store {
     /// Does what is nobody's verb.
     pub(super) fn run(&self, key: &str, step: &Step) {
         match (step, self) {
-            (Step::Ask(_), _) => panic!("verbs are asked for"),
+            (Step::Request(_), _) => panic!("verbs are asked for"),
             (Step::Write(who, ttl), _) => self.write(key, *who, *ttl),
             (Step::Delete, Self::Memory(master)) => master.delete(key),
             (Step::Delete, Self::Real(server, _)) => {

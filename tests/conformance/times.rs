@@ -1,11 +1,11 @@
 //! What happens when time passes, on the masters' own clocks.
 
 use super::*;
-use crate::core::claim::{Patience, Ticket};
+use crate::core::identity::{QueueOptions, Ticket};
 
 fn fair(verb: Verb, who: char, patience: Duration) -> Asked {
     Asked {
-        patience: Some(Patience {
+        patience: Some(QueueOptions {
             patience,
             is_fresh: false,
         }),
@@ -116,7 +116,7 @@ async fn the_time_in_a_ticket_is_checked_by_the_masters_clock() {
                 let before = wall_micros();
                 let mut command = fair(Verb::Acquire, 'b', seconds(40)).command(&key);
                 let drawn = before.saturating_add_signed(off * 1000);
-                command.claim = Claim::Ticket {
+                command.identity = Identity::Ticket {
                     owner: "b".into(),
                     attempt: 1,
                     ticket: Ticket::new(drawn, "b"),

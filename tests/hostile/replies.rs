@@ -234,7 +234,7 @@ fn coordinator(fakes: &[Fake]) -> Coordinator {
         .restart_guard(RestartGuard::Off)
         .node_timeout(Duration::from_millis(50))
         .ttl(TTL)
-        .patience(TTL)
+        .waiter_timeout(TTL)
         .build()
         .unwrap()
 }

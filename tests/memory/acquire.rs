@@ -16,7 +16,7 @@ async fn won_when_a_majority_has_granted() {
         ([0, 45, 45, 0, 45], 45),
     ] {
         let world = World::new(5).await;
-        world.order(delays.map(delay));
+        world.inject(delays.map(delay));
         let (took, guard) = timed(world.lock().try_acquire()).await;
         assert_eq!(took, millis(won), "{delays:?}");
 
@@ -39,7 +39,7 @@ async fn lost_when_a_majority_is_impossible() {
     let world = World::new(5).await;
     world.occupy(0..5, seconds(5));
     let expires = Instant::now() + seconds(5);
-    world.order([10, 20, 30, 40, 45].map(delay));
+    world.inject([10, 20, 30, 40, 45].map(delay));
     let (took, error) = timed(world.lock().try_acquire()).await;
     // Three refused after 30 ms. The release went out then, and three have answered that after 30 more.
     assert_eq!(took, millis(60));
@@ -57,7 +57,7 @@ async fn lost_when_a_majority_is_impossible() {
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_a_master_that_hangs() {
     let world = World::new(3).await;
-    world.masters[2].order(Fault::Hang);
+    world.masters[2].inject(Fault::Hang);
     let (took, guard) = timed(world.lock().try_acquire()).await;
     assert_eq!(took, millis(0));
     let (took, error) = timed(world.lock().try_acquire()).await;
@@ -100,7 +100,7 @@ async fn validity_is_ttl_minus_drift_minus_elapsed() {
         (54, 10_000, 50, 1_460),
     ] {
         let world = World::with(3, |builder| builder.drift_ppm(ppm)).await;
-        world.order([0, took, took].map(delay));
+        world.inject([0, took, took].map(delay));
         let guard = world.lock().ttl(millis(ttl)).try_acquire().await.unwrap();
         let validity = Duration::from_micros(micros);
         assert_eq!(guard.validity(), validity, "{ttl} {ppm} {took}");
@@ -184,7 +184,7 @@ async fn check_too_slow(
 #[tokio::test(start_paused = true)]
 async fn an_answer_after_the_node_timeout_still_shows() {
     let world = World::new(3).await;
-    world.masters[1].order(delay(80));
+    world.masters[1].inject(delay(80));
     let guard = world.guard().await;
     let (took, votes) = timed(guard.settled()).await;
     assert_eq!(took, millis(50));
@@ -199,7 +199,7 @@ async fn an_answer_after_the_node_timeout_still_shows() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_after_the_node_timeout_does_not_count() {
     let world = World::new(3).await;
-    world.order([0, 80, 80].map(delay));
+    world.inject([0, 80, 80].map(delay));
     let (took, error) = timed(world.lock().try_acquire()).await;
     assert!(
         matches!(error, Err(AcquireError::NoQuorum { .. })),
@@ -219,7 +219,7 @@ async fn a_master_alone_is_its_own_majority() {
     guard.extend(seconds(20)).await.unwrap();
     guard.release().await.unwrap();
     assert_eq!(world.holders(), [""]);
-    world.order([Fault::Down]);
+    world.inject([Fault::Down]);
     let error = world.lock().try_acquire().await.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }));
 }
@@ -228,9 +228,9 @@ async fn a_master_alone_is_its_own_majority() {
 async fn an_even_number_of_masters_needs_more_than_half() {
     let world = World::new(4).await;
     assert_eq!((world.locks.masters(), world.locks.needed()), (4, 3));
-    world.order([Fault::Down]);
+    world.inject([Fault::Down]);
     world.guard().await.release().await.unwrap();
-    world.order([Fault::Down, Fault::Down]);
+    world.inject([Fault::Down, Fault::Down]);
     let error = world.lock().try_acquire().await.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error:?}");
     world.close().await;
@@ -257,7 +257,7 @@ async fn sixty_four_masters() {
     assert_eq!(world.holders()[63], "mine");
 
     // It is owed the release, too.
-    world.masters[63].order(Fault::Down);
+    world.masters[63].inject(Fault::Down);
     guard.release().await.unwrap();
     sleep(seconds(1)).await;
     world.mend();

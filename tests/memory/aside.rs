@@ -51,7 +51,7 @@ async fn grants(locks: &Coordinator, kind: Kind) -> u32 {
 
 /// How often a near client gets the lock alone, and beside a client that cannot. That one waits for
 /// as long as it takes, or again and again for a second.
-async fn beside(near: &Coordinator, hopeless: &Coordinator) {
+async fn companion_key(near: &Coordinator, hopeless: &Coordinator) {
     for kind in KINDS {
         beside_one(near, hopeless, kind).await;
     }
@@ -82,8 +82,8 @@ async fn a_waiter_that_is_too_far_away_does_not_hold_up_others() {
     let masters = masters(3);
     let near = coordinator(&masters, millis(500)).await;
     let far = coordinator(&masters, millis(50)).await;
-    masters.iter().for_each(|master| master.order(delay(80)));
-    beside(&near, &far).await;
+    masters.iter().for_each(|master| master.inject(delay(80)));
+    companion_key(&near, &far).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,10 +94,10 @@ async fn a_waiter_that_is_cut_off_from_a_majority_does_not_hold_up_others() {
     let part = coordinator(&part, millis(50)).await;
     // Any majority serves: both masters that are left are needed, and the waiter sees one of them.
     for master in &masters[2..] {
-        master.order(Fault::Down);
+        master.inject(Fault::Down);
     }
     sleep(millis(10)).await;
-    beside(&near, &part).await;
+    companion_key(&near, &part).await;
 }
 
 /// Two clients, of three masters each; they share the first one.
@@ -119,7 +119,7 @@ impl Two {
 
     fn cut(&self, fault: &Fault) {
         for master in &self.masters[1..] {
-            master.order(fault.clone());
+            master.inject(fault.clone());
         }
     }
 
@@ -260,14 +260,14 @@ async fn a_waiter_comes_back_to_the_queue_when_a_bare_majority_is_up() {
         let locks = coordinator(&masters, millis(50)).await;
         let others = coordinator(&masters, millis(50)).await;
         let held = fair(&others).ttl(seconds(600)).acquire().await.unwrap();
-        let back = |n: usize| masters[n].order(delay(5 + 10 * n as u64));
+        let back = |n: usize| masters[n].inject(delay(5 + 10 * n as u64));
         (0..size).for_each(back);
         let lock = fair(&locks);
         let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
         sleep(seconds(1)).await;
         masters[1..]
             .iter()
-            .for_each(|master| master.order(Fault::Down));
+            .for_each(|master| master.inject(Fault::Down));
         sleep(seconds(4)).await;
         (1..=size / 2).for_each(back);
         sleep(seconds(60)).await;
@@ -282,7 +282,7 @@ async fn a_waiter_comes_back_to_the_queue_when_a_bare_majority_is_up() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_whose_ttl_is_too_short_does_not_hold_up_others() {
     let masters = masters(3);
-    masters.iter().for_each(|master| master.order(delay(59)));
+    masters.iter().for_each(|master| master.inject(delay(59)));
     let near = coordinator(&masters, millis(500)).await;
     let builder = Coordinator::builder().restart_guard(RestartGuard::Off);
     let builder = builder.masters(&masters).ttl(millis(60));

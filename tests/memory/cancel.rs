@@ -30,7 +30,7 @@ async fn try_acquire_that_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn try_acquire_without_a_quorum() {
     dropped_anywhere(3, async |world, end| {
-        world.order([Fault::Down, Fault::Hang, Fault::Mute]);
+        world.inject([Fault::Down, Fault::Hang, Fault::Mute]);
         let lock = world.lock();
         end.of(lock.try_acquire()).await.is_some()
     })
@@ -134,7 +134,7 @@ async fn extend_that_heals() {
 async fn extend_without_a_quorum() {
     dropped_anywhere(2, async |world, end| {
         let guard = world.guard().await;
-        world.order([Fault::Down, Fault::Down]);
+        world.inject([Fault::Down, Fault::Down]);
         end.of(guard.extend(seconds(20))).await.is_some()
     })
     .await;
@@ -225,7 +225,7 @@ async fn dropped_anywhere(polls: usize, case: impl AsyncFn(&World, End) -> bool)
 
 async fn is_done(case: impl AsyncFn(&World, End) -> bool, end: End) -> bool {
     let world = World::new(5).await;
-    world.order([delay(5), delay(10), delay(15), Fault::Hang, Fault::Mute]);
+    world.inject([delay(5), delay(10), delay(15), Fault::Hang, Fault::Mute]);
     let is_done = case(&world, end).await;
     sleep(millis(200)).await;
     world.mend();

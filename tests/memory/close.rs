@@ -2,7 +2,7 @@
 
 use std::{pin::pin, sync::mpsc, thread};
 
-use quorlock::{AcquireError, Coordinator, Fault, MemoryMaster, Standing};
+use quorlock::{AcquireError, Coordinator, Fault, LockState, MemoryMaster};
 use tokio::{
     runtime::Runtime,
     time::{sleep, timeout},
@@ -14,7 +14,7 @@ use crate::world::*;
 async fn waits_for_what_dropped_guards_posted() {
     let world = World::new(3).await;
     let guard = world.guard().await;
-    world.order([delay(40), delay(20), Fault::None]);
+    world.inject([delay(40), delay(20), Fault::None]);
     drop(guard);
     assert_eq!(world.holders(), ["mine"; 3]);
     let (took, ()) = timed(world.close()).await;
@@ -55,7 +55,7 @@ async fn ends_waiting() {
 async fn closing_twice_or_at_once_does_no_harm() {
     let world = World::new(3).await;
     drop(world.guard().await);
-    world.masters[0].order(delay(40));
+    world.masters[0].inject(delay(40));
     let (first, second) = (world.locks.clone(), world.locks.clone());
     let closing = async { tokio::join!(first.close(), second.close(), second.close()) };
     let (took, _) = timed(closing).await;
@@ -89,16 +89,16 @@ async fn a_guard_in_doubt_lives_on() {
         let world = World::new(5).await;
         let guard = world.locks.mutex(NAME).try_acquire().await.unwrap();
         let until = guard.valid_until();
-        world.order(vec![fault.clone(); 3]);
+        world.inject(vec![fault.clone(); 3]);
         sleep(seconds(4)).await; // a renewal is due after 3.3 s
-        assert_eq!(guard.standing(), Standing::InDoubt, "{fault:?}");
+        assert_eq!(guard.state(), LockState::InDoubt, "{fault:?}");
         let (took, ()) = timed(world.close()).await;
         assert_eq!(took, millis(0), "{fault:?}");
-        assert_eq!(guard.standing(), Standing::InDoubt, "{fault:?}");
+        assert_eq!(guard.state(), LockState::InDoubt, "{fault:?}");
         assert_eq!(guard.valid_until(), until);
         world.mend();
         sleep(seconds(4)).await;
-        assert_eq!(guard.standing(), Standing::Held, "{fault:?}");
+        assert_eq!(guard.state(), LockState::Held, "{fault:?}");
         assert!(guard.valid_until() > until);
         guard.release().await.unwrap();
         world.close().await;
@@ -112,12 +112,12 @@ async fn a_guard_in_doubt_that_is_dropped_is_waited_for_until_masters_hear_or_fo
     for comes_back in [Some(seconds(2)), None] {
         let world = World::new(5).await;
         let guard = world.locks.mutex(NAME).try_acquire().await.unwrap();
-        world.order([Fault::Mute, Fault::Mute, Fault::Mute]);
+        world.inject([Fault::Mute, Fault::Mute, Fault::Mute]);
         sleep(seconds(4)).await;
-        assert_eq!(guard.standing(), Standing::InDoubt);
+        assert_eq!(guard.state(), LockState::InDoubt);
         let ttl = world.ttls().into_iter().flatten().max().unwrap();
         assert!(ttl > seconds(9), "{ttl:?}");
-        world.order([Fault::Hang, Fault::Hang, Fault::Hang]);
+        world.inject([Fault::Hang, Fault::Hang, Fault::Hang]);
         drop(guard);
         let (took, ()) = timed(async {
             tokio::join!(world.close(), async {
@@ -143,7 +143,7 @@ async fn returns_when_the_ttl_has_passed_whatever_a_master_does() {
     let timeouts = |builder: quorlock::Builder| builder.node_timeout(seconds(3)).ttl(seconds(5));
     let world = World::with(3, timeouts).await;
     let guard = world.guard().await;
-    world.masters[0].order(Fault::Hang);
+    world.masters[0].inject(Fault::Hang);
     drop(guard);
     let (took, ()) = timed(world.close()).await;
     assert!(seconds(4) < took && took <= seconds(5), "{took:?}");
@@ -229,7 +229,7 @@ fn a_runtime_that_ends_takes_guards_and_waiters_with_it() {
             tokio::spawn(async move { drop(guard.lost().await) });
             sleep(seconds(1)).await;
             if is_lost {
-                masters.iter().for_each(|master| master.order(Fault::Hang));
+                masters.iter().for_each(|master| master.inject(Fault::Hang));
                 sleep(millis(2_500)).await; // with a renewal under way
             }
         });
@@ -240,7 +240,7 @@ fn a_runtime_that_ends_takes_guards_and_waiters_with_it() {
         });
         let ended = ended.recv_timeout(seconds(10));
         assert!(ended.is_ok(), "it does not end");
-        masters.iter().for_each(|master| master.order(Fault::None));
+        masters.iter().for_each(|master| master.inject(Fault::None));
         paused_runtime().block_on(async {
             let locks = Coordinator::new(&masters).unwrap();
             let lock = locks.mutex(NAME);
@@ -293,7 +293,7 @@ fn nobody_waits_for_a_runtime_that_ended() {
         drop(locks.mutex("connected").try_acquire().await.unwrap());
         locks
     });
-    master.order(Fault::Hang);
+    master.inject(Fault::Hang);
     let lock = locks.mutex(NAME);
     let acquisition = other.spawn(async move { lock.try_acquire().await });
     drop(runtime);
@@ -312,7 +312,7 @@ async fn its_tasks_end_with_the_last_handle() {
     };
     let before = tasks();
     let world = World::new(3).await;
-    world.masters[2].order(Fault::Down);
+    world.masters[2].inject(Fault::Down);
     sleep(millis(1)).await; // passes when that is known, so that it will not be owed anything
     let guard = world.guard().await;
     let World { locks, .. } = world;
@@ -331,7 +331,7 @@ async fn its_tasks_end_with_the_last_handle() {
 #[tokio::test(start_paused = true)]
 async fn returns_by_the_longest_ttl_while_a_first_dial_is_under_way() {
     let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
-    masters[0].order(Fault::Hang);
+    masters[0].inject(Fault::Hang);
     let builder = Coordinator::builder().masters(&masters);
     let builder = builder.ttl(seconds(1)).connect_timeout(seconds(30));
     let locks = builder.build().unwrap();
@@ -348,7 +348,7 @@ async fn returns_by_the_longest_ttl_while_a_master_stands_still() {
         let (node_timeout, ttl) = (millis(node_timeout), millis(ttl));
         let world = World::with(3, |builder| builder.node_timeout(node_timeout).ttl(ttl)).await;
         let guard = world.guard().await;
-        world.masters[0].order(Fault::Hang);
+        world.masters[0].inject(Fault::Hang);
         drop(guard);
         let (took, ()) = timed(world.close()).await;
         assert!(took <= ttl + millis(10), "{took:?} of {ttl:?}");

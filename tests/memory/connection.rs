@@ -8,7 +8,7 @@ use crate::world::{World, delay, error, millis, said, seconds, timed};
 #[tokio::test(start_paused = true)]
 async fn given_up_after_three_node_timeouts() {
     let world = World::new(3).await;
-    world.masters[0].order(Fault::Hang);
+    world.masters[0].inject(Fault::Hang);
     let ask = async |name: &str| {
         let guard = world.locks.mutex(name).try_acquire().await.unwrap();
         let (took, votes) = timed(guard.settled()).await;
@@ -35,7 +35,7 @@ async fn given_up_after_three_node_timeouts() {
 #[tokio::test(start_paused = true)]
 async fn slow_answers_keep_a_connection() {
     let world = World::new(3).await;
-    world.masters[0].order(delay(140));
+    world.masters[0].inject(delay(140));
     let guard = world.guard().await;
     sleep(millis(139)).await;
     assert_eq!(said(&guard.votes())[0], "no answer in 50ms");
@@ -63,7 +63,7 @@ async fn down_fails_fast_with_the_reason() {
 async fn dialled_again_within_a_second() {
     for down in [millis(1), seconds(1), seconds(3_600)] {
         let world = World::new(1).await;
-        world.order([Fault::Down]);
+        world.inject([Fault::Down]);
         sleep(down).await;
         world.mend();
         sleep(REDIAL).await;
@@ -76,7 +76,7 @@ async fn dialled_again_within_a_second() {
 async fn a_first_attempt_waits_for_dials() {
     let world = World::new(5).await;
     // A dial takes one delay here, and the answer another one.
-    world.order([delay(120), delay(130), delay(140), Fault::Hang, Fault::Down]);
+    world.inject([delay(120), delay(130), delay(140), Fault::Hang, Fault::Down]);
     let locks = quorlock::Coordinator::new(&world.masters).unwrap();
     let (took, guard) = timed(locks.mutex("late").try_acquire()).await;
     assert_eq!(took, millis(280));
@@ -98,7 +98,7 @@ async fn a_first_attempt_ends_when_the_outcome_is_certain() {
         (vec![Fault::Down, Fault::Down, Fault::Hang], 50, "refused"),
         (vec![Fault::Hang, Fault::Hang], 1_000, "no connection in 1s"),
     ] {
-        world.order(faults);
+        world.inject(faults);
         let locks = quorlock::Coordinator::new(&world.masters).unwrap();
         let lock = locks.mutex("late");
         let (first, attempt) = tokio::join!(timed(lock.is_held()), timed(lock.try_acquire()));
@@ -135,7 +135,7 @@ async fn far_masters_have_more_time_to_answer() {
 #[tokio::test(start_paused = true)]
 async fn error_replies_keep_a_connection() {
     let world = World::new(1).await;
-    world.order([error()]);
+    world.inject([error()]);
     for _ in 0..10 {
         let error = world.lock().try_acquire().await.unwrap_err().to_string();
         assert!(error.contains("answered OOM no room"), "{error}");

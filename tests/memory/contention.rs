@@ -20,7 +20,7 @@ const TURNS: usize = 3;
 async fn one_at_a_time_and_all_are_served() {
     for delays in [[0; 5], [1, 2, 3, 4, 5], [40, 0, 30, 10, 20]] {
         let world = World::new(5).await;
-        world.order(delays.map(delay));
+        world.inject(delays.map(delay));
         let both = [
             world.locks.clone(),
             Coordinator::new(&world.masters).unwrap(),

@@ -19,7 +19,7 @@ async fn contended() {
     // Who holds it on two of them without a TTL does not say for how long.
     world.masters[0].set_hash("orders/42", [("field", "1")], None);
     world.masters[1].set("orders/42", "by hand", None);
-    world.masters[2].order(Fault::Hang);
+    world.masters[2].inject(Fault::Hang);
     assert_text(
         &world,
         world.lock().try_acquire().await.unwrap_err(),
@@ -31,7 +31,7 @@ async fn contended() {
 async fn no_quorum() {
     let world = World::new(5).await;
     world.occupy([1], seconds(5));
-    world.order([Fault::None, Fault::None, Fault::Down, Fault::Hang, error()]);
+    world.inject([Fault::None, Fault::None, Fault::Down, Fault::Hang, error()]);
     sleep(seconds(1)).await;
     assert_text(
         &world,
@@ -114,7 +114,7 @@ async fn closed() {
 async fn extensions() {
     let world = World::new(3).await;
     let guard = world.guard().await;
-    world.order([Fault::Down, error()]);
+    world.inject([Fault::Down, error()]);
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
@@ -153,7 +153,7 @@ async fn extensions() {
 async fn an_extension_that_is_too_slow() {
     let world = World::new(3).await;
     let guard = world.guard().await;
-    world.order([delay(20), delay(20), Fault::Hang]);
+    world.inject([delay(20), delay(20), Fault::Hang]);
     sleep(guard.remaining() - millis(1)).await;
     assert_text(
         &world,
@@ -166,7 +166,7 @@ async fn an_extension_that_is_too_slow() {
 async fn releases() {
     let world = World::new(3).await;
     let guard = world.guard().await;
-    world.order([Fault::Down, Fault::Mute]);
+    world.inject([Fault::Down, Fault::Mute]);
     assert_text(
         &world,
         guard.release().await.unwrap_err(),

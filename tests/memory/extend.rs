@@ -12,7 +12,7 @@ async fn lengthens() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     sleep(seconds(5)).await;
-    world.order([delay(10), delay(20), delay(45)]);
+    world.inject([delay(10), delay(20), delay(45)]);
     let asked = Instant::now();
     guard.extend(seconds(20)).await.unwrap();
     // From when it was asked for, not from when it was confirmed.
@@ -105,9 +105,9 @@ async fn lost_or_not_is_told_when_all_have_spoken() {
     for (slow, lost) in [(delay(40), true), (Fault::Hang, false)] {
         let (world, guard) = held().await;
         world.masters[0].forget();
-        world.masters[1].order(error());
+        world.masters[1].inject(error());
         world.masters[2].forget();
-        world.masters[2].order(slow.clone());
+        world.masters[2].inject(slow.clone());
         let (took, error) = timed(guard.extend(seconds(20))).await;
         let error = error.unwrap_err();
         assert_eq!(took, millis(if lost { 40 } else { 50 }));
@@ -119,7 +119,7 @@ async fn lost_or_not_is_told_when_all_have_spoken() {
 async fn without_a_quorum_nothing_changes_and_it_may_be_tried_again() {
     for fault in [Fault::Down, Fault::Hang, Fault::Mute, delay(80), error()] {
         let (world, guard) = held().await;
-        world.order([fault.clone(), fault.clone()]);
+        world.inject([fault.clone(), fault.clone()]);
         let before = snapshot(&world, &guard);
         let (took, error) = timed(guard.extend(seconds(5))).await;
         let error = error.unwrap_err();
@@ -146,7 +146,7 @@ async fn a_majority_after_the_old_validity_is_too_slow() {
         let (world, guard) = held().await;
         sleep(guard.remaining() - millis(left)).await;
         let before = (guard.valid_until(), guard.validity());
-        world.order([Fault::None, delay(20), delay(20)]);
+        world.inject([Fault::None, delay(20), delay(20)]);
         let result = guard.extend(seconds(20)).await;
         assert_eq!(result.is_ok(), in_time, "{left}");
         assert_eq!(guard.is_valid(), in_time);
@@ -214,7 +214,7 @@ async fn a_ttl_that_cannot_be_used_is_refused_unsent() {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_extension_is_one_all_the_same() {
     let (world, guard) = held().await;
-    world.order([delay(10), delay(10), delay(10)]);
+    world.inject([delay(10), delay(10), delay(10)]);
     let begun = Instant::now();
     start(pin!(guard.extend(seconds(60)))).await;
     sleep(seconds(1)).await;
@@ -229,7 +229,7 @@ async fn a_dropped_extension_is_one_all_the_same() {
 #[tokio::test(start_paused = true)]
 async fn two_at_once() {
     let (world, guard) = held().await;
-    world.order([10, 20, 30].map(delay));
+    world.inject([10, 20, 30].map(delay));
     let (short, long) = tokio::join!(guard.extend(seconds(20)), guard.extend(seconds(30)));
     short.unwrap();
     long.unwrap();

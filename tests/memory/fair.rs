@@ -104,10 +104,10 @@ async fn a_master_that_restarts_empty_is_told_the_order_again() {
     }
     assert_eq!(queues(&world), vec![owners.clone(); 3]);
     for master in &world.masters {
-        master.order(Fault::Down);
+        master.inject(Fault::Down);
         master.forget();
         sleep(PATIENCE).await;
-        master.order(Fault::None);
+        master.inject(Fault::None);
         sleep(seconds(10)).await; // dialled, polled and renewed
         assert_eq!(queues(&world), vec![owners.clone(); 3]);
     }
@@ -131,7 +131,7 @@ async fn a_minority_of_faulty_masters_does_not_change_the_order() {
         let mut tasks = Vec::new();
         for n in 0..6 {
             if n == 3 {
-                world.masters[0].order(fault.clone());
+                world.masters[0].inject(fault.clone());
             }
             tasks.push(waiter(&world.locks).1);
             sleep(millis(150)).await;

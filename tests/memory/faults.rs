@@ -119,7 +119,7 @@ async fn release_with_two_faulty_masters() {
 #[tokio::test(start_paused = true)]
 async fn every_verb_with_slow_masters() {
     let world = World::new(3).await;
-    world.order([delay(20), delay(30), Fault::Hang]);
+    world.inject([delay(20), delay(30), Fault::Hang]);
     let (took, guard) = timed(world.lock().try_acquire()).await;
     let guard = guard.unwrap();
     assert_eq!(
@@ -168,7 +168,7 @@ async fn settled(guard: &Guard) -> Votes {
 
 /// With `fault` at the first `masters`, which have noticed.
 async fn struck(world: World, masters: usize, fault: &Fault) -> World {
-    world.order((0..masters).map(|_| fault.clone()));
+    world.inject((0..masters).map(|_| fault.clone()));
     yield_now().await;
     world
 }

@@ -22,7 +22,7 @@ async fn tokens_grow_while_any_one_master_fails_in_any_way() {
             let (mut last, mut both) = (0, [&world.locks, &others].into_iter().cycle());
             for fault in &faults {
                 for master in 0..size {
-                    world.masters[master].order(fault.clone());
+                    world.masters[master].inject(fault.clone());
                     for _ in 0..2 {
                         let locks = both.next().unwrap();
                         let guard = fenced(kind, locks).acquire().await.unwrap();
@@ -45,8 +45,8 @@ async fn tokens_grow_through_majorities_that_take_turns() {
     let world = World::new(5).await;
     let mut last = 0;
     for pair in (0..5).flat_map(|first| (0..5).map(move |second| (first, second))) {
-        world.masters[pair.0].order(Fault::Down);
-        world.masters[pair.1].order(error());
+        world.masters[pair.0].inject(Fault::Down);
+        world.masters[pair.1].inject(error());
         let guard = fenced(Kind::Mutex, &world.locks).acquire().await.unwrap();
         last = larger(&guard, last, &format!("{pair:?}"));
         guard.release().await.unwrap();
@@ -222,13 +222,13 @@ async fn those_with_and_without_a_token_exclude_each_other_and_tokens_grow_all_t
 async fn what_comes_behind_its_own_release_takes_nothing() {
     for kind in KINDS {
         let world = World::new(3).await;
-        world.masters[0].order(Fault::Hang);
+        world.masters[0].inject(Fault::Hang);
         let guard = fenced(kind, &world.locks).acquire().await.unwrap();
         let token = guard.fencing_token().unwrap();
         // As if it had heard of the release: that puts its counter there.
         world.masters[0].set(COUNTER, token.to_string(), None);
         sleep(seconds(1)).await; // it is given up
-        world.masters[0].order(Fault::None);
+        world.masters[0].inject(Fault::None);
         assert_eq!(world.masters[0].keys(), [COUNTER], "{kind}");
         assert!(guard.is_valid());
     }

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use quorlock::{
-    AcquireError, ConfigError, Coordinator, ExtendError, Failure, Fault, Kind, Lock, LostReason,
-    MemoryMaster, Owner, RestartGuard, Standing, Votes,
+    AcquireError, ConfigError, Coordinator, ExtendError, Failure, Fault, Kind, Lock, LockState,
+    LostReason, MemoryMaster, Owner, RestartGuard, Votes,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -55,10 +55,10 @@ fn lock(locks: &Coordinator, kind: Kind, owner: &Owner) -> Lock {
 
 /// As after SIGKILL, without persistence.
 async fn restart_empty(master: &MemoryMaster) {
-    master.order(Fault::Down);
+    master.inject(Fault::Down);
     sleep(millis(1)).await;
     master.forget();
-    master.order(Fault::None);
+    master.inject(Fault::None);
 }
 
 /// What all masters say to an attempt.
@@ -133,7 +133,7 @@ async fn without_the_guard_it_votes_at_once() {
 async fn a_connection_that_broke_is_no_restart() {
     for guard in GUARDED {
         let world = world(3, guard).await;
-        world.masters[0].order(Fault::Down);
+        world.masters[0].inject(Fault::Down);
         sleep(seconds(1)).await;
         world.mend();
         sleep(seconds(2)).await;
@@ -153,7 +153,7 @@ async fn all_who_dial_it_agree_on_when_it_is_over() {
         theirs.abs_diff(left - seconds(4)) <= millis(3),
         "{theirs:?}"
     );
-    world.masters[0].order(Fault::Down);
+    world.masters[0].inject(Fault::Down);
     sleep(millis(1)).await;
     world.mend();
     sleep(seconds(2)).await;
@@ -448,7 +448,7 @@ async fn a_quarantined_master_is_owed_nothing() {
     held.extend(TTL).await.unwrap();
     held.settled().await;
     assert_eq!(world.masters[0].commands(), commands);
-    world.masters[0].order(Fault::Down);
+    world.masters[0].inject(Fault::Down);
     sleep(millis(1)).await;
     held.release().await.unwrap();
     let (took, ()) = timed(world.close()).await;
@@ -466,7 +466,7 @@ async fn a_held_lock_is_renewed_without_it_and_put_back_when_it_votes_again() {
         assert!(held.is_valid());
         sleep(millis(2) + renewal()).await;
         assert_eq!(world.holders(), ["mine"; 3]);
-        assert_eq!(held.standing(), Standing::Held);
+        assert_eq!(held.state(), LockState::Held);
     }
 }
 
@@ -478,7 +478,7 @@ async fn a_lock_survives_restarts_one_by_one_that_are_slower_than_the_quarantine
     for round in 0..9 {
         restart_empty(&world.masters[round % 3]).await;
         sleep(REDIAL + QUARANTINE + renewal()).await;
-        assert_eq!(held.standing(), Standing::Held);
+        assert_eq!(held.state(), LockState::Held);
         assert_eq!(world.holders(), ["mine"; 3]);
     }
 }

@@ -14,7 +14,7 @@ async fn an_extension_puts_the_key_back() {
     for delays in [[0, 0, 0], [0, 20, 20], [20, 0, 0], [45, 0, 0]] {
         let world = World::new(3).await;
         let guard = world.guard().await;
-        world.order(delays.map(delay));
+        world.inject(delays.map(delay));
         world.masters[0].forget();
         guard.extend(seconds(20)).await.unwrap();
         sleep(seconds(1)).await;
@@ -24,7 +24,7 @@ async fn an_extension_puts_the_key_back() {
         assert_eq!(said(&guard.votes()), ["granted"; 3]);
 
         // From now on it counts like any other.
-        world.masters[1].order(Fault::Down);
+        world.masters[1].inject(Fault::Down);
         guard.extend(seconds(30)).await.unwrap();
         guard.release().await.unwrap();
         assert_eq!(world.holders(), ["", "mine", ""]);
@@ -73,7 +73,7 @@ async fn nothing_is_put_back_without_a_majority() {
         let world = World::new(3).await;
         let guard = world.guard().await;
         world.masters[0].forget();
-        world.masters[1].order(fault.clone());
+        world.masters[1].inject(fault.clone());
         let error = guard.extend(seconds(20)).await.unwrap_err();
         assert!(
             matches!(error, ExtendError::NoQuorum { .. }),
@@ -91,7 +91,7 @@ async fn nothing_is_put_back_by_an_extension_that_is_too_late() {
     let guard = world.guard().await;
     sleep(guard.remaining() - millis(10)).await;
     world.masters[0].forget();
-    world.order([Fault::None, delay(20), delay(20)]);
+    world.inject([Fault::None, delay(20), delay(20)]);
     let error = guard.extend(seconds(20)).await.unwrap_err();
     assert!(matches!(error, ExtendError::TooSlow { .. }), "{error}");
     sleep(seconds(1)).await;
@@ -107,10 +107,10 @@ async fn nothing_is_put_back_after_the_release() {
         let guard = world.guard().await;
         let commands = world.masters[0].commands();
         world.masters[0].forget();
-        world.masters[0].order(delay(40));
+        world.masters[0].inject(delay(40));
         guard.extend(seconds(20)).await.unwrap();
         sleep(millis(release_after)).await;
-        world.order([40, others, others].map(delay));
+        world.inject([40, others, others].map(delay));
         let (took, result) = timed(guard.release()).await;
         result.unwrap();
         assert_eq!(took, millis(others));
@@ -128,7 +128,7 @@ async fn a_key_that_is_put_back_is_released() {
         let guard = world.guard().await;
         let commands = world.masters[0].commands();
         world.masters[0].forget();
-        world.masters[0].order(delay(40));
+        world.masters[0].inject(delay(40));
         guard.extend(seconds(20)).await.unwrap();
         sleep(millis(release_after)).await;
         guard.release().await.unwrap();
@@ -142,7 +142,7 @@ async fn a_key_that_is_put_back_is_released() {
 #[tokio::test(start_paused = true)]
 async fn a_key_that_was_put_back_is_owed_its_release() {
     let world = World::new(3).await;
-    world.masters[0].order(Fault::Down);
+    world.masters[0].inject(Fault::Down);
     sleep(millis(1)).await;
     let guard = world.guard().await;
     world.mend();
@@ -151,7 +151,7 @@ async fn a_key_that_was_put_back_is_owed_its_release() {
     sleep(millis(1)).await;
     assert_eq!(world.holders(), ["mine"; 3]);
 
-    world.masters[0].order(Fault::Down);
+    world.masters[0].inject(Fault::Down);
     guard.release().await.unwrap();
     // For as long as the key lives that was put back.
     sleep(seconds(50)).await;
@@ -165,15 +165,15 @@ async fn a_key_that_was_put_back_is_owed_its_release() {
 #[tokio::test(start_paused = true)]
 async fn a_key_that_may_have_been_put_back_is_owed_its_release() {
     let world = World::new(3).await;
-    world.masters[0].order(Fault::Down);
+    world.masters[0].inject(Fault::Down);
     sleep(millis(1)).await;
     let guard = world.guard().await;
     world.mend();
     sleep(seconds(2)).await;
-    world.masters[0].order(delay(20));
+    world.masters[0].inject(delay(20));
     guard.extend(seconds(20)).await.unwrap();
     sleep(millis(30)).await;
-    world.masters[0].order(Fault::Mute);
+    world.masters[0].inject(Fault::Mute);
     sleep(seconds(1)).await; // its connection was given up
     assert_eq!(world.holders(), ["mine"; 3]);
     assert_eq!(said(&guard.votes())[0], "holds nothing");
@@ -189,12 +189,12 @@ async fn a_key_that_was_put_back_is_owed_its_release_for_longer() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.masters[0].forget();
-    world.masters[0].order(delay(140));
+    world.masters[0].inject(delay(140));
     let extended = Instant::now();
     guard.extend(seconds(20)).await.unwrap();
     sleep(millis(300)).await;
     assert_eq!(world.holders(), ["mine"; 3]);
-    world.masters[0].order(Fault::Down);
+    world.masters[0].inject(Fault::Down);
     guard.release().await.unwrap();
     world.close().await;
     assert!(extended.elapsed() >= seconds(20) + millis(140));
@@ -218,7 +218,7 @@ async fn a_key_that_another_took_meanwhile_is_left_alone() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.masters[0].forget();
-    world.masters[0].order(delay(40));
+    world.masters[0].inject(delay(40));
     guard.extend(seconds(20)).await.unwrap();
     sleep(millis(60)).await;
     world.occupy([0], seconds(60));
@@ -233,7 +233,7 @@ async fn nobody_waits_for_it() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.masters[0].forget();
-    world.masters[0].order(delay(40));
+    world.masters[0].inject(delay(40));
     let mut extension = pin!(guard.extend(seconds(20)));
     start(extension.as_mut()).await;
     let (took, result) = timed(extension).await;
@@ -252,7 +252,7 @@ async fn nothing_is_put_back_when_the_validity_is_over() {
     let guard = world.lock().ttl(seconds(6)).acquire().await.unwrap();
     guard.settled().await;
     world.masters[2].forget();
-    world.masters[2].order(delay(11_000));
+    world.masters[2].inject(delay(11_000));
     let commands = world.masters[2].commands();
     guard.extend(seconds(6)).await.unwrap();
     sleep(seconds(30)).await;

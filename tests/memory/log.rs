@@ -16,7 +16,7 @@ async fn an_outage_is_warned_of_once() {
     let master = &world.addresses()[0];
     for _outage in 0..2 {
         said.take();
-        world.order([Fault::Down]);
+        world.inject([Fault::Down]);
         let _ = world.lock().try_acquire().await; // so that the loss of the connection is seen
         sleep(seconds(30)).await;
         let lines = said.take();

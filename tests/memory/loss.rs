@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use quorlock::{ExtendError, Fault, Guard, LostReason, Standing};
+use quorlock::{ExtendError, Fault, Guard, LockState, LostReason};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::world::*;
@@ -45,7 +45,7 @@ async fn a_key_that_a_minority_lost_is_put_back() {
         world.masters[(round + 1) % 5].delete(NAME);
         let lost = timeout(period(), guard.lost()).await;
         assert!(lost.is_err());
-        assert_eq!(guard.standing(), Standing::Held);
+        assert_eq!(guard.state(), LockState::Held);
         assert_eq!(world.holders(), ["mine"; 5]);
     }
 }
@@ -74,7 +74,7 @@ async fn another_owner_on_a_minority_does_not_end_it_nor_is_harmed() {
     let guard = renewed(&world).await;
     world.occupy(0..2, seconds(600));
     sleep(TTL * 10).await;
-    assert_eq!(guard.standing(), Standing::Held);
+    assert_eq!(guard.state(), LockState::Held);
     assert_eq!(
         world.holders(),
         ["another", "another", "mine", "mine", "mine"]
@@ -100,7 +100,7 @@ async fn lost_is_for_ever() {
         }
         assert_eq!(guard.lost().await.reason, reason, "{fault:?}");
         for _ in 0..20 {
-            assert_eq!(guard.standing(), Standing::Lost(reason), "{fault:?}");
+            assert_eq!(guard.state(), LockState::Lost(reason), "{fault:?}");
             assert!(!guard.is_valid());
             assert_eq!(guard.remaining(), Duration::ZERO);
             assert_eq!(guard.ensure_held().unwrap_err().reason, reason);
@@ -157,7 +157,7 @@ async fn nobody_needs_to_wait_for_the_loss_to_see_it() {
     assert!(guard.is_valid());
     sleep_until(until).await;
     assert!(!guard.is_valid());
-    assert_eq!(guard.standing(), Standing::Lost(LostReason::Expired));
+    assert_eq!(guard.state(), LockState::Lost(LostReason::Expired));
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,7 +185,7 @@ async fn a_majority_that_confirms_too_late_revives_nothing() {
     assert_eq!(lost.reason, LostReason::Expired);
     assert!(Instant::now().into_std() - until <= millis(2));
     sleep(seconds(9)).await;
-    assert_eq!(guard.standing(), Standing::Lost(LostReason::Expired));
+    assert_eq!(guard.state(), LockState::Lost(LostReason::Expired));
     assert_eq!(guard.valid_until(), until);
 }
 

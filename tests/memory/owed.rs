@@ -9,7 +9,7 @@ use crate::world::{NAME, World, delay, error, millis, said, seconds, timed};
 async fn a_master_that_was_down_gets_it_when_it_is_back() {
     let world = World::new(3).await;
     let guard = world.guard().await;
-    world.masters[0].order(Fault::Down);
+    world.masters[0].inject(Fault::Down);
     guard.release().await.unwrap();
     sleep(seconds(3)).await;
     assert_eq!(world.holders(), ["mine", "", ""]);
@@ -27,7 +27,7 @@ async fn a_master_that_hangs_gets_it_when_it_goes_on() {
     for pause in [millis(20), millis(100), seconds(3)] {
         let world = World::new(3).await;
         let guard = world.guard().await;
-        world.masters[0].order(Fault::Hang);
+        world.masters[0].inject(Fault::Hang);
         guard.release().await.unwrap();
         sleep(pause).await;
         assert_eq!(world.holders(), ["mine", "", ""]);
@@ -42,7 +42,7 @@ async fn a_master_that_hangs_gets_it_when_it_goes_on() {
 async fn a_master_that_had_been_given_up_gets_it() {
     let world = World::new(3).await;
     let guard = world.guard().await;
-    world.masters[0].order(Fault::Hang);
+    world.masters[0].inject(Fault::Hang);
     guard.extend(seconds(10)).await.unwrap();
     sleep(seconds(1)).await;
     let commands = world.masters[0].commands();
@@ -59,10 +59,10 @@ async fn a_slow_master_gets_it_once() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     let commands = world.masters[0].commands();
-    world.masters[0].order(Fault::Down);
+    world.masters[0].inject(Fault::Down);
     guard.release().await.unwrap();
     sleep(seconds(3)).await;
-    world.masters[0].order(delay(40));
+    world.masters[0].inject(delay(40));
     assert!(until_free(&world.masters[0]).await <= REDIAL + millis(80));
     sleep(seconds(1)).await;
     assert_eq!(world.masters[0].commands(), commands + 1);
@@ -74,7 +74,7 @@ async fn a_slow_master_gets_it_once() {
 async fn a_majority_that_was_down_gets_it() {
     let world = World::new(3).await;
     let guard = world.guard().await;
-    world.order([Fault::Down, Fault::Hang]);
+    world.inject([Fault::Down, Fault::Hang]);
     let error = guard.release().await.unwrap_err();
     let ReleaseError::NoQuorum { votes, .. } = error else {
         panic!("{error}");
@@ -91,7 +91,7 @@ async fn a_majority_that_was_down_gets_it() {
 async fn a_master_that_answers_with_an_error_gets_it_later() {
     let world = World::new(3).await;
     let guard = world.guard().await;
-    world.masters[0].order(error());
+    world.masters[0].inject(error());
     guard.release().await.unwrap();
     sleep(seconds(3)).await;
     assert_eq!(world.holders(), ["mine", "", ""]);
@@ -108,7 +108,7 @@ async fn a_master_that_answers_with_an_error_gets_it_later() {
 async fn a_dropped_guard_is_owed_as_well() {
     let world = World::new(3).await;
     let guard = world.guard().await;
-    world.order([Fault::Down, error(), Fault::Hang]);
+    world.inject([Fault::Down, error(), Fault::Hang]);
     drop(guard);
     sleep(seconds(3)).await;
     assert_eq!(world.holders(), ["mine"; 3]);
@@ -122,11 +122,11 @@ async fn a_dropped_guard_is_owed_as_well() {
 async fn it_outlives_the_coordinator() {
     let world = World::new(3).await;
     let guard = world.guard().await;
-    world.masters[0].order(Fault::Down);
+    world.masters[0].inject(Fault::Down);
     let World { masters, locks } = world;
     drop((guard, locks));
     sleep(seconds(3)).await;
-    masters[0].order(Fault::None);
+    masters[0].inject(Fault::None);
     assert!(until_free(&masters[0]).await <= REDIAL);
 }
 
@@ -142,7 +142,7 @@ async fn a_debt_ends_with_the_ttl() {
         let world = World::new(3).await;
         let start = Instant::now();
         let guard = world.guard().await;
-        world.masters[0].order(fault.clone());
+        world.masters[0].inject(fault.clone());
         guard.release().await.unwrap();
         world.close().await;
         let took = start.elapsed();
@@ -159,7 +159,7 @@ async fn a_debt_ends_with_the_extended_ttl() {
     let guard = world.guard().await;
     sleep(seconds(5)).await;
     guard.extend(seconds(10)).await.unwrap();
-    world.masters[0].order(Fault::Down);
+    world.masters[0].inject(Fault::Down);
     guard.release().await.unwrap();
     let (took, ()) = timed(world.close()).await;
     assert!(
@@ -193,7 +193,7 @@ async fn every_debt_has_its_own_end() {
         .try_acquire()
         .await
         .unwrap();
-    world.masters[0].order(Fault::Down);
+    world.masters[0].inject(Fault::Down);
     for guard in [long, short, longer] {
         guard.release().await.unwrap();
     }
@@ -209,7 +209,7 @@ async fn every_debt_has_its_own_end() {
 #[tokio::test(start_paused = true)]
 async fn a_master_that_was_never_asked_is_owed_nothing() {
     let world = World::new(3).await;
-    world.masters[0].order(Fault::Down);
+    world.masters[0].inject(Fault::Down);
     sleep(millis(1)).await; // passes when that is known
     world.guard().await.release().await.unwrap();
     let (took, ()) = timed(world.close()).await;
@@ -220,7 +220,7 @@ async fn a_master_that_was_never_asked_is_owed_nothing() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_was_lost_is_owed() {
     let world = World::new(3).await;
-    world.masters[0].order(Fault::Mute);
+    world.masters[0].inject(Fault::Mute);
     let guard = world.guard().await;
     sleep(seconds(1)).await; // its connection was given up
     assert_eq!(world.holders(), ["mine"; 3]);

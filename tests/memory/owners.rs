@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use quorlock::{AcquireError, Coordinator, Fault, Guard, Kind, Lock, LostReason, Owner, Standing};
+use quorlock::{AcquireError, Coordinator, Fault, Guard, Kind, Lock, LockState, LostReason, Owner};
 use tokio::{
     task::{LocalSet, yield_now},
     time::{sleep, timeout},
@@ -136,7 +136,7 @@ async fn a_release_that_is_owed_takes_nothing_from_the_owners_next_attempt() {
                 let lock = lock(kind, &world.locks, &owner);
                 let first = lock.acquire().await.unwrap();
                 first.settled().await;
-                world.masters[0].order(fault.clone());
+                world.masters[0].inject(fault.clone());
                 first.release().await.unwrap();
                 sleep(millis(pause)).await;
                 let second = lock.acquire_within(seconds(1)).await.unwrap();
@@ -144,7 +144,7 @@ async fn a_release_that_is_owed_takes_nothing_from_the_owners_next_attempt() {
                 world.mend();
                 sleep(seconds(20)).await;
                 let case = format!("{kind} {fault:?} {pause}");
-                assert_eq!(second.standing(), Standing::Held, "{case}");
+                assert_eq!(second.state(), LockState::Held, "{case}");
                 assert_eq!(depths(&world, &owner), [1; 3], "{case}");
                 let attempts = attempts(&world);
                 assert!(attempts.iter().all(|one| *one == attempts[1]), "{case}");
@@ -163,17 +163,17 @@ async fn an_owner_enters_again_during_a_rolling_restart_of_all_masters() {
         let lock = lock(kind, &world.locks, &owner);
         let mut guards = vec![lock.acquire().await.unwrap()];
         for master in &world.masters {
-            master.order(Fault::Down);
+            master.inject(Fault::Down);
             master.forget();
             sleep(seconds(1)).await;
             guards.push(lock.try_acquire().await.unwrap());
-            master.order(Fault::None);
+            master.inject(Fault::None);
             guards.push(lock.try_acquire().await.unwrap());
             sleep(seconds(10)).await; // dialled, and renewed
             assert_eq!(depths(&world, &owner), [guards.len() as u64; 3]);
         }
         for guard in &guards {
-            assert_eq!(guard.standing(), Standing::Held);
+            assert_eq!(guard.state(), LockState::Held);
         }
         assert_eq!(guards.len(), 7);
         drop(guards);
@@ -192,14 +192,14 @@ async fn a_master_that_missed_a_change_of_depth_learns_it_from_the_next_renewal(
             let outer = lock.acquire().await.unwrap();
             outer.settled().await;
 
-            world.masters[0].order(fault.clone());
+            world.masters[0].inject(fault.clone());
             let inner = lock.try_acquire().await.unwrap();
             world.mend();
             assert_eq!(depths(&world, &owner), [1, 2, 2]);
             sleep(seconds(10)).await;
             assert_eq!(depths(&world, &owner), [2; 3]);
 
-            world.masters[0].order(fault.clone());
+            world.masters[0].inject(fault.clone());
             inner.release().await.unwrap();
             world.mend();
             assert_eq!(depths(&world, &owner), [2, 1, 1]);
@@ -207,7 +207,7 @@ async fn a_master_that_missed_a_change_of_depth_learns_it_from_the_next_renewal(
             assert_eq!(depths(&world, &owner), [1; 3]);
 
             // And a level that a master does not know of is no reason to keep the lock.
-            world.masters[0].order(fault.clone());
+            world.masters[0].inject(fault.clone());
             let inner = lock.try_acquire().await.unwrap();
             drop((outer, inner));
             world.mend();
@@ -226,7 +226,7 @@ async fn an_attempt_to_enter_that_fails_takes_nothing_from_the_hold() {
             let lock = lock(kind, &world.locks, &owner);
             let guard = lock.acquire().await.unwrap();
             guard.settled().await;
-            world.order([fault.clone(), fault.clone()]);
+            world.inject([fault.clone(), fault.clone()]);
             let refused = lock.try_acquire().await.unwrap_err();
             let is_known = matches!(refused, AcquireError::NoQuorum { .. });
             assert!(is_known, "{fault:?}: {refused}");
@@ -235,7 +235,7 @@ async fn an_attempt_to_enter_that_fails_takes_nothing_from_the_hold() {
             world.mend();
             sleep(seconds(10)).await;
             assert_eq!(depths(&world, &owner), [1; 3], "{kind} {fault:?}");
-            assert_eq!(guard.standing(), Standing::Held);
+            assert_eq!(guard.state(), LockState::Held);
             drop(guard);
             assert_nothing_left(&world).await;
         }
@@ -248,7 +248,7 @@ async fn an_acquisition_whose_replies_got_lost_is_taken_back() {
         let world = World::new(3).await;
         let owner = world.locks.owner();
         let lock = lock(kind, &world.locks, &owner);
-        world.order([Fault::Mute, Fault::Mute]);
+        world.inject([Fault::Mute, Fault::Mute]);
         let refused = lock.try_acquire().await.unwrap_err();
         assert!(
             matches!(refused, AcquireError::NoQuorum { .. }),
@@ -259,7 +259,7 @@ async fn an_acquisition_whose_replies_got_lost_is_taken_back() {
         assert_eq!(depths(&world, &owner), [0; 3]);
 
         // Of one of them: the lock is held there as well.
-        world.order([Fault::Mute]);
+        world.inject([Fault::Mute]);
         let guard = lock.try_acquire().await.unwrap();
         assert_eq!(said(&guard.settled().await)[1..], ["granted"; 2]);
         assert_eq!(depths(&world, &owner), [1; 3]);
@@ -292,7 +292,7 @@ async fn all_guards_of_an_owner_hear_of_the_loss_and_he_can_start_anew() {
             assert!(!guard.is_valid());
             guard.release().await.unwrap();
             sleep(seconds(10)).await;
-            assert_eq!(new.standing(), Standing::Held);
+            assert_eq!(new.state(), LockState::Held);
             assert_eq!(depths(&world, &owner), [1; 3]);
         }
         drop(new);
@@ -311,11 +311,11 @@ async fn who_enters_what_is_lost_acquires_it_anew() {
         world.masters[0].forget();
         world.masters[1].forget();
         let new = lock.try_acquire().await.unwrap();
-        assert_eq!(old.standing(), Standing::Lost(LostReason::Disowned));
-        assert_eq!((new.depth(), new.standing()), (1, Standing::Held));
+        assert_eq!(old.state(), LockState::Lost(LostReason::Disowned));
+        assert_eq!((new.depth(), new.state()), (1, LockState::Held));
         drop(old);
         sleep(seconds(10)).await;
-        assert_eq!(new.standing(), Standing::Held);
+        assert_eq!(new.state(), LockState::Held);
         assert_eq!(depths(&world, &owner), [1; 3]);
     }
 }
@@ -333,7 +333,7 @@ async fn entering_again_extends_for_how_long_it_is_kept() {
         sleep(millis(4_500)).await;
         assert!(outer.is_valid() && inner.is_valid());
         let lost = timeout(seconds(3), inner.lost()).await.unwrap();
-        assert_eq!(lost.reason, LostReason::MaxHold);
+        assert_eq!(lost.reason, LostReason::RenewalLimit);
         assert!(!outer.is_valid());
 
         // One that is not renewed, entered by one that is.
@@ -391,7 +391,7 @@ async fn a_master_that_lost_it_gets_it_back_whoever_waits_there() {
                     break;
                 }
             }
-            assert_eq!(guard.standing(), Standing::Held, "{kind} {master}");
+            assert_eq!(guard.state(), LockState::Held, "{kind} {master}");
             assert_eq!(depths(&world, &owner), [2; 3], "{kind} {master}");
             assert!(!waiting.is_finished());
         }
@@ -470,7 +470,7 @@ async fn who_enters_when_renewing_has_ended_has_it_renewed_again() {
             assert!(outer.is_valid());
             let inner = lock.clone().max_hold(seconds(60)).acquire().await.unwrap();
             sleep(seconds(60)).await;
-            assert_eq!(inner.standing(), Standing::Held, "{kind} {pause}");
+            assert_eq!(inner.state(), LockState::Held, "{kind} {pause}");
             drop((outer, inner));
             assert_nothing_left(&world).await;
         }

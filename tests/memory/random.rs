@@ -60,7 +60,7 @@ async fn run(seed: u64) -> Seen {
     );
 
     for master in &masters {
-        master.order(Fault::None);
+        master.inject(Fault::None);
     }
     let longest = millis(LONGEST_TTL);
     for locks in locks {
@@ -141,7 +141,7 @@ impl Stage {
         while Instant::now() < self.end {
             self.pause(&mut random, 150).await;
             let master = &masters[random.below(masters.len() as u64) as usize];
-            master.order(match random.below(16) {
+            master.inject(match random.below(16) {
                 0 => Fault::Down,
                 1 => Fault::Hang,
                 2 => Fault::Mute,

@@ -24,7 +24,7 @@ async fn nothing_is_left_on_masters_that() {
         let world = World::new(5).await;
         world.occupy(0..3, seconds(60));
         for master in &world.masters[3..] {
-            master.order(fault.clone());
+            master.inject(fault.clone());
         }
         let error = world.lock().try_acquire().await.unwrap_err();
         assert!(
@@ -45,14 +45,14 @@ async fn nothing_is_left_on_masters_that_granted_and_then() {
     for fault in [Fault::Down, Fault::Hang, Fault::Mute, delay(500)] {
         let world = World::new(5).await;
         world.occupy(0..3, seconds(60));
-        world.order([delay(20), delay(20), delay(20)]);
+        world.inject([delay(20), delay(20), delay(20)]);
         let lock = world.lock();
         let mut acquisition = pin!(lock.try_acquire());
         start(acquisition.as_mut()).await;
         sleep(millis(10)).await;
         assert_eq!(world.holders()[3..], ["mine", "mine"]);
         for master in &world.masters[3..] {
-            master.order(fault.clone());
+            master.inject(fault.clone());
         }
         let error = acquisition.await.unwrap_err();
         assert!(
@@ -92,7 +92,7 @@ async fn nothing_is_left_without_a_quorum() {
     for fault in [delay(80), Fault::Down, Fault::Hang, Fault::Mute] {
         let world = World::new(5).await;
         for master in &world.masters[2..] {
-            master.order(fault.clone());
+            master.inject(fault.clone());
         }
         let error = world.lock().try_acquire().await.unwrap_err();
         assert!(

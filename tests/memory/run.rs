@@ -60,7 +60,7 @@ async fn the_body_is_dropped_when_the_lock_is_lost() {
     for (reason, fault) in [
         (LostReason::Disowned, None),
         (LostReason::Expired, Some(Fault::Hang)),
-        (LostReason::MaxHold, Some(Fault::None)),
+        (LostReason::RenewalLimit, Some(Fault::None)),
     ] {
         let world = World::new(3).await;
         let (flag, dropped) = flag();
@@ -168,7 +168,7 @@ async fn a_run_that_is_dropped_while_it_is_renewed_leaves_nothing_and_the_next_g
     let mut renewed = 0;
     for end in 0..240 {
         let world = World::with(3, |builder| builder.ttl(ttl)).await;
-        world.order([delay(5), delay(10), delay(15)]);
+        world.inject([delay(5), delay(10), delay(15)]);
         let lock = world.locks.mutex(NAME);
         let body = async |guard: &quorlock::Guard| {
             let until = guard.valid_until();

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{Coordinator, Fault, Guard, Lock, LostReason, Standing};
+use quorlock::{Coordinator, Fault, Guard, Lock, LockState, LostReason};
 use tokio::time::{advance, sleep};
 use tracing::{
     Event, Metadata, Subscriber,
@@ -110,11 +110,11 @@ async fn a_subscriber_that_panics_when_a_lock_is_lost_ends_no_renewals() {
         }
         sleep(millis(500)).await;
         assert!(!is_armed.load(Ordering::SeqCst), "{in_watchdog}");
-        assert!(matches!(victim.standing(), Standing::Lost(_)));
+        assert!(matches!(victim.state(), LockState::Lost(_)));
         let other = world.locks.mutex("other").acquire().await.unwrap();
         assert_eq!(other.settled().await.granted(), 3, "{in_watchdog}");
         sleep(seconds(60)).await;
-        assert_eq!(other.standing(), Standing::Held, "{in_watchdog}");
+        assert_eq!(other.state(), LockState::Held, "{in_watchdog}");
         assert_eq!(other.settled().await.granted(), 3, "{in_watchdog}");
     }
 }
@@ -168,7 +168,7 @@ fn a_subscriber_may_look_at_the_guard_that_is_lost() {
         *guard.lock().unwrap() = Some(held.clone());
         world.order_all(&Fault::Down);
         sleep(seconds(20)).await;
-        assert_eq!(held.standing(), Standing::Lost(LostReason::Expired));
+        assert_eq!(held.state(), LockState::Lost(LostReason::Expired));
         assert!(seen.load(Ordering::SeqCst) > 1);
         *guard.lock().unwrap() = None;
     });

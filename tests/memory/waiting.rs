@@ -61,7 +61,7 @@ async fn a_release_in_another_process_wakes_at_once() {
 async fn a_release_wakes_at_once_with_a_minority_down() {
     let world = World::new(5).await;
     let others = another(&world.masters).await;
-    world.order([Fault::Down, Fault::Hang]);
+    world.inject([Fault::Down, Fault::Hang]);
     for _ in 0..20 {
         let guard = world.locks.mutex(NAME).acquire().await.unwrap();
         let waiting = waiter(&others);
@@ -250,7 +250,7 @@ async fn a_holder_that_died_is_waited_for_no_longer_than_its_ttl() {
 async fn a_holder_that_is_killed_is_followed_when_its_ttl_ends() {
     for lived in [20, 1_000, 3_297, 3_302, 3_310, 9_000, 60_000] {
         let world = World::new(3).await;
-        world.order([delay(2), delay(5), delay(8)]);
+        world.inject([delay(2), delay(5), delay(8)]);
         killed_after(millis(lived), &world.masters, async |locks| {
             let _guard = locks.mutex(NAME).acquire().await.unwrap();
             std::future::pending::<()>().await;
@@ -280,7 +280,7 @@ async fn a_waiter_that_is_killed_at_any_millisecond_hinders_nobody() {
         let world = World::new(3).await;
         let others = another(&world.masters).await;
         let guard = world.locks.mutex(NAME).acquire().await.unwrap();
-        world.order([delay(1), delay(2), delay(3)]);
+        world.inject([delay(1), delay(2), delay(3)]);
         killed_after(millis(lived), &world.masters, async |locks| {
             drop(locks.mutex(NAME).acquire().await);
         })
@@ -342,12 +342,12 @@ async fn no_wake_up_is_lost() {
     let mut slowest = Duration::ZERO;
     for run in 0..1_000 {
         let lag = || delay(rand::random_range(1..15));
-        world.order([lag(), lag(), lag()]);
+        world.inject([lag(), lag(), lag()]);
         let guard = world.locks.mutex(NAME).acquire().await.unwrap();
         let waiting = waiter(&others);
         sleep(Duration::from_micros(rand::random_range(0..120_000))).await;
         if run % 2 == 0 {
-            world.order([lag(), lag(), lag()]);
+            world.inject([lag(), lag(), lag()]);
         }
         drop(guard);
         slowest = slowest.max(wait_of(waiting).await);
@@ -409,7 +409,7 @@ async fn one_who_is_dropped_at_any_poll_leaves_nothing_and_the_next_gets_it() {
         for polls in 0..24 {
             let world = World::new(3).await;
             let others = another(&world.masters).await;
-            world.order([delay(1), delay(2), delay(3)]);
+            world.inject([delay(1), delay(2), delay(3)]);
             let holder = if local { &world.locks } else { &others };
             let guard = holder.mutex(NAME).acquire().await.unwrap();
             let lock = world.locks.mutex(NAME);
@@ -435,7 +435,7 @@ async fn one_who_is_dropped_at_any_millisecond_leaves_nothing_and_the_next_gets_
     for end in 0..60 {
         let world = World::new(3).await;
         let others = another(&world.masters).await;
-        world.order([delay(1), delay(2), delay(3)]);
+        world.inject([delay(1), delay(2), delay(3)]);
         let guard = others.mutex(NAME).acquire().await.unwrap();
         let first = waiter(&world.locks);
         let next = waiter(&world.locks);

@@ -1,6 +1,6 @@
 //! Locks that are kept by renewing them, under the paused clock.
 
-use quorlock::{ExtendError, Fault, Guard, LostReason, Standing};
+use quorlock::{ExtendError, Fault, Guard, LockState, LostReason};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::world::*;
@@ -23,16 +23,16 @@ async fn a_lock_is_kept_through_a_rolling_restart_of_all_masters() {
         let world = World::new(masters).await;
         let guard = renewed(&world).await;
         for master in &world.masters {
-            master.order(Fault::Down);
+            master.inject(Fault::Down);
             master.forget();
             for _ in 0..4 {
                 sleep(seconds(1)).await;
-                assert!(!matches!(guard.standing(), Standing::Lost(_)));
+                assert!(!matches!(guard.state(), LockState::Lost(_)));
             }
             assert_eq!(master.keys().len(), 0);
-            master.order(Fault::None);
+            master.inject(Fault::None);
             sleep(seconds(6)).await; // redialled, and a renewal later
-            assert_eq!(guard.standing(), Standing::Held);
+            assert_eq!(guard.state(), LockState::Held);
             assert_eq!(master.keys(), [NAME]);
         }
         assert_eq!(world.holders(), vec!["mine"; masters]);
@@ -59,10 +59,10 @@ async fn renewed_after_a_third_of_the_validity() {
 async fn two_of_five_that_hang_do_not_cost_the_lock() {
     let world = World::new(5).await;
     let guard = renewed(&world).await;
-    world.order([Fault::Hang, Fault::Hang]);
+    world.inject([Fault::Hang, Fault::Hang]);
     for _ in 0..100 {
         sleep(TTL / 10).await;
-        assert_eq!(guard.standing(), Standing::Held);
+        assert_eq!(guard.state(), LockState::Held);
         assert!(guard.remaining() > TTL / 2);
     }
     world.mend();
@@ -76,12 +76,12 @@ async fn three_of_five_that_hang_bring_doubt_and_then_the_end() {
     let world = World::new(5).await;
     let guard = renewed(&world).await;
     let until = guard.valid_until();
-    world.order([Fault::Hang, Fault::Hang, Fault::Hang]);
+    world.inject([Fault::Hang, Fault::Hang, Fault::Hang]);
     sleep(valid(TTL) / 3 + millis(60)).await; // a renewal and its node timeout
-    assert_eq!(guard.standing(), Standing::InDoubt);
+    assert_eq!(guard.state(), LockState::InDoubt);
     guard.ensure_held().unwrap();
     sleep_until(Instant::from_std(until - millis(2))).await;
-    assert_eq!(guard.standing(), Standing::InDoubt);
+    assert_eq!(guard.state(), LockState::InDoubt);
     assert_eq!(guard.valid_until(), until);
     let lost = guard.lost().await;
     assert_eq!(lost.reason, LostReason::Expired);
@@ -94,14 +94,14 @@ async fn masters_that_come_back_in_time_end_the_doubt() {
         let world = World::new(5).await;
         let guard = renewed(&world).await;
         let until = guard.valid_until();
-        world.order(vec![fault.clone(); 3]);
+        world.inject(vec![fault.clone(); 3]);
         sleep_until(Instant::from_std(until - seconds(3))).await;
-        assert_eq!(guard.standing(), Standing::InDoubt, "{fault:?}");
+        assert_eq!(guard.state(), LockState::InDoubt, "{fault:?}");
         world.mend();
         sleep_until(Instant::from_std(until - millis(100))).await;
-        assert_eq!(guard.standing(), Standing::Held, "{fault:?}");
+        assert_eq!(guard.state(), LockState::Held, "{fault:?}");
         sleep(TTL * 3).await;
-        assert_eq!(guard.standing(), Standing::Held, "{fault:?}");
+        assert_eq!(guard.state(), LockState::Held, "{fault:?}");
     }
 }
 
@@ -112,7 +112,7 @@ async fn nothing_renews_after_a_release() {
     for run in 0..10_000_u64 {
         for (n, master) in world.masters.iter().enumerate() {
             let lag = (run / 7 + n as u64 * (run % 5)) % 40;
-            master.order(if lag == 0 { Fault::None } else { delay(lag) });
+            master.inject(if lag == 0 { Fault::None } else { delay(lag) });
         }
         let guard = world.locks.mutex(NAME).acquire().await.unwrap();
         if run % 3 == 0 {
@@ -156,9 +156,9 @@ async fn no_lock_is_kept_beyond_its_max_hold() {
     ] {
         let guard = lock.try_acquire().await.unwrap();
         let (took, lost) = timed(guard.lost()).await;
-        assert_eq!(lost.reason, LostReason::MaxHold);
+        assert_eq!(lost.reason, LostReason::RenewalLimit);
         assert!(most <= took && took <= most + TTL, "{took:?}");
-        assert_eq!(guard.standing(), Standing::Lost(LostReason::MaxHold));
+        assert_eq!(guard.state(), LockState::Lost(LostReason::RenewalLimit));
     }
 }
 
@@ -182,7 +182,7 @@ async fn who_stops_renewing_can_still_extend() {
     guard.stop_renewing();
     guard.extend(seconds(30)).await.unwrap();
     sleep(seconds(25)).await;
-    assert_eq!(guard.standing(), Standing::Held);
+    assert_eq!(guard.state(), LockState::Held);
     assert_eq!(guard.lost().await.reason, LostReason::Expired);
 }
 
@@ -214,10 +214,10 @@ async fn an_extension_by_hand_and_the_watchdog_do_not_harm_each_other() {
         guard.extend(ttl).await.unwrap();
         assert!(guard.valid_until() >= before);
         sleep(millis(137 * (round as u64 % 50))).await;
-        assert_eq!(guard.standing(), Standing::Held);
+        assert_eq!(guard.state(), LockState::Held);
     }
     sleep(seconds(300)).await;
-    assert_eq!(guard.standing(), Standing::Held);
+    assert_eq!(guard.state(), LockState::Held);
 }
 
 /// The watchdog has nothing to add to it before its end is near.
@@ -228,26 +228,26 @@ async fn a_long_extension_by_hand_is_not_renewed_more_often_than_any_other() {
     guard.extend(seconds(600)).await.unwrap();
     let before = world.commands();
     sleep(seconds(590)).await;
-    assert_eq!(guard.standing(), Standing::Held);
+    assert_eq!(guard.state(), LockState::Held);
     let often = 590 / 3 + 1;
     for (before, after) in before.iter().zip(world.commands()) {
         assert!(after - before <= often, "{} renewals", after - before);
     }
     sleep(seconds(60)).await; // and kept after it
-    assert_eq!(guard.standing(), Standing::Held);
+    assert_eq!(guard.state(), LockState::Held);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_extension_of_a_lock_that_hangs_fails_and_the_watchdog_goes_on() {
     let world = World::new(3).await;
     let guard = renewed(&world).await;
-    world.order([Fault::Hang, Fault::Hang]);
+    world.inject([Fault::Hang, Fault::Hang]);
     let failed = guard.extend(TTL).await.unwrap_err();
     assert!(matches!(failed, ExtendError::NoQuorum { .. }), "{failed}");
-    assert_eq!(guard.standing(), Standing::InDoubt);
+    assert_eq!(guard.state(), LockState::InDoubt);
     world.mend();
     sleep(TTL / 2).await;
-    assert_eq!(guard.standing(), Standing::Held);
+    assert_eq!(guard.state(), LockState::Held);
 }
 
 #[tokio::test(start_paused = true)]
@@ -258,14 +258,14 @@ async fn a_thousand_locks_are_kept_while_a_master_hangs() {
         let lock = world.locks.mutex(format!("lock {n}"));
         guards.push(lock.try_acquire().await.unwrap());
     }
-    world.order([Fault::Hang]);
+    world.inject([Fault::Hang]);
     sleep(valid(TTL) / 3 + millis(60)).await;
     let before = world.commands();
     let periods = 9;
     for _ in 0..periods {
         sleep(valid(TTL) / 3).await;
         for guard in &guards {
-            assert_eq!(guard.standing(), Standing::Held);
+            assert_eq!(guard.state(), LockState::Held);
             assert!(guard.remaining() > TTL / 2, "{guard:?}");
         }
     }
@@ -317,7 +317,7 @@ async fn renewals_wait_for_the_answers_to_earlier_ones() {
     let world = World::new(5).await;
     let guards = take(&world, 2_000).await;
     let before = world.commands();
-    world.order(vec![delay(30); 5]);
+    world.inject(vec![delay(30); 5]);
     let due = guards[0].valid_until() - valid(TTL) * 2 / 3;
     let mut posted = 0;
     for round in 1..=6 {
@@ -331,7 +331,7 @@ async fn renewals_wait_for_the_answers_to_earlier_ones() {
     assert_eq!(posted, 2_000);
     sleep(millis(31)).await;
     for guard in &guards {
-        assert_eq!(guard.standing(), Standing::Held);
+        assert_eq!(guard.state(), LockState::Held);
         assert!(guard.remaining() > valid(TTL) - millis(250), "{guard:?}");
     }
     world.mend();
@@ -351,7 +351,7 @@ async fn renewals_do_not_wait_for_masters_that_hang() {
     ] {
         let world = World::new(5).await;
         let guards = take(&world, count).await;
-        world.order(vec![fault.clone(); 2]);
+        world.inject(vec![fault.clone(); 2]);
         let due = guards[0].valid_until() - valid(TTL) * 2 / 3;
         sleep_until(Instant::from_std(due) + late).await;
         for guard in &guards {

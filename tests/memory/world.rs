@@ -59,14 +59,14 @@ impl World {
     }
 
     /// One fault for each master, from the first one on.
-    pub(crate) fn order(&self, faults: impl IntoIterator<Item = Fault>) {
+    pub(crate) fn inject(&self, faults: impl IntoIterator<Item = Fault>) {
         for (master, fault) in self.masters.iter().zip(faults) {
-            master.order(fault);
+            master.inject(fault);
         }
     }
 
     pub(crate) fn order_all(&self, fault: &Fault) {
-        self.order(self.masters.iter().map(|_| fault.clone()));
+        self.inject(self.masters.iter().map(|_| fault.clone()));
     }
 
     pub(crate) fn mend(&self) {

@@ -32,7 +32,7 @@ async fn grants(locks: &Coordinator) -> u32 {
 }
 
 /// How often a near client gets the lock alone, and beside one that cannot get it.
-async fn beside(near: &Coordinator, hopeless: &Coordinator, first: &Server) {
+async fn companion_key(near: &Coordinator, hopeless: &Coordinator, first: &Server) {
     let alone = grants(near).await;
     let lock = fair(hopeless);
     // For it to queue. It is never the first while the lock is held.
@@ -71,7 +71,7 @@ fn a_waiter_that_is_too_far_away_does_not_hold_up_others() {
             .build()
             .unwrap();
         sleep(Duration::from_secs(1)).await; // it is connected
-        beside(&near, &far, &masters[0]).await;
+        companion_key(&near, &far, &masters[0]).await;
     });
 }
 
@@ -88,6 +88,6 @@ fn a_waiter_that_is_cut_off_from_a_majority_does_not_hold_up_others() {
         let part = [urls(&masters).swap_remove(0), nobody(), nobody()];
         let part = brisk().masters(part).build().unwrap();
         masters.pop(); // and it is gone
-        beside(&near, &part, &masters[0]).await;
+        companion_key(&near, &part, &masters[0]).await;
     });
 }

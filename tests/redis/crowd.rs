@@ -121,7 +121,7 @@ const MARK: &str = "served:";
 pub(crate) fn with_patience(patience: Duration) -> Builder {
     patient()
         .drift_ppm(0)
-        .patience(patience)
+        .waiter_timeout(patience)
         .node_timeout(Duration::from_secs(1).min(patience / 4))
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Builder, Coordinator, Failure, RestartGuard, Standing};
+use quorlock::{AcquireError, Builder, Coordinator, Failure, LockState, RestartGuard};
 use tokio::join;
 
 use crate::{
@@ -68,7 +68,7 @@ fn masters_that_keep_everything_vote_at_once_and_have_their_locks() {
                     (votes.granted() == 3).then_some(())
                 })
                 .await;
-                assert_eq!(held.standing(), Standing::Held);
+                assert_eq!(held.state(), LockState::Held);
                 held.release().await.unwrap();
                 drop(acquire_on_all(&other).await);
             }

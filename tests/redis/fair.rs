@@ -158,7 +158,7 @@ fn locks_that_nobody_gives_up_go_round_in_order() {
             patient()
                 .node_timeout(millis(200))
                 .ttl(ttl)
-                .patience(patience)
+                .waiter_timeout(patience)
         };
         let clients = clients(3, builder, &masters);
         let start = Instant::now();
@@ -369,7 +369,11 @@ const MASTERS: &str = "QUORLOCK_FAIR_MASTERS";
 
 #[test]
 fn a_process_that_is_killed_in_the_queue_costs_its_patience_at_most() {
-    let builder = || patient().node_timeout(millis(200)).patience(millis(1_200));
+    let builder = || {
+        patient()
+            .node_timeout(millis(200))
+            .waiter_timeout(millis(1_200))
+    };
     if let Ok(masters) = env::var(MASTERS) {
         return run(async {
             let locks = builder().masters(masters.split(',')).build().unwrap();
@@ -400,7 +404,7 @@ fn a_process_that_is_killed_in_the_queue_costs_its_patience_at_most() {
 #[test]
 fn who_waits_longer_than_his_patience_keeps_his_place() {
     with_masters(3, async |masters| {
-        let builder = || brisk().patience(millis(400));
+        let builder = || brisk().waiter_timeout(millis(400));
         let clients = clients(2, builder, &masters);
         let guard = hold(&clients[0]).await;
         let served = Served::default();

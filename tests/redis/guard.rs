@@ -8,7 +8,7 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, Builder, Coordinator, Failure, Kind, Lock, Owner, RestartGuard, Standing, Votes,
+    AcquireError, Builder, Coordinator, Failure, Kind, Lock, LockState, Owner, RestartGuard, Votes,
 };
 use tokio::join;
 use tracing::Level;
@@ -278,7 +278,7 @@ fn a_master_that_saves_everything_has_no_vote_for_a_while_either_and_keeps_its_l
         .await;
         let took = began.elapsed();
         assert!(took >= QUARANTINE, "{took:?}");
-        assert_eq!(held.standing(), Standing::Held);
+        assert_eq!(held.state(), LockState::Held);
         assert_eq!(masters[0].command(&["GET", "kept"]), token);
     });
 }
@@ -566,7 +566,7 @@ fn a_lock_is_renewed_while_a_master_is_in_quarantine() {
             .await;
             let took = began.elapsed();
             assert!(took >= QUARANTINE, "{kind:?} {took:?}");
-            assert_eq!(held.standing(), Standing::Held);
+            assert_eq!(held.state(), LockState::Held);
         }
     });
 }

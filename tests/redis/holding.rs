@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{Builder, Coordinator, ExtendError, Guard, LostReason, RunError, Standing};
+use quorlock::{Builder, Coordinator, ExtendError, Guard, LockState, LostReason, RunError};
 use tokio::time::{error::Elapsed, sleep, timeout};
 
 use crate::common::*;
@@ -29,13 +29,13 @@ const fn millis(count: u64) -> Duration {
 }
 
 fn is_lost(guard: &Guard) -> bool {
-    matches!(guard.standing(), Standing::Lost(_))
+    matches!(guard.state(), LockState::Lost(_))
 }
 
 /// Waits until `guard` stands so, and fails when it is lost before.
-async fn until_standing(guard: &Guard, standing: Standing) {
+async fn until_standing(guard: &Guard, standing: LockState) {
     until(&format!("{standing:?}"), async || {
-        let now = guard.standing();
+        let now = guard.state();
         assert!(now == standing || !is_lost(guard), "{now:?}");
         (now == standing).then_some(())
     })
@@ -59,7 +59,7 @@ fn a_lock_is_kept_through_a_rolling_restart_of_all_masters() {
             })
             .await;
         }
-        until_standing(&guard, Standing::Held).await;
+        until_standing(&guard, LockState::Held).await;
         for master in &masters {
             assert_eq!(master.command(&["GET", "r"]), token);
         }
@@ -97,7 +97,7 @@ fn three_of_five_that_stand_still_bring_doubt_and_then_the_end() {
         let locks = coordinator(renewing(), &masters);
         let guard = acquire_on_all(&locks.mutex("r")).await;
         masters[..3].iter().for_each(Server::pause);
-        until_standing(&guard, Standing::InDoubt).await;
+        until_standing(&guard, LockState::InDoubt).await;
         let until = guard.valid_until();
         let lost = timeout(PATIENCE / 4, guard.lost()).await.unwrap();
         let now = Instant::now();
@@ -108,7 +108,7 @@ fn three_of_five_that_stand_still_bring_doubt_and_then_the_end() {
 
         masters[..3].iter().for_each(Server::resume);
         sleep(TTL / 2).await; // time to think better of it
-        assert_eq!(guard.standing(), Standing::Lost(LostReason::Expired));
+        assert_eq!(guard.state(), LockState::Lost(LostReason::Expired));
         assert!(!guard.is_valid() && guard.remaining().is_zero());
         assert!(guard.ensure_held().is_err());
         let refused = guard.extend(LONG).await.unwrap_err();
@@ -122,9 +122,9 @@ fn masters_that_come_back_in_time_end_the_doubt() {
         let locks = coordinator(renewing().ttl(TTL * 2), &masters);
         let guard = acquire_on_all(&locks.mutex("r")).await;
         masters[..3].iter().for_each(Server::pause);
-        until_standing(&guard, Standing::InDoubt).await;
+        until_standing(&guard, LockState::InDoubt).await;
         masters[..3].iter().for_each(Server::resume);
-        until_standing(&guard, Standing::Held).await;
+        until_standing(&guard, LockState::Held).await;
         sleep(TTL * 2).await; // it would be over by now
         assert!(guard.is_valid());
     });
@@ -308,7 +308,7 @@ fn a_lock_ends_when_it_is_not_to_be_kept_any_longer() {
         }
         assert!(bounded.is_valid());
         let lost = timeout(most + TTL, bounded.lost()).await.unwrap();
-        assert_eq!(lost.reason, LostReason::MaxHold);
+        assert_eq!(lost.reason, LostReason::RenewalLimit);
         assert!(start.elapsed() > most - millis(100));
         kept.extend(millis(700)).await.unwrap();
         assert!(kept.is_valid());
@@ -448,17 +448,17 @@ fn a_guard_in_doubt_lives_on_after_the_coordinator_is_closed() {
         let locks = coordinator(renewing().ttl(TTL * 2), &masters);
         let guard = acquire_on_all(&locks.mutex("r")).await;
         masters[..3].iter().for_each(Server::pause);
-        until_standing(&guard, Standing::InDoubt).await;
+        until_standing(&guard, LockState::InDoubt).await;
         let until = guard.valid_until();
         close_within(&locks, millis(100)).await.unwrap();
-        assert_eq!(guard.standing(), Standing::InDoubt);
+        assert_eq!(guard.state(), LockState::InDoubt);
         assert_eq!(guard.valid_until(), until);
         masters[..3].iter().for_each(Server::resume);
-        until_standing(&guard, Standing::Held).await;
+        until_standing(&guard, LockState::Held).await;
         assert!(guard.valid_until() > until);
 
         masters[..3].iter().for_each(Server::pause);
-        until_standing(&guard, Standing::InDoubt).await;
+        until_standing(&guard, LockState::InDoubt).await;
         drop(guard);
         let early = close_within(&locks, millis(300)).await;
         assert!(

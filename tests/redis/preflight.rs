@@ -9,9 +9,8 @@ use std::{
 };
 
 use quorlock::{
-    Builder, Coordinator,
-    Level::{self, Info, Refuse, Unknown, Warn},
-    Preflight, RestartGuard,
+    Builder, Coordinator, Preflight, RestartGuard,
+    Severity::{self, Info, Refuse, Unknown, Warn},
 };
 use tokio::time::sleep;
 
@@ -20,7 +19,7 @@ use crate::{common::*, impostors::impostor};
 /// What a master keeps its locks with over a restart.
 const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
-type Found = (Level, &'static str);
+type Found = (Severity, &'static str);
 
 /// Three servers as they should be, but that they are on one machine.
 fn durable() -> Vec<Server> {
@@ -47,7 +46,7 @@ fn locks(builder: Builder, masters: &[Server]) -> Coordinator {
 /// What is found but for an old version, which depends on where the tests are run.
 fn found(report: &Preflight) -> Vec<Found> {
     let findings = report.findings.iter();
-    let findings = findings.map(|finding| (finding.level, finding.setting));
+    let findings = findings.map(|finding| (finding.severity, finding.setting));
     findings
         .filter(|(level, setting)| (*level, *setting) != (Warn, "redis_version"))
         .collect()
@@ -91,7 +90,10 @@ fn what_servers_are_like_from_the_start() {
         let guarded = locks(guarded(), &masters);
         let report = guarded.check().await;
         assert_eq!(found(&report), [(Info, "aof_enabled")], "{report}");
-        let of_all = report.findings.iter().find(|finding| finding.level == Info);
+        let of_all = report
+            .findings
+            .iter()
+            .find(|finding| finding.severity == Info);
         assert_eq!(of_all.unwrap().master, None);
         guarded.close().await;
 
@@ -866,7 +868,7 @@ fn a_check_changes_nothing() {
 }
 
 /// How bad servers are from the start.
-fn report_of_plain(master: &Server) -> Level {
+fn report_of_plain(master: &Server) -> Severity {
     if major(master) < 7 { Warn } else { Info }
 }
 

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use quorlock::{Builder, LostReason, Standing};
+use quorlock::{Builder, LockState, LostReason};
 use tokio::{
     task::block_in_place,
     time::{sleep, timeout},
@@ -66,7 +66,7 @@ fn a_holder_that_wakes_up_after_its_ttl_does_not_think_that_it_holds_the_lock() 
         holder.resume();
         holder.tell();
         block_in_place(|| holder.finish());
-        assert_eq!(guard.standing(), Standing::Held);
+        assert_eq!(guard.state(), LockState::Held);
         guard.release().await.unwrap();
         others.close().await;
         assert_no_keys(&masters);
@@ -78,15 +78,15 @@ async fn hold_until_told(masters: String) {
     let guard = acquire_on_all(&locks.mutex("r")).await;
     let (monotonic, wall) = (Instant::now(), SystemTime::now());
     block_in_place(|| io::stdin().read_line(&mut String::new())).unwrap();
-    let mut now = guard.standing();
+    let mut now = guard.state();
     for _ in 0..4 {
         sleep(Duration::from_millis(3)).await; // a look that is held up does not compare the clocks
-        now = guard.standing();
+        now = guard.state();
     }
     let (monotonic, wall) = (monotonic.elapsed(), wall.elapsed().unwrap());
     assert!(monotonic < TTL, "its clock went on: {monotonic:?}");
     assert!(wall > TTL, "{wall:?}");
-    assert_eq!(now, Standing::Lost(LostReason::Expired));
+    assert_eq!(now, LockState::Lost(LostReason::Expired));
     assert!(!guard.is_valid() && guard.remaining().is_zero());
     let lost = timeout(TTL / 2, guard.lost()).await.unwrap();
     assert_eq!(lost.reason, LostReason::Expired);

@@ -162,7 +162,7 @@ fn coordinators(servers: &[Server]) -> Result<Vec<Coordinator>> {
             .restart_guard(quorlock::RestartGuard::Off)
             .masters(servers::urls(servers));
         let builder = builder.node_timeout(Duration::from_millis(500));
-        Ok(builder.ttl(HOUR).patience(HOUR).build()?)
+        Ok(builder.ttl(HOUR).waiter_timeout(HOUR).build()?)
     };
     (0..PROCESSES).map(coordinator).collect()
 }

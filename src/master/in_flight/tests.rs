@@ -8,15 +8,15 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     core::{
-        claim::Claim,
-        command::{Command, Verb, Wakes},
-        guard::RestartGuard,
+        command::{Command, Verb, WakeScope},
+        identity::Identity,
         lease::{Drift, Ttl},
         name::{KeyTemplate, Kind, Token},
+        restart::RestartGuard,
         retry::Backoff,
         timeout::NodeTimeout,
     },
-    master::{CountVotes, Guarding, supervisor::Connection},
+    master::{CountVotes, RestartTracker, supervisor::Connection},
 };
 
 const TIMEOUT: Duration = Duration::from_millis(50);
@@ -79,7 +79,7 @@ proptest! {
             // Scripts are sent twice at most.
             prop_assert!(wire.again <= posted.len());
             for (ask, limit) in &posted {
-                let Ballot { at, votes, .. } = &*ask.counter.0;
+                let BallotReply { at, votes, .. } = &*ask.counter.0;
                 prop_assert!(*at + *limit > clock() || *votes.lock() > 0);
             }
         }
@@ -164,7 +164,7 @@ fn happen(
     event: Event,
     in_flight: &mut InFlight<'_>,
     wire: &mut Wire,
-    posted: &mut Vec<(Arc<Ask<Counter>>, Duration)>,
+    posted: &mut Vec<(Arc<Request<Counter>>, Duration)>,
 ) -> Result<(), Arc<str>> {
     let now = clock();
     match event {
@@ -227,7 +227,7 @@ struct Wire {
 }
 
 impl Connection for Wire {
-    fn send(&mut self, _: &Ask, _: usize) {
+    fn send(&mut self, _: &Request, _: usize) {
         self.sent += 1;
         self.in_flight += 1;
     }
@@ -239,13 +239,13 @@ impl Connection for Wire {
     }
 }
 
-struct Ballot {
+struct BallotReply {
     at: Instant,
     is_owed: bool,
     votes: Mutex<u32>,
 }
 
-struct Counter(Arc<Ballot>);
+struct Counter(Arc<BallotReply>);
 
 impl CountVotes for Counter {
     fn count(&self, _: usize, _: Vote, _: Instant) {
@@ -258,35 +258,35 @@ impl CountVotes for Counter {
     }
 }
 
-fn ask(verb: Verb, is_owed: bool) -> Arc<Ask<Counter>> {
+fn ask(verb: Verb, is_owed: bool) -> Arc<Request<Counter>> {
     let drift = Drift::from_ppm(0).unwrap();
     let names = KeyTemplate::parse("{name}").unwrap();
     let command = Command {
         verb,
         resource: names.resource(Kind::Mutex, "r".into()).unwrap(),
-        claim: Claim::Token(Token::new([0; 20])),
+        identity: Identity::Token(Token::new([0; 20])),
         ttl: Ttl::parse(Duration::from_secs(60), Duration::ZERO, drift).unwrap(),
         depth: 1,
-        wakes: Wakes::Nobody,
+        wakes: WakeScope::Nobody,
         patience: None,
-        bid: None,
+        ballot: None,
     };
-    let ballot = Ballot {
+    let ballot = BallotReply {
         at: clock(),
         is_owed: is_owed && verb == Verb::Release,
         votes: Mutex::new(0),
     };
-    Arc::new(Ask::new(command, 0, clock(), Counter(Arc::new(ballot))))
+    Arc::new(Request::new(command, 0, clock(), Counter(Arc::new(ballot))))
 }
 
-fn terms() -> Terms {
-    Terms {
+fn terms() -> MasterConfig {
+    MasterConfig {
         node_timeout: NodeTimeout::Fixed(TIMEOUT),
         connect_timeout: Duration::from_secs(1),
         redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
         now: clock,
         random: || u64::MAX / 2,
-        guarding: Guarding::new(RestartGuard::Off, false, clock),
+        guarding: RestartTracker::new(RestartGuard::Off, false, clock),
         quarantine: Duration::ZERO,
         #[cfg(feature = "tls")]
         tls: None,

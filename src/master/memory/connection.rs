@@ -15,10 +15,10 @@ use super::{Fault, MemoryMaster, Server, now};
 use crate::{
     core::{
         command::{Command, Reply},
-        guard::{Look, Mark, RestartGuard},
+        restart::{GuardRecord, Observation, RestartGuard},
     },
     master::{
-        Ask, Guarding,
+        Request, RestartTracker,
         in_flight::InFlight,
         supervisor::{Connection, Dial, Dialled},
     },
@@ -28,7 +28,7 @@ use crate::{
 pub(in crate::master) struct Dialer {
     pub(super) master: MemoryMaster,
     pub(super) number: usize,
-    pub(super) guarding: Guarding,
+    pub(super) guarding: RestartTracker,
 }
 
 impl Dial for Dialer {
@@ -67,12 +67,12 @@ impl Dialer {
         let server = &self.master.server;
         let mut state = server.state.lock();
         let now = state.keys().now();
-        let look = Look {
+        let look = Observation {
             known: &question.known,
             is_strict,
             is_durable: None,
         };
-        let mark = Mark::looked_at(state.guard.take(), look, &server.address, now.max(1));
+        let mark = GuardRecord::looked_at(state.guard.take(), look, &server.address, now.max(1));
         let since = mark.counted_from(is_strict);
         let met = self.guarding.meet(&question, &mark.run_id, &mark.origin);
         state.guard = Some(mark);
@@ -96,7 +96,7 @@ enum Sent {
 }
 
 impl Connection for MemoryConnection {
-    fn send(&mut self, ask: &Ask, master: usize) {
+    fn send(&mut self, ask: &Request, master: usize) {
         let sent = Sent::Command(ask.command_for(master));
         self.arriving.push_back((sent, now()));
     }

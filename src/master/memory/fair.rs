@@ -77,7 +77,7 @@ impl State {
 
     fn grant(&mut self, words: Words<'_>, line: Line<'_>, mine: &Mine) -> Replied {
         let ([key], [owner, attempt, depth, ttl, ticket]) = words.take();
-        if let Some(refused) = self.ballot(words, 3, 7, is_of(mine, attempt))? {
+        if let Some(refused) = self.ballot_reply(words, 3, 7, is_of(mine, attempt))? {
             return Ok(refused);
         }
         self.keys

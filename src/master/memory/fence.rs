@@ -6,7 +6,7 @@ use super::{
     scripts::{Replied, Words, say, whole},
 };
 use crate::core::{
-    bid::{Ballot, Bid, ballot},
+    ballot::{Ballot, BallotReply, ballot_reply},
     command::Reply,
 };
 
@@ -21,7 +21,7 @@ impl State {
         if holder.is_some() && !is_mine {
             return Ok(self.left(key));
         }
-        if let Some(refused) = self.ballot(words, 1, 2, is_mine)? {
+        if let Some(refused) = self.ballot_reply(words, 1, 2, is_mine)? {
             return Ok(refused);
         }
         if is_mine {
@@ -35,7 +35,7 @@ impl State {
 
     /// Of a fenced lock: what it is refused with, if it is. The counter is key number `key`, the candidate argument
     /// number `argument`, and the window the next one.
-    pub(super) fn ballot(
+    pub(super) fn ballot_reply(
         &mut self,
         words: Words<'_>,
         key: usize,
@@ -52,14 +52,14 @@ impl State {
         };
         let clock = self.wall_micros();
         let (candidate, window) = (whole(candidate), whole(window));
-        let verdict = ballot(candidate, counter, is_mine, clock, window);
-        if verdict == Ballot::Accepted && candidate > counter {
+        let verdict = ballot_reply(candidate, counter, is_mine, clock, window);
+        if verdict == BallotReply::Accepted && candidate > counter {
             self.raise(fence, candidate);
         }
         Ok(match verdict {
-            Ballot::Accepted => None,
-            Ballot::Stale => Some(say(format!("stale {counter}"))),
-            Ballot::Skewed => Some(say(format!("skew {clock}"))),
+            BallotReply::Accepted => None,
+            BallotReply::Stale => Some(say(format!("stale {counter}"))),
+            BallotReply::Skewed => Some(say(format!("skew {clock}"))),
         })
     }
 
@@ -72,7 +72,7 @@ impl State {
         let Some(counter) = self.counter(fence) else {
             return Ok(reply);
         };
-        let ahead = self.wall_micros() + Bid::WINDOW.as_micros() as u64;
+        let ahead = self.wall_micros() + Ballot::WINDOW.as_micros() as u64;
         if candidate > counter && candidate <= ahead.max(counter + 1) {
             self.raise(fence, candidate);
         }

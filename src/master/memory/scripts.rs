@@ -10,7 +10,7 @@ use super::{
     keys::{Answer, Error, Value},
 };
 use crate::core::{
-    command::{Command, Reply, Request},
+    command::{Call, Command, Reply},
     script::Script,
 };
 
@@ -68,9 +68,9 @@ impl State {
         self.keys(); // as they are now
         command.request(|request| match request {
             // There is nothing to set.
-            Request::Plain([b"CONFIG", ..]) => Ok(Reply::Nil),
-            Request::Plain(words) => self.set_nx_px(text(words)),
-            Request::Script {
+            Call::Plain([b"CONFIG", ..]) => Ok(Reply::Nil),
+            Call::Plain(words) => self.set_nx_px(text(words)),
+            Call::Script {
                 script,
                 keys,
                 arguments,
@@ -149,7 +149,7 @@ impl State {
             return self.held(key, marker, 0);
         }
         let is_same = is_of(&mine, attempt);
-        if let Some(refused) = self.ballot(words, 1, 5, is_same)? {
+        if let Some(refused) = self.ballot_reply(words, 1, 5, is_same)? {
             return Ok(refused);
         }
         self.keys

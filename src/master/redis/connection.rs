@@ -15,12 +15,14 @@ use crate::core::command::Command;
 use crate::{
     core::{command::Reply, script::Script},
     master::{
-        Ask,
+        Request,
         in_flight::InFlight,
-        reply::is_push,
-        setting,
+        redis::{
+            resp::is_push,
+            setting,
+            wire::{self, Encoded, ScriptHead, ScriptHeads, Wire, encode},
+        },
         supervisor::Connection,
-        wire::{self, Encoded, ScriptHead, ScriptHeads, Wire, encode},
     },
 };
 
@@ -36,7 +38,7 @@ impl RedisConnection {
 }
 
 impl Connection for RedisConnection {
-    fn send(&mut self, ask: &Ask, master: usize) {
+    fn send(&mut self, ask: &Request, master: usize) {
         let out = self.wire.out();
         ask.wire
             .get_or_init(|| Encoded::new(&ask.command, &HASHES, out))

@@ -92,7 +92,7 @@ async fn one_spell(urls: &[String], calls: &Arc<Calls>, seed: u64, length: Durat
         .connect_timeout(Duration::from_millis(200))
         .ttl(TTL)
         .max_ttl(TTL * 2)
-        .patience(TTL)
+        .waiter_timeout(TTL)
         .build()
         .unwrap();
     let end = Instant::now() + length;

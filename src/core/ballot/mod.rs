@@ -1,0 +1,85 @@
+//! Fencing tokens: what is offered for one, and what a master makes of it.
+
+use std::{sync::Arc, time::Duration};
+
+#[cfg(test)]
+mod explore;
+
+/// What an attempt offers for its fencing token. It is the token if a majority accepts it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ballot {
+    /// The key of the counter on the masters.
+    pub(crate) counter: Arc<str>,
+    /// In microseconds since 1970, about, and below 2^53.
+    pub(crate) candidate: u64,
+}
+
+impl Ballot {
+    /// How far a candidate may be from a master's clock.
+    pub(crate) const WINDOW: Duration = Duration::from_secs(1);
+}
+
+/// What a master makes of a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BallotReply {
+    /// It may win, and the counter is raised to it.
+    Accepted,
+    /// The counter is as high already.
+    Stale,
+    /// It is too far from the master's clock.
+    Skewed,
+}
+
+/// The rule of `lua/shared/ballot.lua`, for a lock that is free or `is_mine`. Without a window it is for what puts a lock
+/// back.
+pub(crate) fn ballot_reply(
+    candidate: u64,
+    counter: u64,
+    is_mine: bool,
+    clock: u64,
+    window: u64,
+) -> BallotReply {
+    if candidate == counter && (is_mine || window == 0) {
+        BallotReply::Accepted
+    } else if candidate <= counter {
+        BallotReply::Stale
+    } else if window != 0
+        && (candidate < clock.saturating_sub(window)
+            || candidate > clock.saturating_add(window).max(counter.saturating_add(1)))
+    {
+        BallotReply::Skewed
+    } else {
+        BallotReply::Accepted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ballot_table() {
+        use BallotReply::{Accepted, Skewed, Stale};
+        for (candidate, counter, is_mine, clock, window, expected) in [
+            (100, 99, false, 100, 10, Accepted),
+            (100, 100, false, 100, 10, Stale),   // somebody has it
+            (100, 100, true, 100, 10, Accepted), // that is us
+            (100, 101, true, 100, 10, Stale),
+            (90, 0, false, 100, 10, Accepted),
+            (89, 0, false, 100, 10, Skewed),
+            (110, 0, false, 100, 10, Accepted),
+            (111, 0, false, 100, 10, Skewed),
+            (121, 120, false, 100, 10, Accepted), // one above a counter that is ahead
+            (122, 120, false, 100, 10, Skewed),
+            (50, 0, false, 100, 0, Accepted), // put back
+            (50, 50, false, 100, 0, Accepted),
+            (50, 51, false, 100, 0, Stale), // somebody held it since
+        ] {
+            assert_eq!(
+                ballot_reply(candidate, counter, is_mine, clock, window),
+                expected,
+                "{candidate} {counter} {is_mine}"
+            );
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Locks as their owners see them: attempts in turn, and one claim for all tasks of an owner.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    pin::pin,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+
+use super::{clock, select::within};
+use crate::{
+    core::{
+        identity::{Identity, Ticket},
+        name::Resource,
+    },
+    user_code::shielded,
+};
+
+/// An owner of reentrant and fair locks. `C` is a claim on a lock.
+pub(crate) struct LockOwner<C> {
+    id: Arc<str>,
+    /// The number of attempts so far, at all locks.
+    attempts: AtomicU64,
+    /// The locks that the owner holds or tries to acquire.
+    locks: Mutex<HashMap<Resource, Weak<OwnedLock<C>>>>,
+}
+
+impl<C> LockOwner<C> {
+    /// Creates owner `number` of `process`.
+    pub(crate) fn new(process: &str, number: u64) -> Self {
+        Self {
+            id: format!("{process}:{number}").into(),
+            attempts: AtomicU64::new(0),
+            locks: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns the identity of a new attempt, whose number is larger than all before it. An attempt
+    /// at a fair lock has a ticket.
+    pub(crate) fn identity(&self, ticket: Option<Ticket>) -> Identity {
+        let owner = self.id.clone();
+        let attempt = self.attempts.fetch_add(1, Ordering::Relaxed) + 1;
+        match ticket {
+            None => Identity::Owner { owner, attempt },
+            Some(ticket) => Identity::Ticket {
+                owner,
+                attempt,
+                ticket,
+            },
+        }
+    }
+
+    /// Returns the part of this owner in the lock `resource`.
+    pub(crate) fn lock(self: &Arc<Self>, resource: &Resource) -> Arc<OwnedLock<C>> {
+        let mut locks = self.locks.lock();
+        if let Some(lock) = locks.get(resource).and_then(Weak::upgrade) {
+            return lock;
+        }
+        let lock = Arc::new(OwnedLock {
+            owner: self.clone(),
+            resource: resource.clone(),
+            attempt: Semaphore::new(1),
+            claim: Mutex::default(),
+            is_won: Notify::new(),
+        });
+        locks.insert(resource.clone(), Arc::downgrade(&lock));
+        lock
+    }
+}
+
+impl<C> fmt::Debug for LockOwner<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Owner").field(&self.id).finish()
+    }
+}
+
+/// One owner's part in one lock: its attempts, one at a time, and the claim that one of them won.
+pub(crate) struct OwnedLock<C> {
+    owner: Arc<LockOwner<C>>,
+    resource: Resource,
+    /// Two attempts of one owner at the same time would take each other's grants.
+    attempt: Semaphore,
+    claim: Mutex<Weak<C>>,
+    is_won: Notify,
+}
+
+impl<C> OwnedLock<C> {
+    /// Waits for the permit to make an attempt, until `end` at most. Keep the permit until the
+    /// attempt is won, or the command that takes it back is posted. The task that has the permit
+    /// may have stopped polling, so only an `end` bounds this wait.
+    pub(crate) async fn attempt(&self, end: Option<Instant>) -> Option<SemaphorePermit<'_>> {
+        let permit = async { self.attempt.acquire().await.ok() };
+        match end {
+            None => permit.await,
+            Some(end) => within(clock::sleep_until(end), permit).await.flatten(),
+        }
+    }
+
+    /// Returns the claim that was won last, while a guard keeps it.
+    pub(crate) fn claim(&self) -> Option<Arc<C>> {
+        self.claim.lock().upgrade()
+    }
+
+    /// Has the other tasks of the owner share `claim`.
+    pub(crate) fn won(&self, claim: &Arc<C>) {
+        *self.claim.lock() = Arc::downgrade(claim);
+        shielded(|| self.is_won.notify_waiters());
+    }
+
+    /// Waits until the owner has a claim that `is_held`.
+    pub(crate) async fn until_held(&self, is_held: impl Fn(&C) -> bool) {
+        loop {
+            let mut is_won = pin!(self.is_won.notified());
+            is_won.as_mut().enable(); // register first, then look
+            if self.claim().is_some_and(|claim| is_held(&claim)) {
+                return;
+            }
+            is_won.await;
+        }
+    }
+}
+
+impl<C> Drop for OwnedLock<C> {
+    fn drop(&mut self) {
+        let mut locks = self.owner.locks.lock();
+        let is_gone = |lock: &Weak<Self>| lock.strong_count() == 0;
+        if locks.get(&self.resource).is_some_and(is_gone) {
+            locks.remove(&self.resource);
+        }
+    }
+}
+
+impl<C> fmt::Debug for OwnedLock<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnedLock")
+            .field("owner", &self.owner)
+            .field("resource", &self.resource)
+            .finish_non_exhaustive()
+    }
+}
