@@ -28,6 +28,7 @@ use std::sync::OnceLock;
 
 use crate::core::{
     command::{Command, WakeScope},
+    master_set::MasterSet,
     quorum::Vote,
     retry::Backoff,
     timeout::NodeTimeout,
@@ -62,7 +63,7 @@ pub(crate) trait CountVotes: Send + Sync {
 pub(crate) struct Request<C: ?Sized = dyn CountVotes> {
     pub(crate) command: Command,
     /// The masters on which a command that wakes does so, a bit each. It wakes nobody on the others.
-    publishers: u64,
+    publishers: MasterSet,
     /// When it was posted. Each master has its own time to answer from the send.
     pub(crate) posted: Instant,
     /// The command's bytes for all masters: made by the first one that sends it.
@@ -72,7 +73,12 @@ pub(crate) struct Request<C: ?Sized = dyn CountVotes> {
 }
 
 impl<C> Request<C> {
-    pub(crate) fn new(command: Command, publishers: u64, posted: Instant, counter: C) -> Self {
+    pub(crate) fn new(
+        command: Command,
+        publishers: MasterSet,
+        posted: Instant,
+        counter: C,
+    ) -> Self {
         Self {
             command,
             publishers,
@@ -86,7 +92,7 @@ impl<C> Request<C> {
 
 impl<C: ?Sized> Request<C> {
     fn wakes_on(&self, master: usize) -> bool {
-        self.command.wakes != WakeScope::Nobody && self.publishers >> master & 1 == 1
+        self.command.wakes != WakeScope::Nobody && self.publishers.contains(master)
     }
 
     /// The command as `master` is to have it.

@@ -545,7 +545,7 @@ impl Subject {
         let owed_until = owed_until.map(tokio::time::Instant::into_std);
         let ask = Request::new(
             command,
-            1,
+            MasterSet::only(0),
             posted,
             BallotBox {
                 ballots,

@@ -276,7 +276,12 @@ fn ask(verb: Verb, is_owed: bool) -> Arc<Request<Counter>> {
         is_owed: is_owed && verb == Verb::Release,
         votes: Mutex::new(0),
     };
-    Arc::new(Request::new(command, 0, clock(), Counter(Arc::new(ballot))))
+    Arc::new(Request::new(
+        command,
+        crate::core::master_set::MasterSet::NONE,
+        clock(),
+        Counter(Arc::new(ballot)),
+    ))
 }
 
 fn terms() -> MasterConfig {
