@@ -64,10 +64,11 @@ pub use crate::{
     check::{Finding, Preflight, Severity},
     coordinator::{Builder, Coordinator},
     core::{
-        inspection::{Holding, Inspection},
+        held_report::HeldReport,
+        inspection::{Holder, Inspection},
         lock_state::{LockState, LostReason},
         name::Kind,
-        quorum::{Failure, Holder, Refusal, Vote},
+        quorum::{Failure, Refusal, Vote},
         renewal::Renewal,
         restart::RestartGuard,
         votes::{VoteRow, Votes},

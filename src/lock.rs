@@ -277,7 +277,7 @@ impl Lock {
     /// let owner = locks.owner();
     /// let lock = locks.reentrant("orders/42", &owner);
     /// let guard = lock.acquire().await?;
-    /// let held = lock.inspect().await?.holding.expect("it is held");
+    /// let held = lock.inspect().await?.holder.expect("it is held");
     /// assert_eq!((held.kind, held.owner.as_deref()), (Some(Kind::Reentrant), Some(owner.id())));
     /// assert_eq!(held.depth, 1);
     ///

@@ -8,9 +8,9 @@ use std::{collections::BTreeSet, error::Error, fmt::Debug, time::Duration};
 
 use quorlock::{
     AcquireError, Builder, ConfigError, Coordinator, ExtendError, Failure, Fault, Fence, Finding,
-    Guard, Holder, Holding, InspectError, Inspection, Kind, Lock, LockState, LostError, LostReason,
-    MasterSpec, MemoryMaster, Owner, Preflight, Refusal, ReleaseError, RestartGuard, RunError,
-    Severity, StaleToken, Vote, VoteRow, Votes,
+    Guard, HeldReport, Holder, InspectError, Inspection, Kind, Lock, LockState, LostError,
+    LostReason, MasterSpec, MemoryMaster, Owner, Preflight, Refusal, ReleaseError, RestartGuard,
+    RunError, Severity, StaleToken, Vote, VoteRow, Votes,
 };
 
 #[test]
@@ -37,8 +37,8 @@ fn types() {
         Fence: Default;
         Finding: Clone Eq;
         Guard:;
+        HeldReport: Clone Eq;
         Holder: Clone Eq;
-        Holding: Clone Eq;
         InspectError: Error Clone;
         Inspection: Clone;
         Kind: Clone Copy Eq;

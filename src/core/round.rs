@@ -162,7 +162,7 @@ impl Round {
         let keeps_place = |vote: &Vote| {
             matches!(
                 vote,
-                Vote::Grant | Vote::Refuse(Refusal::Held { .. } | Refusal::Queued { .. })
+                Vote::Grant | Vote::Refuse(Refusal::Held(_) | Refusal::Queued { .. })
             )
         };
         self.queues && self.majority_say(keeps_place)
@@ -171,24 +171,17 @@ impl Round {
     /// Whether a majority of masters say that one and the same owner holds the lock: nobody can have it before
     /// that gives it up. In a split vote there is no such owner.
     pub(crate) fn is_held_by_one(&self) -> bool {
-        let holder = |vote: &Vote| match vote {
-            Vote::Refuse(Refusal::Held { holder, .. }) => holder.clone(),
-            _ => None,
-        };
-        self.votes_cast().filter_map(holder).any(|one| {
-            self.majority_say(|vote| holder(vote).is_some_and(|other| other.owner == one.owner))
-        })
+        self.votes_cast()
+            .filter_map(owner)
+            .any(|one| self.majority_say(|vote| owner(vote) == Some(one)))
     }
 
     /// Whether any master says that we are the next one in its queue, or has granted us the lock.
     pub(crate) fn is_next(&self) -> bool {
         self.votes_cast().any(|vote| match vote {
             Vote::Grant => true,
-            Vote::Refuse(Refusal::Held {
-                holder: Some(holder),
-                ..
-            }) => holder.place == Some(1),
-            Vote::Refuse(Refusal::Queued { place }) => *place == Some(1),
+            Vote::Refuse(Refusal::Held(report)) => report.position() == Some(1),
+            Vote::Refuse(Refusal::Queued { position }) => *position == Some(1),
             _ => false,
         })
     }
@@ -294,7 +287,7 @@ impl Round {
         let mut left: Vec<_> = self
             .votes_cast()
             .filter_map(|vote| match vote {
-                Vote::Refuse(Refusal::Held { remaining, .. }) => *remaining,
+                Vote::Refuse(Refusal::Held(report)) => report.remaining(),
                 Vote::Refuse(Refusal::OtherKind) => None,
                 Vote::Grant
                 | Vote::Refuse(
@@ -328,6 +321,14 @@ impl Round {
     }
 }
 
+/// Returns the owner that holds the lock, as one master says.
+fn owner(vote: &Vote) -> Option<&str> {
+    match vote {
+        Vote::Refuse(Refusal::Held(report)) => report.owner(),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::disallowed_methods, reason = "an origin for the tables")]
@@ -335,6 +336,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::core::held_report::HeldReport;
 
     fn millis(n: u64) -> Duration {
         Duration::from_millis(n)
@@ -426,14 +428,9 @@ mod tests {
     }
 
     fn by(owner: &str, place: u64) -> Vote {
-        Vote::Refuse(Refusal::Held {
-            remaining: Some(millis(5)),
-            holder: Some(std::sync::Arc::new(crate::core::quorum::Holder {
-                owner: owner.into(),
-                depth: 1,
-                place: (place > 0).then_some(place),
-            })),
-        })
+        let position = (place > 0).then_some(place);
+        let report = HeldReport::owned(Some(millis(5)), owner.to_owned(), 1, position);
+        Vote::Refuse(Refusal::Held(report))
     }
 
     fn round_of(votes: Vec<Vote>) -> Round {
@@ -466,7 +463,7 @@ mod tests {
 
     #[test]
     fn next_where_one_master_says_so() {
-        let queued = |place| Vote::Refuse(Refusal::Queued { place });
+        let queued = |position| Vote::Refuse(Refusal::Queued { position });
         for (votes, next) in [
             (vec![by("a", 2), by("a", 3)], false),
             (vec![by("a", 2), by("a", 1)], true),
@@ -480,7 +477,7 @@ mod tests {
 
     #[test]
     fn queued_when_a_majority_says_so() {
-        let queued = Vote::Refuse(Refusal::Queued { place: Some(1) });
+        let queued = Vote::Refuse(Refusal::Queued { position: Some(1) });
         let fail = vote('f');
         let mut round = round_of(vec![queued.clone(), fail.clone(), by("a", 1), fail.clone()]);
         round.queue();

@@ -73,7 +73,7 @@ impl Engine {
         }
         Ok(Inspection {
             name,
-            holding: inspection::holding(&seen),
+            holder: inspection::holder(&seen),
             queue: inspection::queue(&seen),
             votes,
         })

@@ -47,9 +47,9 @@ async fn lost_when_a_majority_is_impossible() {
         remaining, votes, ..
     } = error.unwrap_err()
     else {
-        panic!("held by another");
+        panic!("held by another holder");
     };
-    assert_eq!(said(&votes)[..3], ["held by another"; 3]);
+    assert_eq!(said(&votes)[..3], ["held by another holder"; 3]);
     // As the first of the three said it, 20 ms ago: it is the last one to be free.
     assert_eq!(Instant::now() - millis(20) + remaining.unwrap(), expires);
 }
@@ -82,7 +82,12 @@ async fn two_of_four_are_no_majority() {
     };
     assert_eq!(
         said(&votes),
-        ["held by another", "granted", "granted", "held by another"]
+        [
+            "held by another holder",
+            "granted",
+            "granted",
+            "held by another holder"
+        ]
     );
     // Of the four, two are free now, and a third one is when the other client's key expires.
     assert_eq!(remaining, Some(seconds(5)));

@@ -14,7 +14,7 @@ async fn contended() {
     assert_text(
         &world,
         world.lock().try_acquire().await.unwrap_err(),
-        r#"could not lock "orders/42": held by another on 3 of 3 masters for 5.0s: a held by another, b held by another, c held by another"#,
+        r#"could not lock "orders/42": held by another holder on 3 of 3 masters for 5.0s: a held by another holder, b held by another holder, c held by another holder"#,
     );
     // Who holds it on two of them without a TTL does not say for how long.
     world.masters[0].set_hash("orders/42", [("field", "1")], None);
@@ -23,7 +23,7 @@ async fn contended() {
     assert_text(
         &world,
         world.lock().try_acquire().await.unwrap_err(),
-        r#"could not lock "orders/42": held by another on 2 of 3 masters: a held by another, b held by another, c not answered yet"#,
+        r#"could not lock "orders/42": held by another holder on 2 of 3 masters: a held by another holder, b held by another holder, c not answered yet"#,
     );
 }
 
@@ -36,7 +36,7 @@ async fn no_quorum() {
     assert_text(
         &world,
         world.lock().try_acquire().await.unwrap_err(),
-        r#"could not lock "orders/42": only 2 of 5 masters voted (need 3): a granted, b held by another, c unreachable: connection refused, d no answer in 50ms, e answered OOM no room"#,
+        r#"could not lock "orders/42": only 2 of 5 masters voted (need 3): a granted, b held by another holder, c unreachable: connection refused, d no answer in 50ms, e answered OOM no room"#,
     );
 }
 
@@ -131,7 +131,7 @@ async fn extensions() {
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
-        r#"could not extend "orders/42": it is lost: a holds nothing, b granted, c held by another for 60.0s"#,
+        r#"could not extend "orders/42": it is lost: a holds nothing, b granted, c held by another holder for 60.0s"#,
     );
 
     // Once lost, it stays so, whatever becomes of its validity.
@@ -139,7 +139,7 @@ async fn extensions() {
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
-        r#"could not extend "orders/42": it is lost: a holds nothing, b granted, c held by another for 60.0s"#,
+        r#"could not extend "orders/42": it is lost: a holds nothing, b granted, c held by another holder for 60.0s"#,
     );
 
     world.masters.iter().for_each(MemoryMaster::forget);
