@@ -384,8 +384,8 @@ impl Builder {
 
     /// How long a waiter of a fair lock may give no sign of life before the others pass it over. Waiters ask again
     /// three or four times in that time. Defaults to 3 s, or four node timeouts where that is longer; at least those.
-    pub fn waiter_timeout(mut self, patience: Duration) -> Self {
-        self.settings.patience = Some(patience);
+    pub fn waiter_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.waiter_timeout = Some(timeout);
         self
     }
 

@@ -1,4 +1,6 @@
-//! What can go wrong, one enum per verb, each variant saying what the masters may still hold.
+//! The errors, one type for each operation. Each variant says what the masters may still hold.
+//!
+//! A message includes the message of its cause, so `source` returns nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,16 +9,18 @@ use crate::core::{
     lock_state::LostReason,
     name::Kind,
     quorum::{Refusal, Vote},
-    votes::{VoteRow, Votes},
+    votes::Votes,
 };
 
-/// Why a lock was not acquired.
+/// The reason why a lock was not acquired.
 ///
-/// Whatever the variant: nothing is held by this attempt. Every attempt that did not end in a lock was followed
-/// by a release on all masters; a master that could not be reached is owed it until the TTL has passed. What the
-/// owner of a reentrant or fair lock held before is as valid as it was.
+/// After any of these errors the attempt holds nothing. Every attempt that sent something and did
+/// not win the lock is followed by a release on all masters. A master that cannot be reached is
+/// owed the release until the TTL has passed. If the owner of a reentrant or fair lock held it
+/// before, that lock is as valid as it was.
 ///
-/// What to do about it hangs on the [cause](Self::last_attempt), which looks through [`Deadline`](Self::Deadline):
+/// [`last_attempt`](Self::last_attempt) looks through [`Deadline`](Self::Deadline) to the error of
+/// the last attempt, which decides what to do:
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,10 +32,12 @@ use crate::core::{
 /// match lock.acquire_within(Duration::from_millis(20)).await {
 ///     Ok(guard) => drop(guard), // work
 ///     Err(error) => match error.last_attempt() {
-///         AcquireError::Contended { .. } => println!("somebody is at it: {error}"),
+///         // Try again later.
+///         AcquireError::Contended { .. } => println!("another holder has it: {error}"),
 ///         AcquireError::NoQuorum { votes, .. } => println!("{} masters failed: {error}", votes.failed()),
-///         AcquireError::Quarantined { left, .. } => println!("none to be had for {left:?}: {error}"),
-///         AcquireError::OtherKind { .. } => return Err(error.into()), // a mistake: no use to try again
+///         AcquireError::Quarantined { remaining, .. } => println!("no lock for {remaining:?}: {error}"),
+///         // A mistake in the program: another attempt fails as well.
+///         AcquireError::OtherKind { .. } => return Err(error.into()),
 ///         _ => return Err(error.into()),
 ///     },
 /// }
@@ -40,212 +46,299 @@ use crate::core::{
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The coordinator was closed. Nothing was sent.
+    /// The coordinator is closed. Nothing was sent.
     #[error("could not lock: the coordinator is closed")]
     Closed,
 
-    /// A setting does not fit. Nothing was sent.
+    /// A setting or the name cannot be used. Nothing was sent.
     #[error(transparent)]
     Config(#[from] ConfigError),
 
-    /// Somebody else holds the lock, split the vote with us, or waits for a fair one and comes first. Trying
-    /// again later makes sense.
-    #[error(
-        "could not lock {name:?}: {} on {} of {} masters{}: {votes}",
-        in_the_way(.votes), .votes.refused(), .votes.master_count(), for_still(*.remaining)
-    )]
+    /// Another holder has the lock, other waiters of a fair lock come first, or the vote was split.
+    /// Try again later.
+    #[error("could not lock {name:?}: {}: {votes}", describe(*.reason, .votes))]
+    #[non_exhaustive]
     Contended {
         /// The lock's name.
         name: Arc<str>,
-        /// When a majority of masters will be free again unless whoever holds them extends or releases,
-        /// as far as the masters have said. Zero after a split vote, and where a fair lock is free and others
-        /// wait for it; masters say it when what they granted is taken back, so it may be of a holder that came
-        /// meanwhile.
-        remaining: Option<Duration>,
-        /// Who said what.
+        /// What prevented the attempt from winning.
+        reason: Contention,
+        /// What each master answered.
         votes: Votes,
     },
 
-    /// The time given to [`Lock::acquire_within`](crate::Lock::acquire_within) is over.
+    /// The time limit of [`Lock::acquire_within`](crate::Lock::acquire_within) has passed.
     #[error("gave up after {attempts} attempts in {waited:.1?}: {last}")]
+    #[non_exhaustive]
     Deadline {
         /// The lock's name.
         name: Arc<str>,
-        /// How long was waited.
+        /// How long the call has waited.
         waited: Duration,
-        /// How many rounds were run.
+        /// The number of attempts.
         attempts: u32,
-        /// How the last round failed.
+        /// The error of the last attempt.
         last: Box<Self>,
     },
 
-    /// Too many masters failed: nobody can get this lock until they are back. Also where some are down and the rest of
-    /// them have no vote for a while: `votes` says which, and for how long
+    /// Too many masters failed. No client can get this lock until enough of them are back.
+    ///
+    /// This is also the error if some masters are down and too many of the others are quarantined:
+    /// `votes` says which ones, and for how long
     /// ([`Failure::Quarantined`](crate::Failure::Quarantined)).
     #[error(
         "could not lock {name:?}: only {} of {} masters voted (need {}): {votes}",
         .votes.granted() + .votes.refused(), .votes.master_count(), .votes.quorum()
     )]
+    #[non_exhaustive]
     NoQuorum {
         /// The lock's name.
         name: Arc<str>,
-        /// Who said what.
+        /// What each master answered.
         votes: Votes,
     },
 
-    /// The name is held as another kind of lock, which is a mistake somewhere: waiting does not mend it. Found only
-    /// while it is held.
-    #[error("could not lock {name:?} as a {asked}, use one kind for each name: {votes}")]
+    /// The name is held as another kind of lock. This is a mistake in one of the programs that use
+    /// the name, and waiting does not fix it. It is detected only while the lock is held.
+    #[error(
+        "could not lock {name:?} as a {asked}: it is held as another kind of lock, \
+         use each name with one kind: {votes}"
+    )]
+    #[non_exhaustive]
     OtherKind {
         /// The lock's name.
         name: Arc<str>,
         /// The kind that was asked for.
         asked: Kind,
-        /// Who said what.
+        /// What each master answered.
         votes: Votes,
     },
 
     /// Another task of the same [owner](crate::Owner) is in the middle of an attempt at this lock,
-    /// and has been for as long as an attempt takes. Nothing was sent. Tasks of one owner make
-    /// their attempts one after the other. Trying again later makes sense, unless that task does
-    /// not poll its future any more: see [`Lock`](crate::Lock).
-    #[error("could not lock {name:?}: another task of its owner is in the middle of an attempt")]
+    /// and has been for as long as an attempt takes. Nothing was sent.
+    ///
+    /// Tasks of one owner make their attempts one after the other. Try again later, unless that
+    /// task no longer polls its future: see [`Lock`](crate::Lock#futures-that-are-not-polled).
+    #[error(
+        "could not lock {name:?}: another task of its owner is in the middle of an attempt, \
+         try again later"
+    )]
+    #[non_exhaustive]
     OwnerBusy {
         /// The lock's name.
         name: Arc<str>,
     },
 
-    /// So many masters may have forgotten locks, by a restart say, that the others are no majority. They have no vote
-    /// until all that they may have forgotten is over.
+    /// So many masters may have forgotten locks, for example after a restart, that the others are
+    /// no majority. A master that may have forgotten locks has no vote until all of these locks
+    /// have ended.
     #[error(
-        "could not lock {name:?}: too many masters may have forgotten locks, enough of them vote again in {left:.1?}: {votes}"
+        "could not lock {name:?}: too many masters may have forgotten locks, \
+         enough of them vote again in {remaining:.1?}: {votes}"
     )]
+    #[non_exhaustive]
     Quarantined {
         /// The lock's name.
         name: Arc<str>,
-        /// In how long enough of them may vote again. To wait for it and try again is right, and what
+        /// The time until enough masters may vote again. Wait for it and try again, as
         /// [`Lock::acquire`](crate::Lock::acquire) does.
-        left: Duration,
-        /// Who said what.
+        remaining: Duration,
+        /// What each master answered.
         votes: Votes,
     },
 
-    /// A majority granted, but so late that no validity was left.
+    /// A majority granted the lock, but so late that no validity was left.
     #[error(
-        "could not lock {name:?}: a majority took {elapsed:.1?} to grant a ttl of {ttl:?}: {votes}"
+        "could not lock {name:?}: a majority took {elapsed:.1?} to grant a TTL of {ttl:?}: {votes}"
     )]
+    #[non_exhaustive]
     TooSlow {
         /// The lock's name.
         name: Arc<str>,
         /// How long the majority took.
         elapsed: Duration,
-        /// What was asked for.
+        /// The TTL that was asked for.
         ttl: Duration,
-        /// Who said what.
+        /// What each master answered.
         votes: Votes,
     },
 }
 
 impl AcquireError {
-    /// How the last round failed, where the time [was over](Self::Deadline); else this error.
+    /// Returns the error of the last attempt: `last` of a [`Deadline`](Self::Deadline), otherwise
+    /// this error itself.
     pub fn last_attempt(&self) -> &Self {
         match self {
             Self::Deadline { last, .. } => last.last_attempt(),
             error => error,
         }
     }
+
+    /// Returns what each master answered in the last attempt. `None` if nothing was sent.
+    pub fn votes(&self) -> Option<&Votes> {
+        match self {
+            Self::Closed | Self::Config(_) | Self::OwnerBusy { .. } => None,
+            Self::Deadline { last, .. } => last.votes(),
+            Self::Contended { votes, .. }
+            | Self::NoQuorum { votes, .. }
+            | Self::OtherKind { votes, .. }
+            | Self::Quarantined { votes, .. }
+            | Self::TooSlow { votes, .. } => Some(votes),
+        }
+    }
 }
 
-/// Why a lock was not extended.
+/// What prevented an attempt from winning a lock, from
+/// [`AcquireError::Contended`](AcquireError::Contended).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Contention {
+    /// Other holders have the lock on so many masters that the rest are no majority.
+    Held {
+        /// The time until a majority of masters will be free, unless a holder extends or releases
+        /// the lock. `None` if too few masters said so, or if the lock has no TTL.
+        ///
+        /// Masters report it when they take back what they granted to this attempt. So it may be
+        /// about a holder that came after the attempt.
+        remaining: Option<Duration>,
+    },
+    /// The fair lock is free on a majority of masters, but other waiters come first.
+    Queued,
+    /// The vote was split: no client got a majority, or the lock was released during the attempt.
+    Split,
+}
+
+impl Contention {
+    /// Tells what stood in the way of a lock that will be free on a majority of masters in
+    /// `free_in`. `None` if the masters did not say when.
+    pub(crate) fn new(free_in: Option<Duration>, votes: &Votes) -> Self {
+        let is_queue = |vote| matches!(vote, Some(&Vote::Refuse(Refusal::Queued { .. })));
+        if free_in != Some(Duration::ZERO) {
+            Self::Held { remaining: free_in }
+        } else if votes.iter().any(|row| is_queue(row.vote())) {
+            Self::Queued
+        } else {
+            Self::Split
+        }
+    }
+}
+
+fn describe(reason: Contention, votes: &Votes) -> String {
+    let (granted, refused) = (votes.granted(), votes.refused());
+    let (masters, quorum) = (votes.master_count(), votes.quorum());
+    match reason {
+        Contention::Held { remaining: None } => {
+            format!("held by another holder on {refused} of {masters} masters")
+        }
+        Contention::Held {
+            remaining: Some(remaining),
+        } => {
+            format!("held by another holder on {refused} of {masters} masters for {remaining:.1?}")
+        }
+        Contention::Queued => "other waiters come first".to_owned(),
+        Contention::Split => {
+            format!("the vote was split, {granted} of {masters} masters granted (need {quorum})")
+        }
+    }
+}
+
+/// The reason why a lock was not extended.
 ///
-/// The guard is as valid as before, which is not at all after [`Lost`](Self::Lost) and [`Expired`](Self::Expired), and
-/// no master's key was created, deleted or shortened. Masters that confirmed hold the lock for the new TTL, which gives
-/// the guard nothing.
+/// After [`Lost`](Self::Lost) and [`Expired`](Self::Expired) the guard is not valid. After any
+/// other error it is as valid as before. No master's key was created, deleted or shortened. Masters
+/// that confirmed keep the key for the new TTL, which does not make the guard valid for longer.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtendError {
-    /// A setting does not fit. Nothing was sent.
+    /// The TTL cannot be used. Nothing was sent.
     #[error(transparent)]
     Config(#[from] ConfigError),
 
-    /// The guard's validity was over before the extension was asked for, and nothing was sent; or it
-    /// was over before this task got to run again.
+    /// The guard's validity ended before the extension was asked for, and nothing was sent; or it
+    /// ended before the calling task ran again.
     #[error("could not extend {name:?}: its validity ended {since:.1?} ago")]
+    #[non_exhaustive]
     Expired {
         /// The lock's name.
         name: Arc<str>,
-        /// How long it has been over.
+        /// The time since the validity ended.
         since: Duration,
     },
 
-    /// A majority of masters say that the lock is not ours any more: it is lost.
+    /// A majority of masters say that the guard does not hold the lock: the lock is lost.
     #[error("could not extend {name:?}: it is lost: {votes}")]
+    #[non_exhaustive]
     Lost {
         /// The lock's name.
         name: Arc<str>,
-        /// Who said what.
+        /// What each master answered.
         votes: Votes,
     },
 
-    /// Too few masters confirmed. The lock is still valid for `remaining`; trying again after a pause makes sense.
+    /// Too few masters confirmed. The lock is still valid for `remaining`. Try again after a pause.
     #[error(
-        "could not extend {name:?}: only {} of {} masters confirmed (need {}), still valid for {remaining:.1?}: {votes}",
+        "could not extend {name:?}: only {} of {} masters confirmed (need {}), \
+         still valid for {remaining:.1?}: {votes}",
         .votes.granted(), .votes.master_count(), .votes.quorum()
     )]
+    #[non_exhaustive]
     NoQuorum {
         /// The lock's name.
         name: Arc<str>,
-        /// For how long the guard stays valid.
+        /// How long the guard is still valid.
         remaining: Duration,
-        /// Who said what.
+        /// What each master answered.
         votes: Votes,
     },
 
-    /// A majority confirmed, but after the validity of the guard had ended, or that which it would have got.
+    /// A majority confirmed, but after the guard's validity had ended, or after the extended
+    /// validity would have ended.
     #[error("could not extend {name:?}: a majority confirmed too late to be of use: {votes}")]
+    #[non_exhaustive]
     TooSlow {
         /// The lock's name.
         name: Arc<str>,
-        /// Who said what.
+        /// What each master answered.
         votes: Votes,
     },
 }
 
-/// Why a lock was not looked at.
+/// The reason why a lock was not inspected.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// A setting does not fit. Nothing was sent.
+    /// The name cannot be used. Nothing was sent.
     #[error(transparent)]
     Config(#[from] ConfigError),
 
-    /// Too few masters answered to say who holds it.
+    /// Too few masters answered to say who holds the lock.
     #[error(
         "could not inspect {name:?}: only {} of {} masters answered (need {}): {votes}",
         .votes.granted(), .votes.master_count(), .votes.quorum()
     )]
+    #[non_exhaustive]
     NoQuorum {
         /// The lock's name.
         name: Arc<str>,
-        /// Who said what.
+        /// What each master answered.
         votes: Votes,
     },
 }
 
-/// A lock that was held is not held any more. Its keys are gone, or will be when their TTL has passed.
+/// A lock that was held is lost. Its keys are gone, or will be gone when their TTL has passed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("lost {name:?}: {reason}; last round: {votes}")]
 #[non_exhaustive]
 pub struct LostError {
     /// The lock's name.
     pub name: Arc<str>,
-    /// Why it was lost.
+    /// Why the lock was lost.
     pub reason: LostReason,
-    /// Who said what in the last round.
+    /// What each master answered in the last round.
     pub votes: Votes,
 }
 
-/// Why [`Lock::run`](crate::Lock::run) did not return what its body did.
+/// The reason why [`Lock::run`](crate::Lock::run) did not return the value of its body.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError<E> {
@@ -253,51 +346,90 @@ pub enum RunError<E> {
     #[error(transparent)]
     Acquire(#[from] AcquireError),
 
-    /// The body failed.
+    /// The body returned this error.
     #[error("{0}")]
     Body(E),
 
-    /// The lock was lost before the body had ended. The body was dropped where it waited, or had ended
+    /// The lock was lost before the body ended. The body was dropped where it waited, or it ended
     /// too late.
     #[error(transparent)]
     Lost(#[from] LostError),
 }
 
-/// Why a release was not confirmed.
+/// The reason why a release was not confirmed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// Fewer than a majority of masters confirmed. The others are owed the release until the TTL has
-    /// passed, and then their keys are gone by themselves; nothing is left to do but to know it.
+    /// Fewer than a majority of masters confirmed. The others are owed the release until the TTL
+    /// has passed, when their keys expire. There is nothing left to do.
     #[error(
-        "released {name:?} on only {} of {} masters (need {}), the rest are owed it until its ttl has passed: {votes}",
+        "released {name:?} on only {} of {} masters (need {}), \
+         the others are owed the release until the TTL has passed: {votes}",
         .votes.granted() + .votes.refused(), .votes.master_count(), .votes.quorum()
     )]
+    #[non_exhaustive]
     NoQuorum {
         /// The lock's name.
         name: Arc<str>,
-        /// Who said what.
+        /// What each master answered.
         votes: Votes,
     },
 }
 
-/// Who is, where masters refused.
-fn in_the_way(votes: &Votes) -> &'static str {
-    let is_held =
-        |row: VoteRow<'_>| !matches!(row.vote(), Some(Vote::Refuse(Refusal::Queued { .. })));
-    let mut refused = votes
-        .iter()
-        .filter(|row| matches!(row.vote(), Some(Vote::Refuse(_))));
-    if refused.any(is_held) || votes.refused() == 0 {
-        "held by another"
-    } else {
-        "others come first"
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::votes::CastVote;
 
-fn for_still(remaining: Option<Duration>) -> String {
-    match remaining {
-        None | Some(Duration::ZERO) => String::new(),
-        Some(remaining) => format!(" for {remaining:.1?}"),
+    fn votes(votes: &[Vote]) -> Votes {
+        let names = ["a", "b", "c"].map(Arc::from);
+        let cast = votes
+            .iter()
+            .map(|vote| Some(CastVote::new(vote.clone(), Duration::ZERO)));
+        Votes::new(Arc::new(names), cast.collect())
+    }
+
+    #[test]
+    fn contention_is_told_apart_by_when_a_majority_is_free() {
+        let seconds = Duration::from_secs;
+        let held = || Vote::Refuse(Refusal::held(Some(seconds(5))));
+        let queued = || Vote::Refuse(Refusal::Queued { position: Some(2) });
+        for (free_in, answers, text) in [
+            (
+                Some(seconds(5)),
+                [Vote::Grant, held(), held()],
+                "held by another holder on 2 of 3 masters for 5.0s: a granted, \
+                 b held by another holder for 5.0s, c held by another holder for 5.0s",
+            ),
+            (
+                None,
+                [Vote::Grant, held(), held()],
+                "held by another holder on 2 of 3 masters: a granted, \
+                 b held by another holder for 5.0s, c held by another holder for 5.0s",
+            ),
+            (
+                Some(Duration::ZERO),
+                [queued(), queued(), held()],
+                "other waiters come first: a free, position 2 in the queue, \
+                 b free, position 2 in the queue, c held by another holder for 5.0s",
+            ),
+            (
+                Some(Duration::ZERO),
+                [Vote::Grant, held(), held()],
+                "the vote was split, 1 of 3 masters granted (need 2): a granted, \
+                 b held by another holder for 5.0s, c held by another holder for 5.0s",
+            ),
+        ] {
+            let votes = votes(&answers);
+            let error = AcquireError::Contended {
+                name: "orders/42".into(),
+                reason: Contention::new(free_in, &votes),
+                votes,
+            };
+            assert_eq!(
+                error.to_string(),
+                format!("could not lock \"orders/42\": {text}")
+            );
+        }
     }
 }

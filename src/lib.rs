@@ -74,7 +74,8 @@ pub use crate::{
         votes::{VoteRow, Votes},
     },
     error::{
-        AcquireError, ConfigError, ExtendError, InspectError, LostError, ReleaseError, RunError,
+        AcquireError, ConfigError, Contention, ExtendError, InspectError, LostError, ReleaseError,
+        RunError,
     },
     fence::{Fence, StaleToken},
     guard::Guard,

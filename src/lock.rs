@@ -135,12 +135,15 @@ impl Lock {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use quorlock::{AcquireError, Coordinator, MemoryMaster};
+    /// # use quorlock::{AcquireError, Contention, Coordinator, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
     /// let lock = locks.mutex("orders/42");
     /// let guard = lock.try_acquire().await?;
     /// let refused = lock.try_acquire().await.unwrap_err();
-    /// assert!(matches!(refused, AcquireError::Contended { remaining: Some(_), .. }));
+    /// assert!(matches!(
+    ///     refused,
+    ///     AcquireError::Contended { reason: Contention::Held { remaining: Some(_) }, .. }
+    /// ));
     /// # drop(guard);
     /// # Ok(()) }
     /// ```

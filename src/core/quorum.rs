@@ -68,8 +68,8 @@ pub enum Failure {
     Disconnected(Arc<str>),
     /// It may have forgotten locks, and has no vote until all those are over. Nothing was sent.
     Quarantined {
-        /// For how long still.
-        left: Duration,
+        /// How long the quarantine still lasts.
+        remaining: Duration,
     },
     /// It answered with an error, such as `OOM`, `LOADING`, `READONLY` or `NOPERM`.
     Rejected(Arc<str>),
@@ -123,8 +123,8 @@ impl fmt::Display for Failure {
         match self {
             Self::Closed => f.write_str("closed"),
             Self::Disconnected(why) => write!(f, "connection lost: {why}"),
-            Self::Quarantined { left } => {
-                write!(f, "may have forgotten locks, no vote for {left:.1?}")
+            Self::Quarantined { remaining } => {
+                write!(f, "may have forgotten locks, no vote for {remaining:.1?}")
             }
             Self::Rejected(reply) => write!(f, "answered {reply}"),
             Self::TimedOut(after) => write!(f, "no answer in {after:?}"),

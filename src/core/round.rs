@@ -191,7 +191,7 @@ impl Round {
         let mut left: Vec<_> = self
             .votes_cast()
             .filter_map(|vote| match vote {
-                Vote::Fail(Failure::Quarantined { left }) => Some(*left),
+                Vote::Fail(Failure::Quarantined { remaining }) => Some(*remaining),
                 _ => None,
             })
             .collect();

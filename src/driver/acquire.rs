@@ -20,7 +20,7 @@ use crate::{
     driver::clock,
     driver::local_waiters::LocalWaiter,
     driver::owned_lock::OwnedLock,
-    error::{AcquireError, ConfigError, ExtendError},
+    error::{AcquireError, ConfigError, Contention, ExtendError},
 };
 
 impl Engine {
@@ -226,30 +226,27 @@ impl Engine {
     ) -> bool {
         let now = clock::now();
         let delay = self.config.retry.delay(attempts, clock::random_u64());
-        let AcquireError::Contended {
-            remaining, votes, ..
-        } = error
-        else {
+        let AcquireError::Contended { reason, votes, .. } = error else {
             waiter.sleep_until(limit.not_later(now + delay)).await;
-            if let AcquireError::Quarantined { left, .. } = error {
+            if let AcquireError::Quarantined { remaining, .. } = error {
                 // No majority can vote before that. Not all waiters at once then.
                 waiter
                     .released(
                         crate::core::master_set::MasterSet::NONE,
-                        limit.not_later(now + *left + delay),
+                        limit.not_later(now + *remaining + delay),
                     )
                     .await;
             }
             return false;
         };
-        if remaining.is_some_and(|remaining| remaining.is_zero()) {
+        let Contention::Held { remaining } = *reason else {
             // A split vote: who comes back at once meets the same rivals. Or a release that was heard of ahead
             // of the masters that have the majority, and is there by now.
             let soon = self.config.retry.delay(0, clock::random_u64());
             let delay = if was_told { soon } else { delay };
             waiter.sleep_until(limit.not_later(now + delay)).await;
             return false;
-        }
+        };
         let end = limit.not_later(now + self.node_timeout());
         if waiter.listen(end).await {
             return false;
@@ -321,8 +318,12 @@ impl Engine {
                 ttl,
                 votes,
             }
-        } else if let Some(left) = acquisition.read(Round::quarantined) {
-            AcquireError::Quarantined { name, left, votes }
+        } else if let Some(remaining) = acquisition.read(Round::quarantined) {
+            AcquireError::Quarantined {
+                name,
+                remaining,
+                votes,
+            }
         } else if acquisition.read(Round::lacks_masters) {
             AcquireError::NoQuorum { name, votes }
         } else if acquisition.read(Round::is_other_kind) {
@@ -331,7 +332,7 @@ impl Engine {
         } else {
             AcquireError::Contended {
                 name,
-                remaining,
+                reason: Contention::new(remaining, &votes),
                 votes,
             }
         }

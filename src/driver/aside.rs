@@ -65,7 +65,7 @@ impl Engine {
     /// Returns how long a waiter of a fair lock may give no sign of life: no less than four node
     /// timeouts of the slowest master, so that one lost poll does not count as death.
     pub(super) fn waiter_timeout(&self) -> Duration {
-        self.config.patience.max(self.node_timeout() * 4)
+        self.config.waiter_timeout.max(self.node_timeout() * 4)
     }
 
     /// Whether asking for a lock is worth it, by what came of asking before.

@@ -2,7 +2,7 @@
 
 use std::{pin::pin, time::Duration};
 
-use quorlock::{AcquireError, Fault, Guard};
+use quorlock::{AcquireError, Contention, Fault, Guard};
 use tokio::time::{Instant, advance, sleep};
 
 use crate::world::{NAME, World, delay, millis, said, seconds, start, timed, valid};
@@ -44,7 +44,9 @@ async fn lost_when_a_majority_is_impossible() {
     // Three refused after 30 ms. The release went out then, and three have answered that after 30 more.
     assert_eq!(took, millis(60));
     let AcquireError::Contended {
-        remaining, votes, ..
+        reason: Contention::Held { remaining },
+        votes,
+        ..
     } = error.unwrap_err()
     else {
         panic!("held by another holder");
@@ -75,7 +77,9 @@ async fn two_of_four_are_no_majority() {
     world.occupy([0, 3], seconds(5));
     let error = world.lock().try_acquire().await.unwrap_err();
     let AcquireError::Contended {
-        remaining, votes, ..
+        reason: Contention::Held { remaining },
+        votes,
+        ..
     } = error
     else {
         panic!("split: {error:?}");

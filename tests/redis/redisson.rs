@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{AcquireError, ExtendError, Kind, Refusal, Vote};
+use quorlock::{AcquireError, Contention, ExtendError, Kind, Refusal, Vote};
 use tokio::time::{sleep, timeout};
 
 use crate::common::*;
@@ -173,7 +173,10 @@ fn theirs_on_a_majority_excludes_ours_until_the_last_unlock() {
             for depth in [2, 1] {
                 let refused = lock.try_acquire().await;
                 let Err(AcquireError::Contended {
-                    remaining: Some(remaining),
+                    reason:
+                        Contention::Held {
+                            remaining: Some(remaining),
+                        },
                     votes,
                     ..
                 }) = refused
