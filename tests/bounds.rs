@@ -7,10 +7,10 @@
 use std::{collections::BTreeSet, error::Error, fmt::Debug, time::Duration};
 
 use quorlock::{
-    AcquireError, Builder, ConfigError, Coordinator, ExtendError, Failure, Fault, Fence, Finding,
-    Guard, Holder, Holding, InspectError, Inspection, Kind, Lock, LockState, LostError, LostReason,
-    MasterSpec, MemoryMaster, Owner, Preflight, Refusal, ReleaseError, RestartGuard, RunError,
-    Severity, StaleToken, Vote, VoteRow, Votes,
+    AcquireError, Builder, ConfigError, Contention, Coordinator, ExtendError, Failure, Fault,
+    Fence, Finding, Guard, HeldReport, Holder, InspectError, Inspection, Kind, Lock, LockState,
+    LostError, LostReason, MasterSpec, MemoryMaster, Owner, Preflight, Refusal, ReleaseError,
+    RestartGuard, RunError, Severity, StaleToken, Vote, VoteRow, Votes,
 };
 
 #[test]
@@ -30,6 +30,7 @@ fn types() {
         AcquireError: Error Clone;
         Builder:;
         ConfigError: Error Clone Eq;
+        Contention: Clone Copy Eq;
         Coordinator: Clone;
         ExtendError: Error Clone;
         Failure: Clone Eq;
@@ -37,8 +38,8 @@ fn types() {
         Fence: Default;
         Finding: Clone Eq;
         Guard:;
+        HeldReport: Clone Eq;
         Holder: Clone Eq;
-        Holding: Clone Eq;
         InspectError: Error Clone;
         Inspection: Clone;
         Kind: Clone Copy Eq;

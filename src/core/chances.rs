@@ -129,7 +129,9 @@ mod tests {
                 'g' => Vote::Grant,
                 'h' => Vote::Refuse(Refusal::held(None)),
                 'f' => Vote::Fail(Failure::TimedOut(millis(50))),
-                'q' => Vote::Fail(Failure::Quarantined { left: millis(9) }),
+                'q' => Vote::Fail(Failure::Quarantined {
+                    remaining: millis(9),
+                }),
                 _ => continue,
             };
             round.on_vote(master, vote, start);

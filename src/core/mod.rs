@@ -20,6 +20,7 @@ pub(crate) mod command;
 pub(crate) mod config;
 pub(crate) mod config_error;
 pub(crate) mod effect;
+pub(crate) mod held_report;
 pub(crate) mod identity;
 pub(crate) mod inspection;
 pub(crate) mod lease;

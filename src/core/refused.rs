@@ -18,8 +18,9 @@ pub(crate) enum Refused {
     OwnerBusy,
     /// So many masters are in quarantine that the others are no majority, for this long.
     Quarantined(Duration),
-    /// No one has a majority: several attempts split the votes. Or a fair lock is free and others come
-    /// first.
+    /// The fair lock is free, but other waiters come first.
+    Queued,
+    /// No one has a majority: several attempts split the votes.
     Split,
     /// A majority granted the lock this long after the start, which left no validity.
     TooSlow(Duration),
@@ -42,10 +43,12 @@ impl Refused {
             Self::NoQuorum
         } else if round.is_other_kind() {
             Self::OtherKind
-        } else if free_in == Some(Duration::ZERO) {
-            Self::Split
-        } else {
+        } else if free_in != Some(Duration::ZERO) {
             Self::HeldUntil(free_in)
+        } else if round.lets_others_pass() {
+            Self::Queued
+        } else {
+            Self::Split
         }
     }
 

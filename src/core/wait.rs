@@ -65,9 +65,9 @@ pub(crate) fn next_wait(
             end: left.saturating_add(delay),
         },
         // The release was heard before all masters had executed it, and by now they have.
-        Refused::Split if told == Told::OfRelease => Wait::pause(soon),
+        Refused::Queued | Refused::Split if told == Told::OfRelease => Wait::pause(soon),
         // A waiter that comes back at once meets the same rivals.
-        Refused::Split => Wait::pause(delay),
+        Refused::Queued | Refused::Split => Wait::pause(delay),
         Refused::HeldUntil(left) => {
             let poll = match told {
                 // Another was first, or the release has not reached a majority yet.

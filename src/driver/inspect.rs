@@ -58,7 +58,7 @@ pub(super) async fn inspect(
     let seen = inquiry.seen.lock().clone();
     Ok(Inspection {
         name: resource.name().clone(),
-        holding: inspection::holding(&seen),
+        holder: inspection::holder(&seen),
         queue: inspection::queue(&seen),
         votes: masters.votes(&inquiry.round),
     })

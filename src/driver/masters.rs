@@ -73,7 +73,7 @@ impl Masters {
     /// Returns how long a waiter of a fair lock may be silent. That is at least four node timeouts of
     /// the slowest master, so that one lost poll does not count as death.
     pub(crate) fn waiter_timeout(&self) -> Duration {
-        self.config.patience.max(self.node_timeout() * 4)
+        self.config.waiter_timeout.max(self.node_timeout() * 4)
     }
 
     /// Returns how long a lock with this TTL can be valid.

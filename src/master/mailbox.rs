@@ -261,7 +261,7 @@ impl Mailbox {
         let left = until.saturating_duration_since((self.now)());
         drop(state);
         for ask in asks {
-            self.fail_one(&ask, Failure::Quarantined { left });
+            self.fail_one(&ask, Failure::Quarantined { remaining: left });
         }
     }
 
@@ -370,7 +370,7 @@ impl State {
         let until = self.quarantine?;
         let left = until.saturating_duration_since(now());
         let has_vote = left.is_zero() || !ask.command.verb.quarantine_applies();
-        (!has_vote).then_some(Failure::Quarantined { left })
+        (!has_vote).then_some(Failure::Quarantined { remaining: left })
     }
 
     /// A connection that is yet to be made subscribes to all that is listened to then.

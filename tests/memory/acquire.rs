@@ -2,7 +2,7 @@
 
 use std::{pin::pin, time::Duration};
 
-use quorlock::{AcquireError, Fault, Guard};
+use quorlock::{AcquireError, Contention, Fault, Guard};
 use tokio::time::{Instant, advance, sleep};
 
 use crate::world::{NAME, World, delay, millis, said, seconds, start, timed, valid};
@@ -44,12 +44,14 @@ async fn lost_when_a_majority_is_impossible() {
     // Three refused after 30 ms. The release went out then, and three have answered that after 30 more.
     assert_eq!(took, millis(60));
     let AcquireError::Contended {
-        remaining, votes, ..
+        reason: Contention::Held { remaining },
+        votes,
+        ..
     } = error.unwrap_err()
     else {
-        panic!("held by another");
+        panic!("held by another holder");
     };
-    assert_eq!(said(&votes)[..3], ["held by another"; 3]);
+    assert_eq!(said(&votes)[..3], ["held by another holder"; 3]);
     // As the first of the three said it, 20 ms ago: it is the last one to be free.
     assert_eq!(Instant::now() - millis(20) + remaining.unwrap(), expires);
 }
@@ -75,14 +77,21 @@ async fn two_of_four_are_no_majority() {
     world.occupy([0, 3], seconds(5));
     let error = world.lock().try_acquire().await.unwrap_err();
     let AcquireError::Contended {
-        remaining, votes, ..
+        reason: Contention::Held { remaining },
+        votes,
+        ..
     } = error
     else {
         panic!("split: {error:?}");
     };
     assert_eq!(
         said(&votes),
-        ["held by another", "granted", "granted", "held by another"]
+        [
+            "held by another holder",
+            "granted",
+            "granted",
+            "held by another holder"
+        ]
     );
     // Of the four, two are free now, and a third one is when the other client's key expires.
     assert_eq!(remaining, Some(seconds(5)));

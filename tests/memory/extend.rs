@@ -93,7 +93,11 @@ async fn lost_to_forgetful_masters() {
     };
     assert_eq!(
         said(&votes),
-        ["holds nothing", "granted", "held by another for 60.0s"]
+        [
+            "holds nothing",
+            "granted",
+            "held by another holder for 60.0s"
+        ]
     );
     sleep(millis(1)).await;
     assert_eq!(before, snapshot(&world, &guard));

@@ -81,7 +81,7 @@ async fn votes(locks: &Coordinator) -> Votes {
 /// How long `master` has no vote yet, if it has none.
 async fn quarantine(locks: &Coordinator, master: usize) -> Option<Duration> {
     match votes(locks).await.iter().nth(master).unwrap().failure() {
-        Some(Failure::Quarantined { left }) => Some(*left),
+        Some(Failure::Quarantined { remaining: left }) => Some(*left),
         None => None,
         Some(failure) => panic!("{failure}"),
     }
@@ -95,7 +95,7 @@ async fn restarted(world: &World, master: usize) -> Option<Duration> {
         let votes = votes(&world.locks).await;
         match votes.iter().nth(master).unwrap().failure() {
             Some(Failure::Unreachable(_)) => {}
-            Some(Failure::Quarantined { left }) => return Some(*left),
+            Some(Failure::Quarantined { remaining: left }) => return Some(*left),
             _ => return None,
         }
     }
@@ -328,7 +328,12 @@ async fn a_majority_in_quarantine_is_an_error_of_its_own_that_says_when_it_ends(
         }
         let refused = world.lock().try_acquire().await.unwrap_err();
         let text = refused.to_string();
-        let AcquireError::Quarantined { left, votes, .. } = refused else {
+        let AcquireError::Quarantined {
+            remaining: left,
+            votes,
+            ..
+        } = refused
+        else {
             panic!("{text}");
         };
         assert_eq!(votes.failed(), restarts);
@@ -411,7 +416,7 @@ async fn who_waits_for_the_first_dial_is_told_at_once_that_it_ended_in_quarantin
     let (took, refused) = timed(locks.mutex(NAME).try_acquire()).await;
     let refused = refused.unwrap_err();
     assert!(
-        matches!(&refused, AcquireError::Quarantined { left, .. } if *left >= QUARANTINE - millis(30)),
+        matches!(&refused, AcquireError::Quarantined { remaining: left, .. } if *left >= QUARANTINE - millis(30)),
         "{refused}"
     );
     assert!(took <= millis(25), "{took:?}"); // the dial, and what gives back
@@ -561,11 +566,11 @@ async fn the_longest_ttl_is_a_minute_or_the_ttl_and_without_the_guard_a_year() {
     let with = |guard| refused(TTL, None, guard).unwrap();
     assert!(with(RestartGuard::Off).try_acquire().await.is_ok());
     let error = with(RestartGuard::Observed).try_acquire().await;
-    assert!(error.unwrap_err().to_string().contains("the most is 60s"));
+    assert!(error.unwrap_err().to_string().contains("the maximum is 60s"));
     let locks = refused(seconds(61), None, RestartGuard::Observed).unwrap();
     assert!(locks.try_acquire().await.is_ok());
     let error = refused(seconds(61), Some(seconds(60)), RestartGuard::Off).unwrap_err();
-    assert!(error.contains("the most is 60s"), "{error}");
+    assert!(error.contains("the maximum is 60s"), "{error}");
 }
 
 /// Until the next renewal, and what it takes to put a key back.

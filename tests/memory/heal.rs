@@ -209,7 +209,10 @@ async fn a_key_of_another_is_left_alone() {
     sleep(seconds(1)).await;
     assert_eq!(world.holders(), ["another", "mine", "mine"]);
     let votes = said(&guard.votes());
-    assert_eq!(votes, ["held by another for 60.0s", "granted", "granted"]);
+    assert_eq!(
+        votes,
+        ["held by another holder for 60.0s", "granted", "granted"]
+    );
 }
 
 /// Between the answer that the key is gone, and the key that is put back, another one takes it.

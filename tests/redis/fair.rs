@@ -79,10 +79,8 @@ impl Served {
 
 /// Who holds `lock`, by what the masters say.
 async fn guard_owner(lock: &quorlock::Lock) -> String {
-    let holding = lock.inspect().await.unwrap().holding;
-    holding
-        .and_then(|holding| holding.owner)
-        .unwrap_or_default()
+    let holder = lock.inspect().await.unwrap().holder;
+    holder.and_then(|holder| holder.owner).unwrap_or_default()
 }
 
 async fn finish(tasks: impl IntoIterator<Item = JoinHandle<()>>) {
@@ -285,7 +283,7 @@ fn an_attempt_takes_no_place_and_passes_nobody() {
         let Err(AcquireError::Contended { votes, .. }) = lock.try_acquire().await else {
             panic!("it is not our turn");
         };
-        let queued = Vote::Refuse(Refusal::Queued { place: None });
+        let queued = Vote::Refuse(Refusal::Queued { position: None });
         let said = votes.iter().filter_map(|row| row.vote().cloned());
         let said: Vec<_> = said.collect(); // of a majority at least
         assert!(said.len() >= 2 && said.iter().all(|vote| *vote == queued));
