@@ -231,9 +231,7 @@ impl Claim {
         state.may_hold |= masters;
         let action = Action::Heal {
             identity: state.identity.clone(),
-            ttl: extension.ttl,
-            depth: state.depth,
-            ballot: self.ballot(&state),
+            key: self.new_key(&state, extension.ttl),
         };
         let votes = HealVotes(extension.round.clone());
         let command = self.command(action);

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     core::{
         ballot::Ballot,
-        command::{Action, Command, Verb, WakeScope},
+        command::{Action, Command, NewKey, Verb, WakeScope},
         identity::Identity,
         lease::{Lease, Ttl},
         lock_state::LostReason,
@@ -205,6 +205,15 @@ impl Claim {
             counter: counter.clone(),
             candidate: state.candidate,
         })
+    }
+
+    /// Returns the key that a master writes when it grants the lock.
+    fn new_key(&self, state: &State, ttl: Ttl) -> NewKey {
+        NewKey {
+            ttl,
+            depth: state.depth,
+            ballot: self.ballot(state),
+        }
     }
 
     fn command(&self, action: Action) -> Command {

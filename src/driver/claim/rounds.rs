@@ -10,10 +10,9 @@ use parking_lot::Mutex;
 use super::{Claim, LockRequest, State, expiry_of};
 use crate::{
     core::{
-        ballot::Ballot,
         command::{Action, Verb},
         identity::{Identity, QueueOptions},
-        lease::{Lease, Ttl},
+        lease::Lease,
         master_set::MasterSet,
         round::{Outcome, Round},
     },
@@ -104,7 +103,18 @@ impl Claim {
     }
 
     fn post_acquire(&self, state: &State, queue: Option<QueueOptions>) {
-        let action = acquire(&state.identity, self.ttl, queue, self.ballot(state));
+        let key = self.new_key(state, self.ttl);
+        let action = match (&state.identity, queue) {
+            (Identity::Ticket(fair), Some(queue)) => Action::AcquireOrQueue {
+                fair: fair.clone(),
+                queue,
+                key,
+            },
+            (identity, _) => Action::Acquire {
+                identity: identity.clone(),
+                key,
+            },
+        };
         let masters = &self.context.masters;
         masters.post(self.command(action), state.newest.clone());
     }
@@ -157,27 +167,4 @@ fn open_round(masters: &Masters, start: Instant, lease: Lease, is_queued: bool) 
         round.queue();
     }
     LiveRound::open(round)
-}
-
-fn acquire(
-    identity: &Identity,
-    ttl: Ttl,
-    queue: Option<QueueOptions>,
-    ballot: Option<Ballot>,
-) -> Action {
-    match (identity, queue) {
-        (Identity::Ticket(fair), Some(queue)) => Action::AcquireOrQueue {
-            fair: fair.clone(),
-            queue,
-            ttl,
-            depth: 1,
-            ballot,
-        },
-        (identity, _) => Action::Acquire {
-            identity: identity.clone(),
-            ttl,
-            depth: 1,
-            ballot,
-        },
-    }
 }
