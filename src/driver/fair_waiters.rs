@@ -90,7 +90,7 @@ impl FairWaiters {
 }
 
 impl Subscriber for Inbox {
-    fn hear(&self, master: usize, heard: ChannelEvent<'_>) {
+    fn on_event(&self, master: usize, heard: ChannelEvent<'_>) {
         let ChannelEvent::Message(ticket) = heard else {
             return; // what was missed meanwhile is noticed by polling
         };
