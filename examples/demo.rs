@@ -116,8 +116,8 @@ fn show(votes: &Votes) {
     println!(
         "{} of {} granted, {} are needed:",
         votes.granted(),
-        votes.masters(),
-        votes.needed()
+        votes.master_count(),
+        votes.quorum()
     );
     for row in votes.iter() {
         let latency = row.latency().map(|latency| format!("{latency:.1?}"));

@@ -125,7 +125,10 @@ fn coordinator(urls: &[String]) -> Result<Coordinator> {
 }
 
 fn lock(locks: &Coordinator, way: Way) -> Lock {
-    let lock = locks.mutex("account").ttl(TTL);
+    let lock = locks
+        .mutex("account")
+        .ttl(TTL)
+        .renewal(quorlock::Renewal::Off);
     match way {
         Way::Plain => lock,
         Way::Fenced => lock.fenced(),

@@ -5,9 +5,11 @@ use std::{fmt, sync::Arc, time::Duration};
 use crate::{
     check::Preflight,
     core::{
-        config::{Config, MOST_MASTERS, Settings},
+        config::{Config, Settings},
+        master_set::MasterSet,
         name::Kind,
         quorum::majority,
+        renewal::Renewal,
         restart::{RestartGuard, quarantine},
         retry::Backoff,
     },
@@ -215,12 +217,12 @@ impl Coordinator {
     }
 
     /// How many masters there are.
-    pub fn masters(&self) -> usize {
+    pub fn master_count(&self) -> usize {
         self.engine.size()
     }
 
     /// How many masters make a majority.
-    pub fn needed(&self) -> usize {
+    pub fn quorum(&self) -> usize {
         majority(self.engine.size())
     }
 
@@ -268,7 +270,7 @@ impl fmt::Debug for Coordinator {
 /// - drift: 10,000 ppm (1 %), plus 2 ms
 /// - retry delay: 10 ms to 200 ms
 /// - key template: `{name}`
-/// - max hold: 1 h
+/// - renewal: up to 1 h
 /// - patience: 3 s, or four node timeouts where that is longer
 /// - restart guard: observed
 /// - durable masters: no
@@ -373,13 +375,10 @@ impl Builder {
         self
     }
 
-    /// For how long a lock is kept at most by renewing it, counted from the attempt that won it; then it
-    /// ends with its validity, even if its holder is alive and stuck. Defaults to 1 h.
-    ///
-    /// [`Duration::MAX`] is as good as no limit (366 days). [`Duration::ZERO`] turns renewing off: every lock ends with
-    /// its first validity. For one lock, [`Lock::unrenewed`] does.
-    pub fn max_hold(mut self, most: Duration) -> Self {
-        self.settings.max_hold = most;
+    /// Sets how long a lock is renewed while its guard lives. Defaults to
+    /// [`Renewal::UpTo`] one hour. A lock can have a [setting of its own](Lock::renewal).
+    pub fn renewal(mut self, renewal: Renewal) -> Self {
+        self.settings.renewal = renewal;
         self
     }
 
@@ -477,10 +476,10 @@ fn check_masters(masters: &[MasterSpec]) -> Result<Vec<Arc<str>>, ConfigError> {
     if masters.is_empty() {
         return Err(ConfigError::NoMasters);
     }
-    if masters.len() > MOST_MASTERS {
+    if masters.len() > MasterSet::MOST {
         return Err(ConfigError::TooManyMasters {
             given: masters.len(),
-            most: MOST_MASTERS,
+            most: MasterSet::MOST,
         });
     }
     let mut addresses = Vec::<Arc<str>>::with_capacity(masters.len());

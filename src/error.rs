@@ -16,7 +16,7 @@ use crate::core::{
 /// by a release on all masters; a master that could not be reached is owed it until the TTL has passed. What the
 /// owner of a reentrant or fair lock held before is as valid as it was.
 ///
-/// What to do about it hangs on the [cause](Self::cause), which looks through [`Deadline`](Self::Deadline):
+/// What to do about it hangs on the [cause](Self::last_attempt), which looks through [`Deadline`](Self::Deadline):
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -27,7 +27,7 @@ use crate::core::{
 /// # let _holder = lock.acquire().await?;
 /// match lock.acquire_within(Duration::from_millis(20)).await {
 ///     Ok(guard) => drop(guard), // work
-///     Err(error) => match error.cause() {
+///     Err(error) => match error.last_attempt() {
 ///         AcquireError::Contended { .. } => println!("somebody is at it: {error}"),
 ///         AcquireError::NoQuorum { votes, .. } => println!("{} masters failed: {error}", votes.failed()),
 ///         AcquireError::Quarantined { left, .. } => println!("none to be had for {left:?}: {error}"),
@@ -52,7 +52,7 @@ pub enum AcquireError {
     /// again later makes sense.
     #[error(
         "could not lock {name:?}: {} on {} of {} masters{}: {votes}",
-        in_the_way(.votes), .votes.refused(), .votes.masters(), for_still(*.remaining)
+        in_the_way(.votes), .votes.refused(), .votes.master_count(), for_still(*.remaining)
     )]
     Contended {
         /// The lock's name.
@@ -84,7 +84,7 @@ pub enum AcquireError {
     /// ([`Failure::Quarantined`](crate::Failure::Quarantined)).
     #[error(
         "could not lock {name:?}: only {} of {} masters voted (need {}): {votes}",
-        .votes.granted() + .votes.refused(), .votes.masters(), .votes.needed()
+        .votes.granted() + .votes.refused(), .votes.master_count(), .votes.quorum()
     )]
     NoQuorum {
         /// The lock's name.
@@ -148,9 +148,9 @@ pub enum AcquireError {
 
 impl AcquireError {
     /// How the last round failed, where the time [was over](Self::Deadline); else this error.
-    pub fn cause(&self) -> &Self {
+    pub fn last_attempt(&self) -> &Self {
         match self {
-            Self::Deadline { last, .. } => last.cause(),
+            Self::Deadline { last, .. } => last.last_attempt(),
             error => error,
         }
     }
@@ -190,7 +190,7 @@ pub enum ExtendError {
     /// Too few masters confirmed. The lock is still valid for `remaining`; trying again after a pause makes sense.
     #[error(
         "could not extend {name:?}: only {} of {} masters confirmed (need {}), still valid for {remaining:.1?}: {votes}",
-        .votes.granted(), .votes.masters(), .votes.needed()
+        .votes.granted(), .votes.master_count(), .votes.quorum()
     )]
     NoQuorum {
         /// The lock's name.
@@ -222,7 +222,7 @@ pub enum InspectError {
     /// Too few masters answered to say who holds it.
     #[error(
         "could not inspect {name:?}: only {} of {} masters answered (need {}): {votes}",
-        .votes.granted(), .votes.masters(), .votes.needed()
+        .votes.granted(), .votes.master_count(), .votes.quorum()
     )]
     NoQuorum {
         /// The lock's name.
@@ -271,7 +271,7 @@ pub enum ReleaseError {
     /// passed, and then their keys are gone by themselves; nothing is left to do but to know it.
     #[error(
         "released {name:?} on only {} of {} masters (need {}), the rest are owed it until its ttl has passed: {votes}",
-        .votes.granted() + .votes.refused(), .votes.masters(), .votes.needed()
+        .votes.granted() + .votes.refused(), .votes.master_count(), .votes.quorum()
     )]
     NoQuorum {
         /// The lock's name.

@@ -18,8 +18,8 @@ use crate::{
 /// A lock that a majority of masters hold for us, until [`valid_until`](Self::valid_until).
 ///
 /// It is renewed at a third of its validity for as long as the guard lives, up to the [max
-/// hold](crate::Builder::max_hold), unless the lock was given a [TTL of its own](crate::Lock::ttl) or is
-/// [unrenewed](crate::Lock::unrenewed). [`lost`](Self::lost) tells when that was in vain.
+/// hold](crate::Builder::renewal), unless the lock was given a [TTL of its own](crate::Lock::ttl) or is
+/// [unrenewed](crate::Lock::renewal). [`lost`](Self::lost) tells when that was in vain.
 ///
 /// Bind it to a name, `let guard = ..` or `let _guard = ..`: the lock is held to the end of that. `let _ = ..` and
 /// `if lock.try_acquire().await.is_ok()` drop the guard, and the lock with it, before the work begins.

@@ -68,6 +68,7 @@ pub use crate::{
         lock_state::{LockState, LostReason},
         name::Kind,
         quorum::{Failure, Holder, Refusal, Vote},
+        renewal::Renewal,
         restart::RestartGuard,
         votes::{VoteRow, Votes},
     },

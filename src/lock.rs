@@ -7,6 +7,7 @@ use crate::{
         inspection::Inspection,
         lease::Ttl,
         name::{Kind, Resource},
+        renewal::Renewal,
     },
     driver::claim::{Level, LockRequest},
     driver::engine::Engine,
@@ -52,8 +53,7 @@ pub struct Lock {
     /// Of a mutex there is none.
     owner: Option<Owner>,
     is_fenced: bool,
-    /// For how long it is renewed, if it is.
-    max_hold: Option<Duration>,
+    renewal: Renewal,
 }
 
 impl Lock {
@@ -69,35 +69,28 @@ impl Lock {
             owner: owner.cloned(),
             is_fenced: false,
             ttl: Ok(engine.config().ttl),
-            max_hold: Some(engine.config().max_hold),
+            renewal: engine.config().renewal,
             engine,
         }
     }
 
-    /// Has the lock live for `ttl`, and **turns renewing off**: it ends by itself unless it is
-    /// [extended](Guard::extend). A TTL that cannot be used is reported when the lock is acquired.
+    /// Sets how long the lock lives on the masters unless it is extended or released. A TTL that
+    /// cannot be used is reported when the lock is acquired.
     ///
-    /// [`Builder::ttl`](crate::Builder::ttl) does not turn it off: without this, a lock has the coordinator's TTL and
-    /// is renewed for as long as its guard lives, up to its [max hold](crate::Builder::max_hold). For both, a TTL of
-    /// its own and renewing, call [`max_hold`](Self::max_hold) behind this.
+    /// Replaces the coordinator's [TTL](crate::Builder::ttl) for this lock.
     pub fn ttl(self, ttl: Duration) -> Self {
         Self {
             ttl: self.engine.config().ttl(ttl),
-            max_hold: None,
             ..self
         }
     }
 
-    /// Has the lock renewed for as long as its guard lives, for `most` at most, counted from the attempt
-    /// that won it; where its owner acquires it again, from there, if that is longer. Instead of the
-    /// coordinator's [max hold](crate::Builder::max_hold); behind [`ttl`](Self::ttl) it turns renewing on again.
-    /// [`Duration::MAX`] is as good as no limit (366 days). With [`Duration::ZERO`] the lock is never renewed, and the
-    /// reason of its loss is [`RenewalLimit`](crate::LostReason::RenewalLimit).
-    pub fn max_hold(self, most: Duration) -> Self {
-        Self {
-            max_hold: Some(most),
-            ..self
-        }
+    /// Sets how long the lock is renewed while its guard lives. An owner that acquires the lock again
+    /// gets the longer of the two limits, counted from that round.
+    ///
+    /// Replaces the coordinator's [setting](crate::Builder::renewal) for this lock.
+    pub fn renewal(self, renewal: Renewal) -> Self {
+        Self { renewal, ..self }
     }
 
     /// Has every guard come with a [fencing token](Guard::fencing_token): a number that is larger than that of
@@ -111,14 +104,6 @@ impl Lock {
     pub fn fenced(self) -> Self {
         Self {
             is_fenced: true,
-            ..self
-        }
-    }
-
-    /// FairWaiters renewing off: the lock ends with its validity unless it is [extended](Guard::extend).
-    pub fn unrenewed(self) -> Self {
-        Self {
-            max_hold: None,
             ..self
         }
     }
@@ -217,9 +202,7 @@ impl Lock {
     }
 
     fn guard(&self, held: Level) -> Guard {
-        if let Some(most) = self.max_hold {
-            held.start_renewing(most);
-        }
+        held.start_renewing(self.renewal);
         Guard::new(held)
     }
 
@@ -336,7 +319,7 @@ impl fmt::Debug for Lock {
             .field("ttl", &self.ttl)
             .field("owner", &self.owner)
             .field("is_fenced", &self.is_fenced)
-            .field("max_hold", &self.max_hold)
+            .field("renewal", &self.renewal)
             .finish_non_exhaustive()
     }
 }

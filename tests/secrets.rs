@@ -80,7 +80,10 @@ fn no_text_and_no_event_shows_a_secret() {
             .build()
             .unwrap();
         drop(masters.acquire(&quick).await);
-        let slow = quick.mutex("slow").ttl(Duration::from_secs(1));
+        let slow = quick
+            .mutex("slow")
+            .ttl(Duration::from_secs(1))
+            .renewal(quorlock::Renewal::Off);
         let (slow, ()) = tokio::join!(slow.try_acquire(), async {
             // The votes are counted meanwhile, and this task looks too late.
             thread::sleep(Duration::from_millis(800));
@@ -136,7 +139,10 @@ async fn collect_failed_extensions(masters: &Masters, locks: &Coordinator, texts
 
     // Too slow when it was asked for in time and confirmed afterwards; expired when asked for later.
     until("a slow extension", async || {
-        let lock = locks.mutex("brief").ttl(Duration::from_secs(1));
+        let lock = locks
+            .mutex("brief")
+            .ttl(Duration::from_secs(1))
+            .renewal(quorlock::Renewal::Off);
         let guard = lock.acquire_within(PATIENCE).await.ok()?;
         let at = guard.valid_until() - Duration::from_millis(100);
         sleep_until(at.into()).await;
@@ -148,7 +154,10 @@ async fn collect_failed_extensions(masters: &Masters, locks: &Coordinator, texts
         matches!(slow, ExtendError::TooSlow { .. }).then_some(())
     })
     .await;
-    let lock = locks.mutex("briefer").ttl(Duration::from_secs(1));
+    let lock = locks
+        .mutex("briefer")
+        .ttl(Duration::from_secs(1))
+        .renewal(quorlock::Renewal::Off);
     let guard = lock.acquire_within(PATIENCE).await.unwrap();
     sleep_until(guard.valid_until().into()).await;
     let expired = guard.extend(Duration::from_secs(60)).await.unwrap_err();

@@ -33,7 +33,10 @@ fn a_lock_is_acquired_extended_and_released() {
         let name = fresh_name();
         let ours = coordinator(&urls);
         let theirs = coordinator(&urls);
-        let lock = ours.mutex(&*name).ttl(Duration::from_secs(5));
+        let lock = ours
+            .mutex(&*name)
+            .ttl(Duration::from_secs(5))
+            .renewal(quorlock::Renewal::Off);
         let guard = lock.acquire_within(PATIENCE).await.unwrap();
         let votes = guard.settled().await;
         assert_eq!(votes.granted(), urls.len(), "{votes}");

@@ -81,7 +81,7 @@ fn is_answered(votes: &Votes, usable: Duration) -> bool {
         };
         is_said && row.latency().is_some_and(|latency| latency < usable)
     };
-    votes.iter().filter(is_answer).count() >= votes.needed()
+    votes.iter().filter(is_answer).count() >= votes.quorum()
 }
 
 /// Whether a majority of masters have answered in time lately.

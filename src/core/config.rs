@@ -6,13 +6,11 @@ use super::{
     config_error::ConfigError,
     lease::{Drift, Ttl},
     name::KeyTemplate,
+    renewal::Renewal,
     restart::RestartGuard,
     retry::Backoff,
     timeout::NodeTimeout,
 };
-
-/// The most masters that a coordinator takes.
-pub(crate) const MOST_MASTERS: usize = 64;
 
 /// The longest TTL, and so about the quarantine of a master that forgot locks.
 const MAX_TTL: Duration = Duration::from_secs(60);
@@ -28,7 +26,7 @@ pub(crate) struct Settings {
     pub(crate) retry_delay: (Duration, Duration),
     pub(crate) poll_interval: (Duration, Duration),
     pub(crate) key_template: String,
-    pub(crate) max_hold: Duration,
+    pub(crate) renewal: Renewal,
     /// `None` stands for the default, which depends on the node timeout.
     pub(crate) patience: Option<Duration>,
     pub(crate) restart_guard: RestartGuard,
@@ -47,7 +45,7 @@ impl Default for Settings {
             retry_delay: (Duration::from_millis(10), Duration::from_millis(200)),
             poll_interval: (Duration::from_millis(500), Duration::from_millis(1_500)),
             key_template: "{name}".to_owned(),
-            max_hold: Duration::from_secs(60 * 60),
+            renewal: Renewal::UpTo(Duration::from_secs(60 * 60)),
             patience: None,
             restart_guard: RestartGuard::default(),
             durable_masters: false,
@@ -66,7 +64,7 @@ pub(crate) struct Config {
     pub(crate) retry: Backoff,
     pub(crate) poll: Backoff,
     pub(crate) key_template: KeyTemplate,
-    pub(crate) max_hold: Duration,
+    pub(crate) renewal: Renewal,
     pub(crate) patience: Duration,
     pub(crate) restart_guard: RestartGuard,
     pub(crate) durable_masters: bool,
@@ -85,7 +83,7 @@ impl Config {
             retry_delay,
             poll_interval,
             key_template,
-            max_hold,
+            renewal,
             patience,
             restart_guard,
             durable_masters,
@@ -119,7 +117,7 @@ impl Config {
                 most,
             })?,
             key_template: KeyTemplate::parse(&key_template)?,
-            max_hold,
+            renewal,
             patience: checked_patience(patience, least)?,
         })
     }

@@ -23,6 +23,7 @@ pub(crate) mod identity;
 pub(crate) mod inspection;
 pub(crate) mod lease;
 pub(crate) mod lock_state;
+pub(crate) mod master_set;
 pub(crate) mod name;
 pub(crate) mod quorum;
 pub(crate) mod renewal;

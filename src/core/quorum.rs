@@ -176,11 +176,6 @@ pub(crate) fn majority(masters: usize) -> usize {
     masters / 2 + 1
 }
 
-/// Whether `some`, a bit each, are a majority of `masters`.
-pub(crate) fn is_majority(some: u64, masters: usize) -> bool {
-    some.count_ones() as usize >= majority(masters)
-}
-
 /// Where a count stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {

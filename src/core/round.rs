@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::{
     command::Verb,
-    quorum::{Failure, Refusal, Tally, Verdict, Vote, is_majority, majority},
+    master_set::MasterSet,
+    quorum::{Failure, Refusal, Tally, Verdict, Vote, majority},
     votes::{CastVote, CastVotes},
 };
 
@@ -108,8 +109,8 @@ impl Round {
         &self.cast
     }
 
-    /// The masters on which the key may be because of this round, a bit each.
-    pub(crate) fn may_hold(&self) -> u64 {
+    /// The masters on which the key may be because of this round.
+    pub(crate) fn may_hold(&self) -> MasterSet {
         self.masters(|vote| match vote {
             None | Some(Vote::Grant) => true,
             Some(Vote::Refuse(_)) => false,
@@ -121,21 +122,21 @@ impl Round {
     /// a majority of masters may have the key, and nobody else is known to hold the lock.
     pub(crate) fn may_have_barred(&self) -> bool {
         let is_held_by_others = self.outcome == Outcome::Lost && !self.lacks_masters();
-        !is_held_by_others && is_majority(self.may_hold(), self.cast.len())
+        !is_held_by_others && self.may_hold().is_majority_of(self.cast.len())
     }
 
-    /// The masters that have not answered and were not given up on, a bit each.
-    pub(crate) fn unheard(&self) -> u64 {
+    /// The masters that have not answered and were not given up on.
+    pub(crate) fn unheard(&self) -> MasterSet {
         self.masters(|vote| vote.is_none())
     }
 
-    /// The masters that may hold the key or a place in a queue because of this round, a bit each.
-    pub(crate) fn may_keep(&self) -> u64 {
+    /// The masters that may hold the key or a place in a queue because of this round.
+    pub(crate) fn may_keep(&self) -> MasterSet {
         self.may_hold() | self.masters(|vote| self.queues && matches!(vote, Some(Vote::Refuse(_))))
     }
 
-    /// The masters that say that they hold nothing, a bit each.
-    pub(crate) fn missing_key(&self) -> u64 {
+    /// The masters that say that they hold nothing.
+    pub(crate) fn missing_key(&self) -> MasterSet {
         self.masters(|vote| matches!(vote, Some(Vote::Refuse(Refusal::Gone))))
     }
 
@@ -238,7 +239,7 @@ impl Round {
     /// before.
     pub(crate) fn may_need_another_ballot(&self) -> bool {
         let majority = majority(self.cast.len());
-        let unheard = self.unheard().count_ones() as usize;
+        let unheard = self.unheard().len();
         let is_skewed = |vote: &&Vote| matches!(vote, Vote::Refuse(Refusal::Skewed { .. }));
         let is_stale = |vote: &&Vote| matches!(vote, Vote::Refuse(Refusal::Stale { .. }));
         let skewed = self.votes_cast().filter(is_skewed).count();
@@ -309,12 +310,13 @@ impl Round {
         left.into_iter().find(|_| free.count(true) == Verdict::Won)
     }
 
-    fn masters(&self, of: impl Fn(Option<&Vote>) -> bool) -> u64 {
+    fn masters(&self, of: impl Fn(Option<&Vote>) -> bool) -> MasterSet {
         self.cast
             .iter()
             .enumerate()
             .filter(|(_, cast)| of(cast.as_ref().map(|cast| &cast.vote)))
-            .fold(0, |masters, (master, _)| masters | 1 << master)
+            .map(|(master, _)| master)
+            .collect()
     }
 
     fn majority_say(&self, of: impl Fn(&Vote) -> bool) -> bool {
@@ -420,7 +422,7 @@ mod tests {
         for (master, letter) in "ghfu".chars().enumerate() {
             round.on_vote(master, vote(letter), start);
         }
-        assert_eq!(round.may_hold(), 0b10101);
+        assert_eq!(round.may_hold(), [0, 2, 4].into_iter().collect());
     }
 
     fn by(owner: &str, place: u64) -> Vote {
@@ -500,9 +502,13 @@ mod tests {
             for (master, letter) in "ghfu".chars().enumerate() {
                 round.on_vote(master, vote(letter), start);
             }
-            let expected = if queues { 0b10111 } else { 0b10101 };
-            assert_eq!(round.may_keep(), expected);
-            assert_eq!(round.may_hold(), 0b10101); // what it may have been granted
+            let expected = if queues {
+                &[0, 1, 2, 4][..]
+            } else {
+                &[0, 2, 4]
+            };
+            assert_eq!(round.may_keep(), expected.iter().copied().collect());
+            assert_eq!(round.may_hold(), [0, 2, 4].into_iter().collect()); // what it may have been granted
         }
     }
 

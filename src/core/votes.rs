@@ -20,7 +20,7 @@ use super::quorum::{Failure, Vote, majority};
 /// let locks = Coordinator::new(masters)?;
 /// let guard = locks.mutex("orders/42").try_acquire().await?;
 /// let votes = guard.settled().await;
-/// assert_eq!((votes.granted(), votes.needed(), votes.masters()), (3, 2, 3));
+/// assert_eq!((votes.granted(), votes.quorum(), votes.master_count()), (3, 2, 3));
 /// assert!(votes.iter().all(|row| row.vote() == Some(&Vote::Grant)));
 /// # Ok(()) }
 /// ```
@@ -105,35 +105,18 @@ impl Votes {
     }
 
     /// How many masters are configured.
-    pub fn masters(&self) -> usize {
+    pub fn master_count(&self) -> usize {
         self.masters.len()
     }
 
     /// How many masters make a majority.
-    pub fn needed(&self) -> usize {
+    pub fn quorum(&self) -> usize {
         majority(self.masters.len())
     }
 
     /// How many masters granted so far.
     pub fn granted(&self) -> usize {
         self.count(|vote| matches!(vote, Vote::Grant))
-    }
-
-    /// Returns the masters that granted so far, a bit each.
-    pub(crate) fn granted_by(&self) -> u64 {
-        let is_granted = |cast: &Option<CastVote>| {
-            matches!(
-                cast,
-                Some(CastVote {
-                    vote: Vote::Grant,
-                    ..
-                })
-            )
-        };
-        let masters = self.cast.iter().enumerate();
-        masters.fold(0, |bits, (master, cast)| {
-            bits | u64::from(is_granted(cast)) << master
-        })
     }
 
     /// How many masters refused so far.

@@ -234,7 +234,10 @@ impl Engine {
             if let AcquireError::Quarantined { left, .. } = error {
                 // No majority can vote before that. Not all waiters at once then.
                 waiter
-                    .released(0, limit.not_later(now + *left + delay))
+                    .released(
+                        crate::core::master_set::MasterSet::NONE,
+                        limit.not_later(now + *left + delay),
+                    )
                     .await;
             }
             return false;
@@ -261,7 +264,7 @@ impl Engine {
         let expiry = remaining.map(|remaining| remaining + Duration::from_millis(2));
         let end = now + expiry.map_or(poll, |expiry| expiry.min(poll));
         waiter
-            .released(votes.granted_by(), limit.not_later(end))
+            .released(granted_by(votes), limit.not_later(end))
             .await
     }
 
@@ -343,4 +346,10 @@ async fn unless<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>)
         Poll::Pending => work.as_mut().poll(cx).map(Some),
     })
     .await
+}
+
+fn granted_by(votes: &crate::core::votes::Votes) -> crate::core::master_set::MasterSet {
+    let rows = votes.iter().enumerate();
+    let granted = rows.filter(|(_, row)| row.vote() == Some(&crate::core::quorum::Vote::Grant));
+    granted.map(|(master, _)| master).collect()
 }

@@ -219,7 +219,11 @@ mod tests {
             return runtime.block_on(test);
         }
         let ended = Command::new(env::current_exe().unwrap())
-            .args(["--exact", &format!("clock::tests::{name}"), "--nocapture"])
+            .args([
+                "--exact",
+                &format!("driver::clock::tests::{name}"),
+                "--nocapture",
+            ])
             .env(ALONE, "")
             .output()
             .unwrap();
@@ -239,7 +243,7 @@ mod tests {
         let locks = Coordinator::new(&masters).unwrap();
         let mut lock = locks.mutex(name);
         if !is_renewed {
-            lock = lock.unrenewed();
+            lock = lock.renewal(crate::Renewal::Off);
         }
         let guard = lock.acquire().await.unwrap();
         (masters, locks, guard)

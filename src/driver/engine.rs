@@ -2,13 +2,11 @@
 
 use std::{
     fmt::Write as _,
-    future::{Future, poll_fn},
-    pin::{Pin, pin},
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
-    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -17,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::{
     core::config::Config,
-    core::{chances::Chances, command::Command, quorum::is_majority, votes::Votes},
+    core::{chances::Chances, command::Command, master_set::MasterSet, votes::Votes},
     driver::clock,
     driver::fair_waiters::FairWaiters,
     driver::live_round::LiveRound,
@@ -133,14 +131,14 @@ impl Engine {
     }
 
     pub(crate) fn ask<C: CountVotes>(&self, command: Command, counter: C) -> Arc<Request<C>> {
-        self.request_with_publishers(command, 0, counter)
+        self.request_with_publishers(command, MasterSet::NONE, counter)
     }
 
     /// A question that wakes those who wait only on `publishers`, a bit each.
     pub(crate) fn request_with_publishers<C: CountVotes>(
         &self,
         command: Command,
-        publishers: u64,
+        publishers: MasterSet,
         counter: C,
     ) -> Arc<Request<C>> {
         Arc::new(Request::new(
@@ -153,13 +151,17 @@ impl Engine {
 
     /// Puts a question to every master.
     pub(crate) fn post<C: CountVotes + 'static>(&self, ask: &Arc<Request<C>>) {
-        self.post_to(u64::MAX, ask);
+        self.post_to(MasterSet::ALL, ask);
     }
 
     /// Puts a question to `masters`, a bit each. Neither blocks nor spawns, so it may be done from `Drop`.
-    pub(crate) fn post_to<C: CountVotes + 'static>(&self, masters: u64, ask: &Arc<Request<C>>) {
+    pub(crate) fn post_to<C: CountVotes + 'static>(
+        &self,
+        masters: MasterSet,
+        ask: &Arc<Request<C>>,
+    ) {
         for mailbox in &self.mailboxes {
-            if masters >> mailbox.master() & 1 == 1 {
+            if masters.contains(mailbox.master()) {
                 mailbox.post(ask.clone());
             }
         }
@@ -167,23 +169,20 @@ impl Engine {
 
     /// Up to two masters, a bit each, that can tell waiters of a release: they are connected. Two, as one may
     /// have just died; not all, as telling makes a release cost a master a quarter more.
-    pub(crate) fn publishers(&self, spread: u8) -> u64 {
+    pub(crate) fn publishers(&self, spread: u8) -> MasterSet {
         let size = self.size();
         (0..size)
             .map(|step| (usize::from(spread) + step) % size)
             .filter(|master| self.mailboxes[*master].is_serving())
             .take(2)
-            .fold(0, |publishers, master| publishers | 1 << master)
+            .collect()
     }
 
     /// Whether a majority of masters are connected.
     pub(super) fn is_connected(&self) -> bool {
         let masters = 0..self.size();
         let connected = masters.filter(|master| self.mailboxes[*master].is_serving());
-        is_majority(
-            connected.fold(0, |masters, master| masters | 1 << master),
-            self.size(),
-        )
+        connected.collect::<MasterSet>().is_majority_of(self.size())
     }
 
     pub(crate) fn each_mailbox(&self, mut visit: impl FnMut(&Mailbox)) {

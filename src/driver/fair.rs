@@ -224,13 +224,13 @@ impl<'a> FairWait<'a> {
     /// the next one, or the vote for split, and would come back far too soon.
     async fn give_back(&self, held: &Level, round: &LiveRound, turn: Option<&FairWaiter<'_>>) {
         let patience = self.patience;
-        let known = round.read(|round| round.may_hold() & !round.unheard());
+        let known = round.read(|round| round.may_hold() - round.unheard());
         held.yield_grants(known, patience);
         if let Some(turn) = turn {
             let until = clock::now() + self.engine.node_timeout();
             first_of(pin!(round.settled()), pin!(turn.called(until))).await;
         }
-        held.yield_grants(round.read(Round::may_hold) & !known, patience);
+        held.yield_grants(round.read(Round::may_hold) - known, patience);
     }
 
     /// Waits until asking again is worth it, or must be done to keep the place.

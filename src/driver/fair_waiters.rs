@@ -3,10 +3,7 @@
 use std::{
     collections::HashMap,
     pin::pin,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Weak},
     time::Instant,
 };
 
@@ -14,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
-    core::{identity::Ticket, quorum::is_majority},
+    core::{identity::Ticket, master_set::MasterSet},
     driver::clock,
     driver::{engine::Engine, select::first_of},
     master::{ChannelEvent, Subscriber},
@@ -36,7 +33,7 @@ struct Inbox {
 #[derive(Debug, Default)]
 struct Wakeup {
     /// The masters that did, a bit each.
-    by: AtomicU64,
+    by: Mutex<MasterSet>,
     heard: Notify,
 }
 
@@ -70,7 +67,7 @@ impl FairWaiters {
     pub(crate) fn wake_all(&self) {
         let waiters: Vec<_> = self.board.waiters.lock().values().cloned().collect();
         for called in waiters {
-            called.call(u64::MAX);
+            called.call(MasterSet::ALL);
         }
     }
 
@@ -96,15 +93,15 @@ impl Subscriber for Inbox {
         };
         let called = self.waiters.lock().get(ticket).cloned();
         if let Some(called) = called {
-            called.call(1 << master);
+            called.call(MasterSet::only(master));
         }
     }
 }
 
 impl Wakeup {
     /// By `masters`, a bit each.
-    fn call(&self, masters: u64) {
-        self.by.fetch_or(masters, Ordering::AcqRel);
+    fn call(&self, masters: MasterSet) {
+        *self.by.lock() |= masters;
         shielded(|| self.heard.notify_waiters());
     }
 }
@@ -120,7 +117,7 @@ pub(crate) struct FairWaiter<'a> {
 impl FairWaiter<'_> {
     /// Forgets what was heard: from here on counts what happens during and after the next attempt.
     pub(crate) fn attempt(&self) {
-        self.called.by.store(0, Ordering::Release);
+        *self.called.by.lock() = MasterSet::NONE;
     }
 
     /// Waits until a majority of masters have called, or so long that the rest will not, or to `end`.
@@ -129,13 +126,13 @@ impl FairWaiter<'_> {
         loop {
             let mut heard = pin!(self.called.heard.notified());
             heard.as_mut().enable(); // first register, then look
-            let by = self.called.by.load(Ordering::Acquire);
+            let by = *self.called.by.lock();
             let now = clock::now();
-            if by != 0 && last.is_none() {
+            if !by.is_empty() && last.is_none() {
                 last = Some(end.min(now + self.engine.config().retry.least()));
             }
             let until = last.unwrap_or(end);
-            if is_majority(by, self.engine.size()) || now >= until {
+            if by.is_majority_of(self.engine.size()) || now >= until {
                 return;
             }
             first_of(heard, pin!(clock::sleep_until(until))).await;

@@ -13,6 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::{
     core::{
         lease::{Lease, Ttl},
+        master_set::MasterSet,
         quorum::Vote,
         round::{Outcome, Round},
         votes::CastVote,
@@ -189,8 +190,8 @@ impl CountVotes for Arc<LiveRound> {
         let to_heal = match after {
             // The majority is confirmed: the others may have it back, whoever said so before or now.
             Outcome::Won if is_won_now => state.round.missing_key(),
-            Outcome::Won => state.round.missing_key() & 1 << master,
-            Outcome::Lost | Outcome::Pending | Outcome::TooLate => 0,
+            Outcome::Won => state.round.missing_key().and(MasterSet::only(master)),
+            Outcome::Lost | Outcome::Pending | Outcome::TooLate => MasterSet::NONE,
         };
         let is_disowned = after == Outcome::Lost && state.round.is_disowned();
         drop(state);
@@ -201,7 +202,7 @@ impl CountVotes for Arc<LiveRound> {
             if is_disowned {
                 hold.disowned();
             }
-            if to_heal != 0 {
+            if !to_heal.is_empty() {
                 hold.heal(to_heal, extends.ttl, self);
             }
         }
@@ -217,7 +218,7 @@ pub(crate) struct PostedRelease {
     /// When the last key that we may have written is gone by itself, on the monotonic clock.
     pub(crate) keys_until: Instant,
     /// Masters that may hold the key, a bit each, and the last round that may have put it anywhere.
-    pub(crate) may_hold: u64,
+    pub(crate) may_hold: MasterSet,
     pub(crate) newest: Arc<LiveRound>,
     pub(crate) _pending: PendingRelease,
 }
@@ -229,7 +230,7 @@ impl CountVotes for PostedRelease {
 
     fn owed_until(&self, master: usize) -> Option<Instant> {
         let may_hold = self.may_hold | self.newest.read(Round::may_keep);
-        (may_hold >> master & 1 == 1).then_some(self.keys_until)
+        may_hold.contains(master).then_some(self.keys_until)
     }
 }
 

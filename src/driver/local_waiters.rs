@@ -16,8 +16,8 @@ use tokio::sync::Notify;
 use crate::{
     core::{
         command::WakeScope,
+        master_set::MasterSet,
         name::Resource,
-        quorum::is_majority,
         wait_order::{Turn, WaitOrder},
     },
     driver::clock,
@@ -50,15 +50,15 @@ struct State {
     order: WaitOrder<Arc<Notify>>,
     is_listening: bool,
     /// Masters that will tell of a release, a bit each.
-    listening: u64,
+    listening: MasterSet,
     /// Masters that would have told of a release at some time, a bit each.
-    listened: u64,
+    listened: MasterSet,
     /// Masters that will never tell, a bit each.
-    refused: u64,
+    refused: MasterSet,
     /// Somebody who held the lock has released it, or may have.
     is_released: bool,
     /// Masters on which a lost round gave the key back, a bit each.
-    given_back: u64,
+    given_back: MasterSet,
 }
 
 impl LocalWaiters {
@@ -202,7 +202,7 @@ impl LocalWaiter<'_> {
     pub(crate) fn attempt(&self) {
         let mut state = self.queue.state.lock();
         state.is_released = false;
-        state.given_back = 0;
+        state.given_back = MasterSet::NONE;
     }
 
     /// Has the masters tell of releases. Whether that is new: then a release may have been missed just
@@ -220,8 +220,8 @@ impl LocalWaiter<'_> {
             .each_mailbox(|mailbox| mailbox.subscribe(channel, self.queue.subscriber()));
         let masters = self.engine.size();
         self.look_until(end, |state| {
-            is_majority(state.listening, masters)
-                || is_majority(state.refused, masters)
+            state.listening.is_majority_of(masters)
+                || state.refused.is_majority_of(masters)
                 || state.is_released
         })
         .await;
@@ -234,11 +234,12 @@ impl LocalWaiter<'_> {
     /// more. They and those on which others gave it back are free: this also ends when they are a
     /// majority. So a waiter does not wake itself, and waiters do not wake each other while
     /// somebody holds a majority.
-    pub(crate) async fn released(&self, granted: u64, end: Instant) -> bool {
+    pub(crate) async fn released(&self, granted: MasterSet, end: Instant) -> bool {
         let masters = self.engine.size();
         let is_free = |state: &State| {
             state.is_released
-                || state.given_back != 0 && is_majority(state.given_back | granted, masters)
+                || !state.given_back.is_empty()
+                    && (state.given_back | granted).is_majority_of(masters)
         };
         self.look_until(end, is_free).await;
         is_free(&self.queue.state.lock())
@@ -246,7 +247,11 @@ impl LocalWaiter<'_> {
 
     /// Whether a majority of masters tell of releases.
     pub(crate) fn can_be_told(&self) -> bool {
-        is_majority(self.queue.state.lock().listening, self.engine.size())
+        self.queue
+            .state
+            .lock()
+            .listening
+            .is_majority_of(self.engine.size())
     }
 
     async fn look_until(&self, end: Instant, done: impl Fn(&State) -> bool) {
@@ -284,19 +289,18 @@ impl WaitQueue {
 
 impl Subscriber for WaitQueue {
     fn on_event(&self, master: usize, heard: ChannelEvent<'_>) {
-        let bit = 1 << master;
         let mut state = self.state.lock();
         match heard {
-            ChannelEvent::Disconnected => state.listening &= !bit,
+            ChannelEvent::Disconnected => state.listening.remove(master),
             ChannelEvent::Subscribed => {
                 // Over a new connection: what was published meanwhile is missed for good.
-                state.is_released |= state.listened & bit != 0;
-                state.listening |= bit;
-                state.listened |= bit;
+                state.is_released |= state.listened.contains(master);
+                state.listening.insert(master);
+                state.listened.insert(master);
             }
-            ChannelEvent::Message(WakeScope::THIS_MASTER) => state.given_back |= bit,
+            ChannelEvent::Message(WakeScope::THIS_MASTER) => state.given_back.insert(master),
             ChannelEvent::Message(_) => state.released(),
-            ChannelEvent::Denied => state.refused |= bit,
+            ChannelEvent::Denied => state.refused.insert(master),
         }
         drop(state);
         shielded(|| self.heard.notify_waiters());

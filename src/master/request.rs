@@ -8,6 +8,7 @@ use std::{fmt, time::Instant};
 use super::redis::wire::Encoded;
 use crate::core::{
     command::{Command, WakeScope},
+    master_set::MasterSet,
     quorum::{Failure, Vote},
 };
 
@@ -35,9 +36,9 @@ pub(crate) trait CountVotes: Send + Sync {
 /// One command for some of the masters, which share it.
 pub(crate) struct Request<C: ?Sized = dyn CountVotes> {
     pub(crate) command: Command,
-    /// The masters, one bit each, on which a command that wakes waiters publishes its message. On
-    /// all other masters it wakes nobody.
-    publishers: u64,
+    /// The masters on which a command that wakes waiters publishes its message. On all other masters
+    /// it wakes nobody.
+    publishers: MasterSet,
     /// When the request was posted. The node timeout of each master begins later, with the send.
     pub(crate) posted: Instant,
     /// The encoded command, which is the same for all masters. The first send creates it.
@@ -47,7 +48,12 @@ pub(crate) struct Request<C: ?Sized = dyn CountVotes> {
 }
 
 impl<C> Request<C> {
-    pub(crate) fn new(command: Command, publishers: u64, posted: Instant, counter: C) -> Self {
+    pub(crate) fn new(
+        command: Command,
+        publishers: MasterSet,
+        posted: Instant,
+        counter: C,
+    ) -> Self {
         Self {
             command,
             publishers,
@@ -62,7 +68,7 @@ impl<C> Request<C> {
 impl<C: CountVotes + ?Sized> Request<C> {
     /// Returns whether the command wakes waiters on `master`.
     pub(super) fn wakes_on(&self, master: usize) -> bool {
-        self.command.wakes != WakeScope::Nobody && self.publishers >> master & 1 == 1
+        self.command.wakes != WakeScope::Nobody && self.publishers.contains(master)
     }
 
     /// Returns whether `master` must be sent the command even after its vote has been cast.

@@ -43,6 +43,7 @@ use crate::core::{
     command::{Command, Verb, WakeScope},
     identity::Identity,
     lease::{Drift, Ttl},
+    master_set::MasterSet,
     name::{KeyTemplate, Kind, Resource, Token},
     quorum::{Failure, Refusal, Vote},
     retry::Backoff,
@@ -558,7 +559,7 @@ impl Subject {
         let owed_until = owed_until.map(tokio::time::Instant::into_std);
         let ask = Request::new(
             command,
-            1,
+            MasterSet::only(0),
             posted,
             BallotBox {
                 ballots,

@@ -214,7 +214,7 @@ async fn an_answer_after_the_node_timeout_does_not_count() {
 async fn a_master_alone_is_its_own_majority() {
     let world = World::new(1).await;
     let guard = world.guard().await;
-    assert_eq!((world.locks.masters(), world.locks.needed()), (1, 1));
+    assert_eq!((world.locks.master_count(), world.locks.quorum()), (1, 1));
     assert_eq!(world.holders(), ["mine"]);
     guard.extend(seconds(20)).await.unwrap();
     guard.release().await.unwrap();
@@ -227,7 +227,7 @@ async fn a_master_alone_is_its_own_majority() {
 #[tokio::test(start_paused = true)]
 async fn an_even_number_of_masters_needs_more_than_half() {
     let world = World::new(4).await;
-    assert_eq!((world.locks.masters(), world.locks.needed()), (4, 3));
+    assert_eq!((world.locks.master_count(), world.locks.quorum()), (4, 3));
     world.inject([Fault::Down]);
     world.guard().await.release().await.unwrap();
     world.inject([Fault::Down, Fault::Down]);
@@ -244,7 +244,7 @@ async fn sixty_four_masters() {
     let guard = world.guard().await;
     let votes = guard.settled().await;
     assert_eq!(
-        (votes.granted(), votes.refused(), votes.needed()),
+        (votes.granted(), votes.refused(), votes.quorum()),
         (33, 31, 33)
     );
 

@@ -139,10 +139,14 @@ async fn a_waiter_steps_aside_while_it_cannot_win_and_comes_back_with_its_ticket
         for is_fenced in [false, true] {
             let two = Two::new().await;
             let fenced = |lock: Lock| if is_fenced { lock.fenced() } else { lock };
-            let held = fenced(fair(&two.holder).ttl(seconds(600)))
-                .acquire()
-                .await
-                .unwrap();
+            let held = fenced(
+                fair(&two.holder)
+                    .ttl(seconds(600))
+                    .renewal(quorlock::Renewal::Off),
+            )
+            .acquire()
+            .await
+            .unwrap();
             let lock = fenced(fair(&two.waiter));
             let task = tokio::spawn(async move { lock.acquire().await.unwrap() });
             sleep(seconds(2)).await;
@@ -174,7 +178,12 @@ async fn a_waiter_steps_aside_while_it_cannot_win_and_comes_back_with_its_ticket
 #[tokio::test(start_paused = true)]
 async fn a_short_outage_does_not_change_the_order() {
     let two = Two::new().await;
-    let held = fair(&two.holder).ttl(seconds(600)).acquire().await.unwrap();
+    let held = fair(&two.holder)
+        .ttl(seconds(600))
+        .renewal(quorlock::Renewal::Off)
+        .acquire()
+        .await
+        .unwrap();
     let mut tasks = Vec::new();
     for locks in [&two.waiter, &two.holder, &two.waiter] {
         let lock = fair(locks);
@@ -213,7 +222,7 @@ async fn a_wait_aside_ends_by_its_limit_and_when_the_coordinator_is_closed() {
         let (took, error) = timed(lock.acquire_within(seconds(20))).await;
         let error = error.unwrap_err();
         assert!(
-            matches!(error.cause(), AcquireError::NoQuorum { .. }),
+            matches!(error.last_attempt(), AcquireError::NoQuorum { .. }),
             "{error}"
         );
         assert!(matches!(error, AcquireError::Deadline { .. }), "{error}");
@@ -259,7 +268,12 @@ async fn a_waiter_comes_back_to_the_queue_when_a_bare_majority_is_up() {
         let masters = masters(size);
         let locks = coordinator(&masters, millis(50)).await;
         let others = coordinator(&masters, millis(50)).await;
-        let held = fair(&others).ttl(seconds(600)).acquire().await.unwrap();
+        let held = fair(&others)
+            .ttl(seconds(600))
+            .renewal(quorlock::Renewal::Off)
+            .acquire()
+            .await
+            .unwrap();
         let back = |n: usize| masters[n].inject(delay(5 + 10 * n as u64));
         (0..size).for_each(back);
         let lock = fair(&locks);

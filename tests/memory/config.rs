@@ -124,7 +124,7 @@ async fn masters_are_checked() {
             most: 64
         }
     );
-    assert_eq!(Coordinator::new(&many[1..]).unwrap().masters(), 64);
+    assert_eq!(Coordinator::new(&many[1..]).unwrap().master_count(), 64);
 
     let (a, b) = (MemoryMaster::new(), MemoryMaster::new());
     let error = Coordinator::new([&b, &a, &a.clone()]).unwrap_err();

@@ -68,9 +68,12 @@ async fn deadline() {
         &error,
         AcquireError::Deadline { name, .. } if **name == *"orders/42"
     ));
-    assert!(matches!(error.cause(), AcquireError::NoQuorum { .. }));
     assert!(matches!(
-        error.cause().cause(),
+        error.last_attempt(),
+        AcquireError::NoQuorum { .. }
+    ));
+    assert!(matches!(
+        error.last_attempt().last_attempt(),
         AcquireError::NoQuorum { .. }
     ));
 }

@@ -242,7 +242,7 @@ async fn others_are_kept_out() {
     let (world, guard) = held().await;
     guard.extend(seconds(60)).await.unwrap();
     let others = quorlock::Coordinator::new(&world.masters).unwrap();
-    let lock = others.mutex(NAME).unrenewed();
+    let lock = others.mutex(NAME).renewal(quorlock::Renewal::Off);
     let error = lock.acquire_within(guard.remaining()).await.unwrap_err();
     assert!(matches!(error, AcquireError::Deadline { .. }), "{error}");
     assert!(!guard.is_valid());

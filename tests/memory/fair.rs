@@ -157,7 +157,11 @@ async fn a_minority_of_faulty_masters_does_not_change_the_order() {
 async fn who_waits_for_long_keeps_the_place_and_asks_about_once_a_second() {
     let world = World::new(3).await;
     let lock = world.locks.fair(NAME, &world.locks.owner());
-    let guard = lock.max_hold(seconds(7_200)).acquire().await.unwrap();
+    let guard = lock
+        .renewal(quorlock::Renewal::UpTo(seconds(7_200)))
+        .acquire()
+        .await
+        .unwrap();
     let (mut owners, mut tasks) = (Vec::new(), Vec::new());
     for _ in 0..3 {
         let (owner, task) = waiter(&world.locks);

@@ -173,7 +173,9 @@ async fn a_second_holder_comes_when_the_first_is_over_and_with_the_guard_off_bef
             let world = world(3, guard).await;
             let others = coordinator(&world, guard).await;
             world.occupy([2], seconds(60));
-            let first = lock(&world.locks, kind, &world.locks.owner()).ttl(TTL);
+            let first = lock(&world.locks, kind, &world.locks.owner())
+                .ttl(TTL)
+                .renewal(quorlock::Renewal::Off);
             let first = first.try_acquire().await.unwrap();
             assert_eq!(first.settled().await.granted(), 2);
             world.masters[2].delete(NAME);
@@ -223,7 +225,9 @@ async fn a_strict_client_does_not_trust_an_observer() {
     for kind in KINDS {
         let world = world(3, RestartGuard::Strict).await;
         world.occupy([2], seconds(60));
-        let first = lock(&world.locks, kind, &world.locks.owner()).ttl(TTL);
+        let first = lock(&world.locks, kind, &world.locks.owner())
+            .ttl(TTL)
+            .renewal(quorlock::Renewal::Off);
         let first = first.try_acquire().await.unwrap();
         assert_eq!(first.settled().await.granted(), 2);
         world.masters[2].delete(NAME);
@@ -275,7 +279,9 @@ async fn a_process_knows_a_master_that_a_coordinator_of_it_has_seen() {
         let gone = coordinator(&world, RestartGuard::Observed).await;
         drop(gone);
         world.occupy([2], seconds(60));
-        let first = lock(&world.locks, kind, &world.locks.owner()).ttl(TTL);
+        let first = lock(&world.locks, kind, &world.locks.owner())
+            .ttl(TTL)
+            .renewal(quorlock::Renewal::Off);
         let first = first.try_acquire().await.unwrap();
         assert_eq!(first.settled().await.granted(), 2);
         world.masters[2].delete(NAME);
@@ -513,7 +519,13 @@ async fn more_than_the_longest_ttl_is_an_error_and_nothing_is_sent() {
     let held = world.guard().await;
     held.settled().await;
     let commands = world.commands();
-    let refused = world.locks.mutex("b").ttl(too_long).try_acquire().await;
+    let refused = world
+        .locks
+        .mutex("b")
+        .ttl(too_long)
+        .renewal(quorlock::Renewal::Off)
+        .try_acquire()
+        .await;
     assert!(matches!(
         refused.unwrap_err(),
         AcquireError::Config(ConfigError::TtlTooLong { ttl, most }) if (ttl, most) == (too_long, TTL)
@@ -539,7 +551,12 @@ async fn the_longest_ttl_is_a_minute_or_the_ttl_and_without_the_guard_a_year() {
             None => builder,
         };
         let locks = builder.build().map_err(|error| error.to_string())?;
-        Ok::<_, String>(locks.mutex(NAME).ttl(seconds(61)))
+        Ok::<_, String>(
+            locks
+                .mutex(NAME)
+                .ttl(seconds(61))
+                .renewal(quorlock::Renewal::Off),
+        )
     };
     let with = |guard| refused(TTL, None, guard).unwrap();
     assert!(with(RestartGuard::Off).try_acquire().await.is_ok());

@@ -176,6 +176,7 @@ async fn every_debt_has_its_own_end() {
         .locks
         .mutex("long")
         .ttl(seconds(60))
+        .renewal(quorlock::Renewal::Off)
         .try_acquire()
         .await
         .unwrap();
@@ -183,6 +184,7 @@ async fn every_debt_has_its_own_end() {
         .locks
         .mutex("short")
         .ttl(seconds(1))
+        .renewal(quorlock::Renewal::Off)
         .try_acquire()
         .await
         .unwrap();
@@ -190,6 +192,7 @@ async fn every_debt_has_its_own_end() {
         .locks
         .mutex("longer")
         .ttl(seconds(90))
+        .renewal(quorlock::Renewal::Off)
         .try_acquire()
         .await
         .unwrap();
@@ -247,7 +250,13 @@ const REDIAL: tokio::time::Duration = millis(1_100);
 async fn a_release_does_not_overtake_its_acquisition_when_the_queue_is_full() {
     let world = World::new(3).await;
     world.order_all(&delay(10));
-    let lock = |n| world.locks.mutex(format!("{n}")).ttl(seconds(600));
+    let lock = |n| {
+        world
+            .locks
+            .mutex(format!("{n}"))
+            .ttl(seconds(600))
+            .renewal(quorlock::Renewal::Off)
+    };
     let locks: Vec<_> = (0..18_000).map(lock).collect();
     let mut attempts: Vec<_> = locks
         .iter()

@@ -326,10 +326,26 @@ async fn entering_again_extends_for_how_long_it_is_kept() {
         let world = World::with(3, |builder| builder.ttl(seconds(2))).await;
         let owner = world.locks.owner();
         let lock = lock(kind, &world.locks, &owner);
-        let outer = lock.clone().max_hold(seconds(5)).acquire().await.unwrap();
+        let outer = lock
+            .clone()
+            .renewal(quorlock::Renewal::UpTo(seconds(5)))
+            .acquire()
+            .await
+            .unwrap();
         sleep(seconds(3)).await;
-        let inner = lock.clone().max_hold(seconds(5)).acquire().await.unwrap();
-        drop(lock.clone().max_hold(seconds(1)).acquire().await.unwrap()); // and never shortens it
+        let inner = lock
+            .clone()
+            .renewal(quorlock::Renewal::UpTo(seconds(5)))
+            .acquire()
+            .await
+            .unwrap();
+        drop(
+            lock.clone()
+                .renewal(quorlock::Renewal::UpTo(seconds(1)))
+                .acquire()
+                .await
+                .unwrap(),
+        ); // and never shortens it
         sleep(millis(4_500)).await;
         assert!(outer.is_valid() && inner.is_valid());
         let lost = timeout(seconds(3), inner.lost()).await.unwrap();
@@ -337,7 +353,12 @@ async fn entering_again_extends_for_how_long_it_is_kept() {
         assert!(!outer.is_valid());
 
         // One that is not renewed, entered by one that is.
-        let outer = lock.clone().unrenewed().acquire().await.unwrap();
+        let outer = lock
+            .clone()
+            .renewal(quorlock::Renewal::Off)
+            .acquire()
+            .await
+            .unwrap();
         let inner = lock.acquire().await.unwrap();
         sleep(seconds(10)).await;
         assert!(outer.is_valid() && inner.is_valid());
@@ -465,10 +486,20 @@ async fn who_enters_when_renewing_has_ended_has_it_renewed_again() {
         for pause in 0..12 {
             let world = World::new(3).await;
             let lock = lock(kind, &world.locks, &world.locks.owner());
-            let outer = lock.clone().max_hold(seconds(5)).acquire().await.unwrap();
+            let outer = lock
+                .clone()
+                .renewal(quorlock::Renewal::UpTo(seconds(5)))
+                .acquire()
+                .await
+                .unwrap();
             sleep(seconds(pause)).await;
             assert!(outer.is_valid());
-            let inner = lock.clone().max_hold(seconds(60)).acquire().await.unwrap();
+            let inner = lock
+                .clone()
+                .renewal(quorlock::Renewal::UpTo(seconds(60)))
+                .acquire()
+                .await
+                .unwrap();
             sleep(seconds(60)).await;
             assert_eq!(inner.state(), LockState::Held, "{kind} {pause}");
             drop((outer, inner));

@@ -97,7 +97,7 @@ impl Stage {
         while Instant::now() < self.end {
             let name = NAMES[random.below(NAMES.len() as u64) as usize];
             let ttl = millis(100 + random.below(LONGEST_TTL - 100));
-            let lock = locks.mutex(name).ttl(ttl);
+            let lock = locks.mutex(name).ttl(ttl).renewal(quorlock::Renewal::Off);
             if let Some(guard) = acquire(&lock, &mut random).await {
                 self.seen.borrow_mut().won += 1;
                 self.guards.borrow_mut()[number] = Some(Rc::new(guard));

@@ -64,7 +64,10 @@ async fn the_body_is_dropped_when_the_lock_is_lost() {
     ] {
         let world = World::new(3).await;
         let (flag, dropped) = flag();
-        let lock = world.locks.mutex(NAME).max_hold(seconds(20));
+        let lock = world
+            .locks
+            .mutex(NAME)
+            .renewal(quorlock::Renewal::UpTo(seconds(20)));
         let (took, outcome) = timed(lock.run(async |_| {
             let _flag = flag;
             match fault {

@@ -196,7 +196,9 @@ async fn an_unpolled_one_is_passed_over_soon_after_a_release() {
         })
         .await;
         let others = Coordinator::new(&world.masters).unwrap();
-        let held = kind(&others, &others.owner()).ttl(seconds(60));
+        let held = kind(&others, &others.owner())
+            .ttl(seconds(60))
+            .renewal(quorlock::Renewal::Off);
         let held = held.acquire().await.unwrap();
         let first = kind(&world.locks, &world.locks.owner());
         let mut first = Box::pin(first.acquire());

@@ -146,13 +146,25 @@ async fn nothing_renews_after_a_release() {
 
 #[tokio::test(start_paused = true)]
 async fn no_lock_is_kept_beyond_its_max_hold() {
-    let world = World::with(3, |builder| builder.max_hold(seconds(60))).await;
+    let world = World::with(3, |builder| {
+        builder.renewal(quorlock::Renewal::UpTo(seconds(60)))
+    })
+    .await;
     let lock = world.locks.mutex(NAME);
     for (lock, most) in [
         (lock.clone(), seconds(60)),
-        (lock.clone().max_hold(seconds(25)), seconds(25)),
-        (lock.clone().max_hold(seconds(0)), seconds(0)),
-        (lock.ttl(TTL).max_hold(seconds(25)), seconds(25)),
+        (
+            lock.clone().renewal(quorlock::Renewal::UpTo(seconds(25))),
+            seconds(25),
+        ),
+        (
+            lock.clone().renewal(quorlock::Renewal::UpTo(seconds(0))),
+            seconds(0),
+        ),
+        (
+            lock.ttl(TTL).renewal(quorlock::Renewal::UpTo(seconds(25))),
+            seconds(25),
+        ),
     ] {
         let guard = lock.try_acquire().await.unwrap();
         let (took, lost) = timed(guard.lost()).await;
@@ -190,8 +202,12 @@ async fn who_stops_renewing_can_still_extend() {
 async fn a_lock_with_a_ttl_of_its_own_is_not_renewed() {
     let world = World::new(3).await;
     for lock in [
-        world.locks.mutex(NAME).ttl(seconds(5)),
-        world.locks.mutex(NAME).unrenewed(),
+        world
+            .locks
+            .mutex(NAME)
+            .ttl(seconds(5))
+            .renewal(quorlock::Renewal::Off),
+        world.locks.mutex(NAME).renewal(quorlock::Renewal::Off),
     ] {
         let guard = lock.try_acquire().await.unwrap();
         let commands = world.commands();

@@ -36,7 +36,7 @@ impl World {
 
     /// The lock that most tests are about.
     pub(crate) fn lock(&self) -> Lock {
-        self.locks.mutex(NAME).unrenewed()
+        self.locks.mutex(NAME).renewal(quorlock::Renewal::Off)
     }
 
     pub(crate) async fn guard(&self) -> Guard {

@@ -10,8 +10,11 @@ use crate::common::*;
 fn a_lock_is_a_string_with_a_ttl_on_every_master() {
     with_masters(5, async |masters| {
         let locks = coordinator(patient(), &masters);
-        assert_eq!((locks.masters(), locks.needed()), (5, 3));
-        let lock = locks.mutex("orders/42").ttl(Duration::from_secs(60));
+        assert_eq!((locks.master_count(), locks.quorum()), (5, 3));
+        let lock = locks
+            .mutex("orders/42")
+            .ttl(Duration::from_secs(60))
+            .renewal(quorlock::Renewal::Off);
 
         let before = Instant::now();
         let guard = lock.try_acquire().await.unwrap();
@@ -28,7 +31,7 @@ fn a_lock_is_a_string_with_a_ttl_on_every_master() {
 
         let votes = guard.settled().await;
         assert_eq!(
-            (votes.granted(), votes.needed(), votes.masters()),
+            (votes.granted(), votes.quorum(), votes.master_count()),
             (5, 3, 5)
         );
         for (row, master) in votes.iter().zip(&masters) {
@@ -54,7 +57,10 @@ fn a_lock_is_a_string_with_a_ttl_on_every_master() {
 fn an_extension_reaches_every_master_and_never_shortens() {
     with_masters(5, async |masters| {
         let locks = coordinator(patient(), &masters);
-        let lock = locks.mutex("r").ttl(Duration::from_secs(10));
+        let lock = locks
+            .mutex("r")
+            .ttl(Duration::from_secs(10))
+            .renewal(quorlock::Renewal::Off);
         let guard = lock.try_acquire().await.unwrap();
 
         guard.extend(Duration::from_secs(60)).await.unwrap();
@@ -94,6 +100,7 @@ fn a_second_contender_is_told_for_how_long() {
         let guard = ours
             .mutex("r")
             .ttl(Duration::from_secs(60))
+            .renewal(quorlock::Renewal::Off)
             .try_acquire()
             .await
             .unwrap();
@@ -124,7 +131,10 @@ fn a_lock_that_nobody_extends_expires() {
             Coordinator::builder().node_timeout(Duration::from_millis(100)),
             &masters,
         );
-        let lock = locks.mutex("r").ttl(Duration::from_millis(300));
+        let lock = locks
+            .mutex("r")
+            .ttl(Duration::from_millis(300))
+            .renewal(quorlock::Renewal::Off);
         let guard = lock.acquire_within(PATIENCE).await.unwrap();
         let next = lock.acquire_within(PATIENCE).await.unwrap();
         // Two at a time would mean that the masters forgot it before we did.
@@ -198,7 +208,7 @@ fn every_number_of_masters_needs_its_majority() {
     with_masters(4, async |masters| {
         for (n, needed) in [(1, 1), (2, 2), (4, 3)] {
             let locks = coordinator(patient(), &masters[..n]);
-            assert_eq!(locks.needed(), needed);
+            assert_eq!(locks.quorum(), needed);
             let guard = locks.mutex("r").try_acquire().await.unwrap();
             assert_eq!(guard.settled().await.granted(), n);
             guard.release().await.unwrap();

@@ -169,7 +169,11 @@ fn locks_that_nobody_gives_up_go_round_in_order() {
         for n in 0..5 {
             let lock = clients[n % 3].fair("r", &clients[n % 3].owner());
             tasks.push(tokio::spawn(async move {
-                let guard = lock.unrenewed().acquire().await.unwrap();
+                let guard = lock
+                    .renewal(quorlock::Renewal::Off)
+                    .acquire()
+                    .await
+                    .unwrap();
                 (Instant::now(), guard)
             }));
             until_queued(&masters, n + 1).await;

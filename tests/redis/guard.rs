@@ -144,7 +144,9 @@ async fn nobody_gets_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: 
     }
     let mut valid = Vec::new();
     for kind in KINDS {
-        let lock = lock(&first, kind, "guarded", &first.owner()).ttl(TTL);
+        let lock = lock(&first, kind, "guarded", &first.owner())
+            .ttl(TTL)
+            .renewal(quorlock::Renewal::Off);
         valid.push(lock.try_acquire().await.unwrap());
     }
     for guard in held.iter().chain(&valid) {
@@ -182,7 +184,9 @@ async fn nobody_gets_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: 
     };
     let with = async {
         for (kind, first) in KINDS.into_iter().zip(&valid) {
-            let lock = lock(&second, kind, "guarded", &second.owner()).ttl(TTL);
+            let lock = lock(&second, kind, "guarded", &second.owner())
+                .ttl(TTL)
+                .renewal(quorlock::Renewal::Off);
             let _second = lock.acquire_within(PATIENCE / 4).await.unwrap();
             assert!(!first.is_valid(), "{loss:?} {guard:?} {kind:?}");
         }
@@ -370,7 +374,12 @@ fn a_strict_client_does_not_trust_an_observer() {
         urls[1] = proxy.url();
         let here = connected(strict(), &urls).await;
         assert_eq!(masters[2].command(&["SET", "r", "another's"]), "OK");
-        let first = here.mutex("r").unrenewed().try_acquire().await.unwrap();
+        let first = here
+            .mutex("r")
+            .renewal(quorlock::Renewal::Off)
+            .try_acquire()
+            .await
+            .unwrap();
         assert_eq!(first.settled().await.granted(), 2);
         masters[2].command(&["DEL", "r"]);
         // It does not find its way to the second master for a while.

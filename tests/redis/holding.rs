@@ -295,9 +295,20 @@ fn a_lock_ends_when_it_is_not_to_be_kept_any_longer() {
     with_masters(3, async |masters| {
         let locks = coordinator(renewing().ttl(millis(600)), &masters);
         let most = millis(1_500);
-        let bounded = acquire_on_all(&locks.mutex("bounded").max_hold(most)).await;
-        let fixed = acquire_on_all(&locks.mutex("fixed").ttl(millis(600))).await;
-        let off = acquire_on_all(&locks.mutex("off").unrenewed()).await;
+        let bounded = acquire_on_all(
+            &locks
+                .mutex("bounded")
+                .renewal(quorlock::Renewal::UpTo(most)),
+        )
+        .await;
+        let fixed = acquire_on_all(
+            &locks
+                .mutex("fixed")
+                .ttl(millis(600))
+                .renewal(quorlock::Renewal::Off),
+        )
+        .await;
+        let off = acquire_on_all(&locks.mutex("off").renewal(quorlock::Renewal::Off)).await;
         let stopped = acquire_on_all(&locks.mutex("stopped")).await;
         let kept = acquire_on_all(&locks.mutex("kept")).await;
         stopped.stop_renewing();

@@ -59,7 +59,9 @@ fn what_is_held_can_be_extended_and_released_without_memory() {
                 "fenced reentrant" => locks.reentrant("r", &owner).fenced(),
                 _ => locks.fair("r", &owner).fenced(),
             };
-            let lock = lock.ttl(Duration::from_secs(30));
+            let lock = lock
+                .ttl(Duration::from_secs(30))
+                .renewal(quorlock::Renewal::Off);
             let guard = lock.try_acquire().await.unwrap();
             assert_eq!(guard.settled().await.granted(), 3);
             masters.iter().for_each(run_out_of_memory);

@@ -214,8 +214,20 @@ fn a_lock_that_expired_is_the_waiters_and_a_late_release_takes_nothing() {
             coordinator(patient(), masters),
         );
         let mine = lock(kind, &locks, &locks.owner());
-        let late = acquire_on_all(&mine.clone().ttl(millis(600))).await;
-        let inner = acquire_on_all(&mine.clone().ttl(millis(600))).await;
+        let late = acquire_on_all(
+            &mine
+                .clone()
+                .ttl(millis(600))
+                .renewal(quorlock::Renewal::Off),
+        )
+        .await;
+        let inner = acquire_on_all(
+            &mine
+                .clone()
+                .ttl(millis(600))
+                .renewal(quorlock::Renewal::Off),
+        )
+        .await;
         let start = Instant::now();
         let owner = others.owner();
         let theirs = lock(kind, &others, &owner);
@@ -277,11 +289,18 @@ fn a_level_that_is_given_up_does_not_shorten_the_lease() {
         let mine = lock(kind, &locks, &locks.owner());
         let left = async || holding(&mine).await.unwrap().remaining.unwrap();
         let hour = Duration::from_secs(3_600);
-        let outer = acquire_on_all(&mine.clone().ttl(Duration::from_secs(10))).await;
+        let outer = acquire_on_all(
+            &mine
+                .clone()
+                .ttl(Duration::from_secs(10))
+                .renewal(quorlock::Renewal::Off),
+        )
+        .await;
         assert!(left().await <= Duration::from_secs(10));
         // Entering again with a longer TTL extends it for all, and with a shorter one shortens nothing.
         for ttl in [hour, Duration::from_secs(20)] {
-            let inner = acquire_on_all(&mine.clone().ttl(ttl)).await;
+            let inner =
+                acquire_on_all(&mine.clone().ttl(ttl).renewal(quorlock::Renewal::Off)).await;
             assert!(left().await > hour - Duration::from_secs(20));
             assert!(outer.remaining() > hour - hour / 50);
             inner.release().await.unwrap();

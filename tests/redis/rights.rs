@@ -145,7 +145,7 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
     let late = my_lock.acquire_within(Duration::from_millis(300)).await;
     let late = late.unwrap_err();
     assert!(
-        matches!(late.cause(), AcquireError::Contended { .. }),
+        matches!(late.last_attempt(), AcquireError::Contended { .. }),
         "{late}"
     );
     one.close().await;

@@ -406,7 +406,7 @@ async fn put_back(guard: &Guard) {
     };
     renewed("a renewal, which may have begun before that", |_| true).await;
     renewed("a renewal by all", |votes| {
-        votes.granted() == votes.masters()
+        votes.granted() == votes.master_count()
     })
     .await;
     // What others hold they renew at times of their own: by the next time, all have done so.

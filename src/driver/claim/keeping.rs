@@ -12,7 +12,7 @@ use crate::{
         command::Verb,
         lease::{Lease, Ttl},
         lock_state::{LockState, LostReason},
-        renewal::Renewal,
+        renewal::{Renewal, RenewalPlan},
         round::{Outcome, Round},
     },
     driver::clock,
@@ -125,7 +125,8 @@ impl Claim {
                 ttl,
             },
         );
-        state.may_hold |= state.newest.read(Round::may_keep);
+        let may_keep = state.newest.read(Round::may_keep);
+        state.may_hold |= may_keep;
         state.in_doubt |= state.newest.has_failed();
         state.keys_until = state.keys_until.max(end_of(ttl));
         state.newest = extension.clone();
@@ -164,22 +165,24 @@ impl Claim {
 
     /// Has the renewer keep the lock until `max_hold` after it was last asked for, or for longer if it does so
     /// already.
-    pub(crate) fn start_renewing(self: &Arc<Self>, max_hold: Duration) {
+    pub(crate) fn start_renewing(self: &Arc<Self>, renewal: Renewal) {
         let config = self.engine.config();
         let retry = self.engine.node_timeout().max(self.ttl.duration() / 20);
         let mut state = self.state.lock();
         let start = state.newest.read(Round::start);
         // Just won, or entered: this is what the lease is without any extension by hand.
         let lease = Lease::new(start, self.ttl, config.drift);
-        let mut renewal = Renewal::new(start, lease, retry, max_hold);
+        let Some(mut plan) = RenewalPlan::new(start, lease, retry, renewal) else {
+            return;
+        };
         if let Some(before) = state.renewal {
-            renewal = before.or_longer(renewal);
+            plan = before.or_longer(plan);
         }
-        state.renewal = Some(renewal);
+        state.renewal = Some(plan);
         if state.timer_key.is_some() {
             return;
         }
-        if let Some(due) = renewal.due(state.lease) {
+        if let Some(due) = plan.due(state.lease) {
             state.timer_key = Some(self.engine.renewer().watch(due, Arc::downgrade(self)));
         }
     }

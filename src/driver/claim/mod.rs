@@ -19,8 +19,9 @@ use crate::{
         identity::Identity,
         lease::{Lease, Ttl},
         lock_state::{LockState, LostReason},
+        master_set::MasterSet,
         name::{Kind, Resource},
-        renewal::Renewal,
+        renewal::RenewalPlan,
         round::{Outcome, Round},
         votes::Votes,
     },
@@ -75,7 +76,7 @@ struct State {
     /// clock that is set forward must not make a release look needless.
     keys_until: Instant,
     /// Masters that may hold the key, a bit each; those of the newest round come on top.
-    may_hold: u64,
+    may_hold: MasterSet,
     /// What the newest acquisition offered for a fencing token.
     candidate: u64,
     /// How many rounds it has taken to acquire the lock.
@@ -88,7 +89,7 @@ struct State {
     in_doubt: bool,
     /// Never unset: who was told that it is lost must not hear otherwise later.
     lost: Option<LostReason>,
-    renewal: Option<Renewal>,
+    renewal: Option<RenewalPlan>,
     timer_key: Option<TimerKey>,
     release: Option<Arc<LiveRound>>,
 }
@@ -210,7 +211,7 @@ impl Claim {
             Identity::Token(token) if was_won => self.engine.publishers(token.spread()),
             // It is not known which masters have the key, and the others tell nobody. A waiter of
             // Redisson listens to a single master, which may be any.
-            _ => u64::MAX,
+            _ => MasterSet::ALL,
         };
         let command = Command {
             wakes,
@@ -225,7 +226,7 @@ impl Claim {
     /// Puts the key back on `masters`, a bit each, which lost it. Only ever called when a majority
     /// has confirmed that the lock is ours. Does nothing after a release, nor when the validity is
     /// over: a master that answers late may do so after that.
-    pub(crate) fn heal(&self, masters: u64, ttl: Ttl, extension: &Arc<LiveRound>) {
+    pub(crate) fn heal(&self, masters: MasterSet, ttl: Ttl, extension: &Arc<LiveRound>) {
         let start = clock::now();
         let mut state = self.lock();
         let is_lost = matches!(self.look(&mut state, start), LockState::Lost(_));

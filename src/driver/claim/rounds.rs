@@ -15,6 +15,7 @@ use crate::{
         command::{Command, Verb, WakeScope},
         identity::{Identity, QueueOptions},
         lease::{Lease, Ttl},
+        master_set::MasterSet,
         name::Resource,
         round::Round,
     },
@@ -71,7 +72,7 @@ impl Claim {
                 lease,
                 validity: Duration::ZERO,
                 keys_until,
-                may_hold: 0,
+                may_hold: MasterSet::NONE,
                 candidate,
                 rounds: 1,
                 depth: 1,
@@ -113,15 +114,16 @@ impl Claim {
         let lease = Lease::new(start, self.ttl, self.engine.config().drift);
         let newest = question.post(patience, start, lease);
         state.lease = lease;
-        state.may_hold |= state.newest.read(Round::may_keep);
+        let may_keep = state.newest.read(Round::may_keep);
+        state.may_hold |= may_keep;
         state.keys_until = state.keys_until.max(keys_until);
         state.newest = newest;
     }
 
     /// Gives back what `masters`, a bit each, granted to a round that did not win, and keeps the place in the
     /// queues.
-    pub(crate) fn yield_grants(&self, masters: u64, patience: QueueOptions) {
-        if masters != 0 {
+    pub(crate) fn yield_grants(&self, masters: MasterSet, patience: QueueOptions) {
+        if !masters.is_empty() {
             let command = Command {
                 patience: Some(patience),
                 ..self.command(&self.state.lock(), Verb::Yield, self.ttl)

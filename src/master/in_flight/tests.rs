@@ -11,6 +11,7 @@ use crate::{
         command::{Command, Reply, Verb, WakeScope},
         identity::Identity,
         lease::{Drift, Ttl},
+        master_set::MasterSet,
         name::{KeyTemplate, Kind, Token},
         quorum::Vote,
         restart::RestartGuard,
@@ -275,7 +276,7 @@ fn request(verb: Verb, is_owed: bool) -> Arc<Request<Counter>> {
     };
     Arc::new(Request::new(
         command,
-        0,
+        MasterSet::NONE,
         clock(),
         Counter(Arc::new(counted)),
     ))

@@ -45,7 +45,7 @@ impl Load {
                     }
                     let mut lock = locks.mutex(format!("{task}/{number}"));
                     if let Some(ttl) = ttl {
-                        lock = lock.ttl(ttl);
+                        lock = lock.ttl(ttl).renewal(quorlock::Renewal::Off);
                     }
                     let counter = match lock.try_acquire().await {
                         Ok(_) => &won,
@@ -98,7 +98,10 @@ pub async fn hold(locks: &Coordinator, number: usize, ttl: Duration) -> Vec<Guar
             tokio::spawn(async move {
                 let mut guards = Vec::new();
                 for name in (task..number).step_by(TASKS as usize) {
-                    let lock = locks.mutex(format!("held/{name}")).ttl(ttl);
+                    let lock = locks
+                        .mutex(format!("held/{name}"))
+                        .ttl(ttl)
+                        .renewal(quorlock::Renewal::Off);
                     guards.push(lock.acquire_within(ttl).await.unwrap());
                 }
                 guards
