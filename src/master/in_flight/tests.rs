@@ -172,10 +172,9 @@ fn apply(
     match event {
         Event::Post { verb, is_owed } => {
             let request = request(verb, is_owed);
-            let before = wire.sent;
             in_flight.send(wire, &mut vec![request.clone()], &mut Vec::new());
             // A command that waits for the send has twice the time.
-            let is_sent = wire.sent > before;
+            let is_sent = in_flight.waiting.is_empty();
             posted.push((request, TIMEOUT * if is_sent { 1 } else { 2 }));
         }
         Event::Subscribe => {
