@@ -449,7 +449,7 @@ impl Builder {
             redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
             now: clock::monotonic,
             random: clock::random_u64,
-            guarding: RestartTracker::new(
+            restart_tracker: RestartTracker::new(
                 config.restart_guard,
                 config.durable_masters,
                 clock::monotonic,

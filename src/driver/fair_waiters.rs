@@ -75,7 +75,7 @@ impl FairWaiters {
 }
 
 impl Subscriber for Inbox {
-    fn hear(&self, master: usize, event: ChannelEvent<'_>) {
+    fn on_event(&self, master: usize, event: ChannelEvent<'_>) {
         let ChannelEvent::Message(ticket) = event else {
             return; // a poll makes up for calls that were missed
         };

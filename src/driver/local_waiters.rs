@@ -279,7 +279,7 @@ impl WaitQueue {
 }
 
 impl Subscriber for WaitQueue {
-    fn hear(&self, master: usize, event: ChannelEvent<'_>) {
+    fn on_event(&self, master: usize, event: ChannelEvent<'_>) {
         let mut state = self.state.lock();
         match event {
             ChannelEvent::Disconnected => state.telling.remove(master),
@@ -348,12 +348,12 @@ mod tests {
         let queue = queues.values().next().unwrap();
         let sent = masters[0].commands();
         for master in [3, 4] {
-            queue.hear(master, ChannelEvent::Message("00"));
+            queue.on_event(master, ChannelEvent::Message("00"));
             assert!(timeout(moment, waiting.as_mut()).await.is_err());
         }
         assert_eq!(masters[0].commands(), sent, "two masters are no majority");
         masters[0].delete("r");
-        queue.hear(0, ChannelEvent::Message("00"));
+        queue.on_event(0, ChannelEvent::Message("00"));
         let got = timeout(moment, waiting.as_mut()).await;
         drop(got.expect("three masters are one").unwrap());
     }

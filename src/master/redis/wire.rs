@@ -22,7 +22,7 @@ use crate::core::{
     command::{Call, Command, WakeScope, decimal},
     script::Script,
 };
-use crate::master::supervisor::give_way;
+use crate::master::task::poll_yield;
 
 /// What a connection runs over: TCP, TLS or a unix socket.
 pub(in crate::master) trait Stream: AsyncRead + AsyncWrite + Send {
@@ -115,7 +115,7 @@ impl Wire {
                 return Poll::Ready(Ok(done));
             }
         }
-        give_way(cx)
+        poll_yield(cx)
     }
 
     /// What `read` makes of the next reply.
