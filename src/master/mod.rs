@@ -7,6 +7,7 @@ mod in_flight;
 mod known_origins;
 mod liveness;
 mod mailbox;
+#[cfg(feature = "test-util")]
 mod memory;
 mod owed;
 #[cfg(feature = "redis")]
@@ -35,6 +36,7 @@ use crate::core::{
 };
 
 pub(crate) use mailbox::{ChannelEvent, Mailbox, Subscriber};
+#[cfg(feature = "test-util")]
 pub use memory::{Fault, MemoryMaster};
 #[cfg(feature = "__internals")]
 pub(crate) use redis::encode_command;
@@ -123,6 +125,7 @@ impl<C: ?Sized> fmt::Debug for Request<C> {
 pub struct MasterSpec(Spec);
 
 enum Spec {
+    #[cfg(feature = "test-util")]
     Memory(MemoryMaster),
     #[cfg(feature = "redis")]
     Redis(Box<redis::Endpoint>),
@@ -133,6 +136,7 @@ enum Spec {
 impl fmt::Debug for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            #[cfg(feature = "test-util")]
             Self::Memory(memory) => memory.fmt(f),
             #[cfg(feature = "redis")]
             Self::Redis(endpoint) => f.write_str(&endpoint.address()),
@@ -149,7 +153,7 @@ impl From<&str> for MasterSpec {
         #[cfg(not(feature = "redis"))]
         let spec = {
             let _ = url;
-            Spec::Bad("URLs need the crate's feature `redis`".to_owned())
+            Spec::Bad("a URL needs the feature `redis` of quorlock".to_owned())
         };
         Self(spec)
     }
@@ -173,12 +177,14 @@ impl From<&String> for MasterSpec {
     }
 }
 
+#[cfg(feature = "test-util")]
 impl From<MemoryMaster> for MasterSpec {
     fn from(memory: MemoryMaster) -> Self {
         Self(Spec::Memory(memory))
     }
 }
 
+#[cfg(feature = "test-util")]
 impl From<&MemoryMaster> for MasterSpec {
     fn from(memory: &MemoryMaster) -> Self {
         Self(Spec::Memory(memory.clone()))
@@ -208,6 +214,7 @@ impl MasterSpec {
     /// The address without secrets, which is also what makes two masters the same server.
     pub(crate) fn address(&self) -> Result<Arc<str>, String> {
         match &self.0 {
+            #[cfg(feature = "test-util")]
             Spec::Memory(memory) => Ok(memory.address()),
             #[cfg(feature = "redis")]
             Spec::Redis(endpoint) => Ok(endpoint.address()),
@@ -225,6 +232,7 @@ impl MasterSpec {
         let timeout = terms.node_timeout.least();
         let mailbox = Arc::new(Mailbox::new(master, address, terms.now, timeout));
         let supervisor: Supervisor = match self.0 {
+            #[cfg(feature = "test-util")]
             Spec::Memory(memory) => Box::pin(supervise(
                 memory.dialer(master, terms),
                 mailbox.clone(),
