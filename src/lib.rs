@@ -48,6 +48,16 @@
 //!
 //! - `redis` (default): real masters, over TCP and unix sockets.
 //! - `tls`: `rediss://` URLs, through rustls.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(any(feature = "redis", feature = "test-util")),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "there is no kind of master to talk to"
+    )
+)]
+
 mod check;
 mod coordinator;
 mod core;
@@ -80,10 +90,15 @@ pub use crate::{
     fence::{Fence, StaleToken},
     guard::Guard,
     lock::Lock,
-    master::{Fault, MasterSpec, MemoryMaster},
+    master::MasterSpec,
     owner::Owner,
 };
 
+#[cfg(feature = "test-util")]
+pub use crate::master::{Fault, MemoryMaster};
+
+#[cfg(feature = "redis")]
+pub use redis;
 #[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;
 

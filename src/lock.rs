@@ -215,8 +215,7 @@ impl Lock {
         request: &LockRequest,
     ) -> Result<Guard, AcquireError> {
         let masters = self.engine.masters();
-        let level = acquired
-            .map_err(|error| AcquireError::from_driver(error, request, masters))?;
+        let level = acquired.map_err(|error| AcquireError::from_driver(error, request, masters))?;
         level.start_renewing(self.renewal);
         Ok(Guard::new(level))
     }

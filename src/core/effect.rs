@@ -11,7 +11,9 @@ use super::{
 pub(crate) enum Effect {
     None,
     /// A majority has confirmed the extension. `heal` are masters that lost the key.
-    Renewed { heal: MasterSet },
+    Renewed {
+        heal: MasterSet,
+    },
     /// A majority had confirmed before. These masters lost the key.
     Heal(MasterSet),
     /// A majority of masters say that the lock belongs to another, or to no one.

@@ -91,13 +91,7 @@ async fn wait(
         retry: config.retry,
         poll: config.poll,
     };
-    let wait = next_wait(
-        &denied.refused,
-        told,
-        failures,
-        policy,
-        clock::random_u64(),
-    );
+    let wait = next_wait(&denied.refused, told, failures, policy, clock::random_u64());
     if !wait.pause.is_zero() {
         waiter.sleep_until(deadline.limit(now + wait.pause)).await;
     }

@@ -135,8 +135,7 @@ impl Drop for FairWaiter<'_> {
         waiters.remove(&self.ticket);
         if waiters.is_empty() {
             let subscriber = self.waiters.subscriber();
-            self.masters
-                .unsubscribe(&self.waiters.channel, &subscriber);
+            self.masters.unsubscribe(&self.waiters.channel, &subscriber);
         }
     }
 }

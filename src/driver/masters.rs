@@ -9,9 +9,7 @@ use super::{
     clock, live_round::LiveRound, pending_releases::PendingReleases, timestamps::Timestamps,
 };
 use crate::{
-    core::{
-        command::Command, config::Config, lease::Ttl, master_set::MasterSet, votes::Votes,
-    },
+    core::{command::Command, config::Config, lease::Ttl, master_set::MasterSet, votes::Votes},
     master::{CountVotes, Mailbox, Request, Subscriber},
 };
 
@@ -142,21 +140,13 @@ impl Masters {
     }
 
     /// Has `subscriber` hear what any master publishes on `channel`.
-    pub(crate) fn subscribe(
-        &self,
-        channel: &Arc<str>,
-        subscriber: &Weak<dyn Subscriber>,
-    ) {
+    pub(crate) fn subscribe(&self, channel: &Arc<str>, subscriber: &Weak<dyn Subscriber>) {
         for mailbox in &self.mailboxes {
             mailbox.subscribe(channel, subscriber.clone());
         }
     }
 
-    pub(crate) fn unsubscribe(
-        &self,
-        channel: &Arc<str>,
-        subscriber: &Weak<dyn Subscriber>,
-    ) {
+    pub(crate) fn unsubscribe(&self, channel: &Arc<str>, subscriber: &Weak<dyn Subscriber>) {
         for mailbox in &self.mailboxes {
             mailbox.unsubscribe(channel, subscriber);
         }
@@ -171,11 +161,7 @@ impl Drop for Masters {
     }
 }
 
-fn request<C: CountVotes>(
-    command: Command,
-    publishers: MasterSet,
-    counter: C,
-) -> Arc<Request<C>> {
+fn request<C: CountVotes>(command: Command, publishers: MasterSet, counter: C) -> Arc<Request<C>> {
     let now = clock::monotonic();
     Arc::new(Request::new(command, publishers, now, counter))
 }

@@ -7,11 +7,7 @@ mod from_driver;
 use std::{sync::Arc, time::Duration};
 
 pub use crate::core::config_error::ConfigError;
-use crate::core::{
-    lock_state::LostReason,
-    name::Kind,
-    votes::Votes,
-};
+use crate::core::{lock_state::LostReason, name::Kind, votes::Votes};
 
 /// The reason why a lock was not acquired.
 ///

@@ -566,7 +566,12 @@ async fn the_longest_ttl_is_a_minute_or_the_ttl_and_without_the_guard_a_year() {
     let with = |guard| refused(TTL, None, guard).unwrap();
     assert!(with(RestartGuard::Off).try_acquire().await.is_ok());
     let error = with(RestartGuard::Observed).try_acquire().await;
-    assert!(error.unwrap_err().to_string().contains("the maximum is 60s"));
+    assert!(
+        error
+            .unwrap_err()
+            .to_string()
+            .contains("the maximum is 60s")
+    );
     let locks = refused(seconds(61), None, RestartGuard::Observed).unwrap();
     assert!(locks.try_acquire().await.is_ok());
     let error = refused(seconds(61), Some(seconds(60)), RestartGuard::Off).unwrap_err();

@@ -27,7 +27,9 @@ use crate::{
 pub(crate) enum NotExtended {
     Config(ConfigError),
     /// The validity had ended.
-    Expired { since: Duration },
+    Expired {
+        since: Duration,
+    },
     /// A majority of masters say that another holds the lock, or that no one does.
     Lost(Arc<LiveRound>),
     /// No majority confirmed.
@@ -129,11 +131,7 @@ impl Claim {
     }
 
     /// Returns the state of a lock that is still held at `now`.
-    fn held_at<'a>(
-        &self,
-        mut state: Locked<'a>,
-        now: Instant,
-    ) -> Result<Locked<'a>, NotExtended> {
+    fn held_at<'a>(&self, mut state: Locked<'a>, now: Instant) -> Result<Locked<'a>, NotExtended> {
         match self.state_at(&mut state, now) {
             LockState::Held | LockState::InDoubt => Ok(state),
             LockState::Lost(LostReason::Disowned) => Err(NotExtended::Lost(state.newest.clone())),

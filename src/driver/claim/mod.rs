@@ -255,11 +255,7 @@ impl Claim {
     }
 
     /// Posts the release of the last level. The caller drops the request after unlocking the state.
-    fn post_release(
-        &self,
-        state: &State,
-        release: &Arc<LiveRound>,
-    ) -> Arc<Request<PostedRelease>> {
+    fn post_release(&self, state: &State, release: &Arc<LiveRound>) -> Arc<Request<PostedRelease>> {
         let masters = &self.context.masters;
         let posted = PostedRelease {
             release: release.clone(),

@@ -123,8 +123,11 @@ impl Claim {
     /// the monotonic clock.
     fn keys_until(&self, queue: Option<QueueOptions>) -> Instant {
         let key = expiry_of(self.ttl);
-        let position = |queue: QueueOptions| clock::monotonic().checked_add(queue.waiter_timeout * 2);
-        queue.and_then(position).map_or(key, |position| position.max(key))
+        let position =
+            |queue: QueueOptions| clock::monotonic().checked_add(queue.waiter_timeout * 2);
+        queue
+            .and_then(position)
+            .map_or(key, |position| position.max(key))
     }
 
     /// Gives back what some masters granted to a round that was not won, and keeps the position in
