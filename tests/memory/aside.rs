@@ -1,4 +1,4 @@
-//! Waiters that cannot win, and those who can.
+//! Waiters that cannot win step aside, and do not slow down those that can.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ const KINDS: [Kind; 3] = [
     fair,
 ];
 
-/// How often one client gets the lock in a minute, for a moment each.
+/// Counts how often one client gets the lock in a minute, if it holds it for 10 ms each time.
 async fn grants(locks: &Coordinator, kind: Kind) -> u32 {
     let end = Instant::now() + seconds(60);
     let mut grants = 0;
@@ -49,15 +49,15 @@ async fn grants(locks: &Coordinator, kind: Kind) -> u32 {
     grants
 }
 
-/// How often a near client gets the lock alone, and beside a client that cannot. That one waits for
-/// as long as it takes, or again and again for a second.
-async fn companion_key(near: &Coordinator, hopeless: &Coordinator) {
+/// Compares how often a near client gets the lock alone, and next to a client that cannot win. The
+/// hopeless client waits without a limit, or again and again for a second.
+async fn check_every_kind(near: &Coordinator, hopeless: &Coordinator) {
     for kind in KINDS {
-        beside_one(near, hopeless, kind).await;
+        check_kind(near, hopeless, kind).await;
     }
 }
 
-async fn beside_one(near: &Coordinator, hopeless: &Coordinator, kind: Kind) {
+async fn check_kind(near: &Coordinator, hopeless: &Coordinator, kind: Kind) {
     let alone = grants(near, kind).await;
     assert!(alone > 100, "{alone}");
     for limit in [None, Some(seconds(1))] {
@@ -69,8 +69,11 @@ async fn beside_one(near: &Coordinator, hopeless: &Coordinator, kind: Kind) {
             }
         });
         sleep(millis(500)).await;
-        let beside = grants(near, kind).await;
-        assert!(beside * 5 >= alone * 4, "{beside} of {alone}, {limit:?}");
+        let contended = grants(near, kind).await;
+        assert!(
+            contended * 5 >= alone * 4,
+            "{contended} of {alone}, {limit:?}"
+        );
         assert!(!waiter.is_finished());
         waiter.abort();
         sleep(seconds(5)).await;
@@ -83,7 +86,7 @@ async fn a_waiter_that_is_too_far_away_does_not_hold_up_others() {
     let near = coordinator(&masters, millis(500)).await;
     let far = coordinator(&masters, millis(50)).await;
     masters.iter().for_each(|master| master.inject(delay(80)));
-    companion_key(&near, &far).await;
+    check_every_kind(&near, &far).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,15 +95,15 @@ async fn a_waiter_that_is_cut_off_from_a_majority_does_not_hold_up_others() {
     let near = coordinator(&masters[..3], millis(50)).await;
     let part = [masters[0].clone(), masters[3].clone(), masters[4].clone()];
     let part = coordinator(&part, millis(50)).await;
-    // Any majority serves: both masters that are left are needed, and the waiter sees one of them.
+    // Each majority needs both masters that are still up, and the waiter sees only one of them.
     for master in &masters[2..] {
         master.inject(Fault::Down);
     }
     sleep(millis(10)).await;
-    companion_key(&near, &part).await;
+    check_every_kind(&near, &part).await;
 }
 
-/// Two clients, of three masters each; they share the first one.
+/// Two clients on the same three masters.
 struct Two {
     masters: Vec<MemoryMaster>,
     waiter: Coordinator,
@@ -123,7 +126,7 @@ impl Two {
         }
     }
 
-    /// The tickets on each master.
+    /// Returns the tickets in the queue of each master.
     fn queues(&self) -> Vec<Vec<String>> {
         self.masters
             .iter()
@@ -132,7 +135,7 @@ impl Two {
     }
 }
 
-/// It comes back to its place when a majority answer again.
+/// The waiter returns to its queue position when a majority answers again.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_steps_aside_while_it_cannot_win_and_comes_back_with_its_ticket() {
     for fault in [Fault::Down, Fault::Hang, delay(80)] {
@@ -150,14 +153,14 @@ async fn a_waiter_steps_aside_while_it_cannot_win_and_comes_back_with_its_ticket
             let lock = fenced(fair(&two.waiter));
             let task = tokio::spawn(async move { lock.acquire().await.unwrap() });
             sleep(seconds(2)).await;
-            let place = two.queues();
-            assert!(place[0].len() == 1 && place.iter().all(|queue| *queue == place[0]));
+            let queued = two.queues();
+            assert!(queued[0].len() == 1 && queued.iter().all(|queue| *queue == queued[0]));
             two.cut(&fault);
             let start = Instant::now();
-            // A poll may come up to a third of the patience later, and half a patience is waited
-            // then.
+            // A poll may come up to a third of the waiter timeout later. After that, half a waiter
+            // timeout passes.
             sleep_until(start + millis(1_400)).await;
-            assert_eq!(two.queues()[0], place[0], "{fault:?}");
+            assert_eq!(two.queues()[0], queued[0], "{fault:?}");
             sleep_until(start + millis(2_800)).await;
             assert_eq!(two.queues()[0], [""; 0], "{fault:?}");
             let before = two.masters[0].commands();
@@ -166,7 +169,7 @@ async fn a_waiter_steps_aside_while_it_cannot_win_and_comes_back_with_its_ticket
             assert!(sent <= 60, "{fault:?}: {sent}");
             two.cut(&Fault::None);
             sleep(seconds(5)).await;
-            assert_eq!(two.queues(), place, "{fault:?}");
+            assert_eq!(two.queues(), queued, "{fault:?}");
             held.release().await.unwrap();
             let (took, guard) = timed(task).await;
             assert!(took <= millis(20), "{took:?}");
@@ -196,14 +199,14 @@ async fn a_short_outage_does_not_change_the_order() {
         }));
         sleep(seconds(1)).await;
     }
-    let place = two.queues();
+    let queued = two.queues();
     for _ in 0..5 {
         two.cut(&Fault::Down);
         sleep(millis(1_450)).await;
-        assert_eq!(two.queues()[0], place[0]);
+        assert_eq!(two.queues()[0], queued[0]);
         two.cut(&Fault::None);
         sleep(seconds(2)).await;
-        assert_eq!(two.queues(), place);
+        assert_eq!(two.queues(), queued);
     }
     held.release().await.unwrap();
     let mut served = Vec::new();
@@ -214,7 +217,7 @@ async fn a_short_outage_does_not_change_the_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_aside_ends_by_its_limit_and_when_the_coordinator_is_closed() {
+async fn a_waiter_that_stepped_aside_stops_at_its_time_limit_and_at_close() {
     for fault in [Fault::Down, Fault::Hang, delay(80)] {
         let two = Two::new().await;
         two.cut(&fault);
@@ -243,7 +246,7 @@ async fn a_wait_aside_ends_by_its_limit_and_when_the_coordinator_is_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_aside_ends_when_another_task_of_the_owner_has_won() {
+async fn a_waiter_that_stepped_aside_wins_when_another_task_of_its_owner_does() {
     let two = Two::new().await;
     let owner = two.waiter.owner();
     let lock = two.waiter.fair(NAME, &owner);
@@ -259,9 +262,9 @@ async fn a_wait_aside_ends_when_another_task_of_the_owner_has_won() {
     drop(guard);
 }
 
-/// Half a patience without a majority, and then one of three stays down: whoever waited is in the
-/// queue again, and is not passed over by those who come later. The masters are not equally far
-/// away, so a round is lost before the majority has answered.
+/// After half a waiter timeout without a majority, one of three masters stays down. The waiter is
+/// in the queue again and is not overtaken by later ones. The masters have different delays, so a
+/// round is lost before the majority has answered.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_comes_back_to_the_queue_when_a_bare_majority_is_up() {
     for size in [3, 4, 5] {
@@ -291,8 +294,8 @@ async fn a_waiter_comes_back_to_the_queue_when_a_bare_majority_is_up() {
     }
 }
 
-/// Every grant comes when its validity is over, as the TTL is short for where the masters are. They
-/// answer within the node timeout all the same.
+/// Every grant arrives after its validity has ended, since the TTL is too short for the masters'
+/// distance. They still answer within the node timeout.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_whose_ttl_is_too_short_does_not_hold_up_others() {
     let masters = masters(3);
@@ -302,5 +305,5 @@ async fn a_waiter_whose_ttl_is_too_short_does_not_hold_up_others() {
     let builder = builder.masters(&masters).ttl(millis(60));
     let hopeless = builder.build().unwrap();
     sleep(seconds(1)).await;
-    beside_one(&near, &hopeless, fair).await;
+    check_kind(&near, &hopeless, fair).await;
 }

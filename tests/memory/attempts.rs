@@ -1,4 +1,4 @@
-//! Attempts have numbers, so that what comes late harms nobody.
+//! Attempts are numbered, so that late commands do no harm.
 
 use quorlock::MemoryMaster;
 use tokio::time::sleep;
@@ -7,9 +7,9 @@ use crate::world::{World, seconds};
 
 const NAME: &str = "fair";
 
-/// What gives back the grants of one round may arrive behind the next round's.
+/// A command that takes back one round's grants may arrive after the next round's commands.
 #[tokio::test(start_paused = true)]
-async fn every_round_for_a_fair_lock_is_an_attempt_of_its_own() {
+async fn every_round_for_a_fair_lock_has_its_own_attempt_number() {
     let world = World::new(3).await;
     let another = [("another", "1"), ("quorlock:fair", "1")];
     world.masters[0].set_hash(NAME, another, None);
@@ -17,7 +17,7 @@ async fn every_round_for_a_fair_lock_is_an_attempt_of_its_own() {
     let owner = world.locks.owner();
     let lock = world.locks.fair(NAME, &owner);
     let waits = tokio::spawn(async move { lock.acquire().await.unwrap() });
-    sleep(seconds(10)).await; // it is granted one of three, over and over
+    sleep(seconds(10)).await; // one of three masters grants it, over and over
 
     world.masters[0].delete(NAME);
     let guard = waits.await.unwrap();

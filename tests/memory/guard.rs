@@ -1,4 +1,5 @@
-//! Masters that may have forgotten locks have no vote until those are over, to the millisecond.
+//! Masters that may have forgotten locks have no vote until those locks are over, to the
+//! millisecond.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,9 +12,9 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::world::*;
 
 const TTL: Duration = seconds(10); // the default, and the longest here
-/// The longest TTL, and by how much clocks may be apart.
+/// The longest TTL and the allowance for clocks that differ.
 const QUARANTINE: Duration = millis(10_102);
-/// The longest pause before a master is dialled for the first time after it was down.
+/// The longest pause before the first dial of a master after it was down.
 const REDIAL: Duration = millis(100);
 const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 const GUARDED: [RestartGuard; 2] = [RestartGuard::Observed, RestartGuard::Strict];
@@ -22,23 +23,23 @@ const GUARDED: [RestartGuard; 2] = [RestartGuard::Observed, RestartGuard::Strict
 async fn world(masters: usize, guard: RestartGuard) -> World {
     let world = World::with(masters, |b| b.restart_guard(guard).max_ttl(TTL)).await;
     if guard == RestartGuard::Strict {
-        sleep(QUARANTINE).await; // they are new
+        sleep(QUARANTINE).await; // new masters are in quarantine
     }
     world
 }
 
-/// One more of this process.
+/// Another coordinator of this process.
 async fn coordinator(world: &World, guard: RestartGuard) -> Coordinator {
-    of_masters(&world.masters, guard).await
+    connect(&world.masters, guard).await
 }
 
-/// One of another process, which has never seen the masters.
+/// A coordinator of another process, which has never seen the masters.
 async fn newcomer(world: &World, guard: RestartGuard) -> Coordinator {
     let masters = world.masters.iter().map(MemoryMaster::for_another_process);
-    of_masters(&masters.collect::<Vec<_>>(), guard).await
+    connect(&masters.collect::<Vec<_>>(), guard).await
 }
 
-async fn of_masters(masters: &[MemoryMaster], guard: RestartGuard) -> Coordinator {
+async fn connect(masters: &[MemoryMaster], guard: RestartGuard) -> Coordinator {
     let builder = Coordinator::builder().restart_guard(guard).max_ttl(TTL);
     let locks = builder.masters(masters).build().unwrap();
     sleep(millis(1)).await;
@@ -53,7 +54,7 @@ fn lock(locks: &Coordinator, kind: Kind, owner: &Owner) -> Lock {
     }
 }
 
-/// As after SIGKILL, without persistence.
+/// Restarts a master as after SIGKILL without persistence.
 async fn restart_empty(master: &MemoryMaster) {
     master.inject(Fault::Down);
     sleep(millis(1)).await;
@@ -61,7 +62,7 @@ async fn restart_empty(master: &MemoryMaster) {
     master.inject(Fault::None);
 }
 
-/// What all masters say to an attempt.
+/// Returns the votes of all masters on one attempt.
 async fn votes(locks: &Coordinator) -> Votes {
     match locks.mutex("another lock").try_acquire().await {
         Ok(guard) => {
@@ -78,7 +79,7 @@ async fn votes(locks: &Coordinator) -> Votes {
     }
 }
 
-/// How long `master` has no vote yet, if it has none.
+/// Returns the time until `master` has a vote, or `None` if it has one.
 async fn quarantine(locks: &Coordinator, master: usize) -> Option<Duration> {
     match votes(locks).await.iter().nth(master).unwrap().failure() {
         Some(Failure::Quarantined { left }) => Some(*left),
@@ -87,7 +88,7 @@ async fn quarantine(locks: &Coordinator, master: usize) -> Option<Duration> {
     }
 }
 
-/// Restarts it empty, and says for how long it has no vote once it is connected again.
+/// Restarts a master empty. Returns how long it has no vote once it is connected again.
 async fn restarted(world: &World, master: usize) -> Option<Duration> {
     restart_empty(&world.masters[master]).await;
     for _ in 0..REDIAL.as_millis() {
@@ -99,7 +100,7 @@ async fn restarted(world: &World, master: usize) -> Option<Duration> {
             _ => return None,
         }
     }
-    panic!("it is not connected after {REDIAL:?}");
+    panic!("the master is not connected after {REDIAL:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,33 +118,34 @@ async fn a_master_that_restarted_empty_votes_again_when_its_quarantine_is_over()
         assert!(left <= millis(2), "{left:?}");
         sleep(millis(3)).await;
         assert_eq!(quarantine(&world.locks, 0).await, None);
-        // Also for who dials it then.
+        // The same applies to a client that dials the master then.
         let others = coordinator(&world, guard).await;
         assert_eq!(quarantine(&others, 0).await, None);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_guard_it_votes_at_once() {
+async fn without_the_restart_guard_an_empty_master_votes_at_once() {
     let world = world(3, RestartGuard::Off).await;
     assert_eq!(restarted(&world, 0).await, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_broke_is_no_restart() {
+async fn a_broken_connection_is_no_restart() {
     for guard in GUARDED {
         let world = world(3, guard).await;
         world.masters[0].inject(Fault::Down);
         sleep(seconds(1)).await;
-        world.mend();
+        world.clear_faults();
         sleep(seconds(2)).await;
         assert_eq!(quarantine(&world.locks, 0).await, None);
     }
 }
 
-/// Whoever comes later goes by what the master says, and does not start anew; nor does a connection that breaks.
+/// Later clients use the end that the master reports, and do not start a new quarantine. Neither
+/// does a connection that breaks.
 #[tokio::test(start_paused = true)]
-async fn all_who_dial_it_agree_on_when_it_is_over() {
+async fn all_clients_agree_on_the_end_of_a_quarantine() {
     let world = world(3, RestartGuard::Observed).await;
     let left = restarted(&world, 0).await.unwrap();
     sleep(seconds(4)).await;
@@ -155,15 +157,16 @@ async fn all_who_dial_it_agree_on_when_it_is_over() {
     );
     world.masters[0].inject(Fault::Down);
     sleep(millis(1)).await;
-    world.mend();
+    world.clear_faults();
     sleep(seconds(2)).await;
     let mine = quarantine(&world.locks, 0).await.unwrap();
     assert!(mine.abs_diff(left - seconds(6)) <= millis(5), "{mine:?}");
 }
 
-/// The majority of the first holder is two of three; one of them forgets; the third was never asked.
+/// The majority of the first holder is two of three masters. One of them forgets, and the third was
+/// never asked.
 #[tokio::test(start_paused = true)]
-async fn a_second_holder_comes_when_the_first_is_over_and_with_the_guard_off_before() {
+async fn a_second_holder_comes_after_the_first_has_ended_or_before_without_the_restart_guard() {
     for guard in [
         RestartGuard::Off,
         RestartGuard::Observed,
@@ -190,7 +193,7 @@ async fn a_second_holder_comes_when_the_first_is_over_and_with_the_guard_off_bef
                 guard == RestartGuard::Off,
                 "{guard:?} {kind:?} {took:?}"
             );
-            // Its own key is over as soon as its master forgets it.
+            // A single master's key is over as soon as the master forgets it.
             assert!(
                 took < QUARANTINE + seconds(2),
                 "{guard:?} {kind:?} {took:?}"
@@ -199,9 +202,9 @@ async fn a_second_holder_comes_when_the_first_is_over_and_with_the_guard_off_bef
     }
 }
 
-/// Who has never seen a master takes an empty one for new, unless it is strict.
+/// A client that has never seen a master takes an empty one for new, unless it is strict.
 #[tokio::test(start_paused = true)]
-async fn a_newcomer_who_only_observes_trusts_an_empty_master() {
+async fn a_newcomer_that_only_observes_trusts_an_empty_master() {
     for (guard, is_two) in [
         (RestartGuard::Observed, true),
         (RestartGuard::Strict, false),
@@ -212,14 +215,14 @@ async fn a_newcomer_who_only_observes_trusts_an_empty_master() {
         first.settled().await;
         world.masters[2].delete(NAME);
         restart_empty(&world.masters[1]).await;
-        // It dials before the others dial again.
+        // The newcomer dials before the others dial again.
         let newcomer = newcomer(&world, guard).await;
         let second = newcomer.mutex(NAME).try_acquire().await;
         assert_eq!(second.is_ok() && first.is_valid(), is_two, "{guard:?}");
     }
 }
 
-/// All who lock are strict, and one who only observes and never locks comes first.
+/// All clients that lock are strict. The client that comes first only observes, and never locks.
 #[tokio::test(start_paused = true)]
 async fn a_strict_client_does_not_trust_an_observer() {
     for kind in KINDS {
@@ -253,15 +256,15 @@ async fn a_strict_client_does_not_trust_an_observer() {
     }
 }
 
-/// What they forgot is over by then.
+/// By then, every lock that the masters forgot is over.
 #[tokio::test(start_paused = true)]
-async fn masters_that_others_have_used_for_a_quarantine_are_used_at_once_by_the_strict() {
+async fn a_strict_client_trusts_masters_that_others_have_used_for_a_quarantine() {
     let world = world(3, RestartGuard::Observed).await;
     sleep(QUARANTINE / 2).await;
     let early = newcomer(&world, RestartGuard::Strict).await;
     let left = quarantine(&early, 0).await.unwrap();
     assert!(left.abs_diff(QUARANTINE / 2) <= millis(5), "{left:?}");
-    // Those who only observe have their votes meanwhile, also on a new connection.
+    // Clients that only observe count the votes meanwhile, also over a new connection.
     let observer = newcomer(&world, RestartGuard::Observed).await;
     assert_eq!(quarantine(&observer, 0).await, None);
     sleep(QUARANTINE / 2 + millis(2)).await;
@@ -271,9 +274,9 @@ async fn masters_that_others_have_used_for_a_quarantine_are_used_at_once_by_the_
     }
 }
 
-/// Whichever coordinator it was that has seen it.
+/// It does not matter which coordinator of the process has seen the master.
 #[tokio::test(start_paused = true)]
-async fn a_process_knows_a_master_that_a_coordinator_of_it_has_seen() {
+async fn a_process_knows_a_master_that_one_of_its_coordinators_has_seen() {
     for kind in KINDS {
         let world = world(3, RestartGuard::Observed).await;
         let gone = coordinator(&world, RestartGuard::Observed).await;
@@ -286,7 +289,7 @@ async fn a_process_knows_a_master_that_a_coordinator_of_it_has_seen() {
         assert_eq!(first.settled().await.granted(), 2);
         world.masters[2].delete(NAME);
         restart_empty(&world.masters[1]).await;
-        // It dials before the one that holds the lock does.
+        // The new coordinator dials before the one that holds the lock does.
         let made_anew = coordinator(&world, RestartGuard::Observed).await;
         let second = lock(&made_anew, kind, &made_anew.owner());
         assert!(second.try_acquire().await.is_err(), "{kind}");
@@ -296,9 +299,9 @@ async fn a_process_knows_a_master_that_a_coordinator_of_it_has_seen() {
     }
 }
 
-/// What the first one finds is no reason for the others to trust the master.
+/// The record that the first coordinator writes is no reason for the others to trust the master.
 #[tokio::test(start_paused = true)]
-async fn all_coordinators_of_a_process_quarantine_a_master_whichever_sees_it_first() {
+async fn all_coordinators_of_a_process_quarantine_a_forgetful_master() {
     for guard in GUARDED {
         let world = world(3, guard).await;
         let others = coordinator(&world, guard).await;
@@ -317,7 +320,7 @@ async fn all_coordinators_of_a_process_quarantine_a_master_whichever_sees_it_fir
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_majority_in_quarantine_is_an_error_of_its_own_that_says_when_it_ends() {
+async fn a_majority_in_quarantine_is_its_own_error_and_says_when_it_ends() {
     for (restarts, decisive) in [(3, 0), (4, 1), (5, 2)] {
         let world = world(5, RestartGuard::Observed).await;
         let mut ends = Vec::new();
@@ -348,9 +351,9 @@ async fn a_majority_in_quarantine_is_an_error_of_its_own_that_says_when_it_ends(
     }
 }
 
-/// For as long as no majority can vote, there is nothing to ask for; but for a place in a queue, which is kept.
+/// As long as no majority can vote, waiters send nothing, except to keep a position in a queue.
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_majority_in_quarantine_asks_when_it_is_over() {
+async fn a_waiter_asks_again_when_a_majority_has_left_quarantine() {
     for (kind, most) in [(Kind::Mutex, 8), (Kind::Reentrant, 8), (Kind::Fair, 48)] {
         let world = world(3, RestartGuard::Observed).await;
         restarted(&world, 0).await.unwrap();
@@ -370,7 +373,7 @@ async fn who_waits_for_a_majority_in_quarantine_asks_when_it_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_majority_in_quarantine_gives_up_in_time_and_hears_of_the_end() {
+async fn a_waiter_for_a_majority_in_quarantine_gives_up_in_time_and_sees_close() {
     for kind in KINDS {
         let world = world(3, RestartGuard::Observed).await;
         restarted(&world, 0).await.unwrap();
@@ -402,9 +405,9 @@ async fn who_waits_for_a_majority_in_quarantine_gives_up_in_time_and_hears_of_th
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_the_first_dial_is_told_at_once_that_it_ended_in_quarantine() {
+async fn a_first_dial_that_ends_in_quarantine_fails_the_attempt_at_once() {
     let world = World::new(3).await;
-    world.order_all(&delay(10));
+    world.inject_all(&delay(10));
     let builder = Coordinator::builder().restart_guard(RestartGuard::Strict);
     let builder = builder.max_ttl(TTL).node_timeout(millis(500));
     let locks = builder.masters(&world.masters).build().unwrap();
@@ -414,19 +417,20 @@ async fn who_waits_for_the_first_dial_is_told_at_once_that_it_ended_in_quarantin
         matches!(&refused, AcquireError::Quarantined { left, .. } if *left >= QUARANTINE - millis(30)),
         "{refused}"
     );
-    assert!(took <= millis(25), "{took:?}"); // the dial, and what gives back
+    assert!(took <= millis(25), "{took:?}"); // the dial, and the release of the grants
     assert_eq!(world.holders(), [""; 3]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quarantined_master_extends_nothing_and_can_be_released_and_looked_at() {
+async fn a_quarantined_master_refuses_extensions_but_takes_releases_and_inspections() {
     for guard in GUARDED {
         let world = world(3, guard).await;
         let held = world.guard().await;
         held.settled().await;
         let token = world.masters[0].get(NAME).unwrap();
         restarted(&world, 0).await.unwrap();
-        world.masters[0].set(NAME, token, Some(seconds(60))); // what a snapshot would have brought back
+        // the key that a snapshot would have restored
+        world.masters[0].set(NAME, token, Some(seconds(60)));
 
         held.extend(TTL).await.unwrap();
         let votes = held.settled().await;
@@ -443,7 +447,7 @@ async fn a_quarantined_master_extends_nothing_and_can_be_released_and_looked_at(
     }
 }
 
-/// It was sent nothing.
+/// The master was sent nothing.
 #[tokio::test(start_paused = true)]
 async fn a_quarantined_master_is_owed_nothing() {
     let world = world(3, RestartGuard::Observed).await;
@@ -462,7 +466,7 @@ async fn a_quarantined_master_is_owed_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_held_lock_is_renewed_without_it_and_put_back_when_it_votes_again() {
+async fn a_lock_is_renewed_without_a_quarantined_master_and_put_back_afterwards() {
     for guard in GUARDED {
         let world = world(3, guard).await;
         let held = world.locks.mutex(NAME).try_acquire().await.unwrap();
@@ -476,7 +480,7 @@ async fn a_held_lock_is_renewed_without_it_and_put_back_when_it_votes_again() {
     }
 }
 
-/// Slower means: by the quarantine, and a renewal that puts the lock back.
+/// The time between two restarts is a quarantine, and a renewal that puts the lock back.
 #[tokio::test(start_paused = true)]
 async fn a_lock_survives_restarts_one_by_one_that_are_slower_than_the_quarantine() {
     let world = world(3, RestartGuard::Observed).await;
@@ -489,7 +493,8 @@ async fn a_lock_survives_restarts_one_by_one_that_are_slower_than_the_quarantine
     }
 }
 
-/// Too many have no vote at a time: it is not renewed any more, and ends; and nobody else has it before.
+/// Too many masters have no vote at a time, so the lock is not renewed any more and ends. No one
+/// else has it before.
 #[tokio::test(start_paused = true)]
 async fn a_lock_ends_when_restarts_are_faster_than_the_quarantine() {
     for pause in [seconds(1), QUARANTINE / 2] {
@@ -513,7 +518,7 @@ async fn a_lock_ends_when_restarts_are_faster_than_the_quarantine() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_than_the_longest_ttl_is_an_error_and_nothing_is_sent() {
+async fn a_ttl_above_the_longest_is_an_error_and_nothing_is_sent() {
     let too_long = TTL + millis(1);
     let world = world(3, RestartGuard::Observed).await;
     let held = world.guard().await;
@@ -542,7 +547,7 @@ async fn more_than_the_longest_ttl_is_an_error_and_nothing_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_longest_ttl_is_a_minute_or_the_ttl_and_without_the_guard_a_year() {
+async fn the_longest_ttl_defaults_to_a_minute_or_the_ttl_and_without_the_restart_guard_to_a_year() {
     let refused = |ttl, longest: Option<Duration>, guard| {
         let builder = Coordinator::builder().master(MemoryMaster::new()).ttl(ttl);
         let builder = builder.restart_guard(guard);
@@ -568,7 +573,7 @@ async fn the_longest_ttl_is_a_minute_or_the_ttl_and_without_the_guard_a_year() {
     assert!(error.contains("the most is 60s"), "{error}");
 }
 
-/// Until the next renewal, and what it takes to put a key back.
+/// The time until the next renewal has put a key back.
 fn renewal() -> Duration {
     valid(TTL) / 3 + millis(10)
 }

@@ -1,6 +1,8 @@
-//! The crate as a user sees it, on memory masters and under a clock that goes on when everybody waits.
+//! The crate as users see it, on memory masters and with a paused clock, which advances whenever
+//! all tasks wait.
 //!
-//! So times are exact: a test says after how many milliseconds something happens, not within how many.
+//! So times are exact: a test asserts after how many milliseconds something happens, not within how
+//! many.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! Releases that could not be delivered, and are when the master is back.
+//! Releases that could not be delivered, and are delivered when the master is back.
 
 use quorlock::{Fault, MemoryMaster, ReleaseError};
 use tokio::time::{Instant, sleep};
@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 use crate::world::{NAME, World, delay, error, millis, said, seconds, timed};
 
 #[tokio::test(start_paused = true)]
-async fn a_master_that_was_down_gets_it_when_it_is_back() {
+async fn a_master_that_was_down_gets_the_release_when_it_is_back() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.masters[0].inject(Fault::Down);
@@ -14,16 +14,16 @@ async fn a_master_that_was_down_gets_it_when_it_is_back() {
     sleep(seconds(3)).await;
     assert_eq!(world.holders(), ["mine", "", ""]);
 
-    world.mend();
+    world.clear_faults();
     assert!(until_free(&world.masters[0]).await <= REDIAL);
-    world.close().await; // nothing is owed any more
+    world.close().await; // no release is pending any more
     let left = world.masters[0].commands();
     sleep(seconds(10)).await;
     assert_eq!(world.masters[0].commands(), left);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_master_that_hangs_gets_it_when_it_goes_on() {
+async fn a_master_that_hangs_gets_the_release_when_it_goes_on() {
     for pause in [millis(20), millis(100), seconds(3)] {
         let world = World::new(3).await;
         let guard = world.guard().await;
@@ -31,15 +31,15 @@ async fn a_master_that_hangs_gets_it_when_it_goes_on() {
         guard.release().await.unwrap();
         sleep(pause).await;
         assert_eq!(world.holders(), ["mine", "", ""]);
-        world.mend();
+        world.clear_faults();
         assert!(until_free(&world.masters[0]).await <= REDIAL, "{pause:?}");
         world.close().await;
     }
 }
 
-/// Its connection had been given up when the lock was released, so that the release was never sent.
+/// The connection had been given up before the lock was released, so the release was never sent.
 #[tokio::test(start_paused = true)]
-async fn a_master_that_had_been_given_up_gets_it() {
+async fn a_master_that_had_been_given_up_gets_the_release() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.masters[0].inject(Fault::Hang);
@@ -48,14 +48,15 @@ async fn a_master_that_had_been_given_up_gets_it() {
     let commands = world.masters[0].commands();
     guard.release().await.unwrap();
     sleep(seconds(1)).await;
-    world.mend();
+    world.clear_faults();
     assert!(until_free(&world.masters[0]).await <= REDIAL);
-    assert_eq!(world.masters[0].commands(), commands + 2); // the extension, which it finds in its socket
+    // the extension, which was still in its socket, and the release
+    assert_eq!(world.masters[0].commands(), commands + 2);
 }
 
-/// A debt is paid once, and the connection that it is paid over serves.
+/// A release is delivered once, and the connection that delivers it keeps working.
 #[tokio::test(start_paused = true)]
-async fn a_slow_master_gets_it_once() {
+async fn a_slow_master_gets_the_release_once() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     let commands = world.masters[0].commands();
@@ -71,7 +72,7 @@ async fn a_slow_master_gets_it_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_majority_that_was_down_gets_it() {
+async fn a_majority_that_was_down_gets_the_release() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.inject([Fault::Down, Fault::Hang]);
@@ -81,45 +82,45 @@ async fn a_majority_that_was_down_gets_it() {
     };
     assert_eq!((votes.granted(), votes.failed()), (1, 2));
     sleep(seconds(3)).await;
-    world.mend();
+    world.clear_faults();
     sleep(REDIAL).await;
     assert_eq!(world.holders(), [""; 3]);
 }
 
-/// It answered, and did nothing: that is not delivered.
+/// The master answered but did nothing, so the release is not delivered.
 #[tokio::test(start_paused = true)]
-async fn a_master_that_answers_with_an_error_gets_it_later() {
+async fn a_master_that_answers_with_an_error_gets_the_release_later() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.masters[0].inject(error());
     guard.release().await.unwrap();
     sleep(seconds(3)).await;
     assert_eq!(world.holders(), ["mine", "", ""]);
-    // It is not asked all the time.
+    // The release is not retried all the time.
     assert!(world.masters[0].commands() < 20);
 
-    world.mend();
+    world.clear_faults();
     assert!(until_free(&world.masters[0]).await <= REDIAL);
     world.close().await;
 }
 
-/// What holds for [`Guard::release`](quorlock::Guard::release) holds for dropped guards.
+/// [`Guard::release`](quorlock::Guard::release) and a dropped guard behave alike.
 #[tokio::test(start_paused = true)]
-async fn a_dropped_guard_is_owed_as_well() {
+async fn the_release_of_a_dropped_guard_is_pending_as_well() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.inject([Fault::Down, error(), Fault::Hang]);
     drop(guard);
     sleep(seconds(3)).await;
     assert_eq!(world.holders(), ["mine"; 3]);
-    world.mend();
+    world.clear_faults();
     sleep(REDIAL).await;
     assert_eq!(world.holders(), [""; 3]);
 }
 
 /// No coordinator is left when the master comes back.
 #[tokio::test(start_paused = true)]
-async fn it_outlives_the_coordinator() {
+async fn a_pending_release_outlives_the_coordinator() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.masters[0].inject(Fault::Down);
@@ -131,7 +132,7 @@ async fn it_outlives_the_coordinator() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_debt_ends_with_the_ttl() {
+async fn a_pending_release_ends_with_the_ttl() {
     for fault in [
         Fault::Down,
         Fault::Hang,
@@ -154,7 +155,7 @@ async fn a_debt_ends_with_the_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_debt_ends_with_the_extended_ttl() {
+async fn a_pending_release_ends_with_the_extended_ttl() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     sleep(seconds(5)).await;
@@ -168,9 +169,9 @@ async fn a_debt_ends_with_the_extended_ttl() {
     );
 }
 
-/// A debt that ends early does not end the others.
+/// A pending release that ends early does not end the others.
 #[tokio::test(start_paused = true)]
-async fn every_debt_has_its_own_end() {
+async fn every_pending_release_has_its_own_end() {
     let world = World::new(3).await;
     let long = world
         .locks
@@ -202,33 +203,33 @@ async fn every_debt_has_its_own_end() {
     }
     sleep(seconds(30)).await;
     assert_eq!(world.masters[0].keys(), ["long", "longer"]);
-    world.mend();
+    world.clear_faults();
     let (took, ()) = timed(world.close()).await;
     assert!(took <= REDIAL);
     assert_eq!(world.masters[0].keys(), [""; 0]);
 }
 
-/// A master that certainly never got the acquisition is owed nothing.
+/// A master that certainly never received the acquisition is owed no release.
 #[tokio::test(start_paused = true)]
-async fn a_master_that_was_never_asked_is_owed_nothing() {
+async fn a_master_that_was_never_asked_has_no_pending_release() {
     let world = World::new(3).await;
     world.masters[0].inject(Fault::Down);
-    sleep(millis(1)).await; // passes when that is known
+    sleep(millis(1)).await; // passes once the outcome is known
     world.guard().await.release().await.unwrap();
     let (took, ()) = timed(world.close()).await;
     assert_eq!(took, millis(0));
 }
 
-/// Refused is not held, but by a master that was never heard it may be.
+/// A refusal means that the lock is not held there, but a master that never answered may hold it.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_was_lost_is_owed() {
+async fn a_master_whose_answer_was_lost_has_a_pending_release() {
     let world = World::new(3).await;
     world.masters[0].inject(Fault::Mute);
     let guard = world.guard().await;
-    sleep(seconds(1)).await; // its connection was given up
+    sleep(seconds(1)).await; // until its connection is given up
     assert_eq!(world.holders(), ["mine"; 3]);
     guard.release().await.unwrap();
-    world.mend();
+    world.clear_faults();
     assert!(until_free(&world.masters[0]).await <= REDIAL);
 }
 
@@ -244,12 +245,12 @@ async fn until_free(master: &MemoryMaster) -> tokio::time::Duration {
 /// The longest pause between two dials, and some time to dial.
 const REDIAL: tokio::time::Duration = millis(1_100);
 
-/// More than a master's queue takes, given up before all of it was sent: no release overtakes its
+/// A master's full queue is given up before all of it was sent. No release overtakes its
 /// acquisition.
 #[tokio::test(start_paused = true)]
 async fn a_release_does_not_overtake_its_acquisition_when_the_queue_is_full() {
     let world = World::new(3).await;
-    world.order_all(&delay(10));
+    world.inject_all(&delay(10));
     let lock = |n| {
         world
             .locks

@@ -1,8 +1,8 @@
-//! Clients that do what they please on masters that fail as they please: never two valid guards of one name,
-//! and nothing left in the end.
+//! Clients that act at random on masters that fail at random: there are never two valid guards of
+//! one name, and nothing is left in the end.
 //!
-//! What the clients and the masters do follows from a seed, which is printed when a run fails. The crate's
-//! own delays and tokens do not.
+//! The actions of clients and masters follow from a seed, which is printed when a run fails. The
+//! crate's own delays and tokens do not.
 
 use std::{cell::RefCell, rc::Rc, thread, time::Duration};
 
@@ -22,7 +22,7 @@ const RUN: Duration = Duration::from_secs(5);
 const SEEDS: u64 = 200;
 
 #[test]
-fn exclusion_whatever_happens() {
+fn no_two_clients_hold_a_lock_at_once_whatever_happens() {
     let (mut won, mut extended) = (0, 0);
     for seed in 0..SEEDS {
         let _print = PrintOnPanic(seed);
@@ -35,7 +35,7 @@ fn exclusion_whatever_happens() {
         won += seen.won;
         extended += seen.extended;
     }
-    // Masters that always fail keep everything exclusive, and show nothing.
+    // Masters that always fail would keep everything exclusive, and test nothing.
     assert!(
         won > 20 * SEEDS && extended > 20 * SEEDS,
         "{won} won, {extended} extended"
@@ -64,12 +64,12 @@ async fn run(seed: u64) -> Seen {
     }
     let longest = millis(LONGEST_TTL);
     for locks in locks {
-        // What is owed is so until the TTL is over, and then nobody hears of it before the next dial.
+        // Pending releases end with the TTL. The master notices that at the next dial only.
         timeout(longest + millis(1_100), locks.close())
             .await
             .unwrap();
     }
-    // What was executed late, when a master came back, is gone with its TTL.
+    // The keys of commands that were executed late, when a master came back, have expired.
     sleep(longest + millis(1)).await;
     for master in &masters {
         assert_eq!(master.keys(), [""; 0]);
@@ -77,11 +77,11 @@ async fn run(seed: u64) -> Seen {
     stage.seen.into_inner()
 }
 
-/// What the clients of a run share.
+/// The state shared by the clients of a run.
 #[derive(Debug)]
 struct Stage {
     end: Instant,
-    /// The guard of each client.
+    /// The guard that each client holds.
     guards: RefCell<[Option<Rc<Guard>>; CLIENTS]>,
     seen: RefCell<Seen>,
 }
@@ -102,14 +102,14 @@ impl Stage {
                 self.seen.borrow_mut().won += 1;
                 self.guards.borrow_mut()[number] = Some(Rc::new(guard));
                 self.check();
-                self.hold(number, &mut random).await;
-                self.let_go(number, &mut random).await;
+                self.keep_for_a_while(number, &mut random).await;
+                self.give_up(number, &mut random).await;
             }
             self.pause(&mut random, 50).await;
         }
     }
 
-    async fn hold(&self, number: usize, random: &mut Random) {
+    async fn keep_for_a_while(&self, number: usize, random: &mut Random) {
         let guard = self.guards.borrow()[number].clone().unwrap();
         for _ in 0..random.below(5) {
             let ttl = millis(100 + random.below(LONGEST_TTL - 100));
@@ -127,7 +127,7 @@ impl Stage {
         }
     }
 
-    async fn let_go(&self, number: usize, random: &mut Random) {
+    async fn give_up(&self, number: usize, random: &mut Random) {
         let guard = self.guards.borrow_mut()[number].take().unwrap();
         let guard = Rc::into_inner(guard).unwrap();
         match random.below(3) {
@@ -168,7 +168,7 @@ impl Stage {
     }
 }
 
-/// In one of several ways, some of which give up in the middle.
+/// Acquires in one of several ways, some of which are abandoned halfway.
 async fn acquire(lock: &Lock, random: &mut Random) -> Option<Guard> {
     let patience = millis(random.below(300));
     match random.below(4) {
@@ -182,7 +182,7 @@ async fn acquire(lock: &Lock, random: &mut Random) -> Option<Guard> {
     }
 }
 
-/// SplitMix64.
+/// The generator `splitmix64`.
 struct Random(u64);
 
 impl Random {

@@ -1,5 +1,5 @@
-//! Futures that were polled and are not polled any more, such as the loser of a `select!` on `&mut
-//! future`.
+//! Futures that were polled once and are not polled any more, such as the loser of a `select!` on
+//! `&mut future`.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::world::{NAME, World, delay, millis, seconds, start, timed};
 /// The default.
 const NODE_TIMEOUT: Duration = millis(50);
 
-/// One of each kind.
+/// Returns one lock of each kind.
 fn kinds() -> [fn(&Coordinator, &Owner) -> Lock; 3] {
     [
         |locks, _| locks.mutex(NAME),
@@ -24,7 +24,7 @@ fn kinds() -> [fn(&Coordinator, &Owner) -> Lock; 3] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_with_a_limit_ends_beside_an_unpolled_one_of_its_owner() {
+async fn a_wait_ends_at_its_limit_next_to_an_unpolled_one_of_its_owner() {
     for kind in kinds() {
         let world = World::new(3).await;
         let owner = world.locks.owner();
@@ -42,7 +42,7 @@ async fn a_wait_with_a_limit_ends_beside_an_unpolled_one_of_its_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_says_that_another_task_of_its_owner_is_in_the_middle_of_one() {
+async fn an_attempt_fails_while_another_task_of_its_owner_makes_one() {
     for kind in &kinds()[1..] {
         let world = World::new(3).await;
         let owner = world.locks.owner();
@@ -58,7 +58,7 @@ async fn an_attempt_says_that_another_task_of_its_owner_is_in_the_middle_of_one(
         assert_eq!(took, 2 * NODE_TIMEOUT);
         let text = r#"could not lock "orders/42": another task of its owner is in the middle of an attempt"#;
         assert_eq!(error.to_string(), text);
-        // It goes on where it was.
+        // The first attempt continues where it was.
         drop(first.await.unwrap());
         drop(lock.try_acquire().await.unwrap());
     }
@@ -66,12 +66,12 @@ async fn an_attempt_says_that_another_task_of_its_owner_is_in_the_middle_of_one(
 
 /// Each attempt takes 40 ms, and a task may be the last of 50.
 #[tokio::test(start_paused = true)]
-async fn many_tasks_of_one_owner_end_by_their_limit() {
+async fn tasks_of_one_owner_give_up_at_their_limit() {
     for kind in &kinds()[1..] {
         let world = World::new(3).await;
         let others = Coordinator::new(&world.masters).unwrap();
         let held = kind(&others, &others.owner()).acquire().await.unwrap();
-        world.order_all(&delay(40));
+        world.inject_all(&delay(40));
         let owner = world.locks.owner();
         let mut tasks = JoinSet::new();
         for _ in 0..50 {
@@ -88,7 +88,7 @@ async fn many_tasks_of_one_owner_end_by_their_limit() {
     }
 }
 
-/// The waiters of a process contend one at a time. Some of those that came first are not polled any
+/// The waiters of a process contend one at a time. Some of the earlier ones are not polled any
 /// more.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_takes_over_from_unpolled_ones() {
@@ -113,7 +113,7 @@ async fn a_waiter_takes_over_from_unpolled_ones() {
         let (took, guard) = waiting.await.unwrap();
         assert!(took <= seconds(5), "{took:?}");
         drop(guard.unwrap());
-        // What was passed over once does not cost that again.
+        // A waiter that was passed over once does not cost that time again.
         let wait = async {
             for _ in 0..20 {
                 drop(lock.acquire().await.unwrap());
@@ -121,14 +121,14 @@ async fn a_waiter_takes_over_from_unpolled_ones() {
         };
         let (took, ()) = timed(wait).await;
         assert!(took <= seconds(15), "{took:?}");
-        // They go on where they are polled again, in turn.
+        // The unpolled waiters continue when they are polled again, one after the other.
         for waiter in unpolled {
             drop(timeout(seconds(10), waiter).await.unwrap().unwrap());
         }
     }
 }
 
-/// However many waiters there are, and however many of them are not polled: one contends.
+/// Only one waiter contends, however many there are and however many of them are not polled.
 #[tokio::test(start_paused = true)]
 async fn the_masters_are_asked_no_more_often_when_waiters_are_not_polled() {
     let mut sent = Vec::new();
@@ -155,7 +155,7 @@ async fn the_masters_are_asked_no_more_often_when_waiters_are_not_polled() {
     assert!(sent[1] <= sent[0] * 5 / 4, "{sent:?}");
 }
 
-/// One owner's tasks wait for one another's attempts. Other owners need not.
+/// The tasks of one owner wait for each other's attempts. Other owners do not.
 #[tokio::test(start_paused = true)]
 async fn an_owner_whose_task_is_not_polled_does_not_hold_up_others() {
     let world = World::new(3).await;
@@ -167,10 +167,10 @@ async fn an_owner_whose_task_is_not_polled_does_not_hold_up_others() {
         .unwrap();
     let owner = world.locks.owner();
     let lock = world.locks.reentrant(NAME, &owner);
-    world.order_all(&delay(5));
+    world.inject_all(&delay(5));
     let mut unpolled = Box::pin(lock.acquire());
     start(unpolled.as_mut()).await; // in the middle of an attempt
-    world.mend();
+    world.clear_faults();
     let mut siblings = JoinSet::new();
     for _ in 0..3 {
         let lock = lock.clone();
@@ -185,10 +185,10 @@ async fn an_owner_whose_task_is_not_polled_does_not_hold_up_others() {
     assert!(free.elapsed() <= seconds(6), "{:?}", free.elapsed());
 }
 
-/// The one that contends is not polled any more, and the lock is released long before it meant to
-/// ask again: that was the time to do so, so it is passed over 2 s later.
+/// The contending waiter is not polled any more, and the lock is released long before its next
+/// attempt. The release was its time to ask, so it is passed over 2 s later.
 #[tokio::test(start_paused = true)]
-async fn an_unpolled_one_is_passed_over_soon_after_a_release() {
+async fn an_unpolled_waiter_is_passed_over_soon_after_a_release() {
     for kind in &kinds()[..2] {
         let hour = seconds(3_600);
         let world = World::with(3, |builder| {

@@ -1,4 +1,4 @@
-//! Locks that are kept by renewing them, under the paused clock.
+//! Locks that are kept by renewing them, with the paused clock.
 
 use quorlock::{ExtendError, Fault, Guard, LockState, LostReason};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -11,14 +11,14 @@ async fn renewed(world: &World) -> Guard {
     world.locks.mutex(NAME).try_acquire().await.unwrap()
 }
 
-/// The paused clock has it to the millisecond.
+/// Returns whether `at` is `now`, to the resolution of the paused clock: a millisecond.
 fn is_close(at: std::time::Instant, now: Instant) -> bool {
     let now = now.into_std();
     now >= at && now - at <= millis(2)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_is_kept_through_a_rolling_restart_of_all_masters() {
+async fn a_lock_survives_a_rolling_restart_of_all_masters() {
     for masters in [3, 5] {
         let world = World::new(masters).await;
         let guard = renewed(&world).await;
@@ -31,7 +31,7 @@ async fn a_lock_is_kept_through_a_rolling_restart_of_all_masters() {
             }
             assert_eq!(master.keys().len(), 0);
             master.inject(Fault::None);
-            sleep(seconds(6)).await; // redialled, and a renewal later
+            sleep(seconds(6)).await; // until the master is dialled, and the lock renewed
             assert_eq!(guard.state(), LockState::Held);
             assert_eq!(master.keys(), [NAME]);
         }
@@ -41,7 +41,7 @@ async fn a_lock_is_kept_through_a_rolling_restart_of_all_masters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewed_after_a_third_of_the_validity() {
+async fn a_lock_is_renewed_after_a_third_of_the_validity() {
     let world = World::new(3).await;
     let guard = renewed(&world).await;
     let before = world.commands();
@@ -65,14 +65,14 @@ async fn two_of_five_that_hang_do_not_cost_the_lock() {
         assert_eq!(guard.state(), LockState::Held);
         assert!(guard.remaining() > TTL / 2);
     }
-    world.mend();
+    world.clear_faults();
     guard.release().await.unwrap();
     world.locks.close().await;
     assert_eq!(world.holders(), [""; 5]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn three_of_five_that_hang_bring_doubt_and_then_the_end() {
+async fn three_of_five_that_hang_put_the_lock_in_doubt_and_then_end_it() {
     let world = World::new(5).await;
     let guard = renewed(&world).await;
     let until = guard.valid_until();
@@ -97,7 +97,7 @@ async fn masters_that_come_back_in_time_end_the_doubt() {
         world.inject(vec![fault.clone(); 3]);
         sleep_until(Instant::from_std(until - seconds(3))).await;
         assert_eq!(guard.state(), LockState::InDoubt, "{fault:?}");
-        world.mend();
+        world.clear_faults();
         sleep_until(Instant::from_std(until - millis(100))).await;
         assert_eq!(guard.state(), LockState::Held, "{fault:?}");
         sleep(TTL * 3).await;
@@ -105,9 +105,10 @@ async fn masters_that_come_back_in_time_end_the_doubt() {
     }
 }
 
-/// In every phase of a renewal: the last one is under way when the release is posted.
+/// The guard is released in every phase of a renewal. The last renewal is under way when the
+/// release is posted.
 #[tokio::test(start_paused = true)]
-async fn nothing_renews_after_a_release() {
+async fn no_renewal_is_sent_after_a_release() {
     let world = World::with(3, |builder| builder.ttl(millis(600))).await;
     for run in 0..10_000_u64 {
         for (n, master) in world.masters.iter().enumerate() {
@@ -116,9 +117,9 @@ async fn nothing_renews_after_a_release() {
         }
         let guard = world.locks.mutex(NAME).acquire().await.unwrap();
         if run % 3 == 0 {
-            world.masters[(run % 2) as usize].delete(NAME); // healed by the renewal
+            world.masters[(run % 2) as usize].delete(NAME); // put back by the renewal
         }
-        // From shortly before the first renewal is due to after its last answer.
+        // From shortly before the first renewal is due until after its last answer.
         let due = guard.valid_until() - guard.validity().mul_f64(0.75);
         let at = Instant::from_std(due).max(Instant::now()) + millis(run % 100);
         sleep_until(at).await;
@@ -136,7 +137,7 @@ async fn nothing_renews_after_a_release() {
             assert_eq!(world.commands(), commands, "run {run}");
         }
     }
-    world.mend();
+    world.clear_faults();
     world.locks.close().await;
     let commands = world.commands();
     sleep(seconds(10)).await;
@@ -145,7 +146,7 @@ async fn nothing_renews_after_a_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_lock_is_kept_beyond_its_max_hold() {
+async fn no_lock_is_renewed_beyond_its_renewal_limit() {
     let world = World::with(3, |builder| {
         builder.renewal(quorlock::Renewal::UpTo(seconds(60)))
     })
@@ -175,7 +176,7 @@ async fn no_lock_is_kept_beyond_its_max_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stops_renewing_lets_the_lock_expire() {
+async fn a_lock_expires_after_renewal_was_stopped() {
     let world = World::new(3).await;
     let guard = renewed(&world).await;
     sleep(seconds(60)).await;
@@ -188,7 +189,7 @@ async fn who_stops_renewing_lets_the_lock_expire() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stops_renewing_can_still_extend() {
+async fn a_lock_can_be_extended_after_renewal_was_stopped() {
     let world = World::new(3).await;
     let guard = renewed(&world).await;
     guard.stop_renewing();
@@ -199,7 +200,7 @@ async fn who_stops_renewing_can_still_extend() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_with_a_ttl_of_its_own_is_not_renewed() {
+async fn a_lock_with_renewal_off_is_not_renewed() {
     let world = World::new(3).await;
     for lock in [
         world
@@ -221,7 +222,7 @@ async fn a_lock_with_a_ttl_of_its_own_is_not_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extension_by_hand_and_the_watchdog_do_not_harm_each_other() {
+async fn extensions_by_hand_and_renewals_do_not_disturb_each_other() {
     let world = World::new(3).await;
     let guard = renewed(&world).await;
     for round in 0..200 {
@@ -236,9 +237,9 @@ async fn an_extension_by_hand_and_the_watchdog_do_not_harm_each_other() {
     assert_eq!(guard.state(), LockState::Held);
 }
 
-/// The watchdog has nothing to add to it before its end is near.
+/// The renewer has no reason to renew the lock before its end is near.
 #[tokio::test(start_paused = true)]
-async fn a_long_extension_by_hand_is_not_renewed_more_often_than_any_other() {
+async fn a_lock_extended_by_hand_is_not_renewed_more_often_than_any_other() {
     let world = World::new(3).await;
     let guard = renewed(&world).await;
     guard.extend(seconds(600)).await.unwrap();
@@ -249,19 +250,19 @@ async fn a_long_extension_by_hand_is_not_renewed_more_often_than_any_other() {
     for (before, after) in before.iter().zip(world.commands()) {
         assert!(after - before <= often, "{} renewals", after - before);
     }
-    sleep(seconds(60)).await; // and kept after it
+    sleep(seconds(60)).await; // and renewed afterwards
     assert_eq!(guard.state(), LockState::Held);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extension_of_a_lock_that_hangs_fails_and_the_watchdog_goes_on() {
+async fn an_extension_on_hanging_masters_fails_and_renewal_goes_on() {
     let world = World::new(3).await;
     let guard = renewed(&world).await;
     world.inject([Fault::Hang, Fault::Hang]);
     let failed = guard.extend(TTL).await.unwrap_err();
     assert!(matches!(failed, ExtendError::NoQuorum { .. }), "{failed}");
     assert_eq!(guard.state(), LockState::InDoubt);
-    world.mend();
+    world.clear_faults();
     sleep(TTL / 2).await;
     assert_eq!(guard.state(), LockState::Held);
 }
@@ -286,11 +287,11 @@ async fn a_thousand_locks_are_kept_while_a_master_hangs() {
         }
     }
     for (before, after) in before.iter().zip(world.commands()).skip(1) {
-        // Once a period: neither left out nor repeated.
+        // One renewal per period: none is left out or repeated.
         let most = 1_000 * (periods + 1);
         assert!((1_000 * (periods - 1)..=most).contains(&(after - before)));
     }
-    world.mend();
+    world.clear_faults();
     drop(guards);
     world.locks.close().await;
     assert!(world.masters.iter().all(|master| master.keys().is_empty()));
@@ -319,7 +320,7 @@ fn renewed_guards_outlive_their_runtime_without_harm() {
     std::thread::spawn(move || drop(guard)).join().unwrap();
     let guard = guards.pop().unwrap();
     runtime().block_on(async {
-        // Nobody is left to renew it, and its end is heard of all the same.
+        // No task is left to renew the lock, and its loss is still reported.
         let lost = tokio::time::timeout(seconds(5), guard.lost()).await;
         assert_eq!(lost.unwrap().reason, LostReason::Expired);
     });
@@ -327,7 +328,8 @@ fn renewed_guards_outlive_their_runtime_without_harm() {
     drop(world);
 }
 
-/// All due at once: as many as masters may have to answer in time, and then as many more.
+/// All renewals are due at once. As many are sent as masters can answer in time, and then as many
+/// more.
 #[tokio::test(start_paused = true)]
 async fn renewals_wait_for_the_answers_to_earlier_ones() {
     let world = World::new(5).await;
@@ -337,7 +339,7 @@ async fn renewals_wait_for_the_answers_to_earlier_ones() {
     let due = guards[0].valid_until() - valid(TTL) * 2 / 3;
     let mut posted = 0;
     for round in 1..=6 {
-        // Half a delay after the answers to the last ones.
+        // Half a delay after the answers to the last renewals.
         sleep_until(Instant::from_std(due) + millis(round * 31 + 14)).await;
         let commands = world.commands()[0] - before[0];
         let more = commands - posted;
@@ -350,19 +352,19 @@ async fn renewals_wait_for_the_answers_to_earlier_ones() {
         assert_eq!(guard.state(), LockState::Held);
         assert!(guard.remaining() > valid(TTL) - millis(250), "{guard:?}");
     }
-    world.mend();
+    world.clear_faults();
     drop(guards);
     world.locks.close().await;
 }
 
-/// Two of five: the others decide, and nobody waits for them.
+/// Two of five masters hang. The others decide, and no renewal waits for the two.
 #[tokio::test(start_paused = true)]
 async fn renewals_do_not_wait_for_masters_that_hang() {
     for (fault, count, late) in [
         (Fault::Hang, 1_500, millis(5)),
         (Fault::Down, 1_500, millis(5)),
         (Fault::Mute, 1_500, millis(5)),
-        // Until they count as down.
+        // Until the masters count as down.
         (Fault::Hang, 6_000, millis(160)),
     ] {
         let world = World::new(5).await;
@@ -376,7 +378,7 @@ async fn renewals_do_not_wait_for_masters_that_hang() {
                 "{fault:?}: {guard:?}"
             );
         }
-        world.mend();
+        world.clear_faults();
         drop(guards);
         world.locks.close().await;
     }

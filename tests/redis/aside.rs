@@ -1,4 +1,5 @@
-//! Waiters of a fair lock that cannot win, and those who can, on servers.
+//! Waiters for a fair lock that cannot win step aside on real servers, and do not slow down those
+//! that can.
 
 use std::{
     net::{Ipv4Addr, TcpListener},
@@ -17,7 +18,8 @@ fn fair(locks: &Coordinator) -> Lock {
     locks.fair("r", &locks.owner())
 }
 
-/// How often one client gets the lock in four seconds, for a moment each.
+/// Counts how often one client gets the lock in four seconds, if it holds it for a moment each
+/// time.
 async fn grants(locks: &Coordinator) -> u32 {
     let start = Instant::now();
     let mut grants = 0;
@@ -31,30 +33,28 @@ async fn grants(locks: &Coordinator) -> u32 {
     grants
 }
 
-/// How often a near client gets the lock alone, and beside one that cannot get it.
-async fn companion_key(near: &Coordinator, hopeless: &Coordinator, first: &Server) {
+/// Compares how often a near client gets the lock alone, and next to a client that cannot win.
+async fn check(near: &Coordinator, hopeless: &Coordinator, first: &Server) {
     let alone = grants(near).await;
     let lock = fair(hopeless);
-    // For it to queue. It is never the first while the lock is held.
+    // So that it queues. It is never first in the queue while the lock is held.
     let held = fair(near).acquire().await.unwrap();
     let waiter = tokio::spawn(async move { lock.acquire().await.map(drop) });
     let queued = || first.command(&["ZCARD", "quorlock:queue:{r}"]);
-    until("a place in the queue", async || {
-        (queued() == "1").then_some(())
-    })
-    .await;
+    until("a queued waiter", async || (queued() == "1").then_some(())).await;
     drop(held);
-    // Not before it has stepped aside, as its ticket is the first.
+    // Until it has stepped aside, as its ticket is the first.
     let first = fair(near).acquire().await.unwrap();
     first.release().await.unwrap();
-    let beside = grants(near).await;
-    // Other tests run meanwhile. A waiter that does not step aside leaves none.
-    assert!(beside * 5 >= alone * 3, "{beside} of {alone}");
+    let contended = grants(near).await;
+    // Other tests run meanwhile. A waiter that does not step aside leaves the others no grants.
+    assert!(contended * 5 >= alone * 3, "{contended} of {alone}");
     assert!(!waiter.is_finished());
     waiter.abort();
 }
 
-/// Its questions arrive, and its place is kept, and every answer comes too late.
+/// The far waiter's commands arrive and keep its position in the queue, but every answer comes too
+/// late.
 #[test]
 fn a_waiter_that_is_too_far_away_does_not_hold_up_others() {
     with_masters(3, async |masters| {
@@ -70,12 +70,12 @@ fn a_waiter_that_is_too_far_away_does_not_hold_up_others() {
             .masters(proxies.iter().map(Proxy::url))
             .build()
             .unwrap();
-        sleep(Duration::from_secs(1)).await; // it is connected
-        companion_key(&near, &far, &masters[0]).await;
+        sleep(Duration::from_secs(1)).await; // connected by then
+        check(&near, &far, &masters[0]).await;
     });
 }
 
-/// Any majority serves: both masters that are left are needed, and the waiter reaches one of them.
+/// Each majority needs both masters that are still up, and the waiter reaches only one of them.
 #[test]
 fn a_waiter_that_is_cut_off_from_a_majority_does_not_hold_up_others() {
     with_masters(3, async |mut masters| {
@@ -87,7 +87,7 @@ fn a_waiter_that_is_cut_off_from_a_majority_does_not_hold_up_others() {
         let near = coordinator(brisk().node_timeout(Duration::from_secs(1)), &masters);
         let part = [urls(&masters).swap_remove(0), nobody(), nobody()];
         let part = brisk().masters(part).build().unwrap();
-        masters.pop(); // and it is gone
-        companion_key(&near, &part, &masters[0]).await;
+        masters.pop(); // this master is gone
+        check(&near, &part, &masters[0]).await;
     });
 }

@@ -1,4 +1,4 @@
-//! Waiters for a fair lock in many processes, and what can be seen of them on the masters.
+//! Processes full of waiters for a fair lock, and a record of their queues on the masters.
 
 use std::{
     collections::HashMap,
@@ -18,40 +18,40 @@ use tokio::{
 
 use crate::common::*;
 
-/// The lock that all of them wait for, and the keys beside it.
+/// The lock that all waiters want, and its companion keys.
 pub(crate) const LOCK: &str = "r";
 pub(crate) const QUEUE: &str = "quorlock:queue:{r}";
 pub(crate) const DEADLINES: &str = "quorlock:deadlines:{r}";
 
-/// What makes a second run of a test one of the processes.
+/// Set in the processes that a test starts as second runs of itself.
 const MASTERS: &str = "QUORLOCK_CROWD_MASTERS";
 const JOB: &str = "QUORLOCK_CROWD_JOB";
 
-/// What one process does: so many waiters, each of whom comes some time after the one before, and holds the
-/// lock once.
+/// The work of one process: a number of waiters, which arrive one after the other and hold the lock
+/// once each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
     pub(crate) waiters: u32,
     pub(crate) every: Duration,
     pub(crate) hold: Duration,
-    pub(crate) patience: Duration,
+    pub(crate) waiter_timeout: Duration,
     pub(crate) ttl: Duration,
 }
 
 impl Job {
-    /// One who never lets go of the lock.
-    pub(crate) fn forever(patience: Duration) -> Self {
+    /// A process with one waiter, which never releases the lock.
+    pub(crate) fn forever(waiter_timeout: Duration) -> Self {
         Self {
             waiters: 1,
             every: Duration::ZERO,
             hold: LONG,
-            patience,
+            waiter_timeout,
             ttl: LONG,
         }
     }
 
     fn to_words(self) -> String {
-        let times = [self.every, self.hold, self.patience, self.ttl];
+        let times = [self.every, self.hold, self.waiter_timeout, self.ttl];
         let times = times.map(|time| time.as_millis().to_string());
         format!("{} {}", self.waiters, times.join(" "))
     }
@@ -59,7 +59,7 @@ impl Job {
     fn parse(words: &str) -> Self {
         let numbers = words.split(' ').map(|word| word.parse::<u32>().unwrap());
         let numbers: Vec<_> = numbers.collect();
-        let [waiters, every, hold, patience, ttl] = numbers[..] else {
+        let [waiters, every, hold, waiter_timeout, ttl] = numbers[..] else {
             panic!("{words:?}");
         };
         let millis = |count: u32| Duration::from_millis(count.into());
@@ -67,13 +67,13 @@ impl Job {
             waiters,
             every: millis(every),
             hold: millis(hold),
-            patience: millis(patience),
+            waiter_timeout: millis(waiter_timeout),
             ttl: millis(ttl),
         }
     }
 
     async fn work(self, masters: &str) {
-        let locks = with_patience(self.patience)
+        let locks = with_waiter_timeout(self.waiter_timeout)
             .ttl(self.ttl)
             .masters(masters.split(','))
             .build()
@@ -86,7 +86,7 @@ impl Job {
         for waiter in waiters {
             waiter.await.unwrap();
         }
-        // Long enough for masters that are up; one that died is owed releases for a TTL.
+        // Long enough for masters that are up. A master that died has pending releases for a TTL.
         let _ = timeout(Duration::from_millis(500), locks.close()).await;
     }
 
@@ -95,7 +95,7 @@ impl Job {
         let came = micros();
         let guard = locks.fair(LOCK, &owner).acquire().await.unwrap();
         let acquired = micros();
-        // The round that won began a TTL before its validity ends, but for the allowance for drift.
+        // The winning round began a TTL, less the drift allowance, before the validity ends.
         let left = guard
             .valid_until()
             .saturating_duration_since(Instant::now());
@@ -111,29 +111,30 @@ impl Job {
     }
 }
 
-/// What is taken off a TTL where no drift is allowed for.
+/// The drift allowance at 0 ppm.
 const NO_DRIFT: Duration = Duration::from_millis(2);
 
-/// In front of what a process has to say.
+/// The start of each line that a process prints.
 const MARK: &str = "served:";
 
-/// A coordinator whose waiters have `patience`, and masters as much time to answer as that and TTLs allow.
-pub(crate) fn with_patience(patience: Duration) -> Builder {
+/// A builder with this waiter timeout, and the longest node timeout that it and the TTLs allow.
+pub(crate) fn with_waiter_timeout(waiter_timeout: Duration) -> Builder {
     patient()
         .drift_ppm(0)
-        .waiter_timeout(patience)
-        .node_timeout(Duration::from_secs(1).min(patience / 4))
+        .waiter_timeout(waiter_timeout)
+        .node_timeout(Duration::from_secs(1).min(waiter_timeout / 4))
 }
 
-/// The wall clock, which all processes share.
+/// Returns the wall clock time in microseconds. All processes share that clock.
 pub(crate) fn micros() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     since.as_micros() as u64
 }
 
-/// One who got the lock: when it came, when the round that it won began, and from when to when it had it.
+/// A waiter that got the lock: when it arrived, when its winning round began, and from when to when
+/// it held the lock.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct Service {
     pub(crate) owner: String,
     pub(crate) came: u64,
     pub(crate) asked: u64,
@@ -141,12 +142,12 @@ pub(crate) struct Served {
     pub(crate) released: u64,
 }
 
-impl Served {
+impl Service {
     fn parse(line: &str) -> Option<Self> {
-        // The test harness may have begun the line.
+        // The test harness may have printed the start of the line.
         let (_, words) = line.split_once(MARK)?;
         let words: Vec<_> = words.split_whitespace().collect();
-        let at = |place: usize| words[place].parse().unwrap();
+        let at = |field: usize| words[field].parse().unwrap();
         Some(Self {
             owner: words[0].to_owned(),
             came: at(1),
@@ -157,26 +158,26 @@ impl Served {
     }
 }
 
-/// Fails if two had it at once. In the order in which they had it afterwards.
+/// Sorts the services by time, and fails if two waiters held the lock at once.
 #[track_caller]
-pub(crate) fn assert_one_at_a_time(served: &mut [Served]) {
+pub(crate) fn assert_one_at_a_time(served: &mut [Service]) {
     served.sort_by_key(|one| one.acquired);
     for pair in served.windows(2) {
         assert!(pair[0].released <= pair[1].acquired, "{pair:?}");
     }
 }
 
-/// Processes that wait for the lock: a test once more, each of them.
-pub(crate) struct Crowd {
+/// Processes that wait for the lock, each a second run of a test.
+pub(crate) struct WaiterProcesses {
     processes: Vec<Child>,
     lines: mpsc::UnboundedReceiver<(usize, Option<String>)>,
     said: Vec<String>,
     left: usize,
 }
 
-impl Crowd {
-    /// In a process that a test has started: does its job.
-    pub(crate) fn is_one() -> bool {
+impl WaiterProcesses {
+    /// In a process started by a test: does its job and returns true.
+    pub(crate) fn is_child() -> bool {
         let (Ok(masters), Ok(job)) = (env::var(MASTERS), env::var(JOB)) else {
             return false;
         };
@@ -184,7 +185,7 @@ impl Crowd {
         true
     }
 
-    /// A process for each list of URLs of the masters.
+    /// Starts one process for each list of master URLs.
     pub(crate) fn start(test: &str, urls: &[Vec<String>], job: Job) -> Self {
         let (sender, lines) = mpsc::unbounded_channel();
         let processes = urls.iter().enumerate().map(|(number, urls)| {
@@ -208,8 +209,8 @@ impl Crowd {
         }
     }
 
-    /// The next one who is done; `None` when all processes are.
-    pub(crate) async fn next(&mut self) -> Option<Served> {
+    /// Returns the next service, or `None` when all processes have ended.
+    pub(crate) async fn next(&mut self) -> Option<Service> {
         while self.left > 0 {
             let line = timeout(PATIENCE, self.lines.recv()).await.unwrap();
             match line.unwrap() {
@@ -218,7 +219,7 @@ impl Crowd {
                     let said = &mut self.said[process];
                     *said += &line;
                     *said += "\n";
-                    if let Some(served) = Served::parse(&line) {
+                    if let Some(served) = Service::parse(&line) {
                         return Some(served);
                     }
                 }
@@ -231,7 +232,7 @@ impl Crowd {
         None
     }
 
-    pub(crate) async fn all(mut self) -> Vec<Served> {
+    pub(crate) async fn all(mut self) -> Vec<Service> {
         let mut served = Vec::new();
         while let Some(one) = self.next().await {
             served.push(one);
@@ -239,7 +240,7 @@ impl Crowd {
         served
     }
 
-    /// SIGKILL, and wait.
+    /// Kills all processes with SIGKILL, and waits for their end.
     pub(crate) fn kill(&mut self) {
         for process in &mut self.processes {
             process.kill().ok();
@@ -248,7 +249,7 @@ impl Crowd {
     }
 }
 
-impl Drop for Crowd {
+impl Drop for WaiterProcesses {
     fn drop(&mut self) {
         self.kill();
     }
@@ -267,7 +268,7 @@ fn read_in_background(
     });
 }
 
-/// Waits until exactly so many wait on each of `masters`.
+/// Waits until each of `masters` has exactly `count` waiters.
 pub(crate) async fn until_queued(masters: &[Server], count: usize) {
     let count = count.to_string();
     until("a queue of that length", async || {
@@ -277,19 +278,19 @@ pub(crate) async fn until_queued(masters: &[Server], count: usize) {
     .await;
 }
 
-/// Looks at the queues all the time, and notes when each ticket was first seen where.
-pub(crate) struct Watch {
-    log: Arc<Mutex<Log>>,
+/// Reads the queues all the time, and records when each ticket was first seen on which master.
+pub(crate) struct QueueWatch {
+    log: Arc<Mutex<QueueLog>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Log {
+pub(crate) struct QueueLog {
     is_over: bool,
-    /// Of each master, when its lives have ended; there is one more than that, unless it is down.
+    /// The times at which each master's lives ended. A master that is up has one more life.
     ends: Vec<Vec<u64>>,
     is_down: Vec<bool>,
-    /// By owner, its ticket, and by master and life, when it was first seen.
+    /// The ticket of each owner, and when it was first seen in each life of each master.
     tickets: HashMap<String, Ticket>,
 }
 
@@ -299,15 +300,16 @@ struct Ticket {
     seen: HashMap<(usize, usize), u64>,
 }
 
-impl Watch {
-    /// How often: what is seen later than it was there counts as not there yet, which excuses others.
+impl QueueWatch {
+    /// The interval between reads. A ticket that is seen late counts as absent until then, which
+    /// excuses an overtake.
     const EVERY: Duration = Duration::from_millis(10);
 
     pub(crate) fn start(masters: &[Server]) -> Self {
-        let log = Arc::new(Mutex::new(Log {
+        let log = Arc::new(Mutex::new(QueueLog {
             ends: vec![Vec::new(); masters.len()],
             is_down: vec![false; masters.len()],
-            ..Log::default()
+            ..QueueLog::default()
         }));
         let ports = masters.iter().map(Server::port).enumerate();
         let threads = ports.map(|(master, port)| {
@@ -321,18 +323,18 @@ impl Watch {
     }
 
     /// Must be called before a master is killed.
-    pub(crate) fn ends(&self, master: usize) {
+    pub(crate) fn record_kill(&self, master: usize) {
         let mut log = self.log.lock().unwrap();
         log.ends[master].push(micros());
         log.is_down[master] = true;
     }
 
-    /// Must be called after it is back.
-    pub(crate) fn begins(&self, master: usize) {
+    /// Must be called after the master is back.
+    pub(crate) fn record_restart(&self, master: usize) {
         self.log.lock().unwrap().is_down[master] = false;
     }
 
-    pub(crate) fn stop(self) -> Log {
+    pub(crate) fn stop(self) -> QueueLog {
         self.log.lock().unwrap().is_over = true;
         for thread in self.threads {
             thread.join().unwrap();
@@ -341,8 +343,8 @@ impl Watch {
     }
 }
 
-fn look(master: usize, port: u16, log: &Mutex<Log>) {
-    let life = |log: &Log| (log.ends[master].len(), log.is_down[master]);
+fn look(master: usize, port: u16, log: &Mutex<QueueLog>) {
+    let life = |log: &QueueLog| (log.ends[master].len(), log.is_down[master]);
     loop {
         let before = life(&log.lock().unwrap());
         let queue = server::try_command_on(port, &["ZRANGE", QUEUE, "0", "-1"], PATIENCE / 8);
@@ -360,15 +362,15 @@ fn look(master: usize, port: u16, log: &Mutex<Log>) {
             }
         }
         drop(log);
-        thread::sleep(Watch::EVERY);
+        thread::sleep(QueueWatch::EVERY);
     }
 }
 
-impl Log {
-    fn note(&mut self, ticket: &str, place: (usize, usize), now: u64) {
+impl QueueLog {
+    fn note(&mut self, ticket: &str, position: (usize, usize), now: u64) {
         let (_, owner) = ticket.split_once(':').unwrap();
         let known = self.tickets.entry(owner.to_owned()).or_default();
-        // Whose clock was corrected has a new one; the last one counts.
+        // An owner whose clock was corrected has a new ticket. The last one counts.
         if *known.ticket < *ticket {
             *known = Ticket {
                 ticket: ticket.to_owned(),
@@ -376,12 +378,13 @@ impl Log {
             };
         }
         if known.ticket == ticket {
-            known.seen.entry(place).or_insert(now);
+            known.seen.entry(position).or_insert(now);
         }
     }
 
-    /// The ticket of `one`; of one who never had to wait, one that is not behind its own.
-    fn ticket(&self, one: &Served) -> String {
+    /// Returns the ticket of `one`. A waiter that never queued gets one made from its arrival time,
+    /// which is not later than its own.
+    fn ticket(&self, one: &Service) -> String {
         let known = self.tickets.get(&one.owner);
         known.map_or_else(
             || format!("{:016}:{}", one.came, one.owner),
@@ -389,8 +392,9 @@ impl Log {
         )
     }
 
-    /// How many masters had heard of `one` when the round of `other` began, and lived on until it was won.
-    fn heard(&self, one: &Served, other: &Served) -> usize {
+    /// Counts the masters that knew of `one` when the round of `other` began, and lived until that
+    /// round was won.
+    fn known_to(&self, one: &Service, other: &Service) -> usize {
         let lives = |master: usize, life: usize| {
             let end = self.ends[master].get(life);
             end.is_none_or(|end| *end > other.acquired)
@@ -401,19 +405,19 @@ impl Log {
             .count()
     }
 
-    /// Who came in front of whom with a lower ticket, of whom a majority of masters had heard; `served` in the
-    /// order in which they were.
-    pub(crate) fn overtakes(&self, served: &[Served]) -> Overtakes {
+    /// Finds waiters that were served before others with lower tickets that a majority of masters
+    /// knew. `served` is in the order of service.
+    pub(crate) fn overtakes(&self, served: &[Service]) -> Overtakes {
         let majority = self.ends.len() / 2 + 1;
         let mut overtakes = Overtakes::default();
-        for (place, one) in served.iter().enumerate() {
+        for (position, one) in served.iter().enumerate() {
             let ticket = self.ticket(one);
-            overtakes.waited += usize::from(self.heard(one, one) >= majority);
-            for other in &served[..place] {
-                let is_heard = self.heard(one, other) >= majority;
+            overtakes.waited += usize::from(self.known_to(one, one) >= majority);
+            for other in &served[..position] {
+                let is_heard = self.known_to(one, other) >= majority;
                 let is_before = ticket < self.ticket(other);
                 overtakes.excused += usize::from(is_before && !is_heard);
-                overtakes.kept += usize::from(!is_before && self.heard(other, one) >= majority);
+                overtakes.kept += usize::from(!is_before && self.known_to(other, one) >= majority);
                 if is_before && is_heard {
                     let ticket = self.ticket(other);
                     overtakes
@@ -428,12 +432,12 @@ impl Log {
 
 #[derive(Debug, Default)]
 pub(crate) struct Overtakes {
-    /// Against the rule.
+    /// Overtakes that break the rule.
     pub(crate) broken: Vec<String>,
-    /// Pairs in which the one in front had not been heard of by a majority.
+    /// Overtakes of a waiter that no majority of masters knew.
     pub(crate) excused: usize,
     /// Pairs that are in order.
     pub(crate) kept: usize,
-    /// How many were heard of by a majority before their own last round.
+    /// The number of waiters that a majority knew before their own winning round.
     pub(crate) waited: usize,
 }

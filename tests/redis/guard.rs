@@ -1,4 +1,5 @@
-//! Masters that forgot locks, on servers that really do: they have no vote until those locks are over.
+//! Masters that forgot locks have no vote until those locks are over, on servers that really lose
+//! data.
 
 use std::{
     fs::{self, OpenOptions},
@@ -15,13 +16,13 @@ use tracing::Level;
 
 use crate::{common::*, proxy::Proxy, said::Said};
 
-/// The longest there is here.
+/// The longest TTL in these tests.
 const TTL: Duration = Duration::from_millis(1_500);
-/// As long as it is at least, whatever the TTL; less what masters' clocks are cut off by.
+/// The least quarantine for any TTL, less the rounding of the masters' clocks.
 const QUARANTINE: Duration = Duration::from_millis(2_995);
 pub(crate) const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 pub(crate) const KEY: &str = "quorlock:guard";
-/// What it takes to keep everything.
+/// The options that make a server keep all writes.
 pub(crate) const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
 pub(crate) fn guarded(guard: RestartGuard) -> Builder {
@@ -41,9 +42,9 @@ pub(crate) fn lock(locks: &Coordinator, kind: Kind, name: &str, owner: &Owner) -
     }
 }
 
-/// Has `masters` known to somebody, so that they have a vote from then on; of those who are strict,
-/// once a quarantine is over. Closed, as a release is done when a majority has it, and whoever
-/// comes next could be ahead of it on the others.
+/// Makes `masters` known to a client, so that they have a vote from then on (for strict clients,
+/// once a quarantine is over). Closes that client: a release is done once a majority has it, and
+/// the next client could otherwise overtake it on the other masters.
 async fn meet(masters: &[String]) {
     let locks = guarded(RestartGuard::Observed).masters(masters).build();
     let locks = locks.unwrap();
@@ -55,18 +56,19 @@ async fn meet(masters: &[String]) {
     locks.close().await;
 }
 
-/// Other addresses of `masters`, by which this process has not seen them: as another process would.
+/// Returns other addresses of `masters`, under which this process has not seen them, as another
+/// process would.
 fn elsewhere(masters: &[Server]) -> Vec<String> {
     masters.iter().map(Server::unix_url).collect()
 }
 
-/// A coordinator that is connected to all `masters`, which have votes.
+/// Returns a coordinator that is connected to all `masters`, which have votes.
 pub(crate) async fn connected(builder: Builder, masters: &[String]) -> Coordinator {
     let locks = builder.masters(masters).build().unwrap();
     let lock = locks.mutex("r");
     acquire_on_all(&lock).await.release().await.unwrap();
-    // Behind the release, on all of them.
-    until("a look at all masters", async || {
+    // Arrives after the release on all of them.
+    until("an inspection of all masters", async || {
         let seen = lock.inspect().await.ok()?;
         (seen.votes.granted() == masters.len()).then_some(())
     })
@@ -83,21 +85,22 @@ pub(crate) fn is_quarantined(votes: &Votes, master: usize) -> bool {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Loss {
-    /// Killed, and nothing was saved.
+    /// The master is killed and nothing was saved.
     Everything,
-    /// Killed, and what comes back is a snapshot from before the lock.
+    /// The master is killed and loads a snapshot from before the lock.
     Snapshot,
-    /// Killed, and what comes back is a log (`appendfsync everysec`) to just before the lock, as after a power cut.
+    /// The master is killed and loads a log (`appendfsync everysec`) that ends just before the
+    /// lock, as after a power cut.
     Tail,
     /// `FLUSHALL`, and all connections break.
     Flushed,
-    /// A replica that has not heard of the lock takes over.
+    /// A replica that has not received the lock takes over.
     Promoted,
 }
 
-/// A majority of `masters` hold locks of every kind, just as many as it takes, and one of them forgets. Others ask for
-/// those locks then; with the guard, and for other locks without it.
-async fn nobody_gets_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: RestartGuard) {
+/// Bare majorities of `masters` hold locks of every kind, and one of those masters forgets. Other
+/// clients then ask for the same locks with the restart guard, and for other locks without it.
+async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: RestartGuard) {
     let victim = masters.len() / 2;
     let others = victim + 1..;
     if loss == Loss::Tail {
@@ -168,13 +171,16 @@ async fn nobody_gets_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: 
             masters[victim].kill();
             for (log, length) in &logs {
                 let log = OpenOptions::new().write(true).open(log).unwrap();
-                assert!(log.metadata().unwrap().len() > *length, "no tail to lose");
+                assert!(
+                    log.metadata().unwrap().len() > *length,
+                    "the log has no tail to lose"
+                );
                 log.set_len(*length).unwrap();
             }
             masters[victim].restart();
         }
     }
-    // It would happen.
+    // Without the guard, a second lock is granted.
     let without = async {
         for (kind, first) in KINDS.into_iter().zip(&held) {
             let lock = lock(&unguarded[1], kind, "unguarded", &unguarded[1].owner());
@@ -190,7 +196,7 @@ async fn nobody_gets_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: 
             let _second = lock.acquire_within(PATIENCE / 4).await.unwrap();
             assert!(!first.is_valid(), "{loss:?} {guard:?} {kind:?}");
         }
-        // It has a vote again in the end, and not before.
+        // The master has a vote again in the end, and not before.
         drop(acquire_on_all(&second.mutex("r")).await);
         let took = lost.elapsed();
         assert!(took >= QUARANTINE, "{loss:?} {guard:?} {took:?}");
@@ -198,7 +204,7 @@ async fn nobody_gets_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: 
     join!(without, with);
 }
 
-/// The log of `master`, which has `text` in it, with its length.
+/// Returns the logs of `master` that contain `text`, with their lengths.
 async fn logs_with(master: &Server, text: &str) -> Vec<(PathBuf, u64)> {
     let log = until("a log", async || {
         let files = [
@@ -218,49 +224,49 @@ async fn logs_with(master: &Server, text: &str) -> Vec<(PathBuf, u64)> {
     vec![(log, length)]
 }
 
-fn nobody_gets_one(masters: usize, loss: Loss) {
+fn check_for_a_second_lock_on(masters: usize, loss: Loss) {
     with_masters(2 * masters, async |mut observed| {
         let strict = observed.split_off(masters);
         join!(
-            nobody_gets_a_second_lock(observed, loss, RestartGuard::Observed),
-            nobody_gets_a_second_lock(strict, loss, RestartGuard::Strict),
+            check_for_a_second_lock(observed, loss, RestartGuard::Observed),
+            check_for_a_second_lock(strict, loss, RestartGuard::Strict),
         );
     });
 }
 
 #[test]
-fn nobody_gets_a_second_lock_from_a_master_that_restarted_empty() {
-    nobody_gets_one(3, Loss::Everything);
+fn no_second_lock_is_granted_by_a_master_that_restarted_empty() {
+    check_for_a_second_lock_on(3, Loss::Everything);
 }
 
 #[test]
-fn nobody_gets_a_second_lock_of_five_masters_either() {
-    nobody_gets_one(5, Loss::Everything);
+fn no_second_lock_is_granted_by_one_of_five_masters_that_restarted_empty() {
+    check_for_a_second_lock_on(5, Loss::Everything);
 }
 
 #[test]
-fn nobody_gets_a_second_lock_from_a_master_that_lost_what_was_not_saved() {
-    nobody_gets_one(3, Loss::Snapshot);
+fn no_second_lock_is_granted_by_a_master_that_lost_unsaved_writes() {
+    check_for_a_second_lock_on(3, Loss::Snapshot);
 }
 
 #[test]
-fn nobody_gets_a_second_lock_from_a_master_that_lost_the_tail_of_its_log() {
-    nobody_gets_one(3, Loss::Tail);
+fn no_second_lock_is_granted_by_a_master_that_lost_the_tail_of_its_log() {
+    check_for_a_second_lock_on(3, Loss::Tail);
 }
 
 #[test]
-fn nobody_gets_a_second_lock_from_a_master_that_was_flushed_when_its_connections_broke() {
-    nobody_gets_one(3, Loss::Flushed);
+fn no_second_lock_is_granted_by_a_master_that_was_flushed_and_disconnected() {
+    check_for_a_second_lock_on(3, Loss::Flushed);
 }
 
 #[test]
-fn nobody_gets_a_second_lock_from_a_replica_that_was_promoted() {
-    nobody_gets_one(3, Loss::Promoted);
+fn no_second_lock_is_granted_by_a_promoted_replica() {
+    check_for_a_second_lock_on(3, Loss::Promoted);
 }
 
-/// Nobody said that it is what it looks like.
+/// The master is durable, but was not declared to be.
 #[test]
-fn a_master_that_saves_everything_has_no_vote_for_a_while_either_and_keeps_its_locks() {
+fn a_durable_master_that_was_not_declared_is_quarantined_and_keeps_its_locks() {
     with_masters(2, async |mut masters| {
         masters.insert(0, Server::start_with(&ALWAYS));
         let locks = connected(guarded(RestartGuard::Observed), &urls(&masters)).await;
@@ -287,7 +293,7 @@ fn a_master_that_saves_everything_has_no_vote_for_a_while_either_and_keeps_its_l
     });
 }
 
-/// Makes `replica` a copy of `master`, and then one of its own.
+/// Makes `replica` copy `master` once, and then independent again.
 pub(crate) async fn follow(replica: &Server, master: &Server) {
     let port = master.port().to_string();
     replica.command(&["REPLICAOF", "127.0.0.1", &port]);
@@ -301,7 +307,7 @@ pub(crate) fn is_copy(replica: &Server) -> Option<()> {
 }
 
 #[test]
-fn a_majority_in_quarantine_says_when_it_ends_and_who_waits_gets_the_lock_then() {
+fn a_majority_in_quarantine_says_when_it_ends_and_a_waiter_gets_the_lock_then() {
     with_masters(3, async |mut masters| {
         let locks = connected(guarded(RestartGuard::Observed), &urls(&masters)).await;
         let held = locks.mutex("held");
@@ -327,13 +333,13 @@ fn a_majority_in_quarantine_says_when_it_ends_and_who_waits_gets_the_lock_then()
             "{took:?} {left:?}"
         );
         assert!(next.is_valid());
-        // Two of three could not renew it.
+        // Two of the three masters could not renew it.
         assert!(!held.is_valid());
     });
 }
 
 #[test]
-fn who_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
+fn a_client_that_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
     with_masters(6, async |mut masters| {
         let strict = masters.split_off(3);
         for (guard, mut masters) in [
@@ -342,7 +348,7 @@ fn who_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
         ] {
             let knows_them = connected(guarded(guard), &urls(&masters)).await;
             knows_them.close().await;
-            // The lock of another library, which two of three hold.
+            // Another library's lock, on two of three masters.
             for master in &masters[..2] {
                 let _ = master.command(&["SET", "r", "another's", "NX", "PX", "600000"]);
             }
@@ -363,7 +369,7 @@ fn who_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
     });
 }
 
-/// All who lock are strict, and one who only observes and never locks comes first.
+/// All clients that lock are strict. The client that comes first only observes, and never locks.
 #[test]
 fn a_strict_client_does_not_trust_an_observer() {
     const LONGEST: Duration = Duration::from_secs(6);
@@ -382,7 +388,7 @@ fn a_strict_client_does_not_trust_an_observer() {
             .unwrap();
         assert_eq!(first.settled().await.granted(), 2);
         masters[2].command(&["DEL", "r"]);
-        // It does not find its way to the second master for a while.
+        // This client does not reach the second master for a while.
         proxy.lead_to(1);
         masters[1].restart();
         let observer = guarded(RestartGuard::Observed).masters(elsewhere(&masters));
@@ -408,9 +414,9 @@ fn a_strict_client_does_not_trust_an_observer() {
     });
 }
 
-/// Each database of a server has a guard key of its own.
+/// Each database of a server has its own guard key.
 #[test]
-fn another_database_is_no_master_that_forgot() {
+fn another_database_does_not_count_as_a_master_that_forgot() {
     with_masters(3, async |masters| {
         for database in 0..2 {
             let urls = urls(&masters).into_iter();
@@ -423,7 +429,7 @@ fn another_database_is_no_master_that_forgot() {
     });
 }
 
-/// A coordinator that is made anew knows what the one before it knew.
+/// A new coordinator knows what an earlier one of the process knew.
 #[test]
 fn a_process_knows_a_master_that_it_has_seen() {
     with_masters(3, async |mut masters| {
@@ -436,9 +442,9 @@ fn a_process_knows_a_master_that_it_has_seen() {
     });
 }
 
-/// The key that comes back with what was saved is that of another process.
+/// The restored guard key belongs to another process.
 #[test]
-fn who_has_never_seen_a_master_is_told_by_what_was_saved_that_it_restarted() {
+fn a_restored_guard_key_tells_a_new_client_that_the_master_restarted() {
     with_masters(3, async |mut masters| {
         let knows_them = connected(guarded(RestartGuard::Strict), &urls(&masters)).await;
         knows_them.close().await;
@@ -456,7 +462,7 @@ fn who_has_never_seen_a_master_is_told_by_what_was_saved_that_it_restarted() {
 }
 
 #[test]
-fn a_user_who_may_not_ask_is_refused_by_the_strict_with_the_rights_it_takes() {
+fn a_strict_client_refuses_a_user_without_the_rights_and_names_them() {
     with_masters(3, async |masters| {
         let mut urls = Vec::new();
         for master in &masters {
@@ -480,9 +486,9 @@ fn a_user_who_may_not_ask_is_refused_by_the_strict_with_the_rights_it_takes() {
     });
 }
 
-/// Else it would vote once it has room, and nobody would have looked.
+/// Otherwise the master would vote once it has room, without having been checked.
 #[test]
-fn a_master_without_room_for_the_key_is_asked_again() {
+fn a_master_without_room_for_the_guard_key_is_asked_again() {
     with_masters(3, async |masters| {
         let full = &masters[0];
         assert_eq!(full.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
@@ -527,9 +533,9 @@ fn a_server_under_two_addresses_votes_once() {
     });
 }
 
-/// What it was known by is not forgotten meanwhile.
+/// The record of the master's earlier origin is kept meanwhile.
 #[test]
-fn a_master_that_was_taken_for_a_twin_and_comes_back_empty_has_no_vote() {
+fn a_duplicate_master_that_comes_back_empty_has_no_vote() {
     with_masters(3, async |mut masters| {
         let proxy = Proxy::start(masters[0].port(), Duration::ZERO);
         let mut urls = urls(&masters);
@@ -544,16 +550,19 @@ fn a_master_that_was_taken_for_a_twin_and_comes_back_empty_has_no_vote() {
         .await;
         masters[0].restart();
         proxy.lead_to(masters[0].port());
-        let back = until_votes(&lock, "it is back", |votes| !is_unreachable(votes, 0)).await;
+        let back = until_votes(&lock, "the master is back", |votes| {
+            !is_unreachable(votes, 0)
+        })
+        .await;
         assert!(is_quarantined(&back, 0), "{back}");
     });
 }
 
-/// It goes on without that master, and puts the lock back when it has its vote again.
+/// Renewals go on without that master, and put the lock back when it has its vote again.
 #[test]
 fn a_lock_is_renewed_while_a_master_is_in_quarantine() {
     with_masters(3, async |mut masters| {
-        // Twice what is needed, as the machine may be busy when one is due.
+        // Twice the needed time, as the machine may be busy when a renewal is due.
         let builder = guarded(RestartGuard::Observed)
             .max_ttl(2 * TTL)
             .ttl(2 * TTL);
@@ -565,10 +574,10 @@ fn a_lock_is_renewed_while_a_master_is_in_quarantine() {
         }
         let began = Instant::now();
         masters[0].restart();
-        // By the watchdog alone: nobody extends anything.
+        // The renewals alone do this: the test extends nothing.
         for (kind, held) in KINDS.into_iter().zip(&held) {
             let key = format!("held {kind:?}");
-            until("it is back", async || {
+            until("the lock is back", async || {
                 assert!(held.is_valid(), "{kind:?}");
                 (masters[0].command(&["EXISTS", &key]) == "1").then_some(())
             })
@@ -581,7 +590,7 @@ fn a_lock_is_renewed_while_a_master_is_in_quarantine() {
 }
 
 #[test]
-fn that_a_master_is_not_watched_is_said_once_per_connection() {
+fn a_warning_about_an_unguarded_master_is_logged_once_per_connection() {
     if server::only_urls() {
         return;
     }
@@ -596,7 +605,7 @@ fn that_a_master_is_not_watched_is_said_once_per_connection() {
         let is_it = |line: &&(Level, String)| line.0 == Level::WARN && line.1.contains(text);
         lines.iter().filter(is_it).count()
     };
-    // In this thread, in which it listens.
+    // In this thread, since the log is captured per thread.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -612,9 +621,9 @@ fn that_a_master_is_not_watched_is_said_once_per_connection() {
         assert_eq!(master.command(&["ACL", "SETUSER", "lock", "+info"]), "OK");
         for _ in 0..2 {
             master.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-            until("it is down", async || {
+            until("the master is down", async || {
                 let lines = said.take();
-                // The second one soon after the first is a part of the same outage.
+                // A second break soon after the first belongs to the same outage.
                 let down = |line: &(Level, String)| line.1.contains(" down master=");
                 lines.iter().any(down).then_some(())
             })
@@ -627,9 +636,9 @@ fn that_a_master_is_not_watched_is_said_once_per_connection() {
     });
 }
 
-/// Nor does it help that it was restarted once, and its own quarantine is long over.
+/// One earlier restart, whose quarantine is long over, makes no difference.
 #[test]
-fn another_server_in_a_masters_place_has_no_vote_for_a_while() {
+fn another_server_at_a_masters_address_has_no_vote_for_a_while() {
     for hours in [0, 2] {
         with_masters(4, async |masters| {
             let [first, second, third, another] = &masters[..] else {
@@ -669,7 +678,7 @@ fn another_server_in_a_masters_place_has_no_vote_for_a_while() {
             fs::remove_file(&place).unwrap();
             symlink(another.socket(), &place).unwrap();
             first.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-            until("it is dialled", async || {
+            until("the master is dialled", async || {
                 let clients = another.command(&["CLIENT", "LIST"]);
                 (clients.lines().count() > 2).then_some(())
             })
@@ -683,9 +692,10 @@ fn another_server_in_a_masters_place_has_no_vote_for_a_while() {
     }
 }
 
-/// A key that makes no sense is none; whoever looks is taken for one who knew the master.
+/// A malformed guard key counts as no key, and every client that reads it as one that knew the
+/// master.
 #[test]
-fn a_guard_key_that_makes_no_sense_is_a_quarantine_and_is_mended() {
+fn a_malformed_guard_key_starts_a_quarantine_and_is_replaced() {
     with_masters(1, async |masters| {
         let master = &masters[0];
         let own = run_id(master);
@@ -727,9 +737,9 @@ fn a_guard_key_that_makes_no_sense_is_a_quarantine_and_is_mended() {
     });
 }
 
-/// Else `Observed` would take it for one that it may not ask.
+/// Otherwise `Observed` would take the error for missing rights.
 #[test]
-fn a_master_whose_guard_key_cannot_be_mended_is_not_used() {
+fn a_master_whose_guard_key_cannot_be_replaced_is_not_used() {
     with_masters(1, async |masters| {
         let master = &masters[0];
         assert_eq!(master.command(&["SET", KEY, "somebody's"]), "OK");

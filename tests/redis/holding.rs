@@ -1,4 +1,4 @@
-//! Locks that are kept by renewing them, and how they are lost, on real servers.
+//! Locks that are kept by renewing them, and how they get lost, on real servers.
 
 use std::{
     collections::BTreeMap,
@@ -32,12 +32,12 @@ fn is_lost(guard: &Guard) -> bool {
     matches!(guard.state(), LockState::Lost(_))
 }
 
-/// Waits until `guard` stands so, and fails when it is lost before.
-async fn until_standing(guard: &Guard, standing: LockState) {
-    until(&format!("{standing:?}"), async || {
+/// Waits until `guard` has this state, and fails if the lock is lost first.
+async fn until_state(guard: &Guard, state: LockState) {
+    until(&format!("{state:?}"), async || {
         let now = guard.state();
-        assert!(now == standing || !is_lost(guard), "{now:?}");
-        (now == standing).then_some(())
+        assert!(now == state || !is_lost(guard), "{now:?}");
+        (now == state).then_some(())
     })
     .await;
 }
@@ -59,7 +59,7 @@ fn a_lock_is_kept_through_a_rolling_restart_of_all_masters() {
             })
             .await;
         }
-        until_standing(&guard, LockState::Held).await;
+        until_state(&guard, LockState::Held).await;
         for master in &masters {
             assert_eq!(master.command(&["GET", "r"]), token);
         }
@@ -92,12 +92,12 @@ fn two_of_five_that_stand_still_do_not_cost_the_lock() {
 }
 
 #[test]
-fn three_of_five_that_stand_still_bring_doubt_and_then_the_end() {
+fn three_of_five_that_stand_still_put_the_lock_in_doubt_and_then_end_it() {
     with_masters(5, async |masters| {
         let locks = coordinator(renewing(), &masters);
         let guard = acquire_on_all(&locks.mutex("r")).await;
         masters[..3].iter().for_each(Server::pause);
-        until_standing(&guard, LockState::InDoubt).await;
+        until_state(&guard, LockState::InDoubt).await;
         let until = guard.valid_until();
         let lost = timeout(PATIENCE / 4, guard.lost()).await.unwrap();
         let now = Instant::now();
@@ -107,7 +107,7 @@ fn three_of_five_that_stand_still_bring_doubt_and_then_the_end() {
         assert!(now - until < millis(150), "{:?} too late", now - until);
 
         masters[..3].iter().for_each(Server::resume);
-        sleep(TTL / 2).await; // time to think better of it
+        sleep(TTL / 2).await; // a wrong loss would be reverted by then
         assert_eq!(guard.state(), LockState::Lost(LostReason::Expired));
         assert!(!guard.is_valid() && guard.remaining().is_zero());
         assert!(guard.ensure_held().is_err());
@@ -122,10 +122,10 @@ fn masters_that_come_back_in_time_end_the_doubt() {
         let locks = coordinator(renewing().ttl(TTL * 2), &masters);
         let guard = acquire_on_all(&locks.mutex("r")).await;
         masters[..3].iter().for_each(Server::pause);
-        until_standing(&guard, LockState::InDoubt).await;
+        until_state(&guard, LockState::InDoubt).await;
         masters[..3].iter().for_each(Server::resume);
-        until_standing(&guard, LockState::Held).await;
-        sleep(TTL * 2).await; // it would be over by now
+        until_state(&guard, LockState::Held).await;
+        sleep(TTL * 2).await; // without renewal, the validity would have ended by then
         assert!(guard.is_valid());
     });
 }
@@ -194,9 +194,9 @@ fn the_key_of_another_owner_is_left_alone() {
     });
 }
 
-/// Released when the first renewal is due, just before and just after.
+/// Guards are released when the first renewal is due, just before it and just after it.
 #[test]
-fn nothing_renews_after_a_release_of_ten_thousand() {
+fn no_renewal_is_sent_after_a_release_in_ten_thousand_locks() {
     with_masters(3, async |masters| {
         let locks = coordinator(renewing().node_timeout(millis(1_000)), &masters);
         let monitor = Monitor::start(&masters[0]);
@@ -223,9 +223,9 @@ fn nothing_renews_after_a_release_of_ten_thousand() {
         close_at_once(&locks).await;
         assert_no_keys(&masters);
         let before: Vec<_> = masters.iter().map(commands).collect();
-        sleep(TTL / 2).await; // more than a period
+        sleep(TTL / 2).await; // more than one renewal period
         for (master, before) in masters.iter().zip(before) {
-            assert_eq!(commands(master), before + 1, "our own question aside");
+            assert_eq!(commands(master), before + 1, "only the test's own command");
         }
         assert_no_keys(&masters);
 
@@ -238,11 +238,14 @@ fn nothing_renews_after_a_release_of_ten_thousand() {
             assert_eq!(last, Some(commands.len() - 1), "{name}: {commands:?}");
             renewed += usize::from(commands.len() > 2);
         }
-        assert!((1_000..9_000).contains(&renewed), "{renewed}: no race");
+        assert!(
+            (1_000..9_000).contains(&renewed),
+            "{renewed}: releases and renewals do not race"
+        );
     });
 }
 
-/// What a server executes, as it tells itself.
+/// The commands that a server executes, as reported by `MONITOR`.
 struct Monitor {
     told: thread::JoinHandle<Vec<String>>,
 }
@@ -262,14 +265,14 @@ impl Monitor {
         }
     }
 
-    /// The commands for each name, in order: scripts by their hash, others as they are called.
+    /// Returns the commands for each name in order: scripts by their hash, others by their name.
     fn seen(self, master: &Server) -> BTreeMap<String, Vec<String>> {
         master.command(&["ECHO", "that is all"]);
         let mut seen = BTreeMap::<_, Vec<_>>::new();
         for line in self.told.join().unwrap() {
             let words: Vec<_> = line.split('"').skip(1).step_by(2).collect();
             let (command, name) = match words[..] {
-                _ if line.contains(" lua] ") => continue, // what scripts do is theirs
+                _ if line.contains(" lua] ") => continue, // commands run by scripts
                 ["EVALSHA", script, "1", name, ..] => (script, name),
                 ["SET", name, ..] => ("SET", name),
                 _ => continue,
@@ -281,7 +284,7 @@ impl Monitor {
     }
 }
 
-/// How many commands the server has executed.
+/// The number of commands that the server has executed.
 fn commands(master: &Server) -> u64 {
     let info = master.command(&["INFO", "stats"]);
     let count = info
@@ -291,7 +294,7 @@ fn commands(master: &Server) -> u64 {
 }
 
 #[test]
-fn a_lock_ends_when_it_is_not_to_be_kept_any_longer() {
+fn a_lock_ends_at_its_renewal_limit() {
     with_masters(3, async |masters| {
         let locks = coordinator(renewing().ttl(millis(600)), &masters);
         let most = millis(1_500);
@@ -408,7 +411,7 @@ fn work_under_a_lock_ends_with_it() {
     });
 }
 
-/// With a renewal under way most of the time, which has to put the key back on a master.
+/// A renewal is under way most of the time, and must put the key back on a master.
 #[test]
 fn a_run_that_is_dropped_while_it_is_renewed_leaves_nothing_and_the_next_gets_it() {
     with_masters(3, async |masters| {
@@ -426,7 +429,7 @@ fn a_run_that_is_dropped_while_it_is_renewed_leaves_nothing_and_the_next_gets_it
             let ended = timeout(Duration::from_micros(95_000 + 200 * moment), run).await;
             assert!(ended.is_err(), "{ended:?}");
             let next = timeout(millis(250), lock.acquire()).await;
-            let next = next.expect("it is still held").unwrap();
+            let next = next.expect("the lock is still held").unwrap();
             next.release().await.unwrap();
         }
         assert!(ran > 50, "{ran}");
@@ -436,7 +439,7 @@ fn a_run_that_is_dropped_while_it_is_renewed_leaves_nothing_and_the_next_gets_it
 }
 
 #[test]
-fn the_loss_can_be_waited_for_again_when_that_was_dropped_at_any_poll() {
+fn the_loss_can_be_waited_for_again_after_a_dropped_wait() {
     with_masters(3, async |masters| {
         let locks = coordinator(renewing(), &masters);
         for polls in 0..5 {
@@ -454,27 +457,27 @@ fn the_loss_can_be_waited_for_again_when_that_was_dropped_at_any_poll() {
 }
 
 #[test]
-fn a_guard_in_doubt_lives_on_after_the_coordinator_is_closed() {
+fn close_does_not_end_a_guard_in_doubt() {
     with_masters(5, async |masters| {
         let locks = coordinator(renewing().ttl(TTL * 2), &masters);
         let guard = acquire_on_all(&locks.mutex("r")).await;
         masters[..3].iter().for_each(Server::pause);
-        until_standing(&guard, LockState::InDoubt).await;
+        until_state(&guard, LockState::InDoubt).await;
         let until = guard.valid_until();
         close_within(&locks, millis(100)).await.unwrap();
         assert_eq!(guard.state(), LockState::InDoubt);
         assert_eq!(guard.valid_until(), until);
         masters[..3].iter().for_each(Server::resume);
-        until_standing(&guard, LockState::Held).await;
+        until_state(&guard, LockState::Held).await;
         assert!(guard.valid_until() > until);
 
         masters[..3].iter().for_each(Server::pause);
-        until_standing(&guard, LockState::InDoubt).await;
+        until_state(&guard, LockState::InDoubt).await;
         drop(guard);
         let early = close_within(&locks, millis(300)).await;
         assert!(
             early.is_err(),
-            "three masters have not heard of the release"
+            "three masters have not received the release"
         );
         masters[..3].iter().for_each(Server::resume);
         close_at_once(&locks).await;

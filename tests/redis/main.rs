@@ -1,12 +1,12 @@
-//! The crate end to end, on real servers: each test starts its own.
+//! The crate end to end, on real servers. Each test starts its own servers.
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "real servers live in real time, and tests spawn tasks"
+    reason = "tests with real servers run in real time and spawn tasks"
 )]
 #![allow(
     clippy::unwrap_used,
-    reason = "helpers of tests fail like tests, and clippy only knows tests by their attribute"
+    reason = "test helpers fail like tests, but clippy recognizes only tests themselves"
 )]
 
 mod aside;

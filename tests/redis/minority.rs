@@ -1,4 +1,4 @@
-//! What others have under our name, on some masters or on all.
+//! Keys of other clients under our lock's name, on some masters or on all.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use quorlock::{AcquireError, ExtendError, Refusal, Vote};
 use crate::common::*;
 
 #[test]
-fn a_minority_is_given_back() {
+fn a_minority_of_grants_is_given_back() {
     with_masters(5, async |masters| {
         let locks = coordinator(patient(), &masters);
         for master in &masters[..3] {
@@ -45,7 +45,7 @@ fn a_split_vote_is_contention_that_may_end_now() {
         for master in &masters[..2] {
             master.command(&["DEL", "r"]);
         }
-        // Three are free now: theirs on the two others must not count.
+        // Three masters are free now. The key on the two others must not count.
         let guard = locks.mutex("r").acquire_within(PATIENCE).await.unwrap();
         let votes = guard.settled().await;
         assert_eq!((votes.granted(), votes.refused()), (3, 2));
@@ -81,7 +81,7 @@ fn a_foreign_key_without_a_ttl_refuses_without_a_time() {
 }
 
 #[test]
-fn a_key_of_another_type_is_somebody_elses_lock() {
+fn a_key_of_another_type_counts_as_another_clients_lock() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         for master in &masters {
@@ -133,7 +133,7 @@ fn a_lock_that_was_taken_over_is_lost() {
             master.command(&["SET", "r", "theirs", "PX", "60000"]);
         }
         let Err(ExtendError::Lost { votes, .. }) = guard.extend(LONG).await else {
-            panic!("a majority has it for another");
+            panic!("unexpected result");
         };
         assert_eq!((votes.granted(), votes.refused()), (2, 3));
         assert!(matches!(
@@ -147,14 +147,14 @@ fn a_lock_that_was_taken_over_is_lost() {
         locks.close().await;
         for master in &masters[..3] {
             assert_eq!(master.command(&["GET", "r"]), "theirs");
-            assert!(pttl(master, "r") <= 60_000); // an extension touches only its own
+            assert!(pttl(master, "r") <= 60_000); // an extension changes only its own key
         }
         assert_no_keys(&masters[3..]);
     });
 }
 
 #[test]
-fn a_key_that_is_gone_on_a_majority_is_lost_and_not_made_anew() {
+fn a_lock_whose_key_is_gone_on_a_majority_is_lost_and_not_written_again() {
     with_masters(5, async |masters| {
         let locks = coordinator(patient(), &masters);
         let guard = locks.mutex("r").try_acquire().await.unwrap();
@@ -196,7 +196,7 @@ fn an_extension_heals_a_minority_that_lost_the_key() {
     });
 }
 
-/// The lock is won with three of five, and those who have it for another stay as they are.
+/// The lock is won with three of five masters. The two that another client holds stay unchanged.
 #[test]
 fn an_extension_does_not_take_a_minority_from_another() {
     with_masters(5, async |masters| {

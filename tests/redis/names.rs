@@ -1,4 +1,4 @@
-//! Names, key templates, and other libraries that lock the same names.
+//! Lock names, key templates, and other libraries that lock the same names.
 
 use std::{net::TcpListener, time::Duration};
 
@@ -7,7 +7,7 @@ use quorlock::{AcquireError, ConfigError};
 use crate::common::*;
 
 #[test]
-fn any_name_is_a_name() {
+fn any_string_can_be_a_name() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let long = "n".repeat(10_000);
@@ -44,7 +44,7 @@ fn any_name_is_a_name() {
 }
 
 #[test]
-fn names_that_only_look_alike_do_not_exclude_each_other() {
+fn similar_names_do_not_exclude_each_other() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let mut guards = Vec::new();
@@ -58,7 +58,7 @@ fn names_that_only_look_alike_do_not_exclude_each_other() {
 }
 
 #[test]
-fn a_template_makes_the_key() {
+fn the_template_makes_the_key() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient().key_template("redlock:{name}:v1"), &masters);
         let lock = locks.mutex("orders/42");
@@ -102,7 +102,7 @@ fn a_lock_of_another_library_excludes_us() {
 }
 
 #[test]
-fn ours_excludes_another_library() {
+fn our_lock_excludes_another_library() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let guard = locks.mutex("r").try_acquire().await.unwrap();
@@ -119,9 +119,9 @@ fn ours_excludes_another_library() {
     });
 }
 
-/// Every key of a lock is in one slot then, so that a script may use all of them.
+/// All keys of a lock are in one slot, so a script may use all of them.
 #[test]
-fn any_name_is_a_name_in_a_cluster() {
+fn any_string_can_be_a_name_in_a_cluster() {
     if server::only_urls() || server::is_before_7() {
         return;
     }

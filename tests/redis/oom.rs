@@ -1,4 +1,4 @@
-//! Masters without memory: they can neither grant nor be asked in vain to let go.
+//! Masters without free memory: they cannot grant locks, but they still release them.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn run_out_of_memory(master: &Server) {
 }
 
 #[test]
-fn a_master_without_memory_fails_and_does_not_refuse() {
+fn a_master_without_memory_counts_as_failed_not_as_refusing() {
     with_masters(5, async |masters| {
         let locks = coordinator(patient(), &masters);
         masters[..2].iter().for_each(run_out_of_memory);
@@ -48,7 +48,7 @@ fn a_master_without_memory_fails_and_does_not_refuse() {
 }
 
 #[test]
-fn what_is_held_can_be_extended_and_released_without_memory() {
+fn a_held_lock_can_be_extended_and_released_without_memory() {
     with_masters(3, async |masters| {
         for kind in ["mutex", "fenced mutex", "fenced reentrant", "fenced fair"] {
             let locks = coordinator(patient(), &masters);
@@ -70,7 +70,7 @@ fn what_is_held_can_be_extended_and_released_without_memory() {
             assert_eq!(guard.settled().await.granted(), 3);
             for master in &masters {
                 assert!(pttl(master, "r") > 60_000);
-                // Nothing to raise a counter on.
+                // There is no counter to raise.
                 master.command(&["DEL", "quorlock:fence:{r}"]);
             }
             guard.release().await.unwrap();
@@ -85,9 +85,9 @@ fn what_is_held_can_be_extended_and_released_without_memory() {
     });
 }
 
-/// How deep a lock is held is for show, and may be wrong then.
+/// The depth of a lock is informational, and may be wrong in this case.
 #[test]
-fn levels_can_be_taken_and_given_back_without_memory() {
+fn levels_can_be_acquired_and_released_without_memory() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let owner = locks.owner();
@@ -112,7 +112,7 @@ fn levels_can_be_taken_and_given_back_without_memory() {
     });
 }
 
-/// The scripts are loaded when a connection is made, and again after a flush.
+/// Scripts are loaded when a connection is made, and again after a flush.
 #[test]
 fn scripts_are_loaded_without_memory() {
     with_masters(3, async |masters| {

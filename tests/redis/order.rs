@@ -1,5 +1,5 @@
-//! Who gets a fair lock first, on real servers: waiters of many processes, and masters that fail or hear of them
-//! in different orders.
+//! The order in which waiters of many processes get a fair lock, while masters fail or hear of the
+//! waiters in different orders.
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ const JOB: Job = Job {
     waiters: WAITERS,
     every: millis(30),
     hold: millis(2),
-    patience: millis(3_000),
+    waiter_timeout: millis(3_000),
     ttl: LONG,
 };
 
 #[test]
 fn waiters_of_eight_processes_are_served_in_the_order_of_their_tickets() {
-    if Crowd::is_one() {
+    if WaiterProcesses::is_child() {
         return;
     }
     with_masters(5, async |masters| {
         let test = "order::waiters_of_eight_processes_are_served_in_the_order_of_their_tickets";
-        let watch = Watch::start(&masters);
-        let crowd = Crowd::start(test, &vec![urls(&masters); PROCESSES], JOB);
+        let watch = QueueWatch::start(&masters);
+        let crowd = WaiterProcesses::start(test, &vec![urls(&masters); PROCESSES], JOB);
         let mut served = crowd.all().await;
         assert_one_at_a_time(&mut served);
         assert_in_order(&watch.stop(), &served, PROCESSES * WAITERS as usize);
@@ -38,27 +38,27 @@ fn waiters_of_eight_processes_are_served_in_the_order_of_their_tickets() {
 
 #[test]
 fn masters_that_die_or_come_back_empty_change_no_order_that_a_majority_knows() {
-    if Crowd::is_one() {
+    if WaiterProcesses::is_child() {
         return;
     }
     with_masters(5, async |mut masters| {
         let test =
             "order::masters_that_die_or_come_back_empty_change_no_order_that_a_majority_knows";
-        let watch = Watch::start(&masters);
-        let mut crowd = Crowd::start(test, &vec![urls(&masters); PROCESSES], JOB);
+        let watch = QueueWatch::start(&masters);
+        let mut crowd = WaiterProcesses::start(test, &vec![urls(&masters); PROCESSES], JOB);
         let mut served = Vec::new();
         while let Some(one) = crowd.next().await {
             served.push(one);
             match served.len() {
                 50 => {
-                    watch.ends(0);
+                    watch.record_kill(0);
                     masters[0].kill();
                 }
-                // Whoever holds the lock now has it from a majority of the other four.
+                // The holder of the lock has it from a majority of the other four masters.
                 100 => {
-                    watch.ends(1);
+                    watch.record_kill(1);
                     masters[1].restart();
-                    watch.begins(1);
+                    watch.record_restart(1);
                 }
                 _ => {}
             }
@@ -69,33 +69,33 @@ fn masters_that_die_or_come_back_empty_change_no_order_that_a_majority_knows() {
     });
 }
 
-/// Fails if anybody was overtaken of whom a majority had heard.
+/// Fails if a waiter was overtaken that a majority of masters knew.
 #[track_caller]
-fn assert_in_order(log: &Log, served: &[Served], all: usize) {
+fn assert_in_order(log: &QueueLog, served: &[Service], all: usize) {
     assert_eq!(served.len(), all);
     let overtakes = log.overtakes(served);
     println!(
-        "{} overtakes, {} more of whom too few had heard; {} pairs in order, {} waited",
+        "{} overtakes, {} more of waiters that too few masters knew; {} pairs in order, {} waited",
         overtakes.broken.len(),
         overtakes.excused,
         overtakes.kept,
         overtakes.waited
     );
     assert!(overtakes.broken.is_empty(), "{:#?}", overtakes.broken);
-    // Or this says nothing.
+    // Otherwise the test shows nothing.
     assert!(overtakes.waited > all / 2 && overtakes.kept > all * all / 6);
 }
 
 #[test]
 fn masters_that_hear_of_waiters_in_different_orders_leave_no_gap_longer_than_a_poll() {
-    if Crowd::is_one() {
+    if WaiterProcesses::is_child() {
         return;
     }
     const FARTHEST: Duration = millis(80);
-    const PATIENCE: Duration = millis(1_500);
+    const WAITER_TIMEOUT: Duration = millis(1_500);
     with_masters(5, async |masters| {
         let test = "order::masters_that_hear_of_waiters_in_different_orders_leave_no_gap_longer_than_a_poll";
-        // Each process has another master that is the farthest.
+        // A different master is the farthest one for each process.
         let proxies: Vec<Vec<_>> = (0..4)
             .map(|process| {
                 let steps = (process..).map(|step| FARTHEST / 4 * (step % 5));
@@ -110,11 +110,11 @@ fn masters_that_hear_of_waiters_in_different_orders_leave_no_gap_longer_than_a_p
             waiters: 6,
             every: millis(7),
             hold: millis(5),
-            patience: PATIENCE,
+            waiter_timeout: WAITER_TIMEOUT,
             ttl: LONG,
         };
-        let watch = Watch::start(&masters);
-        let mut served = Crowd::start(test, &urls, job).all().await;
+        let watch = QueueWatch::start(&masters);
+        let mut served = WaiterProcesses::start(test, &urls, job).all().await;
         assert_one_at_a_time(&mut served);
         assert_in_order(&watch.stop(), &served, 24);
         let gaps = served.windows(2);
@@ -123,13 +123,13 @@ fn masters_that_hear_of_waiters_in_different_orders_leave_no_gap_longer_than_a_p
             .collect();
         gaps.sort_unstable();
         let (median, longest) = (gaps[gaps.len() / 2], gaps[gaps.len() - 1]);
-        println!("{median:?} between two as a rule, {longest:?} at most");
-        // There with the release and back with the call, and there and back with the question.
-        let most = PATIENCE / 3 + 2 * FARTHEST + SLACK;
+        println!("gap between two services: {median:?} median, {longest:?} longest");
+        // One way with the release and back with the wake-up, and a round trip for the attempt.
+        let most = WAITER_TIMEOUT / 3 + 2 * FARTHEST + SLACK;
         assert!(longest < most, "{gaps:?}");
         assert_no_keys(&masters);
     });
 }
 
-/// For what a busy machine takes.
+/// An allowance for a busy machine.
 const SLACK: Duration = millis(100);

@@ -1,4 +1,4 @@
-//! What waiters of a fair lock cost who are not there any more, and those who are.
+//! The costs of waiters for a fair lock: those that are gone, and those that still wait.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ const fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// What a busy machine may take for a hand-over, and less than any poll here.
+/// More than a hand-over takes on a busy machine, and less than any poll interval here.
 const WOKEN: Duration = millis(250);
 
 fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
@@ -25,14 +25,14 @@ fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
     })
 }
 
-/// How long after `since` the waiter got the lock, and the lock.
+/// Returns how long after `since` the waiter got the lock, and its guard.
 async fn wait_of(waiter: JoinHandle<(Instant, Guard)>, since: Instant) -> (Duration, Guard) {
     let (at, guard) = timeout(PATIENCE / 2, waiter).await.unwrap().unwrap();
     (at.saturating_duration_since(since), guard)
 }
 
-fn process(test: &str, masters: &[Server], job: Job) -> Crowd {
-    Crowd::start(test, &[urls(masters)], job)
+fn process(test: &str, masters: &[Server], job: Job) -> WaiterProcesses {
+    WaiterProcesses::start(test, &[urls(masters)], job)
 }
 
 async fn held_by_all(locks: &Coordinator) -> Guard {
@@ -40,16 +40,17 @@ async fn held_by_all(locks: &Coordinator) -> Guard {
 }
 
 #[test]
-fn a_head_that_is_killed_delays_the_next_by_the_patience_at_most() {
-    if Crowd::is_one() {
+fn a_killed_head_delays_the_next_waiter_by_the_waiter_timeout_at_most() {
+    if WaiterProcesses::is_child() {
         return;
     }
-    let patience = millis(1_200);
+    let waiter_timeout = millis(1_200);
     with_masters(5, async |masters| {
-        let test = "patience::a_head_that_is_killed_delays_the_next_by_the_patience_at_most";
-        let locks = coordinator(with_patience(patience), &masters);
+        let test =
+            "waiter_timeout::a_killed_head_delays_the_next_waiter_by_the_waiter_timeout_at_most";
+        let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
         let guard = held_by_all(&locks).await;
-        let mut head = process(test, &masters, Job::forever(patience));
+        let mut head = process(test, &masters, Job::forever(waiter_timeout));
         until_queued(&masters, 1).await;
         let next = waiter(&locks);
         until_queued(&masters, 2).await;
@@ -57,9 +58,15 @@ fn a_head_that_is_killed_delays_the_next_by_the_patience_at_most() {
         let since = Instant::now();
         guard.release().await.unwrap();
         let (took, guard) = wait_of(next, since).await;
-        println!("a dead head of {patience:?}: {took:?}");
-        assert!(took > patience / 3, "nobody was in the way: {took:?}");
-        assert!(took < patience + patience / 3 + WOKEN, "{took:?}");
+        println!("a dead head of {waiter_timeout:?}: {took:?}");
+        assert!(
+            took > waiter_timeout / 3,
+            "no waiter was in the way: {took:?}"
+        );
+        assert!(
+            took < waiter_timeout + waiter_timeout / 3 + WOKEN,
+            "{took:?}"
+        );
         guard.release().await.unwrap();
         close_at_once(&locks).await;
         assert_no_keys(&masters);
@@ -67,16 +74,16 @@ fn a_head_that_is_killed_delays_the_next_by_the_patience_at_most() {
 }
 
 #[test]
-fn who_waits_for_longer_than_the_patience_keeps_the_place() {
-    let patience = millis(1_000);
+fn a_waiter_that_waits_longer_than_the_waiter_timeout_keeps_its_position() {
+    let waiter_timeout = millis(1_000);
     with_masters(5, async |masters| {
-        let locks = coordinator(with_patience(patience), &masters);
-        let others = coordinator(with_patience(patience), &masters);
+        let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
+        let others = coordinator(with_waiter_timeout(waiter_timeout), &masters);
         let guard = held_by_all(&others).await;
         let first = waiter(&locks);
         until_queued(&masters, 1).await;
         let came = Instant::now();
-        while came.elapsed() < patience * 3 / 2 {
+        while came.elapsed() < waiter_timeout * 3 / 2 {
             for master in &masters {
                 let left = dead_at(master, "0").saturating_sub(micros());
                 assert!(
@@ -101,17 +108,17 @@ fn who_waits_for_longer_than_the_patience_keeps_the_place() {
 }
 
 #[test]
-fn a_holder_that_is_killed_is_succeeded_when_its_ttl_is_over() {
-    if Crowd::is_one() {
+fn a_waiter_succeeds_a_killed_holder_when_its_ttl_is_over() {
+    if WaiterProcesses::is_child() {
         return;
     }
-    let patience = millis(20_000); // so that nobody polls meanwhile
+    let waiter_timeout = millis(20_000); // long enough that no waiter polls meanwhile
     with_masters(5, async |masters| {
-        let test = "patience::a_holder_that_is_killed_is_succeeded_when_its_ttl_is_over";
-        let locks = coordinator(with_patience(patience), &masters);
+        let test = "waiter_timeout::a_waiter_succeeds_a_killed_holder_when_its_ttl_is_over";
+        let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
         let job = Job {
             ttl: millis(1_800),
-            ..Job::forever(patience)
+            ..Job::forever(waiter_timeout)
         };
         let mut holder = process(test, &masters, job);
         until("a holder", async || {
@@ -125,13 +132,13 @@ fn a_holder_that_is_killed_is_succeeded_when_its_ttl_is_over() {
         let mut left: Vec<_> = masters.iter().map(|m| pttl(m, LOCK)).collect();
         left.sort_unstable();
         let (took, guard) = wait_of(next, since).await;
-        let over = |place: usize| Duration::from_millis(left[place].unsigned_abs());
+        let over = |position: usize| Duration::from_millis(left[position].unsigned_abs());
         println!("{:?} after the TTL", took.saturating_sub(over(2)));
         assert!(took + millis(20) > over(2), "{took:?}, {left:?}");
         assert!(took < over(4) + WOKEN, "{took:?}, {left:?}");
         guard.release().await.unwrap();
         close_at_once(&locks).await;
-        // On the last ones the TTL of who was killed may not be over yet.
+        // On the last masters, the killed holder's TTL may not be over yet.
         until("no key", async || {
             masters.iter().all(|m| pttl(m, LOCK) == -2).then_some(())
         })
@@ -141,24 +148,24 @@ fn a_holder_that_is_killed_is_succeeded_when_its_ttl_is_over() {
 }
 
 #[test]
-fn who_has_died_in_the_middle_of_the_queue_delays_nobody() {
-    if Crowd::is_one() {
+fn a_waiter_that_died_in_the_middle_of_the_queue_delays_no_one() {
+    if WaiterProcesses::is_child() {
         return;
     }
-    let patience = millis(1_500);
+    let waiter_timeout = millis(1_500);
     with_masters(5, async |masters| {
-        let test = "patience::who_has_died_in_the_middle_of_the_queue_delays_nobody";
-        let locks = coordinator(with_patience(patience), &masters);
+        let test = "waiter_timeout::a_waiter_that_died_in_the_middle_of_the_queue_delays_no_one";
+        let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
         let guard = held_by_all(&locks).await;
         let first = waiter(&locks);
         until_queued(&masters, 1).await;
-        let mut middle = process(test, &masters, Job::forever(patience));
+        let mut middle = process(test, &masters, Job::forever(waiter_timeout));
         until_queued(&masters, 2).await;
         let last = waiter(&locks);
         until_queued(&masters, 3).await;
         middle.kill();
         let dead = |master: &Server| dead_at(master, "1") < micros();
-        until("the end of a patience", async || {
+        until("the end of a waiter timeout", async || {
             masters.iter().all(dead).then_some(())
         })
         .await;
@@ -180,14 +187,15 @@ fn who_has_died_in_the_middle_of_the_queue_delays_nobody() {
     });
 }
 
-/// When the waiter at a place, from 0, of the queue of `master` counts as dead, in microseconds.
-fn dead_at(master: &Server, place: &str) -> u64 {
-    let ticket = master.command(&["ZRANGE", QUEUE, place, place]);
+/// Returns when the waiter at `position` (from 0) in the queue of `master` counts as dead, in
+/// microseconds.
+fn dead_at(master: &Server, position: &str) -> u64 {
+    let ticket = master.command(&["ZRANGE", QUEUE, position, position]);
     let millis = master.command(&["ZSCORE", DEADLINES, &ticket]);
     millis.parse::<u64>().unwrap() * 1_000
 }
 
-/// Waits until there is no queue on any of `masters`, and says for how long.
+/// Waits until none of `masters` has a queue. Returns how long that took.
 async fn until_no_queue(masters: &[Server]) -> Duration {
     let since = Instant::now();
     until("no queue", async || {
@@ -199,10 +207,10 @@ async fn until_no_queue(masters: &[Server]) -> Duration {
 }
 
 #[test]
-fn who_gives_up_or_is_dropped_leaves_every_queue_at_once() {
+fn a_waiter_that_gives_up_or_is_dropped_leaves_every_queue_at_once() {
     with_masters(5, async |masters| {
-        let locks = coordinator(with_patience(millis(6_000)), &masters);
-        let others = coordinator(with_patience(millis(6_000)), &masters);
+        let locks = coordinator(with_waiter_timeout(millis(6_000)), &masters);
+        let others = coordinator(with_waiter_timeout(millis(6_000)), &masters);
         let guard = held_by_all(&others).await;
         let lock = locks.fair(LOCK, &locks.owner());
         let giving_up = tokio::spawn(async move { lock.acquire_within(millis(400)).await });
@@ -229,25 +237,25 @@ fn who_gives_up_or_is_dropped_leaves_every_queue_at_once() {
 }
 
 #[test]
-fn who_is_killed_is_in_no_queue_after_twice_the_patience() {
-    if Crowd::is_one() {
+fn a_killed_waiter_is_in_no_queue_after_twice_the_waiter_timeout() {
+    if WaiterProcesses::is_child() {
         return;
     }
-    let patience = millis(800);
+    let waiter_timeout = millis(800);
     with_masters(5, async |masters| {
-        let test = "patience::who_is_killed_is_in_no_queue_after_twice_the_patience";
-        let locks = coordinator(with_patience(patience), &masters);
+        let test = "waiter_timeout::a_killed_waiter_is_in_no_queue_after_twice_the_waiter_timeout";
+        let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
         let guard = held_by_all(&locks).await;
         let job = Job {
             waiters: 5,
-            ..Job::forever(patience)
+            ..Job::forever(waiter_timeout)
         };
         let mut crowd = process(test, &masters, job);
         until_queued(&masters, 5).await;
         crowd.kill();
         let took = until_no_queue(&masters).await;
         println!("gone in {took:?}");
-        assert!(took < 2 * patience + WOKEN, "{took:?}");
+        assert!(took < 2 * waiter_timeout + WOKEN, "{took:?}");
         guard.release().await.unwrap();
         close_at_once(&locks).await;
         assert_no_keys(&masters);
@@ -256,11 +264,11 @@ fn who_is_killed_is_in_no_queue_after_twice_the_patience() {
 
 const WAITERS: u32 = 100;
 
-/// What waiters with the default patience ask one master in a second, each, at most: they poll 4 times in 3 s at
-/// most.
+/// The most requests per second that a waiter with the default waiter timeout may send to each
+/// master: it polls at most 4 times in 3 s.
 const CALLS: f64 = 1.5;
 
-/// Calls of scripts on all masters that are up.
+/// Counts the script calls on all masters that are up.
 fn calls(masters: &[Server]) -> u64 {
     let of = |master: &Server| {
         let stats = master.command(&["INFO", "commandstats"]);
@@ -276,7 +284,8 @@ fn calls(masters: &[Server]) -> u64 {
     masters.iter().map(of).sum()
 }
 
-/// What each waiter asks of each of `masters` in a second, while nothing happens.
+/// Returns how many requests each waiter sends to each of `masters` per second, while nothing
+/// happens.
 async fn calls_per_waiter(masters: &[Server], what: &str) -> f64 {
     let (before, since) = (calls(masters), Instant::now());
     sleep(millis(1_900)).await;
@@ -286,8 +295,9 @@ async fn calls_per_waiter(masters: &[Server], what: &str) -> f64 {
     each
 }
 
-/// Waiters who do not poll all at the same time, behind `others` that are in the queue.
-async fn hundred(
+/// Starts 100 waiters that do not all poll at the same time, after `others` that are already in the
+/// queue.
+async fn start_hundred(
     locks: &Coordinator,
     masters: &[Server],
     others: usize,
@@ -302,14 +312,17 @@ async fn hundred(
 }
 
 #[test]
-fn a_hundred_waiters_ask_no_more_than_they_must() {
+fn a_hundred_waiters_poll_no_more_than_they_must() {
     with_masters(5, async |masters| {
-        let locks = coordinator(with_patience(millis(3_000)), &masters);
+        let locks = coordinator(with_waiter_timeout(millis(3_000)), &masters);
         let guard = held_by_all(&locks).await;
-        let waiters = hundred(&locks, &masters, 0).await;
+        let waiters = start_hundred(&locks, &masters, 0).await;
         let each = calls_per_waiter(&masters, "all up").await;
         assert!(each < CALLS, "{each}");
-        assert!(each > 0.9, "they do not keep their places: {each}");
+        assert!(
+            each > 0.9,
+            "the waiters do not keep their queue positions: {each}"
+        );
         drop((waiters, guard));
     });
 }
@@ -317,11 +330,11 @@ fn a_hundred_waiters_ask_no_more_than_they_must() {
 #[test]
 fn a_master_that_came_back_empty_makes_no_hot_loop() {
     with_masters(5, async |mut masters| {
-        let locks = coordinator(with_patience(millis(3_000)), &masters);
+        let locks = coordinator(with_waiter_timeout(millis(3_000)), &masters);
         let guard = held_by_all(&locks).await;
-        let waiters = hundred(&locks, &masters, 0).await;
+        let waiters = start_hundred(&locks, &masters, 0).await;
         masters[1].restart();
-        until("one who is queued there", async || {
+        until("a waiter that is queued there", async || {
             (masters[1].command(&["ZCARD", QUEUE]) != "0").then_some(())
         })
         .await;
@@ -334,9 +347,9 @@ fn a_master_that_came_back_empty_makes_no_hot_loop() {
 #[test]
 fn a_minority_that_is_down_makes_no_hot_loop() {
     with_masters(5, async |mut masters| {
-        let locks = coordinator(with_patience(millis(3_000)), &masters);
+        let locks = coordinator(with_waiter_timeout(millis(3_000)), &masters);
         let guard = held_by_all(&locks).await;
-        let waiters = hundred(&locks, &masters, 0).await;
+        let waiters = start_hundred(&locks, &masters, 0).await;
         masters[0].kill();
         masters[1].kill();
         let each = calls_per_waiter(&masters[2..], "two down").await;
@@ -347,20 +360,20 @@ fn a_minority_that_is_down_makes_no_hot_loop() {
 
 #[test]
 fn a_dead_head_makes_no_hot_loop() {
-    if Crowd::is_one() {
+    if WaiterProcesses::is_child() {
         return;
     }
-    let patience = millis(3_000);
+    let waiter_timeout = millis(3_000);
     with_masters(5, async |masters| {
-        let locks = coordinator(with_patience(patience), &masters);
+        let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
         let guard = held_by_all(&locks).await;
-        let test = "patience::a_dead_head_makes_no_hot_loop";
-        let mut head = process(test, &masters, Job::forever(patience));
+        let test = "waiter_timeout::a_dead_head_makes_no_hot_loop";
+        let mut head = process(test, &masters, Job::forever(waiter_timeout));
         until_queued(&masters, 1).await;
-        let waiters = hundred(&locks, &masters, 1).await;
+        let waiters = start_hundred(&locks, &masters, 1).await;
         head.kill();
         guard.release().await.unwrap();
-        // It lives on in the queues for two thirds of the patience at least.
+        // The dead waiter stays in the queues for at least two thirds of the waiter timeout.
         let each = calls_per_waiter(&masters, "a dead head").await;
         assert!(each < CALLS, "{each}");
         drop(waiters);

@@ -1,4 +1,4 @@
-//! What becomes of a lock, as those note it who take it, in several processes.
+//! Logs of fencing tokens that clients in several processes write, and the checks on them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,30 +15,30 @@ use tokio::{sync::watch, time::timeout};
 
 use crate::common::Server;
 
-/// A task that takes a lock again and again.
-pub(crate) struct Turns {
+/// A task that acquires a lock again and again.
+pub(crate) struct LockLoop {
     pub(crate) task: usize,
     pub(crate) lock: Lock,
-    pub(crate) log: Log,
-    /// How often. Closed in the end.
-    pub(crate) told: watch::Receiver<u32>,
+    pub(crate) log: TokenLog,
+    /// The number of times that the task was told to acquire. Closed in the end.
+    pub(crate) signals: watch::Receiver<u32>,
 }
 
-impl Turns {
-    pub(crate) async fn take(mut self, hold: Duration, pause: Duration) {
-        while self.told.has_changed().is_ok() {
-            self.take_one(hold).await;
+impl LockLoop {
+    pub(crate) async fn run(mut self, hold_for: Duration, pause: Duration) {
+        while self.signals.has_changed().is_ok() {
+            self.acquire_once(hold_for).await;
             self.wait(pause).await;
         }
     }
 
-    pub(crate) async fn take_when_told(mut self) {
-        while self.told.changed().await.is_ok() {
-            self.take_one(Duration::ZERO).await;
+    pub(crate) async fn run_on_signals(mut self) {
+        while self.signals.changed().await.is_ok() {
+            self.acquire_once(Duration::ZERO).await;
         }
     }
 
-    async fn take_one(&mut self, hold: Duration) {
+    async fn acquire_once(&mut self, hold_for: Duration) {
         let task = self.task;
         self.log.note(format_args!("{task} asks"));
         let guard = self.lock.acquire().await.unwrap();
@@ -48,28 +48,28 @@ impl Turns {
         if !(was_valid && guard.is_valid()) {
             self.log.note(format_args!("{task} lost {token}"));
         }
-        self.wait(hold).await;
-        let _ = guard.release().await; // what fails is owed it
+        self.wait(hold_for).await;
+        let _ = guard.release().await; // a failed release stays pending
     }
 
-    /// Not longer than to the end.
+    /// Waits for `time`, but not beyond the end.
     async fn wait(&mut self, time: Duration) {
         if !time.is_zero() {
-            let _ = timeout(time, self.told.wait_for(|_| false)).await;
+            let _ = timeout(time, self.signals.wait_for(|_| false)).await;
         }
     }
 }
 
-/// What is noted goes behind all that was noted before, by whichever process. So a log is in the order of time, and
-/// no clock is asked.
-pub(crate) struct Log {
+/// A log file that several processes append to. Each note goes after all earlier notes of any
+/// process, so the log is in order of time without a clock.
+pub(crate) struct TokenLog {
     file: File,
     path: PathBuf,
 }
 
-impl Log {
+impl TokenLog {
     pub(crate) fn of(name: &str, directory: &Path) -> Self {
-        let path = directory.join(format!("tenures of {name}"));
+        let path = directory.join(format!("tokens of {name}"));
         let mut options = OpenOptions::new();
         options.create(true).read(true).append(true);
         Self {
@@ -79,33 +79,34 @@ impl Log {
     }
 
     fn note(&mut self, what: fmt::Arguments<'_>) {
-        let line = format!("{what}\n"); // in one piece
+        let line = format!("{what}\n"); // written in one piece
         self.file.write_all(line.as_bytes()).unwrap();
     }
 }
 
-/// What the log of a lock tells.
-pub(crate) struct Tenures {
+/// The tokens that a lock's log contains.
+pub(crate) struct TokenHistory {
     name: String,
     log: BufReader<File>,
     path: PathBuf,
     line: String,
     /// The largest token so far.
     highest: u64,
-    /// What that was when a task asked for the lock that it waits for.
+    /// The largest token at the time when each task began its current wait.
     before: HashMap<usize, u64>,
-    /// In the order in which they were noted.
+    /// All tokens, in the order of their notes.
     pub(crate) tokens: Vec<u64>,
-    /// Those whose holder had lost the lock before it had noted the token: their place in the order is that of the
-    /// note, not of the tenure.
+    /// The tokens whose holder had lost the lock before it noted them. Their order in the log is
+    /// that of the notes, not of the holders.
     pub(crate) excused: HashSet<u64>,
-    /// Tokens that are not above all that were there when their holder began to ask, with the largest of those.
+    /// Tokens that are not above all tokens that existed when their holder began to wait, each with
+    /// the largest of those.
     pub(crate) early: Vec<(u64, u64)>,
 }
 
-impl Tenures {
+impl TokenHistory {
     pub(crate) fn of(name: String, directory: &Path) -> Self {
-        let Log { file, path } = Log::of(&name, directory);
+        let TokenLog { file, path } = TokenLog::of(&name, directory);
         Self {
             name,
             log: BufReader::new(file),
@@ -119,12 +120,12 @@ impl Tenures {
         }
     }
 
-    /// What is new.
+    /// Reads new notes.
     pub(crate) fn read(&mut self) {
         loop {
             self.log.read_line(&mut self.line).unwrap();
             if !self.line.ends_with('\n') {
-                return; // more of it will come
+                return; // the rest of the line is not written yet
             }
             let line = mem::take(&mut self.line);
             let words: Vec<_> = line.split_whitespace().collect();
@@ -158,7 +159,7 @@ impl Tenures {
         pairs.map(|pair| pair[0]).collect()
     }
 
-    /// Tokens that are not above all those of holders before, with the largest of those.
+    /// Tokens that are not above the tokens of all earlier holders, each with the largest of those.
     pub(crate) fn late(&self) -> Vec<(u64, u64)> {
         let mut late = Vec::new();
         let mut before = 0;
@@ -174,21 +175,21 @@ impl Tenures {
         late
     }
 
-    /// The counters, too: no client's clock may have moved them far.
+    /// Checks the tokens, and that no client's clock moved the counters far.
     pub(crate) fn check(&self, masters: &[Server], now: u64) {
         let (twice, early, late) = (self.duplicates(), &self.early, self.late());
         if !(twice.is_empty() && early.is_empty() && late.is_empty()) {
             let kept = env::temp_dir().join(format!("quorlock {}", self.name));
             fs::copy(&self.path, &kept).unwrap();
             panic!(
-                "{}: twice {twice:?}, early {early:?}, late {late:?}; see {}",
+                "{}: duplicate {twice:?}, early {early:?}, late {late:?}; see {}",
                 self.name,
                 kept.display()
             );
         }
         for master in masters {
             let counter = master.command(&["GET", &format!("quorlock:fence:{{{}}}", self.name)]);
-            // One that has come back since has none.
+            // A master that has come back empty since has no counter.
             let counter = counter.parse().unwrap_or(0);
             assert!(counter <= now + 1_000_000, "{counter} is ahead of {now}");
         }

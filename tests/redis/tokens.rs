@@ -1,4 +1,5 @@
-//! Fencing tokens of 16 clients whose clocks are off and jump, while masters are killed and come back empty.
+//! Fencing tokens of 16 clients whose clocks are wrong and jump, while masters are killed and come
+//! back empty.
 
 use std::{
     env, fmt,
@@ -22,28 +23,32 @@ use crate::{
     fenced::named,
     process::Process,
     suspend::shim,
-    tenures::{Log, Tenures, Turns},
+    tenures::{LockLoop, TokenHistory, TokenLog},
 };
 
 const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
-/// Each is a process, with a wall clock of its own.
+/// The clients, each a process with its own wall clock.
 const CLIENTS: usize = 16;
-/// A lock is wanted by so many of them, who are not neighbours: more would keep each other busy with attempts.
+/// The number of clients that want each lock. They are not neighbours; more clients would keep each
+/// other busy with attempts.
 const FEW: usize = 4;
-/// The lock that all want and hold for long, over a renewal: masters restart meanwhile.
+/// The lock that all clients want and hold for longer than a renewal period, so that masters
+/// restart meanwhile.
 const HELD: usize = 0;
-/// The lock that nobody wants until all masters have restarted, and then one who has seen no token.
+/// The lock that no client wants until all masters have restarted, and then one that has seen no
+/// token.
 const RARE: usize = 1;
-/// So short that masters have no vote for as long as tokens ask for, and no longer.
+/// The shortest TTL for which masters have no vote as long as tokens require.
 const TTL: Duration = Duration::from_millis(2_500);
-/// How far off a client's clock may be before it goes by the masters', in nanoseconds.
+/// The offset up to which a client uses its own clock instead of the masters' clocks, in
+/// nanoseconds.
 const WINDOW: i64 = 1_000_000_000;
 const HOUR: i64 = 3_600_000_000_000;
 
 #[test]
-fn tokens_grow_from_holder_to_holder_whose_clocks_are_off_and_jump() {
+fn tokens_grow_from_holder_to_holder_while_their_clocks_are_wrong_and_jump() {
     let contest = Contest {
-        test: "tokens::tokens_grow_from_holder_to_holder_whose_clocks_are_off_and_jump",
+        test: "tokens::tokens_grow_from_holder_to_holder_while_their_clocks_are_wrong_and_jump",
         masters: 5,
         ahead: |client| [9 * WINDOW / 10, -9 * WINDOW / 10, HOUR, 0][client / FEW],
         names: 3,
@@ -63,7 +68,7 @@ fn tokens_grow_while_one_master_after_the_other_comes_back_empty() {
         ahead: spread,
         names: 3,
         tasks: 1,
-        pause: Duration::from_millis(200), // other tests want to run, too
+        pause: Duration::from_millis(200), // leaves time for other tests
         restarts: [3, 2],
         acquisitions: 500,
     };
@@ -86,29 +91,30 @@ fn a_million_tokens_while_one_master_after_the_other_comes_back_empty() {
     contest.play(|contest| runtime().block_on(contest.judge()));
 }
 
-/// Over the window, from one end to the other.
+/// Spreads the clients' offsets over the window, from one end to the other.
 fn spread(client: usize) -> i64 {
     let clients = CLIENTS as i64;
     WINDOW * (clients - 1 - 2 * client as i64) / clients
 }
 
-/// Clients want locks, all the time, and note what they get. A judge reads that.
+/// A test setup: clients acquire locks all the time and log their tokens, and a judge reads the
+/// logs.
 #[derive(Clone, Copy)]
 struct Contest {
-    /// What makes a client: a second run of this.
+    /// The name of the test, whose second run makes a client.
     test: &'static str,
     masters: usize,
-    /// What a client's clock is ahead by, in nanoseconds. Halfway they all jump back by an hour.
+    /// How far a client's clock is ahead, in nanoseconds. Halfway, all clocks jump back by an hour.
     ahead: fn(usize) -> i64,
-    /// How many locks there are of each kind, the two among them that are not like the others.
+    /// The number of locks of each kind, including the held one and the rare one.
     names: usize,
-    /// How many tasks of a client there are for each lock that it wants.
+    /// The number of tasks in a client for each lock that it wants.
     tasks: usize,
-    /// Of a task, from one tenure to the next.
+    /// The pause of a task between two acquisitions.
     pause: Duration,
-    /// How often a master comes back empty, in each half, at least.
+    /// The least number of times that a master comes back empty, in each half.
     restarts: [usize; 2],
-    /// How often a lock is acquired, at least.
+    /// The least number of acquisitions.
     acquisitions: usize,
 }
 
@@ -121,7 +127,7 @@ impl Contest {
         if let Ok(client) = env::var(CLIENT) {
             let mut runtime = tokio::runtime::Builder::new_current_thread();
             let runtime = runtime.enable_all().build().unwrap();
-            runtime.block_on(self.take_part(client.parse().unwrap()));
+            runtime.block_on(self.run_client(client.parse().unwrap()));
         } else if !server::only_urls() {
             judge(self);
         }
@@ -137,9 +143,9 @@ impl Contest {
         let urls = urls(&masters).join(",");
         let mut judge = Judge {
             contest: self,
-            tenures: self
+            histories: self
                 .locks()
-                .map(|(kind, number)| Tenures::of(name(kind, number), &directory))
+                .map(|(kind, number)| TokenHistory::of(name(kind, number), &directory))
                 .collect(),
             rare: 0,
             clients: (0..CLIENTS)
@@ -147,14 +153,14 @@ impl Contest {
                 .collect(),
             restarts: Restarts::of(masters).await,
         };
-        judge.have_rare_taken().await;
-        judge.look_on(self.restarts[0], self.acquisitions / 2).await;
+        judge.request_rare_locks().await;
+        judge.watch(self.restarts[0], self.acquisitions / 2).await;
         for (number, client) in judge.clients.iter().enumerate() {
             client.set_clock((self.ahead)(number) - HOUR);
         }
         let restarts = self.restarts.iter().sum();
-        judge.look_on(restarts, self.acquisitions).await;
-        judge.have_rare_taken().await;
+        judge.watch(restarts, self.acquisitions).await;
+        judge.request_rare_locks().await;
         judge.close();
         eprintln!("{judge} in {:.1?}", start.elapsed());
         judge.give_verdict();
@@ -165,17 +171,18 @@ impl Contest {
         KINDS.into_iter().flat_map(numbered)
     }
 
-    /// As a client. It is told when to take the rare locks, and by the end of that to stop.
-    async fn take_part(self, client: usize) {
+    /// Runs a client. Each line of input tells it to acquire the rare locks; the end of the input
+    /// tells it to stop.
+    async fn run_client(self, client: usize) {
         let masters = env::var(MASTERS).unwrap();
         let directory = PathBuf::from(env::var_os(LOGS).unwrap());
         let [locks, fresh] =
             [(); 2].map(|()| strict().masters(masters.split(',')).build().unwrap());
-        let log = |kind, number| Log::of(&name(kind, number), &directory);
-        let (tell, told) = watch::channel(0);
+        let log = |kind, number| TokenLog::of(&name(kind, number), &directory);
+        let (signal, signals) = watch::channel(0);
         spawn_blocking(move || {
             let lines = io::stdin().lines();
-            lines.for_each(|_| tell.send_modify(|lines| *lines += 1));
+            lines.for_each(|_| signal.send_modify(|lines| *lines += 1));
         });
         let mut tasks = JoinSet::new();
         for (kind, number) in self.locks() {
@@ -186,16 +193,16 @@ impl Contest {
                 _ => continue,
             };
             for task in 0..count {
-                let turns = Turns {
+                let lock_loop = LockLoop {
                     task: client * self.tasks + task,
                     lock: named(&name(kind, number), kind, locks),
                     log: log(kind, number),
-                    told: told.clone(),
+                    signals: signals.clone(),
                 };
                 match number {
-                    HELD => tasks.spawn(turns.take(HOLD, self.pause)),
-                    RARE => tasks.spawn(turns.take_when_told()),
-                    _ => tasks.spawn(turns.take(Duration::ZERO, self.pause)),
+                    HELD => tasks.spawn(lock_loop.run(HOLD_FOR, self.pause)),
+                    RARE => tasks.spawn(lock_loop.run_on_signals()),
+                    _ => tasks.spawn(lock_loop.run(Duration::ZERO, self.pause)),
                 };
             }
         }
@@ -205,8 +212,8 @@ impl Contest {
     }
 }
 
-/// More than a third of the TTL.
-const HOLD: Duration = Duration::from_secs(1);
+/// How long the held lock is held: more than a third of the TTL.
+const HOLD_FOR: Duration = Duration::from_secs(1);
 
 fn strict() -> Builder {
     patient()
@@ -221,45 +228,46 @@ fn name(kind: Kind, number: usize) -> String {
     format!("{kind} {number}")
 }
 
-/// What the judge of a contest has.
+/// The state of the judge.
 struct Judge {
     contest: Contest,
     clients: Vec<Client>,
     restarts: Restarts,
-    tenures: Vec<Tenures>,
-    /// How often the rare locks were taken.
+    histories: Vec<TokenHistory>,
+    /// The number of times that the rare locks were acquired.
     rare: usize,
 }
 
 impl Judge {
-    /// Until there were so many restarts and acquisitions, in all.
-    async fn look_on(&mut self, restarts: usize, acquisitions: usize) {
+    /// Reads the logs until there were this many restarts and acquisitions in total.
+    async fn watch(&mut self, restarts: usize, acquisitions: usize) {
         while self.restarts.count < restarts || self.sum(|lock| lock.tokens.len()) < acquisitions {
             if restarts == 0 {
                 sleep(Duration::from_millis(50)).await;
             } else {
                 self.restarts.one_more().await;
                 if self.restarts.count.is_multiple_of(self.contest.masters) {
-                    self.have_rare_taken().await;
+                    self.request_rare_locks().await;
                 }
             }
             self.read();
         }
     }
 
-    /// By the client whose clock is furthest ahead, then by the one whose is furthest behind, and so on inwards.
-    async fn have_rare_taken(&mut self) {
+    /// Makes clients acquire the rare locks: first the client whose clock is furthest ahead, then
+    /// the one whose clock is furthest behind, and so on inwards.
+    async fn request_rare_locks(&mut self) {
         let (round, is_behind) = (self.rare / 2 % CLIENTS, self.rare % 2 == 1);
         let client = if is_behind {
             CLIENTS - 1 - round
         } else {
             round
         };
-        self.clients[client].process.tell();
+        self.clients[client].process.write_line();
         self.rare += 1;
         until("tokens for the rare locks", async || {
             self.read();
-            let mut locks = self.contest.locks().zip(&self.tenures);
+            let mut locks = self.contest.locks().zip(&self.histories);
             locks
                 .all(|((_, number), lock)| number != RARE || lock.tokens.len() == self.rare)
                 .then_some(())
@@ -272,13 +280,13 @@ impl Judge {
         if let Some(failed) = clients.position(|client| client.process.has_failed()) {
             block_in_place(|| self.clients.remove(failed).process.finish());
         }
-        self.tenures.iter_mut().for_each(Tenures::read);
+        self.histories.iter_mut().for_each(TokenHistory::read);
     }
 
-    /// Has the clients stop.
+    /// Stops the clients.
     fn close(&mut self) {
         for client in &mut self.clients {
-            client.process.close();
+            client.process.close_input();
         }
         for client in self.clients.drain(..) {
             block_in_place(|| client.process.finish());
@@ -289,13 +297,13 @@ impl Judge {
     fn give_verdict(&self) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let now = u64::try_from(now.unwrap().as_micros()).unwrap();
-        for lock in &self.tenures {
+        for lock in &self.histories {
             lock.check(&self.restarts.masters, now);
         }
     }
 
-    fn sum(&self, count: impl Fn(&Tenures) -> usize) -> usize {
-        self.tenures.iter().map(count).sum()
+    fn sum(&self, count: impl Fn(&TokenHistory) -> usize) -> usize {
+        self.histories.iter().map(count).sum()
     }
 }
 
@@ -314,7 +322,7 @@ impl fmt::Display for Judge {
     }
 }
 
-/// A client as the judge has it.
+/// The judge's handle to a client.
 struct Client {
     process: Process,
     clock: File,
@@ -343,12 +351,12 @@ impl Client {
     }
 }
 
-/// Kills masters, which come back empty: the next when the one before votes again and, every other time round, has
-/// got back what is held.
+/// Kills masters one by one, which come back empty. Waits until a master votes again and, every
+/// other time, until the held locks are back on it.
 struct Restarts {
     masters: Vec<Server>,
     locks: Coordinator,
-    /// All the time, one of each kind.
+    /// Locks that are held all the time, one of each kind.
     held: [Guard; 3],
     count: usize,
 }
@@ -357,7 +365,7 @@ impl Restarts {
     async fn of(masters: Vec<Server>) -> Self {
         let locks = coordinator(strict(), &masters);
         Self {
-            held: hold(&locks).await,
+            held: acquire_all_kinds(&locks).await,
             locks,
             masters,
             count: 0,
@@ -375,16 +383,20 @@ impl Restarts {
             drop(acquire_on_all(&self.locks.mutex("voted for")).await);
         } else {
             let [mutex, reentrant, fair] = &self.held;
-            join!(put_back(mutex), put_back(reentrant), put_back(fair));
+            join!(
+                wait_until_restored(mutex),
+                wait_until_restored(reentrant),
+                wait_until_restored(fair)
+            );
         }
         if !self.held.iter().all(Guard::is_valid) {
-            self.held = hold(&self.locks).await;
+            self.held = acquire_all_kinds(&self.locks).await;
         }
     }
 }
 
-/// Locks of all kinds, on all masters.
-async fn hold(locks: &Coordinator) -> [Guard; 3] {
+/// Acquires locks of all kinds on all masters.
+async fn acquire_all_kinds(locks: &Coordinator) -> [Guard; 3] {
     let [mutex, reentrant, fair] = KINDS.map(|kind| named(&format!("kept {kind}"), kind, locks));
     join!(
         acquire_on_all(&mutex),
@@ -394,8 +406,8 @@ async fn hold(locks: &Coordinator) -> [Guard; 3] {
     .into()
 }
 
-/// Returns when a master that was just killed has `guard` again, or when that is lost.
-async fn put_back(guard: &Guard) {
+/// Waits until a master that was just killed has the lock of `guard` again, or the lock is lost.
+async fn wait_until_restored(guard: &Guard) {
     let renewed = async |what: &str, is_it: fn(&Votes) -> bool| {
         let last = guard.valid_until();
         until(what, async || {
@@ -404,11 +416,12 @@ async fn put_back(guard: &Guard) {
         })
         .await;
     };
-    renewed("a renewal, which may have begun before that", |_| true).await;
-    renewed("a renewal by all", |votes| {
+    renewed("a renewal, which may have begun before the kill", |_| true).await;
+    renewed("a renewal by all masters", |votes| {
         votes.granted() == votes.master_count()
     })
     .await;
-    // What others hold they renew at times of their own: by the next time, all have done so.
-    renewed("one renewal more", |_| true).await;
+    // Other processes renew their locks at their own times. By the next renewal here, all have done
+    // so.
+    renewed("one more renewal", |_| true).await;
 }

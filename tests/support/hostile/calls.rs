@@ -1,4 +1,5 @@
-//! All public calls against masters whose replies are falsified: which of them never return?
+//! Calls every public function against masters whose replies are falsified, and counts the calls
+//! that never return.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use super::proxy::Proxy;
 use super::random::Random;
 use crate::servers::Server;
 
-/// How many calls were made, and which of them did not return.
+/// The number of calls made, and the calls that did not return.
 #[derive(Debug, Default)]
 pub struct Calls {
     made: AtomicU64,
@@ -29,7 +30,7 @@ impl Calls {
         self.hung.lock().unwrap().clone()
     }
 
-    /// What `call` returns, which must be within `HANG`.
+    /// Returns the output of `call`, or `None` if it takes longer than `HANG`.
     pub async fn bounded<T>(&self, what: &str, call: impl Future<Output = T>) -> Option<T> {
         self.made.fetch_add(1, Ordering::Relaxed);
         let returned = timeout(HANG, call).await.ok();
@@ -40,7 +41,7 @@ impl Calls {
     }
 }
 
-/// What a fuzz run came to.
+/// The result of a fuzz run.
 #[derive(Debug)]
 pub struct Fuzzed {
     pub calls: u64,
@@ -49,8 +50,8 @@ pub struct Fuzzed {
     pub mutated: u64,
 }
 
-/// Calls everything for about `length`, with masters whose replies are falsified more or less
-/// often.
+/// Makes all kinds of calls for about `length`, while the masters' replies are falsified at
+/// changing rates.
 pub async fn fuzz(servers: &[Server], seed: u64, length: Duration) -> Fuzzed {
     let calls = Arc::new(Calls::default());
     let mutators: Vec<_> = (0..servers.len() as u64)
@@ -65,14 +66,14 @@ pub async fn fuzz(servers: &[Server], seed: u64, length: Duration) -> Fuzzed {
     let mut random = Random::new(seed);
     let end = Instant::now() + length;
     while Instant::now() < end {
-        let spell = Duration::from_millis(1_500).min(end.saturating_duration_since(Instant::now()));
+        let part = Duration::from_millis(1_500).min(end.saturating_duration_since(Instant::now()));
         let one_in = random.pick(&[5, 20, 50, 300, 2_000]);
         let is_for_all = random.is_one_in(2);
         for (number, mutator) in mutators.iter().enumerate() {
             let is_falsified = is_for_all || number == 0;
             mutator.set_one_in(if is_falsified { one_in } else { u64::MAX });
         }
-        one_spell(&urls, &calls, random.number(), spell).await;
+        fuzz_once(&urls, &calls, random.number(), part).await;
     }
     Fuzzed {
         calls: calls.made(),
@@ -82,7 +83,7 @@ pub async fn fuzz(servers: &[Server], seed: u64, length: Duration) -> Fuzzed {
     }
 }
 
-async fn one_spell(urls: &[String], calls: &Arc<Calls>, seed: u64, length: Duration) {
+async fn fuzz_once(urls: &[String], calls: &Arc<Calls>, seed: u64, length: Duration) {
     let mut random = Random::new(seed);
     let guard = random.pick(&[RestartGuard::Off, RestartGuard::Observed]);
     let locks = Coordinator::builder()
@@ -105,7 +106,7 @@ async fn one_spell(urls: &[String], calls: &Arc<Calls>, seed: u64, length: Durat
     calls.bounded("close", locks.close()).await;
 }
 
-/// One task: makes one call after the other until `end`.
+/// Makes one call after the other until `end`, in one task.
 async fn call_all(locks: Coordinator, calls: Arc<Calls>, seed: u64, end: Instant) {
     let mut random = Random::new(seed);
     let owner = locks.owner();
@@ -190,7 +191,7 @@ impl Task<'_> {
     }
 }
 
-/// A call that takes longer than this hangs: every deadline in these runs is far below.
+/// The limit after which a call counts as hung. Every deadline in these runs is far below it.
 pub const HANG: Duration = Duration::from_secs(5);
 
 const TTL: Duration = Duration::from_millis(400);

@@ -1,14 +1,14 @@
-//! Does `close` return by the longest TTL?
+//! Checks that `close` returns by the longest TTL.
 
 use std::time::Duration;
 
 use quorlock::{Coordinator, RestartGuard};
 use tokio::time::timeout;
 
-/// How many of `rounds` coordinators were still not closed long after the longest TTL. Nobody
-/// listens at their masters, and they are closed right after a few attempts.
+/// Counts how many of `rounds` coordinators are still not closed long after the longest TTL. No
+/// server listens at their masters' addresses, and they are closed right after a few attempts.
 ///
-/// Ends after three of them, as each takes `LATE`.
+/// Stops at three late ones, since each takes `LATE`.
 pub async fn late_closes(rounds: usize) -> usize {
     let mut late = Vec::new();
     for round in 0..rounds {
@@ -38,5 +38,5 @@ pub async fn late_closes(rounds: usize) -> usize {
 }
 
 pub const TTL: Duration = Duration::from_millis(100);
-/// Far more than the TTL, for a busy machine.
+/// Far more than the TTL, to allow for a busy machine.
 const LATE: Duration = Duration::from_secs(3);

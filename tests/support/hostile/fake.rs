@@ -1,4 +1,4 @@
-//! Servers that are none: what they answer is up to a closure.
+//! Fake servers whose replies come from a closure.
 
 use std::env;
 use std::fs;
@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 
 use super::resp;
 
-/// Listens until it is dropped; connections that are open then stay.
+/// A server that listens until it is dropped. Open connections then stay open.
 #[derive(Debug)]
 pub struct Fake {
-    place: Place,
+    address: Address,
     tally: Arc<Tally>,
     is_over: Arc<AtomicBool>,
 }
 
-/// What came in so far.
+/// The connections and commands so far.
 #[derive(Debug, Default)]
 pub struct Tally {
     connections: AtomicUsize,
@@ -30,7 +30,7 @@ pub struct Tally {
 }
 
 #[derive(Debug)]
-enum Place {
+enum Address {
     Tcp(u16),
     Unix(PathBuf),
 }
@@ -39,7 +39,7 @@ impl Fake {
     /// Serves every connection with `serve`, on a thread of its own.
     pub fn tcp(serve: impl Fn(&mut Peer) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let fake = Self::at(Place::Tcp(listener.local_addr().unwrap().port()));
+        let fake = Self::at(Address::Tcp(listener.local_addr().unwrap().port()));
         let accept = move || {
             let (stream, _) = listener.accept()?;
             stream.set_nodelay(true)?;
@@ -49,44 +49,44 @@ impl Fake {
         fake
     }
 
-    /// The same on a unix socket.
+    /// Serves a unix socket in the same way.
     pub fn unix(serve: impl Fn(&mut Peer) + Send + Sync + 'static) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = env::temp_dir().join(format!("quorlock-fake-{}-{number}", process::id()));
-        let _ = fs::remove_file(&path); // left by a process of the same number
+        let _ = fs::remove_file(&path); // left by a process with the same ID
         let listener = UnixListener::bind(&path).unwrap();
-        let fake = Self::at(Place::Unix(path));
+        let fake = Self::at(Address::Unix(path));
         fake.listen(move || Ok(Socket::Unix(listener.accept()?.0)), serve);
         fake
     }
 
-    /// A master that grants and releases whatever it is asked to, and takes `pause` for each
-    /// command but those of the greeting.
+    /// Starts a master that grants and releases everything, and takes `pause` for each command
+    /// after the greeting.
     pub fn honest(pause: Duration) -> Self {
         Self::tcp(move |peer| peer.serve_honestly(pause))
     }
 
     pub fn url(&self) -> String {
-        match &self.place {
-            Place::Tcp(port) => format!("redis://127.0.0.1:{port}"),
-            Place::Unix(path) => format!("unix://{}", path.display()),
+        match &self.address {
+            Address::Tcp(port) => format!("redis://127.0.0.1:{port}"),
+            Address::Unix(path) => format!("unix://{}", path.display()),
         }
     }
 
-    /// How many connections were accepted.
+    /// The number of accepted connections.
     pub fn connections(&self) -> usize {
         self.tally.connections.load(Ordering::Relaxed)
     }
 
-    /// How many commands were read, those of greetings not counted.
+    /// The number of commands read, without those of greetings.
     pub fn commands(&self) -> usize {
         self.tally.commands.load(Ordering::Relaxed)
     }
 
-    fn at(place: Place) -> Self {
+    fn at(address: Address) -> Self {
         Self {
-            place,
+            address,
             tally: Arc::default(),
             is_over: Arc::default(),
         }
@@ -114,10 +114,10 @@ impl Fake {
 impl Drop for Fake {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // One more connection, for the thread that listens to look.
-        match &self.place {
-            Place::Tcp(port) => drop(TcpStream::connect((Ipv4Addr::LOCALHOST, *port))),
-            Place::Unix(path) => {
+        // One more connection, so that the listening thread sees that it is over.
+        match &self.address {
+            Address::Tcp(port) => drop(TcpStream::connect((Ipv4Addr::LOCALHOST, *port))),
+            Address::Unix(path) => {
                 drop(UnixStream::connect(path));
                 let _ = fs::remove_file(path);
             }
@@ -130,7 +130,7 @@ impl Drop for Fake {
 pub struct Peer {
     socket: Socket,
     input: Vec<u8>,
-    /// Where the first command begins that was not read yet.
+    /// The offset of the first command that was not read yet.
     at: usize,
     tally: Arc<Tally>,
 }
@@ -145,7 +145,7 @@ impl Peer {
         }
     }
 
-    /// The next command. `None` once the client has hung up.
+    /// Reads the next command. Returns `None` once the client has closed the connection.
     pub fn command(&mut self) -> Option<Vec<Vec<u8>>> {
         loop {
             if let Some((words, length)) = resp::command(&self.input[self.at..]) {
@@ -159,7 +159,7 @@ impl Peer {
         }
     }
 
-    /// Answers all that belongs to a greeting; returns the first command that does not.
+    /// Answers all commands of a greeting, and returns the first command after it.
     pub fn greet(&mut self) -> Option<Vec<Vec<u8>>> {
         loop {
             let words = self.command()?;
@@ -170,12 +170,12 @@ impl Peer {
         }
     }
 
-    /// `None` once the client has hung up.
+    /// Sends `bytes`. Returns `None` once the client has closed the connection.
     pub fn say(&mut self, bytes: &[u8]) -> Option<()> {
         self.socket.write_all(bytes).ok()
     }
 
-    /// Answers everything as a good master would, and takes `pause` for each command.
+    /// Answers everything like a good master, and takes `pause` for each command.
     pub fn serve_honestly(&mut self, pause: Duration) {
         let mut out = Vec::new();
         while let Some(words) = self.command() {
@@ -193,7 +193,7 @@ impl Peer {
         }
     }
 
-    /// Reads and throws away all that comes, until the client hangs up.
+    /// Reads and discards everything until the client closes the connection.
     pub fn swallow(&mut self) {
         let mut buffer = [0; 64 * 1024];
         while let Ok(1..) = self.socket.read(&mut buffer) {}
@@ -217,15 +217,15 @@ fn wait(pause: Duration) {
     if pause > Duration::from_millis(1) {
         return thread::sleep(pause);
     }
-    // Too short to be slept through.
+    // Too short for a sleep.
     let start = Instant::now();
     while start.elapsed() < pause {
         std::hint::spin_loop();
     }
 }
 
-/// The reply of a good master on which every lock is free. To an inspection it says `1`, which is
-/// no answer.
+/// The reply of a good master on which every lock is free. An inspection gets `1`, which is not a
+/// valid reply.
 pub fn honest(words: &[Vec<u8>]) -> Vec<u8> {
     if let Some(reply) = greeting(words) {
         return reply;
@@ -240,7 +240,7 @@ pub fn honest(words: &[Vec<u8>]) -> Vec<u8> {
     }
 }
 
-/// The reply to a command that makes a connection ready; `None` to any other command.
+/// The reply to a command of the greeting, or `None` for any other command.
 pub fn greeting(words: &[Vec<u8>]) -> Option<Vec<u8>> {
     match words[0].as_slice() {
         b"HELLO" => Some(b"%2\r\n+role\r\n+master\r\n+proto\r\n:3\r\n".to_vec()),
@@ -250,7 +250,7 @@ pub fn greeting(words: &[Vec<u8>]) -> Option<Vec<u8>> {
     }
 }
 
-/// How a server confirms a change of subscriptions in RESP3.
+/// A server's confirmation of a changed subscription in RESP3.
 pub fn subscription(what: &str, channel: &[u8]) -> Vec<u8> {
     let mut reply =
         format!(">3\r\n${}\r\n{what}\r\n${}\r\n", what.len(), channel.len()).into_bytes();

@@ -1,4 +1,4 @@
-//! What a process says of itself: its memory, the processor time of a thread, its log.
+//! Measurements of this process: its memory, a thread's processor time, its log and its panics.
 
 use std::fs;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
-/// The memory of this process in megabytes; 0 where there is no `/proc`.
+/// Returns the memory of this process in megabytes, or 0 where there is no `/proc`.
 pub fn rss_mb() -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -16,14 +16,14 @@ pub fn rss_mb() -> f64 {
     kilobytes.unwrap_or(0.0) / 1024.0
 }
 
-/// The processor time of the calling thread. `None` where the system does not say.
+/// Returns the processor time of the calling thread, or `None` where the system does not report it.
 pub fn thread_cpu() -> Option<Duration> {
     let stat = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanos = stat.split_whitespace().next()?.parse().ok()?;
     Some(Duration::from_nanos(nanos))
 }
 
-/// Counts what is logged by all threads of this process.
+/// Counts the log events of all threads in this process.
 #[derive(Clone, Copy, Debug)]
 pub struct Log;
 
@@ -32,38 +32,38 @@ static DOWNS: AtomicUsize = AtomicUsize::new(0);
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 impl Log {
-    /// From here on, for good.
+    /// Starts counting. It never stops.
     pub fn listen() -> Self {
         // A second call, in a process that runs several scenarios, changes nothing.
         let _ = tracing::subscriber::set_global_default(Self);
         Self
     }
 
-    /// Starts to count anew.
+    /// Resets all counts.
     pub fn clear(self) {
         WARNINGS.store(0, Ordering::Relaxed);
         DOWNS.store(0, Ordering::Relaxed);
         LINES.lock().unwrap().clear();
     }
 
-    /// How many events of level WARN or ERROR there were.
+    /// The number of events with level WARN or ERROR.
     pub fn warnings(self) -> usize {
         WARNINGS.load(Ordering::Relaxed)
     }
 
-    /// How many of them name the master at `url`.
+    /// The number of warnings that name the master at `url`.
     pub fn warnings_about(self, url: &str) -> usize {
         let address = url.trim_start_matches("redis://");
         let lines = LINES.lock().unwrap();
         lines.iter().filter(|line| line.contains(address)).count()
     }
 
-    /// How many connections were lost or given up.
+    /// The number of connections that were lost or given up.
     pub fn downs(self) -> usize {
         DOWNS.load(Ordering::Relaxed)
     }
 
-    /// The first of the warnings.
+    /// The first warnings, as text.
     pub fn lines(self) -> String {
         let lines = LINES.lock().unwrap();
         lines[..lines.len().min(20)].join("\n")
@@ -111,7 +111,7 @@ impl Visit for Line {
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts panics outside the tests from here on, also those that tokio catches.
+/// Counts panics outside the tests from now on, including panics that tokio catches.
 pub fn count_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,8 +1,8 @@
-//! Masters and networks that misbehave, and the loads that meet them.
+//! Masters and networks that misbehave, and the load that they are tested with.
 //!
-//! `tests/hostile` runs the short forms and asserts; the bench `hostile` runs the long forms and
-//! prints figures. Masters and proxies run on threads of the standard library, so that a stalled
-//! runtime does not stall them.
+//! `tests/hostile` runs short forms and asserts. The bench `hostile` runs long forms and prints
+//! figures. Masters and proxies run on threads of the standard library, so a stalled runtime does
+//! not stall them.
 
 #![allow(
     dead_code,

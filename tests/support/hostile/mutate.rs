@@ -1,4 +1,4 @@
-//! Replies that no server gives, in RESP2 and RESP3, from one seed.
+//! Replies that no server gives, in RESP2 and RESP3, generated from one seed.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::fake::subscription;
 use super::random::Random;
 
-/// Falsifies one of so many replies.
+/// Falsifies one reply out of a given number.
 #[derive(Debug)]
 pub struct Mutator {
     seed: u64,
@@ -30,17 +30,17 @@ impl Mutator {
         }
     }
 
-    /// From now on one of `number` replies is falsified.
+    /// Falsifies one out of `number` replies from now on.
     pub fn set_one_in(&self, number: u64) {
         self.one_in.store(number, Ordering::Relaxed);
     }
 
-    /// How many replies passed.
+    /// The number of replies that passed.
     pub fn passed(&self) -> u64 {
         self.passed.load(Ordering::Relaxed)
     }
 
-    /// How many of them were falsified.
+    /// The number of replies that were falsified.
     pub fn mutated(&self) -> u64 {
         self.mutated.load(Ordering::Relaxed)
     }
@@ -59,22 +59,22 @@ impl Mutator {
     }
 }
 
-/// What happens to the replies of one connection.
+/// The falsification of one connection's replies.
 #[derive(Debug)]
 pub(super) struct Mutation {
     mutator: std::sync::Arc<Mutator>,
     random: Random,
     seen: u64,
-    /// A reply that comes after the next one.
+    /// A reply that is sent after the next one.
     held_back: Option<Vec<u8>>,
-    /// How many of the next replies are `NOSCRIPT`.
+    /// How many of the next replies become `NOSCRIPT`.
     no_script: u64,
     is_silent: bool,
     dribbles: bool,
 }
 
 impl Mutation {
-    /// Appends what becomes of `frame` to `out`. Returns whether the connection stays open.
+    /// Appends the possibly falsified `frame` to `out`. Returns whether the connection stays open.
     pub(super) fn pass(&mut self, frame: &[u8], out: &mut Vec<u8>) -> bool {
         self.seen += 1;
         self.mutator.passed.fetch_add(1, Ordering::Relaxed);
@@ -86,7 +86,7 @@ impl Mutation {
             out.extend_from_slice(NO_SCRIPT);
             return true;
         }
-        // Most greetings are left whole: a connection that never serves shows little.
+        // Most greetings stay intact: a connection that never serves commands tests little.
         let rarer = if self.seen <= GREETING { 20 } else { 1 };
         let one_in = self.mutator.one_in.load(Ordering::Relaxed);
         if !self.random.is_one_in(one_in.saturating_mul(rarer)) {
@@ -105,7 +105,7 @@ impl Mutation {
         }
     }
 
-    /// Writes in one piece, or byte by byte where that is the fault.
+    /// Writes `out` in one piece, or byte by byte if that is the current fault.
     pub(super) fn write(&mut self, out: &[u8], to: &mut TcpStream) -> io::Result<()> {
         if !self.dribbles {
             return to.write_all(out);
@@ -114,7 +114,7 @@ impl Mutation {
         out.iter().try_for_each(|byte| to.write_all(&[*byte]))
     }
 
-    /// The reply itself is another.
+    /// Replaces the reply itself.
     fn falsify(&mut self, frame: &[u8], out: &mut Vec<u8>) -> bool {
         match self.random.below(8) {
             0 => {
@@ -140,7 +140,7 @@ impl Mutation {
         true
     }
 
-    /// The reply comes at another place or time, or not at all.
+    /// Delivers the reply at another position or time, or not at all.
     fn misplace(&mut self, frame: &[u8], out: &mut Vec<u8>) -> bool {
         match self.random.below(7) {
             0 => {}
@@ -163,7 +163,7 @@ impl Mutation {
         true
     }
 
-    /// Something comes that nobody asked for.
+    /// Inserts a reply to no command.
     fn insert(&mut self, frame: &[u8], out: &mut Vec<u8>) {
         let is_instead = self.random.is_one_in(2);
         let channel = self.random.pick(CHANNELS);
@@ -192,7 +192,7 @@ impl Mutation {
     }
 }
 
-/// About so many replies belong to a greeting.
+/// The approximate number of replies in a greeting.
 const GREETING: u64 = 20;
 
 const NO_SCRIPT: &[u8] = b"-NOSCRIPT No matching script. Please use EVAL.\r\n";

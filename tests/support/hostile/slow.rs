@@ -1,4 +1,4 @@
-//! One of several masters is slow or silent.
+//! One slow or silent master among several.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use super::fake::Fake;
 use super::proxy::Proxy;
 use crate::servers::Server;
 
-/// The URLs of `servers`, the last one behind a proxy that is `each_way` from here.
+/// Returns the URLs of `servers`, with the last one behind a proxy that adds `each_way` in each
+/// direction.
 pub fn one_far_away(servers: &[Server], each_way: Duration) -> (Vec<String>, Proxy) {
     let (last, others) = servers.split_last().unwrap();
     let proxy = Proxy::delay(last.port(), each_way);
@@ -14,7 +15,7 @@ pub fn one_far_away(servers: &[Server], each_way: Duration) -> (Vec<String>, Pro
     (urls.collect(), proxy)
 }
 
-/// Greets well, and then takes what it is sent and answers nothing.
+/// A master that answers the greeting, then reads all commands and answers none.
 pub fn tarpit() -> Fake {
     Fake::tcp(|peer| {
         if peer.greet().is_some() {
@@ -23,7 +24,7 @@ pub fn tarpit() -> Fake {
     })
 }
 
-/// How many commands about locks a server got so far.
+/// The number of lock commands that a server has received so far.
 pub fn lock_commands(server: &Server) -> u64 {
     let said = server.command(&["INFO", "commandstats"]);
     let lines = said
