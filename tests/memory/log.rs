@@ -5,13 +5,13 @@ use tokio::time::sleep;
 use tracing::Level;
 
 use crate::{
-    said::Said,
+    captured_log::CapturedLog,
     world::{World, seconds},
 };
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_logged_as_one_warning() {
-    let (said, _listening) = Said::listen();
+    let (said, _listening) = CapturedLog::listen();
     let world = World::new(1).await;
     let master = &world.addresses()[0];
     for _outage in 0..2 {

@@ -11,9 +11,10 @@
 )]
 
 mod acquire;
-mod aside;
-mod attempts;
+mod attempt_numbers;
 mod cancel;
+#[path = "../support/captured_log.rs"]
+mod captured_log;
 mod close;
 mod config;
 mod connection;
@@ -23,21 +24,20 @@ mod extend;
 mod fair;
 mod faults;
 mod fenced;
-mod guard;
 mod heal;
+mod hopeless_waiters;
 mod log;
 mod loss;
-mod owed;
 mod owners;
+mod pending_releases;
 mod preflight;
-mod random;
+mod random_faults;
+mod renewal;
+mod restart_guard;
 mod retry;
 mod rollback;
 mod run;
-#[path = "../support/log.rs"]
-mod said;
-mod unpolled;
+mod unpolled_futures;
 mod user_code;
 mod waiting;
-mod watchdog;
 mod world;

@@ -7,8 +7,10 @@ use tokio::join;
 
 use crate::{
     common::*,
-    guard::{ALWAYS, KEY, KINDS, connected, follow, guarded, is_copy, is_quarantined, lock},
     proxy::Proxy,
+    restart_guard::{
+        ALWAYS, KEY, KINDS, connected, follow, guarded, is_copy, is_quarantined, lock,
+    },
 };
 
 /// A builder that trusts the declaration that masters keep all writes. No test outlives a

@@ -34,7 +34,7 @@ fn a_holder_that_wakes_up_after_its_ttl_knows_that_its_lock_is_lost() {
         return run(hold_until_told(masters));
     }
     with_masters(3, async |masters| {
-        let Some(shim) = shim("suspend.c", &masters[0]) else {
+        let Some(shim) = shim("suspended_clock.c", &masters[0]) else {
             return;
         };
         let slept = shim.with_file_name("slept");

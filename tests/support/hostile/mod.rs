@@ -11,15 +11,15 @@
     reason = "included with #[path] in two crates, neither of which uses everything"
 )]
 
-pub mod calls;
-pub mod closing;
-pub mod fake;
-pub mod first;
-pub mod gauge;
+pub mod all_calls;
+pub mod close;
+pub mod fake_server;
+pub mod first_attempt;
 pub mod load;
-pub mod mutate;
+pub mod mutator;
+pub mod process_stats;
 pub mod proxy;
 pub mod random;
 pub mod releases;
 pub mod resp;
-pub mod slow;
+pub mod slow_master;

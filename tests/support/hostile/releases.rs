@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quorlock::{Coordinator, RestartGuard};
 
-use super::fake::{Fake, honest};
+use super::fake_server::{Fake, honest};
 
 /// A master that grants everything, and answers scripts with an error on demand.
 #[derive(Debug)]

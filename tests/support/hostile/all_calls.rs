@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use quorlock::{Coordinator, Guard, Lock, RestartGuard};
 use tokio::time::timeout;
 
-use super::mutate::Mutator;
+use super::mutator::Mutator;
 use super::proxy::Proxy;
 use super::random::Random;
 use crate::servers::Server;

@@ -8,7 +8,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{common::*, crowd::*};
+use crate::{common::*, waiter_processes::*};
 
 const fn millis(count: u64) -> Duration {
     Duration::from_millis(count)

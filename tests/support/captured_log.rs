@@ -14,9 +14,9 @@ use tracing::{
 
 /// Keeps what is said in this thread.
 #[derive(Clone, Default)]
-pub(crate) struct Said(Arc<Mutex<Vec<(Level, String)>>>);
+pub(crate) struct CapturedLog(Arc<Mutex<Vec<(Level, String)>>>);
 
-impl Said {
+impl CapturedLog {
     /// From here on, until what is returned is dropped.
     pub(crate) fn listen() -> (Self, (DefaultGuard, Dispatch)) {
         let said = Self::default();
@@ -31,7 +31,7 @@ impl Said {
     }
 }
 
-impl Subscriber for Said {
+impl Subscriber for CapturedLog {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }

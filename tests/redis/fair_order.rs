@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::{common::*, crowd::*, proxy::Proxy};
+use crate::{common::*, proxy::Proxy, waiter_processes::*};
 
 const PROCESSES: usize = 8;
 const WAITERS: u32 = 25;
@@ -26,7 +26,8 @@ fn waiters_of_eight_processes_are_served_in_the_order_of_their_tickets() {
         return;
     }
     with_masters(5, async |masters| {
-        let test = "order::waiters_of_eight_processes_are_served_in_the_order_of_their_tickets";
+        let test =
+            "fair_order::waiters_of_eight_processes_are_served_in_the_order_of_their_tickets";
         let watch = QueueWatch::start(&masters);
         let crowd = WaiterProcesses::start(test, &vec![urls(&masters); PROCESSES], JOB);
         let mut served = crowd.all().await;
@@ -43,7 +44,7 @@ fn masters_that_die_or_come_back_empty_change_no_order_that_a_majority_knows() {
     }
     with_masters(5, async |mut masters| {
         let test =
-            "order::masters_that_die_or_come_back_empty_change_no_order_that_a_majority_knows";
+            "fair_order::masters_that_die_or_come_back_empty_change_no_order_that_a_majority_knows";
         let watch = QueueWatch::start(&masters);
         let mut crowd = WaiterProcesses::start(test, &vec![urls(&masters); PROCESSES], JOB);
         let mut served = Vec::new();
@@ -94,7 +95,7 @@ fn masters_that_hear_of_waiters_in_different_orders_leave_no_gap_longer_than_a_p
     const FARTHEST: Duration = millis(80);
     const WAITER_TIMEOUT: Duration = millis(1_500);
     with_masters(5, async |masters| {
-        let test = "order::masters_that_hear_of_waiters_in_different_orders_leave_no_gap_longer_than_a_poll";
+        let test = "fair_order::masters_that_hear_of_waiters_in_different_orders_leave_no_gap_longer_than_a_poll";
         // A different master is the farthest one for each process.
         let proxies: Vec<Vec<_>> = (0..4)
             .map(|process| {

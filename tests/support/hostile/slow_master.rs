@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::fake::Fake;
+use super::fake_server::Fake;
 use super::proxy::Proxy;
 use crate::servers::Server;
 

@@ -13,18 +13,18 @@ use tokio::{
 };
 
 use crate::{
-    alone::{alone, current_thread},
-    support::{fake::greeting, gauge, resp},
+    own_process::{alone, current_thread},
+    support::{fake_server::greeting, process_stats, resp},
 };
 
 #[test]
 fn a_reply_in_tiny_pieces_costs_time_in_proportion_to_its_length() {
-    if gauge::thread_cpu().is_none() {
+    if process_stats::thread_cpu().is_none() {
         eprintln!("SKIPPED: the system does not say what a thread takes");
         return;
     }
     alone(
-        "dribble::a_reply_in_tiny_pieces_costs_time_in_proportion_to_its_length",
+        "tiny_pieces::a_reply_in_tiny_pieces_costs_time_in_proportion_to_its_length",
         || {
             // Everything runs on this thread, whose time is measured.
             current_thread().block_on(async {
@@ -56,10 +56,10 @@ async fn cost(length: usize) -> Duration {
         .build()
         .unwrap();
     let lock = locks.mutex("a");
-    let before = gauge::thread_cpu().unwrap();
+    let before = process_stats::thread_cpu().unwrap();
     let start = Instant::now();
     let looked = timeout(PATIENCE, lock.inspect()).await.unwrap();
-    let cost = gauge::thread_cpu().unwrap() - before;
+    let cost = process_stats::thread_cpu().unwrap() - before;
     // An array is no answer to an inspection.
     let error = looked.unwrap_err().to_string();
     assert!(!error.contains("no answer"), "{error}");

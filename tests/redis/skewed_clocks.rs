@@ -23,7 +23,7 @@ use crate::{
     fenced::named,
     process::Process,
     suspend::shim,
-    tenures::{LockLoop, TokenHistory, TokenLog},
+    token_log::{LockLoop, TokenHistory, TokenLog},
 };
 
 const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
@@ -48,7 +48,7 @@ const HOUR: i64 = 3_600_000_000_000;
 #[test]
 fn tokens_grow_from_holder_to_holder_while_their_clocks_are_wrong_and_jump() {
     let contest = Contest {
-        test: "tokens::tokens_grow_from_holder_to_holder_while_their_clocks_are_wrong_and_jump",
+        test: "skewed_clocks::tokens_grow_from_holder_to_holder_while_their_clocks_are_wrong_and_jump",
         masters: 5,
         ahead: |client| [9 * WINDOW / 10, -9 * WINDOW / 10, HOUR, 0][client / FEW],
         names: 3,
@@ -63,7 +63,7 @@ fn tokens_grow_from_holder_to_holder_while_their_clocks_are_wrong_and_jump() {
 #[test]
 fn tokens_grow_while_one_master_after_the_other_comes_back_empty() {
     let contest = Contest {
-        test: "tokens::tokens_grow_while_one_master_after_the_other_comes_back_empty",
+        test: "skewed_clocks::tokens_grow_while_one_master_after_the_other_comes_back_empty",
         masters: 3,
         ahead: spread,
         names: 3,
@@ -79,7 +79,7 @@ fn tokens_grow_while_one_master_after_the_other_comes_back_empty() {
 #[ignore = "takes long: cargo test --release --test redis a_million -- --ignored --nocapture"]
 fn a_million_tokens_while_one_master_after_the_other_comes_back_empty() {
     let contest = Contest {
-        test: "tokens::a_million_tokens_while_one_master_after_the_other_comes_back_empty",
+        test: "skewed_clocks::a_million_tokens_while_one_master_after_the_other_comes_back_empty",
         masters: 5,
         ahead: spread,
         names: 10,
@@ -135,7 +135,7 @@ impl Contest {
 
     async fn judge(self) {
         let masters = server::masters(self.masters);
-        let Some(shim) = shim("skew.c", &masters[0]) else {
+        let Some(shim) = shim("skewed_clock.c", &masters[0]) else {
             return;
         };
         let start = Instant::now();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::fake::subscription;
+use super::fake_server::subscription;
 use super::random::Random;
 
 /// Falsifies one reply out of a given number.

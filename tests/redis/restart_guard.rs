@@ -14,7 +14,7 @@ use quorlock::{
 use tokio::join;
 use tracing::Level;
 
-use crate::{common::*, proxy::Proxy, said::Said};
+use crate::{captured_log::CapturedLog, common::*, proxy::Proxy};
 
 /// The longest TTL in these tests.
 const TTL: Duration = Duration::from_millis(1_500);
@@ -599,7 +599,7 @@ fn a_warning_about_an_unguarded_master_is_logged_once_per_connection() {
     let words = [&["ACL", "SETUSER", "lock"], &rules[..]].concat();
     assert_eq!(master.command(&words), "OK");
     let url = format!("redis://lock:pw@127.0.0.1:{}", master.port());
-    let (said, _listening) = Said::listen();
+    let (said, _listening) = CapturedLog::listen();
     let warnings = |text: &str| {
         let lines = said.take();
         let is_it = |line: &&(Level, String)| line.0 == Level::WARN && line.1.contains(text);

@@ -16,15 +16,15 @@ use tokio::{
 };
 
 use crate::{
-    alone::{alone, multi_thread},
+    own_process::{alone, multi_thread},
     servers::{self, Server},
-    support::{closing::late_closes, fake::Fake, random::Random},
+    support::{close::late_closes, fake_server::Fake, random::Random},
 };
 
 #[test]
 fn close_returns_by_the_longest_ttl_where_nobody_listens() {
     alone(
-        "closing::close_returns_by_the_longest_ttl_where_nobody_listens",
+        "close::close_returns_by_the_longest_ttl_where_nobody_listens",
         || {
             let runtime = four_threads();
             runtime.block_on(async {
@@ -40,7 +40,7 @@ fn close_returns_by_the_longest_ttl_where_nobody_listens() {
 #[test]
 fn close_returns_by_the_longest_ttl_after_connections_broke_under_load() {
     alone(
-        "closing::close_returns_by_the_longest_ttl_after_connections_broke_under_load",
+        "close::close_returns_by_the_longest_ttl_after_connections_broke_under_load",
         || {
             four_threads().block_on(async {
                 // It hangs up soon after each greeting, with commands unanswered.
@@ -73,7 +73,7 @@ fn close_returns_by_the_longest_ttl_after_masters_were_killed_under_load() {
         return;
     }
     alone(
-        "closing::close_returns_by_the_longest_ttl_after_masters_were_killed_under_load",
+        "close::close_returns_by_the_longest_ttl_after_masters_were_killed_under_load",
         || {
             let mut masters = servers::masters(3);
             let urls: Vec<_> = masters.iter().map(Server::url).collect();
@@ -100,7 +100,7 @@ fn close_returns_by_the_longest_ttl_after_masters_were_killed_under_load() {
 #[test]
 fn background_tasks_end_after_the_last_handle_is_gone() {
     alone(
-        "closing::background_tasks_end_after_the_last_handle_is_gone",
+        "close::background_tasks_end_after_the_last_handle_is_gone",
         || {
             multi_thread().block_on(async {
                 let honest = Fake::honest(Duration::ZERO);

@@ -11,11 +11,11 @@ use quorlock::Coordinator;
 use tokio::{net::TcpSocket, time::timeout};
 
 use crate::{
-    alone::{alone, current_thread, run},
+    own_process::{alone, current_thread, run},
     servers::{self, Server},
     support::{
-        fake::Fake,
-        first::{far_away, first_try, wins},
+        fake_server::Fake,
+        first_attempt::{far_away, first_try, wins},
         proxy::Proxy,
     },
 };
@@ -26,7 +26,7 @@ fn a_free_lock_is_won_at_the_first_try_however_far_the_masters_are() {
         return;
     }
     alone(
-        "first::a_free_lock_is_won_at_the_first_try_however_far_the_masters_are",
+        "first_attempt::a_free_lock_is_won_at_the_first_try_however_far_the_masters_are",
         || {
             let masters = servers::masters(5);
             for each_way in [0, 8, 20, 60] {
@@ -55,7 +55,7 @@ fn a_fresh_process_gets_a_free_lock_at_the_first_try() {
         });
     }
     alone(
-        "first::a_fresh_process_gets_a_free_lock_at_the_first_try",
+        "first_attempt::a_fresh_process_gets_a_free_lock_at_the_first_try",
         || {
             let masters = servers::masters(5);
             let proxies = far_away(&masters, Duration::from_millis(20));
@@ -64,7 +64,7 @@ fn a_fresh_process_gets_a_free_lock_at_the_first_try() {
                 let process = std::process::Command::new(std::env::current_exe().unwrap())
                     .args([
                         "--exact",
-                        "first::a_fresh_process_gets_a_free_lock_at_the_first_try",
+                        "first_attempt::a_fresh_process_gets_a_free_lock_at_the_first_try",
                     ])
                     .arg("--nocapture")
                     .env(URLS, urls.join(","))
@@ -83,7 +83,7 @@ fn the_first_look_at_a_lock_is_answered_by_masters_far_away() {
         return;
     }
     alone(
-        "first::the_first_look_at_a_lock_is_answered_by_masters_far_away",
+        "first_attempt::the_first_look_at_a_lock_is_answered_by_masters_far_away",
         || {
             let masters = servers::masters(5);
             let proxies = far_away(&masters, Duration::from_millis(20));
@@ -116,7 +116,7 @@ fn the_first_look_at_a_lock_is_answered_by_masters_far_away() {
 #[test]
 fn the_first_try_does_not_wait_for_a_master_that_is_silent() {
     alone(
-        "first::the_first_try_does_not_wait_for_a_master_that_is_silent",
+        "first_attempt::the_first_try_does_not_wait_for_a_master_that_is_silent",
         || {
             let (keep, _kept) = mpsc::channel();
             let silent = Fake::tcp(move |peer| {
@@ -132,7 +132,7 @@ fn the_first_try_does_not_wait_for_a_master_that_is_silent() {
 #[test]
 fn the_first_try_does_not_wait_for_a_master_that_cannot_be_reached() {
     alone(
-        "first::the_first_try_does_not_wait_for_a_master_that_cannot_be_reached",
+        "first_attempt::the_first_try_does_not_wait_for_a_master_that_cannot_be_reached",
         || {
             run(async {
                 let Some((port, _kept)) = full_listener().await.unwrap() else {

@@ -6,20 +6,20 @@ use quorlock::{Builder, Coordinator, RestartGuard};
 use tokio::time::sleep;
 
 use crate::{
-    alone::{alone, run},
+    own_process::{alone, run},
     servers,
     support::{
-        fake::Fake,
-        gauge::{self, Log},
+        fake_server::Fake,
         load::Load,
-        slow::{lock_commands, one_far_away, tarpit},
+        process_stats::{self, Log},
+        slow_master::{lock_commands, one_far_away, tarpit},
     },
 };
 
 #[test]
 fn a_slow_master_gets_no_more_commands_than_the_others() {
     alone(
-        "slow::a_slow_master_gets_no_more_commands_than_the_others",
+        "slow_master::a_slow_master_gets_no_more_commands_than_the_others",
         || {
             gets_no_more(|builder| builder);
         },
@@ -29,7 +29,7 @@ fn a_slow_master_gets_no_more_commands_than_the_others() {
 #[test]
 fn a_master_slower_than_the_node_timeout_gets_no_more_commands_than_the_others() {
     alone(
-        "slow::a_master_slower_than_the_node_timeout_gets_no_more_commands_than_the_others",
+        "slow_master::a_master_slower_than_the_node_timeout_gets_no_more_commands_than_the_others",
         || gets_no_more(|builder| builder.node_timeout(Duration::from_millis(50))),
     );
 }
@@ -78,7 +78,7 @@ fn gets_no_more(set: impl FnOnce(Builder) -> Builder) {
 #[test]
 fn a_master_that_greets_and_hangs_up_is_one_outage() {
     alone(
-        "slow::a_master_that_greets_and_hangs_up_is_one_outage",
+        "slow_master::a_master_that_greets_and_hangs_up_is_one_outage",
         || {
             if servers::only_urls() {
                 return;
@@ -109,7 +109,7 @@ fn a_master_that_greets_and_hangs_up_is_one_outage() {
 #[test]
 fn a_master_that_never_answers_takes_no_memory_without_end() {
     alone(
-        "slow::a_master_that_never_answers_takes_no_memory_without_end",
+        "slow_master::a_master_that_never_answers_takes_no_memory_without_end",
         || {
             let log = Log::listen();
             let fakes = [
@@ -129,14 +129,17 @@ fn a_paused_master_takes_no_memory_without_end() {
     if servers::only_urls() {
         return;
     }
-    alone("slow::a_paused_master_takes_no_memory_without_end", || {
-        let log = Log::listen();
-        let fakes = [Fake::honest(Duration::ZERO), Fake::honest(Duration::ZERO)];
-        let master = servers::Server::start();
-        master.command(&["CLIENT", "PAUSE", "600000", "WRITE"]);
-        let urls = fakes.iter().map(Fake::url).chain([master.url()]);
-        run(memory_is_bounded(urls.collect(), log));
-    });
+    alone(
+        "slow_master::a_paused_master_takes_no_memory_without_end",
+        || {
+            let log = Log::listen();
+            let fakes = [Fake::honest(Duration::ZERO), Fake::honest(Duration::ZERO)];
+            let master = servers::Server::start();
+            master.command(&["CLIENT", "PAUSE", "600000", "WRITE"]);
+            let urls = fakes.iter().map(Fake::url).chain([master.url()]);
+            run(memory_is_bounded(urls.collect(), log));
+        },
+    );
 }
 
 /// The last of `urls` is silent.
@@ -149,9 +152,9 @@ async fn memory_is_bounded(urls: Vec<String>, log: Log) {
     let load = Load::start(&locks, 0, Some(Duration::from_secs(600)));
     // What may be owed to one master is reached by then.
     load.reach(HALF, MOST).await;
-    let (before, first) = (gauge::rss_mb(), load.won());
+    let (before, first) = (process_stats::rss_mb(), load.won());
     load.reach(first + HALF, MOST).await;
-    let grown = gauge::rss_mb() - before;
+    let grown = process_stats::rss_mb() - before;
     let (won, failed) = (load.won(), load.failed());
     println!(
         "{won} locks ({first} before), {failed} failed; {before:.1} MB, then {grown:.1} MB more"
