@@ -1,4 +1,4 @@
-//! What users read when it goes wrong, word by word.
+//! The error messages that users read, word by word.
 
 use std::{fmt::Display, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::time::{Instant, advance, sleep};
 use crate::world::{World, delay, error, millis, seconds, start};
 
 #[tokio::test(start_paused = true)]
-async fn contended() {
+async fn message_of_a_held_lock() {
     let world = World::new(3).await;
     world.occupy(0..3, seconds(5));
     assert_text(
@@ -16,7 +16,7 @@ async fn contended() {
         world.lock().try_acquire().await.unwrap_err(),
         r#"could not lock "orders/42": held by another holder on 3 of 3 masters for 5.0s: a held by another holder, b held by another holder, c held by another holder"#,
     );
-    // Who holds it on two of them without a TTL does not say for how long.
+    // Two masters hold the lock without a TTL, so the message names no time.
     world.masters[0].set_hash("orders/42", [("field", "1")], None);
     world.masters[1].set("orders/42", "by hand", None);
     world.masters[2].inject(Fault::Hang);
@@ -28,7 +28,7 @@ async fn contended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_quorum() {
+async fn message_without_a_quorum() {
     let world = World::new(5).await;
     world.occupy([1], seconds(5));
     world.inject([Fault::None, Fault::None, Fault::Down, Fault::Hang, error()]);
@@ -41,7 +41,7 @@ async fn no_quorum() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_slow() {
+async fn message_of_a_majority_that_was_too_slow() {
     let world = World::new(3).await;
     let lock = world.lock();
     let mut acquisition = std::pin::pin!(lock.try_acquire());
@@ -55,9 +55,9 @@ async fn too_slow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deadline() {
+async fn message_of_an_acquisition_that_reached_its_deadline() {
     let world = World::with(1, |builder| builder.retry_delay(millis(250), millis(250))).await;
-    world.order_all(&Fault::ErrorReply("OOM no room".into()));
+    world.inject_all(&Fault::ErrorReply("OOM no room".into()));
     let error = world.lock().acquire_within(seconds(1)).await.unwrap_err();
     assert_text(
         &world,
@@ -79,7 +79,7 @@ async fn deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_kind() {
+async fn message_of_a_name_used_with_another_kind() {
     let world = World::new(3).await;
     let owner = world.locks.owner();
     let _held = world.locks.fair("orders/42", &owner).acquire().await;
@@ -92,7 +92,7 @@ async fn other_kind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost() {
+async fn message_of_a_lost_lock() {
     let world = World::new(1).await;
     let guard = world.guard().await;
     assert_text(
@@ -103,7 +103,7 @@ async fn lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closed() {
+async fn message_of_a_closed_coordinator() {
     let world = World::new(1).await;
     world.locks.close().await;
     assert_text(
@@ -114,7 +114,7 @@ async fn closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn extensions() {
+async fn messages_of_failed_extensions() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.inject([Fault::Down, error()]);
@@ -123,7 +123,7 @@ async fn extensions() {
         guard.extend(seconds(20)).await.unwrap_err(),
         r#"could not extend "orders/42": only 1 of 3 masters confirmed (need 2), still valid for 9.9s: a connection lost: connection reset, b answered OOM no room, c granted"#,
     );
-    world.mend();
+    world.clear_faults();
     sleep(seconds(2)).await;
 
     world.masters[0].forget();
@@ -134,7 +134,7 @@ async fn extensions() {
         r#"could not extend "orders/42": it is lost: a holds nothing, b granted, c held by another holder for 60.0s"#,
     );
 
-    // Once lost, it stays so, whatever becomes of its validity.
+    // Once lost, the lock stays lost, whatever its validity.
     sleep(Instant::from_std(guard.valid_until()) - Instant::now() + millis(1)).await;
     assert_text(
         &world,
@@ -153,7 +153,7 @@ async fn extensions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extension_that_is_too_slow() {
+async fn message_of_an_extension_that_was_too_slow() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.inject([delay(20), delay(20), Fault::Hang]);
@@ -166,7 +166,7 @@ async fn an_extension_that_is_too_slow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn releases() {
+async fn message_of_a_release_on_a_minority() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.inject([Fault::Down, Fault::Mute]);
@@ -178,7 +178,7 @@ async fn releases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn settings() {
+async fn messages_of_unusable_settings() {
     let world = World::new(1).await;
     let master = || MemoryMaster::new();
     let builder = || Coordinator::builder().master(master());
@@ -246,7 +246,7 @@ async fn settings() {
 }
 
 #[test]
-fn no_runtime() {
+fn message_without_a_runtime() {
     assert_eq!(
         Coordinator::new([MemoryMaster::new()])
             .unwrap_err()
@@ -255,13 +255,13 @@ fn no_runtime() {
     );
 }
 
-/// Compares, with the masters called `a`, `b`, `c` and so on.
+/// Compares the message with `expected`, in which the masters are called `a`, `b`, `c` and so on.
 #[track_caller]
 fn assert_text(world: &World, error: impl Display, expected: &str) {
     let mut text = error.to_string();
     let addresses = world.addresses();
     let names = ["a", "b", "c", "d", "e"].into_iter().zip(&addresses);
-    // From the last one on, as `memory:1` is a part of `memory:10`.
+    // Replaces the last address first, since `memory:1` is a part of `memory:10`.
     for (name, address) in names.collect::<Vec<_>>().into_iter().rev() {
         text = text.replace(address, name);
     }
