@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::source::{Source, sources};
 
-/// What each file depends on, with a line where it names it.
-type Graph = BTreeMap<String, BTreeMap<String, usize>>;
+/// The files that each file depends on, with a line that names each.
+#[derive(Debug, Default)]
+struct Graph(BTreeMap<String, BTreeMap<String, usize>>);
 
 #[test]
 fn imports_have_no_cycle() {
@@ -21,18 +22,13 @@ fn imports_have_no_cycle() {
 fn graph(sources: &[Source]) -> Graph {
     let files: BTreeMap<_, _> = sources.iter().map(|s| (s.module(), &s.path)).collect();
     let modules: BTreeSet<_> = files.keys().cloned().collect();
-    let mut graph = Graph::new();
+    let mut graph = Graph::default();
     for source in sources {
-        let edges = graph.entry(source.path.clone()).or_default();
+        let edges = graph.0.entry(source.path.clone()).or_default();
         for path in source.paths(&modules) {
-            let parents = (0..=path.segments.len()).rev();
-            let Some(file) = parents
-                .filter(|_| path.segments.first().is_none_or(|name| !name.is_empty()))
-                .find_map(|length| files.get(&path.segments[..length]))
-            else {
-                continue;
-            };
-            if **file != source.path {
+            let mut prefixes = (0..=path.segments.len()).rev();
+            let file = prefixes.find_map(|length| files.get(&path.segments[..length]));
+            if let Some(file) = file.filter(|file| !path.is_outside() && **file != &source.path) {
                 edges.entry((*file).clone()).or_insert(path.line);
             }
         }
@@ -41,7 +37,7 @@ fn graph(sources: &[Source]) -> Graph {
 }
 
 fn shortest_cycle(graph: &Graph) -> Option<Vec<&String>> {
-    let cycles = graph.keys().filter_map(|start| cycle_from(graph, start));
+    let cycles = graph.0.keys().filter_map(|start| cycle_from(graph, start));
     cycles.min_by_key(Vec::len)
 }
 
@@ -50,7 +46,7 @@ fn cycle_from<'a>(graph: &'a Graph, start: &'a String) -> Option<Vec<&'a String>
     let mut ways = VecDeque::from([vec![start]]);
     let mut seen = BTreeSet::new();
     while let Some(way) = ways.pop_front() {
-        for next in graph.get(way[way.len() - 1])?.keys() {
+        for next in graph.0.get(way[way.len() - 1])?.keys() {
             if next == start {
                 return Some(way);
             }
@@ -65,7 +61,7 @@ fn cycle_from<'a>(graph: &'a Graph, start: &'a String) -> Option<Vec<&'a String>
 fn describe(graph: &Graph, cycle: &[&String]) -> String {
     let next = cycle.iter().cycle().skip(1);
     let steps = cycle.iter().zip(next);
-    let lines = steps.map(|(from, to)| format!("{from}:{} names {to}", graph[*from][*to]));
+    let lines = steps.map(|(from, to)| format!("{from}:{} names {to}", graph.0[*from][*to]));
     lines.collect::<Vec<_>>().join("\n")
 }
 

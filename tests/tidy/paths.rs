@@ -15,9 +15,16 @@ pub(crate) struct NamedPath {
     alias: Option<String>,
 }
 
+impl NamedPath {
+    /// Returns whether it starts with the name of another crate, or of an item in the same file.
+    pub(crate) fn is_outside(&self) -> bool {
+        self.segments.first().is_some_and(String::is_empty)
+    }
+}
+
 impl Source {
     /// The paths that the code names, from the root of the crate. A path that starts with the name
-    /// of another crate starts with an empty segment.
+    /// of another crate, or of an item in the same file, starts with an empty segment.
     pub(crate) fn paths(&self, modules: &BTreeSet<Vec<String>>) -> Vec<NamedPath> {
         let mut paths = Vec::new();
         let mut aliases = BTreeMap::new();
