@@ -27,6 +27,7 @@ pub(crate) mod master_set;
 pub(crate) mod name;
 pub(crate) mod quorum;
 pub(crate) mod renewal;
+mod reply;
 mod report;
 pub(crate) mod restart;
 pub(crate) mod retry;
@@ -39,3 +40,8 @@ pub(crate) mod script;
 pub(crate) mod timeout;
 pub(crate) mod votes;
 pub(crate) mod wait_order;
+#[cfg_attr(
+    not(feature = "redis"),
+    allow(dead_code, reason = "only real masters are sent words")
+)]
+pub(crate) mod words;

@@ -6,7 +6,7 @@ use super::{engine::Engine, fair::FairWait};
 use crate::{
     core::{
         chances::{Chance, Chances, Position},
-        command::Verb,
+        command::{Action, Command, Verb},
         round::Round,
     },
     driver::claim::LockRequest,
@@ -22,7 +22,7 @@ impl FairWait<'_> {
         // Nobody calls it, but for the coordinator when it is closed.
         let turn = self.engine.turns().join(self.engine, &self.ticket);
         let retry = self.engine.config.retry;
-        let probes = Chances::probes(self.patience.patience);
+        let probes = Chances::probes(self.patience.waiter_timeout);
         for probe in 0.. {
             turn.attempt();
             self.engine.check_open()?;
@@ -85,7 +85,7 @@ impl Engine {
         let round = Round::open(Verb::Inspect, self.size(), start, Some(limit));
         let probe = LiveRound::of_acquisition(round);
         self.post(&self.ask(
-            self.inquiry(Verb::Inspect, &request.resource),
+            Command::new(&request.resource, Action::Inspect),
             probe.clone(),
         ));
         probe.settled().await;

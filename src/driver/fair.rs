@@ -51,7 +51,7 @@ impl Engine {
             owner,
             ticket: Ticket::new(self.next_timestamp(), owner.id()),
             patience: QueueOptions {
-                patience,
+                waiter_timeout: patience,
                 is_fresh: true,
             },
             chances: self.chances(),
@@ -159,7 +159,7 @@ impl<'a> FairWait<'a> {
         self.left = round.read(Round::quarantined);
         let chance = round.read(|round| Chance::of_round(round, outcome));
         self.chances = self.engine.note_chance(chance, round.read(Round::start));
-        self.chances.position(self.patience.patience)
+        self.chances.position(self.patience.waiter_timeout)
     }
 
     /// Whether it bids again for a fencing token, which is of use a few times in a row.
@@ -184,7 +184,7 @@ impl<'a> FairWait<'a> {
     ) -> Result<(), AcquireError> {
         let round = held.newest_round();
         if round.read(Round::lacks_masters)
-            || self.chances.position(self.patience.patience) == Position::Aside
+            || self.chances.position(self.patience.waiter_timeout) == Position::Aside
         {
             round.settled().await; // for a full table; masters that are down have failed already
         }
@@ -237,7 +237,7 @@ impl<'a> FairWait<'a> {
     async fn wait(&mut self, turn: &FairWaiter<'_>, round: &LiveRound) {
         let now = clock::now();
         // Well before a master takes us for dead, and not all at once.
-        let patience = self.patience.patience;
+        let patience = self.patience.waiter_timeout;
         let poll = Backoff::between(patience / 4, patience / 3);
         let mut until = now + poll.delay(u32::MAX, clock::random_u64());
         let is_contender = round.read(Round::is_next);

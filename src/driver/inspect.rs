@@ -11,8 +11,7 @@ use super::engine::Engine;
 use crate::{
     check::{self, Asked, Facts, Ours, Preflight, SETTINGS},
     core::{
-        command::{Command, Verb, WakeScope},
-        identity::Identity,
+        command::{Action, Command, Probe},
         inspection::{self, Inspection, Seen},
         name::Resource,
         quorum::{Failure, Vote},
@@ -63,7 +62,7 @@ impl<T: Clone, P> Inquiry<T, P> {
 impl Engine {
     /// Asks all masters who holds `resource` and who waits for it.
     pub(crate) async fn inspect(&self, resource: &Resource) -> Result<Inspection, InspectError> {
-        let inquiry = self.inquire(Verb::Inspect, resource, Seen::parse);
+        let inquiry = self.inquire(Action::Inspect, resource, Seen::parse);
         // All of them: a majority may name no holder where the rest would.
         inquiry.round.settled().await;
         let seen = inquiry.said.lock().clone();
@@ -98,10 +97,15 @@ impl Engine {
     async fn look(&self, nobodys: &Resource) -> Vec<Asked> {
         let asked = clock::wall_micros();
         let parse = move |text: &str| Some(Facts::parse(text, asked, clock::wall_micros()));
-        let facts = self.inquire(Verb::Check, nobodys, parse);
+        let probe = Probe::Facts {
+            counter: nobodys.counter(),
+        };
+        let facts = self.inquire(Action::Probe(probe), nobodys, parse);
         let value = |text: &str| Some(text.to_owned());
-        let settings =
-            SETTINGS.map(|name| (name, self.inquire(Verb::Config(name), nobodys, value)));
+        let settings = SETTINGS.map(|name| {
+            let probe = Action::Probe(Probe::Setting(name));
+            (name, self.inquire(probe, nobodys, value))
+        });
         let masters = self.addresses.iter().zip(facts.answers().await);
         let masters = masters.map(|(address, facts)| Asked {
             address: address.clone(),
@@ -133,7 +137,7 @@ impl Engine {
     /// Puts a question to all masters.
     fn inquire<T: Clone + Send + 'static, P>(
         &self,
-        verb: Verb,
+        action: Action,
         resource: &Resource,
         parse: P,
     ) -> Arc<Inquiry<T, P>>
@@ -141,28 +145,15 @@ impl Engine {
         P: Fn(&str) -> Option<T> + Send + Sync + 'static,
     {
         let start = clock::now();
-        let round = Round::open(verb, self.size(), start, None);
+        let command = Command::new(resource, action);
+        let round = Round::open(command.verb(), self.size(), start, None);
         let inquiry = Arc::new(Inquiry {
             round: LiveRound::of_acquisition(round),
             parse,
             said: Mutex::new(vec![None; self.size()]),
         });
-        self.post(&self.ask(self.inquiry(verb, resource), inquiry.clone()));
+        self.post(&self.ask(command, inquiry.clone()));
         inquiry
-    }
-
-    /// A question that changes nothing.
-    pub(super) fn inquiry(&self, verb: Verb, resource: &Resource) -> Command {
-        Command {
-            verb,
-            resource: resource.clone(),
-            identity: Identity::Nobody,
-            ttl: self.config.ttl,
-            depth: 0,
-            wakes: WakeScope::Nobody,
-            patience: None,
-            ballot: None,
-        }
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use super::{clock, select::within};
 use crate::{
     core::{
-        identity::{Identity, Ticket},
+        identity::{FairAttempt, Identity, OwnerAttempt, Ticket},
         name::Resource,
     },
     user_code::shielded,
@@ -49,15 +49,13 @@ impl<C> LockOwner<C> {
     /// Returns the identity of a new attempt, whose number is larger than all before it. An attempt
     /// at a fair lock has a ticket.
     pub(crate) fn identity(&self, ticket: Option<Ticket>) -> Identity {
-        let owner = self.id.clone();
-        let attempt = self.attempts.fetch_add(1, Ordering::Relaxed) + 1;
+        let by = OwnerAttempt {
+            owner: self.id.clone(),
+            attempt: self.attempts.fetch_add(1, Ordering::Relaxed) + 1,
+        };
         match ticket {
-            None => Identity::Owner { owner, attempt },
-            Some(ticket) => Identity::Ticket {
-                owner,
-                attempt,
-                ticket,
-            },
+            None => Identity::Owner(by),
+            Some(ticket) => Identity::Ticket(FairAttempt { by, ticket }),
         }
     }
 

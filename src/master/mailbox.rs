@@ -256,7 +256,7 @@ impl Mailbox {
         state.quarantine = Some(until);
         let (asks, others) = mem::take(&mut state.asks)
             .into_iter()
-            .partition::<Vec<_>, _>(|ask| ask.command.verb.quarantine_applies());
+            .partition::<Vec<_>, _>(|ask| ask.command.verb().quarantine_applies());
         state.asks = others;
         let left = until.saturating_duration_since((self.now)());
         drop(state);
@@ -369,7 +369,7 @@ impl State {
     fn quarantined(&self, ask: &Request, now: fn() -> Instant) -> Option<Failure> {
         let until = self.quarantine?;
         let left = until.saturating_duration_since(now());
-        let has_vote = left.is_zero() || !ask.command.verb.quarantine_applies();
+        let has_vote = left.is_zero() || !ask.command.verb().quarantine_applies();
         (!has_vote).then_some(Failure::Quarantined { left })
     }
 

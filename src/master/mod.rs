@@ -27,11 +27,7 @@ use std::{
 use std::sync::OnceLock;
 
 use crate::core::{
-    command::{Command, WakeScope},
-    master_set::MasterSet,
-    quorum::Vote,
-    retry::Backoff,
-    timeout::NodeTimeout,
+    command::Command, master_set::MasterSet, quorum::Vote, retry::Backoff, timeout::NodeTimeout,
 };
 
 pub(crate) use mailbox::{ChannelEvent, Mailbox, Subscriber};
@@ -92,16 +88,17 @@ impl<C> Request<C> {
 
 impl<C: ?Sized> Request<C> {
     fn wakes_on(&self, master: usize) -> bool {
-        self.command.wakes != WakeScope::Nobody && self.publishers.contains(master)
+        self.command.wakes() && self.publishers.contains(master)
     }
 
     /// The command as `master` is to have it.
     fn command_for(&self, master: usize) -> Command {
-        let mut command = self.command.clone();
-        if !self.wakes_on(master) {
-            command.wakes = WakeScope::Nobody;
+        let command = self.command.clone();
+        if self.wakes_on(master) {
+            command
+        } else {
+            command.without_wakeup()
         }
-        command
     }
 }
 

@@ -97,7 +97,7 @@ impl Unanswered {
             What::Request(later) => later.command.undoes(&ask.command),
             What::Change(_) => false,
         };
-        let takes = ask.command.verb.takes();
+        let takes = ask.command.verb().takes();
         if oldest.is_resent || takes && (self.len() > MOST || commands.any(undoes)) {
             return None;
         }

@@ -28,7 +28,7 @@ use self::{
 use super::*;
 use crate::core::{
     ballot::Ballot,
-    command::{Verb, WakeScope},
+    command::{Action, NewKey, Verb, WakeScope},
     identity::Identity,
     lease::{Drift, Ttl},
     name::{KeyTemplate, Kind, Resource, Token},
@@ -493,12 +493,11 @@ impl Subject {
     /// The vote, and what was published.
     async fn say(&mut self, key: &str, asked: &Asked) -> String {
         self.store.listen(key);
-        let mut command = asked.command(key);
-        command.ballot = asked.ballot.map(|off| Ballot {
-            counter: command.resource.counter(),
+        let ballot = asked.ballot.map(|off| Ballot {
+            counter: step::resource(asked.kind, key).counter(),
             candidate: self.began.saturating_add_signed(off),
         });
-        self.post(command, None);
+        self.post(asked.command(key, ballot), None);
         let (_, vote, note) = self.votes.recv().await.unwrap();
         let said = match &vote {
             Vote::Refuse(Refusal::Stale { counter }) => format!("stale {}", self.since(*counter)),
@@ -591,7 +590,7 @@ fn wall_micros() -> u64 {
 }
 
 fn command(verb: Verb, key: &str, who: char, ttl: Duration) -> Command {
-    Asked::mutex(verb, who, ttl).command(key)
+    Asked::mutex(verb, who, ttl).command(key, None)
 }
 
 fn seconds(count: u64) -> Duration {

@@ -9,7 +9,7 @@ use std::{
 use super::{Claim, Level, Locked, end_of};
 use crate::{
     core::{
-        command::Verb,
+        command::{Action, Command, Verb},
         lease::{Lease, Ttl},
         lock_state::{LockState, LostReason},
         renewal::{Renewal, RenewalPlan},
@@ -130,7 +130,12 @@ impl Claim {
         state.in_doubt |= state.newest.has_failed();
         state.keys_until = state.keys_until.max(end_of(ttl));
         state.newest = extension.clone();
-        let command = self.command(&state, Verb::Extend, ttl);
+        let action = Action::Extend {
+            identity: state.identity.clone(),
+            ttl,
+            depth: state.depth,
+        };
+        let command = Command::new(&self.resource, action);
         let ask = self.engine.ask(command, extension.clone());
         self.engine.post(&ask);
         extension

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use crate::{
     core::{
         ballot::Ballot,
-        command::{Command, Verb, WakeScope},
+        command::{Action, Command, NewKey, Verb, WakeScope},
         identity::Identity,
         lease::{Lease, Ttl},
         lock_state::{LockState, LostReason},
@@ -171,9 +171,16 @@ impl Claim {
         let release = LiveRound::of_release(round);
         let mut state = self.lock();
         state.depth = state.depth.saturating_sub(1);
-        if state.depth > 0 {
+        if let Some(owner) = state.identity.owner()
+            && state.depth > 0
+        {
             // Owed to nobody: whatever comes next sets the depth right.
-            let command = self.command(&state, Verb::Release, self.ttl);
+            let action = Action::SetDepth {
+                owner: owner.clone(),
+                depth: state.depth,
+                ballot: self.ballot(&state),
+            };
+            let command = Command::new(&self.resource, action);
             let ask = self.engine.ask(command, release.clone());
             self.engine.post(&ask);
             return release;
@@ -213,10 +220,12 @@ impl Claim {
             // Redisson listens to a single master, which may be any.
             _ => MasterSet::ALL,
         };
-        let command = Command {
+        let action = Action::Release {
+            identity: state.identity.clone(),
             wakes,
-            ..self.command(state, Verb::Release, self.ttl)
+            ballot: self.ballot(state),
         };
+        let command = Command::new(&self.resource, action);
         let engine = &self.engine;
         let ask = engine.request_with_publishers(command, publishers, delivery);
         engine.post(&ask);
@@ -238,7 +247,13 @@ impl Claim {
         let healing = HealVotes {
             extension: extension.clone(),
         };
-        let command = self.command(&state, Verb::Heal, ttl);
+        let key = NewKey {
+            ttl,
+            depth: state.depth,
+            ballot: self.ballot(&state),
+        };
+        let identity = state.identity.clone();
+        let command = Command::new(&self.resource, Action::Heal { identity, key });
         let ask = self.engine.ask(command, healing);
         self.engine.post_to(masters, &ask);
     }
@@ -313,20 +328,7 @@ impl Claim {
             _ if may_have_been_held => WakeScope::Everybody,
             // Redisson takes no part in it, and a message would be one more command per master.
             Identity::Token(_) => WakeScope::Nobody,
-            Identity::Nobody | Identity::Owner { .. } => WakeScope::ThisMaster,
-        }
-    }
-
-    fn command(&self, state: &State, verb: Verb, ttl: Ttl) -> Command {
-        Command {
-            verb,
-            resource: self.resource.clone(),
-            identity: state.identity.clone(),
-            ttl,
-            depth: state.depth,
-            wakes: WakeScope::Nobody,
-            patience: None,
-            ballot: self.ballot(state),
+            Identity::Owner { .. } => WakeScope::ThisMaster,
         }
     }
 }

@@ -12,7 +12,7 @@ use super::{Claim, LockRequest, State, end_of};
 use crate::{
     core::{
         ballot::Ballot,
-        command::{Command, Verb, WakeScope},
+        command::{Action, Command, NewKey, Verb},
         identity::{Identity, QueueOptions},
         lease::{Lease, Ttl},
         master_set::MasterSet,
@@ -123,11 +123,16 @@ impl Claim {
     /// Gives back what `masters`, a bit each, granted to a round that did not win, and keeps the place in the
     /// queues.
     pub(crate) fn yield_grants(&self, masters: MasterSet, patience: QueueOptions) {
-        if !masters.is_empty() {
-            let command = Command {
-                patience: Some(patience),
-                ..self.command(&self.state.lock(), Verb::Yield, self.ttl)
+        if masters.is_empty() {
+            return;
+        }
+        let identity = self.state.lock().identity.clone();
+        if let Identity::Ticket(fair) = identity {
+            let action = Action::Yield {
+                fair,
+                waiter_timeout: patience.waiter_timeout,
             };
+            let command = Command::new(&self.resource, action);
             let ask = self.engine.ask(command, IgnoreVotes);
             self.engine.post_to(masters, &ask);
         }
@@ -156,16 +161,16 @@ impl RoundRequest<'_> {
             round.queue();
         }
         let acquisition = LiveRound::of_acquisition(round);
-        let command = Command {
-            verb: Verb::Acquire,
-            resource: self.resource.clone(),
-            identity: self.identity.clone(),
+        let key = NewKey {
             ttl: self.ttl,
             depth: 1,
-            wakes: WakeScope::Nobody,
-            patience,
             ballot: self.ballot.cloned(),
         };
+        let action = match (self.identity.clone(), patience) {
+            (Identity::Ticket(fair), Some(queue)) => Action::AcquireOrQueue { fair, queue, key },
+            (identity, _) => Action::Acquire { identity, key },
+        };
+        let command = Command::new(self.resource, action);
         let ask = self.engine.ask(command, acquisition.clone());
         self.engine.post(&ask);
         acquisition
@@ -174,7 +179,8 @@ impl RoundRequest<'_> {
     /// When what a question leaves that is posted now is gone by itself, on the monotonic clock.
     fn keys_until(self, patience: Option<QueueOptions>) -> Instant {
         let key = end_of(self.ttl);
-        let place = |patience: QueueOptions| clock::monotonic().checked_add(patience.patience * 2);
+        let place =
+            |patience: QueueOptions| clock::monotonic().checked_add(patience.waiter_timeout * 2);
         let place = patience.and_then(place);
         place.map_or(key, |place| place.max(key))
     }

@@ -8,10 +8,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     core::{
-        command::{Command, Verb, WakeScope},
-        identity::Identity,
-        lease::{Drift, Ttl},
-        name::{KeyTemplate, Kind, Token},
+        command::{Verb, fixture::command},
+        name::Kind,
         restart::RestartGuard,
         retry::Backoff,
         timeout::NodeTimeout,
@@ -259,25 +257,13 @@ impl CountVotes for Counter {
 }
 
 fn ask(verb: Verb, is_owed: bool) -> Arc<Request<Counter>> {
-    let drift = Drift::from_ppm(0).unwrap();
-    let names = KeyTemplate::parse("{name}").unwrap();
-    let command = Command {
-        verb,
-        resource: names.resource(Kind::Mutex, "r".into()).unwrap(),
-        identity: Identity::Token(Token::new([0; 20])),
-        ttl: Ttl::parse(Duration::from_secs(60), Duration::ZERO, drift).unwrap(),
-        depth: 1,
-        wakes: WakeScope::Nobody,
-        patience: None,
-        ballot: None,
-    };
     let ballot = BallotReply {
         at: clock(),
         is_owed: is_owed && verb == Verb::Release,
         votes: Mutex::new(0),
     };
     Arc::new(Request::new(
-        command,
+        command(Kind::Mutex, verb, 1),
         crate::core::master_set::MasterSet::NONE,
         clock(),
         Counter(Arc::new(ballot)),
