@@ -30,6 +30,7 @@ pub(crate) mod name;
 pub(crate) mod quorum;
 pub(crate) mod refused;
 pub(crate) mod renewal;
+mod reply;
 mod report;
 pub(crate) mod restart;
 pub(crate) mod retry;
@@ -43,3 +44,8 @@ pub(crate) mod timeout;
 pub(crate) mod votes;
 pub(crate) mod wait;
 pub(crate) mod wait_order;
+#[cfg_attr(
+    not(feature = "redis"),
+    allow(dead_code, reason = "only real masters are sent words")
+)]
+pub(crate) mod words;

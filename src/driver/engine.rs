@@ -16,7 +16,6 @@ use super::{
     context::Context,
     denied::NotAcquired,
     inspect::{self, NotInspected},
-    live_round::LiveRound,
     local_waiters::LocalWaiters,
     masters::Masters,
     owned_lock::LockOwner,
@@ -24,7 +23,7 @@ use super::{
     shared::Shared,
 };
 use crate::{
-    core::{config::Config, inspection::Inspection, name::Resource, votes::Votes},
+    core::{config::Config, inspection::Inspection, name::Resource},
     master::{Mailbox, Supervisor},
 };
 
@@ -73,10 +72,6 @@ impl Engine {
         self.masters().config()
     }
 
-    pub(crate) fn votes(&self, round: &LiveRound) -> Votes {
-        self.masters().votes(round)
-    }
-
     /// Creates an owner of this process.
     pub(crate) fn owner(&self) -> LockOwner<Claim> {
         let number = self.owners.fetch_add(1, Ordering::Relaxed) + 1;
@@ -112,6 +107,11 @@ impl Engine {
     pub(crate) async fn close(&self) {
         self.shared.close();
         self.masters().pending_releases.delivered().await;
+    }
+
+    /// Asks all masters whether they are fit to hold locks.
+    pub(crate) async fn check(&self) -> crate::check::Preflight {
+        super::preflight::check(self.masters()).await
     }
 
     #[cfg(test)]

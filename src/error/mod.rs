@@ -361,7 +361,10 @@ pub enum ReleaseError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::votes::CastVote;
+    use crate::core::{
+        quorum::{Refusal, Vote},
+        votes::CastVote,
+    };
 
     fn votes(votes: &[Vote]) -> Votes {
         let names = ["a", "b", "c"].map(Arc::from);
@@ -372,31 +375,33 @@ mod tests {
     }
 
     #[test]
-    fn contention_is_told_apart_by_when_a_majority_is_free() {
+    fn contention_tells_its_reason() {
         let seconds = Duration::from_secs;
         let held = || Vote::Refuse(Refusal::held(Some(seconds(5))));
         let queued = || Vote::Refuse(Refusal::Queued { position: Some(2) });
-        for (free_in, answers, text) in [
+        for (reason, answers, text) in [
             (
-                Some(seconds(5)),
+                Contention::Held {
+                    remaining: Some(seconds(5)),
+                },
                 [Vote::Grant, held(), held()],
                 "held by another holder on 2 of 3 masters for 5.0s: a granted, \
                  b held by another holder for 5.0s, c held by another holder for 5.0s",
             ),
             (
-                None,
+                Contention::Held { remaining: None },
                 [Vote::Grant, held(), held()],
                 "held by another holder on 2 of 3 masters: a granted, \
                  b held by another holder for 5.0s, c held by another holder for 5.0s",
             ),
             (
-                Some(Duration::ZERO),
+                Contention::Queued,
                 [queued(), queued(), held()],
                 "other waiters come first: a free, position 2 in the queue, \
                  b free, position 2 in the queue, c held by another holder for 5.0s",
             ),
             (
-                Some(Duration::ZERO),
+                Contention::Split,
                 [Vote::Grant, held(), held()],
                 "the vote was split, 1 of 3 masters granted (need 2): a granted, \
                  b held by another holder for 5.0s, c held by another holder for 5.0s",
@@ -405,7 +410,7 @@ mod tests {
             let votes = votes(&answers);
             let error = AcquireError::Contended {
                 name: "orders/42".into(),
-                reason: Contention::new(free_in, &votes),
+                reason,
                 votes,
             };
             assert_eq!(

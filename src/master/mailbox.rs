@@ -196,7 +196,7 @@ impl Mailbox {
         state.quarantine = Some(until);
         let (refused, others) = mem::take(&mut state.requests)
             .into_iter()
-            .partition::<Vec<_>, _>(|request| request.command.verb.quarantine_applies());
+            .partition::<Vec<_>, _>(|request| request.command.verb().quarantine_applies());
         state.requests = others;
         let left = until.saturating_duration_since((self.now)());
         drop(state);
@@ -292,7 +292,7 @@ impl State {
             return Some(failure.clone());
         }
         if let Some(until) = self.quarantine
-            && request.command.verb.quarantine_applies()
+            && request.command.verb().quarantine_applies()
             && let left = until.saturating_duration_since(now())
             && !left.is_zero()
         {

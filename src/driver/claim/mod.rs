@@ -30,7 +30,7 @@ use crate::{
         lease::{Lease, Ttl},
         lock_state::LostReason,
         master_set::MasterSet,
-        name::{Kind, Resource},
+        name::Resource,
         quorum::Vote,
         renewal::RenewalPlan,
         round::{Outcome, Round},
@@ -162,14 +162,6 @@ impl Claim {
                 lost: None,
             },
         }
-    }
-
-    pub(crate) fn context(&self) -> &Arc<Context> {
-        &self.context
-    }
-
-    pub(crate) fn kind(&self) -> Kind {
-        self.resource.kind()
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
