@@ -53,6 +53,7 @@ fn types() {
         Preflight: Clone Eq;
         Refusal: Clone Eq;
         ReleaseError: Error Clone;
+        Renewal: Clone Copy Eq;
         RestartGuard: Clone Copy Default Eq;
         RunError<ConfigError>: Error;
         StaleToken: Error Clone Copy Eq;
@@ -101,9 +102,9 @@ fn is_static<T: 'static>(_: &T) {}
 /// The types that `lib.rs` exports.
 fn exported() -> BTreeSet<&'static str> {
     let lib = include_str!("../src/lib.rs");
-    let (_, uses) = lib.split_once("pub use crate::{").unwrap();
-    let (uses, _) = uses.split_once("};").unwrap();
-    uses.split(|c: char| !c.is_alphanumeric())
+    let uses = lib.split("pub use crate::").skip(1);
+    let uses = uses.filter_map(|rest| rest.split(';').next());
+    uses.flat_map(|uses| uses.split(|c: char| !c.is_alphanumeric()))
         .filter(|word| word.starts_with(|c: char| c.is_uppercase()))
         .collect()
 }
