@@ -131,7 +131,7 @@ impl Claim {
         state.keys_until = state.keys_until.max(end_of(ttl));
         state.newest = extension.clone();
         let action = Action::Extend {
-            identity: state.identity.clone(),
+            by: state.identity.clone(),
             ttl,
             depth: state.depth,
         };

@@ -176,7 +176,7 @@ impl Claim {
         {
             // Owed to nobody: whatever comes next sets the depth right.
             let action = Action::SetDepth {
-                owner: owner.clone(),
+                by: owner.clone(),
                 depth: state.depth,
                 ballot: self.ballot(&state),
             };
@@ -221,7 +221,7 @@ impl Claim {
             _ => MasterSet::ALL,
         };
         let action = Action::Release {
-            identity: state.identity.clone(),
+            by: state.identity.clone(),
             wakes,
             ballot: self.ballot(state),
         };
@@ -252,8 +252,8 @@ impl Claim {
             depth: state.depth,
             ballot: self.ballot(&state),
         };
-        let identity = state.identity.clone();
-        let command = Command::new(&self.resource, Action::Heal { identity, key });
+        let by = state.identity.clone();
+        let command = Command::new(&self.resource, Action::Heal { by, key });
         let ask = self.engine.ask(command, healing);
         self.engine.post_to(masters, &ask);
     }

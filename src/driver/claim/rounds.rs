@@ -127,11 +127,9 @@ impl Claim {
             return;
         }
         let identity = self.state.lock().identity.clone();
-        if let Identity::Ticket(fair) = identity {
-            let action = Action::Yield {
-                fair,
-                waiter_timeout: patience.waiter_timeout,
-            };
+        if let Identity::Ticket(by) = identity {
+            let timeout = patience.waiter_timeout;
+            let action = Action::Yield { by, timeout };
             let command = Command::new(&self.resource, action);
             let ask = self.engine.ask(command, IgnoreVotes);
             self.engine.post_to(masters, &ask);
@@ -167,8 +165,8 @@ impl RoundRequest<'_> {
             ballot: self.ballot.cloned(),
         };
         let action = match (self.identity.clone(), patience) {
-            (Identity::Ticket(fair), Some(queue)) => Action::AcquireOrQueue { fair, queue, key },
-            (identity, _) => Action::Acquire { identity, key },
+            (Identity::Ticket(by), Some(queue)) => Action::AcquireOrQueue { by, queue, key },
+            (by, _) => Action::Acquire { by, key },
         };
         let command = Command::new(self.resource, action);
         let ask = self.engine.ask(command, acquisition.clone());
