@@ -68,8 +68,8 @@ impl Acquisition {
             depth: 1,
             ballot: None,
         };
-        let identity = Identity::Token(Token::new([7; 20]));
-        let action = Action::Acquire { identity, key };
+        let by = Identity::Token(Token::new([7; 20]));
+        let action = Action::Acquire { by, key };
         Some(Self(Command::new(&resource, action)))
     }
 

@@ -25,42 +25,42 @@ pub(crate) struct Command {
 pub(crate) enum Action {
     /// Takes a lock that is free.
     Acquire {
-        identity: Identity,
+        by: Identity,
         key: NewKey,
     },
     /// Takes a fair lock that is free and whose turn it is, or enters its queue.
     AcquireOrQueue {
-        fair: FairAttempt,
+        by: FairAttempt,
         queue: QueueOptions,
         key: NewKey,
     },
     /// Prolongs the life of the key.
     Extend {
-        identity: Identity,
+        by: Identity,
         ttl: Ttl,
         depth: u32,
     },
     /// Puts back the key that a master lost while the lock is held.
     Heal {
-        identity: Identity,
+        by: Identity,
         key: NewKey,
     },
     /// Gives up a level that is not the last one.
     SetDepth {
-        owner: OwnerAttempt,
+        by: OwnerAttempt,
         depth: u32,
         ballot: Option<Ballot>,
     },
     /// Deletes the key, and the ticket of a fair lock.
     Release {
-        identity: Identity,
+        by: Identity,
         wakes: WakeScope,
         ballot: Option<Ballot>,
     },
-    /// Deletes the key, and keeps the ticket in the queue.
+    /// Deletes the key, and keeps the ticket in the queue for the waiter timeout.
     Yield {
-        fair: FairAttempt,
-        waiter_timeout: Duration,
+        by: FairAttempt,
+        timeout: Duration,
     },
     /// Asks who holds the lock and who waits for it.
     Inspect,
@@ -182,15 +182,12 @@ impl Action {
     /// Returns the attempt that this is part of: its token, or its owner and number.
     pub(super) fn attempt(&self) -> (Option<&Token>, Option<&OwnerAttempt>) {
         match self {
-            Self::Acquire { identity, .. }
-            | Self::Extend { identity, .. }
-            | Self::Heal { identity, .. }
-            | Self::Release { identity, .. } => match identity {
-                Identity::Token(token) => (Some(token), None),
-                identity => (None, identity.owner()),
-            },
-            Self::AcquireOrQueue { fair, .. } | Self::Yield { fair, .. } => (None, Some(&fair.by)),
-            Self::SetDepth { owner, .. } => (None, Some(owner)),
+            Self::Acquire { by, .. }
+            | Self::Extend { by, .. }
+            | Self::Heal { by, .. }
+            | Self::Release { by, .. } => (by.token(), by.owner()),
+            Self::AcquireOrQueue { by, .. } | Self::Yield { by, .. } => (None, Some(&by.owner)),
+            Self::SetDepth { by, .. } => (None, Some(by)),
             Self::Inspect | Self::Probe(_) => (None, None),
         }
     }
@@ -271,63 +268,52 @@ pub(crate) mod fixture {
         ballot: Option<Ballot>,
     ) -> Command {
         let (kind, fair) = (resource.kind(), fair_attempt());
-        let (owner, waiter_timeout) = (fair.by.clone(), Duration::from_secs(3));
-        let no_drift = Drift::from_ppm(0).unwrap();
-        let ttl = Ttl::parse(Duration::from_secs(10), Duration::ZERO, no_drift).unwrap();
-        let identity = match kind {
+        let (owner, timeout) = (fair.owner.clone(), Duration::from_secs(3));
+        let by = match kind {
             Kind::Mutex => Identity::Token(Token::new([0; 20])),
             Kind::Reentrant => Identity::Owner(owner.clone()),
             Kind::Fair => Identity::Ticket(fair.clone()),
         };
-        let new_key = |ballot| NewKey { ttl, depth, ballot };
+        let no_drift = Drift::from_ppm(0).unwrap();
+        let ttl = Ttl::parse(Duration::from_secs(10), Duration::ZERO, no_drift).unwrap();
+        let key = |ballot| NewKey { ttl, depth, ballot };
         let queue = QueueOptions {
-            waiter_timeout,
+            waiter_timeout: timeout,
             is_fresh: true,
         };
-        let action = match verb {
-            Verb::Acquire if kind == Kind::Fair => {
-                let key = new_key(ballot);
-                Action::AcquireOrQueue { fair, queue, key }
+        let wakes = WakeScope::Everybody;
+        let action = match (verb, by) {
+            (Verb::Acquire, Identity::Ticket(by)) => {
+                let key = key(ballot);
+                Action::AcquireOrQueue { by, queue, key }
             }
-            Verb::Acquire => Action::Acquire {
-                identity,
-                key: new_key(ballot),
+            (Verb::Acquire, by) => Action::Acquire {
+                by,
+                key: key(ballot),
             },
-            Verb::Extend => Action::Extend {
-                identity,
-                ttl,
-                depth,
+            (Verb::Extend, by) => Action::Extend { by, ttl, depth },
+            (Verb::Heal, by) => Action::Heal {
+                by,
+                key: key(ballot),
             },
-            Verb::Heal => Action::Heal {
-                identity,
-                key: new_key(ballot),
-            },
-            Verb::Release if depth > 0 && kind != Kind::Mutex => Action::SetDepth {
-                owner,
-                depth,
-                ballot,
-            },
-            Verb::Release => Action::Release {
-                identity,
-                wakes: WakeScope::Everybody,
-                ballot,
-            },
-            Verb::Yield => Action::Yield {
-                fair,
-                waiter_timeout,
-            },
-            Verb::Inspect => Action::Inspect,
-            Verb::Probe => Action::Probe(Probe::Setting("save")),
+            (Verb::Release, Identity::Owner(_) | Identity::Ticket(_)) if depth > 0 => {
+                let by = owner;
+                Action::SetDepth { by, depth, ballot }
+            }
+            (Verb::Release, by) => Action::Release { by, wakes, ballot },
+            (Verb::Yield, _) => Action::Yield { by: fair, timeout },
+            (Verb::Inspect, _) => Action::Inspect,
+            (Verb::Probe, _) => Action::Probe(Probe::Setting("save")),
         };
         Command::new(resource, action)
     }
 
     fn fair_attempt() -> FairAttempt {
-        let by = OwnerAttempt {
+        let owner = OwnerAttempt {
             owner: "u:1".into(),
             attempt: 7,
         };
-        let ticket = Ticket::new(5, &by.owner);
-        FairAttempt { by, ticket }
+        let ticket = Ticket::new(5, &owner.owner);
+        FairAttempt { owner, ticket }
     }
 }

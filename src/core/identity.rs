@@ -16,12 +16,20 @@ pub(crate) enum Identity {
 }
 
 impl Identity {
+    /// Returns the token of a mutex.
+    pub(crate) fn token(&self) -> Option<&Token> {
+        let Self::Token(token) = self else {
+            return None;
+        };
+        Some(token)
+    }
+
     /// Returns the owner and its attempt. A mutex has none.
     pub(crate) fn owner(&self) -> Option<&OwnerAttempt> {
         match self {
             Self::Token(_) => None,
             Self::Owner(owner) => Some(owner),
-            Self::Ticket(fair) => Some(&fair.by),
+            Self::Ticket(fair) => Some(&fair.owner),
         }
     }
 }
@@ -37,7 +45,7 @@ pub(crate) struct OwnerAttempt {
 /// An attempt at a fair lock: one of an owner, with a position in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FairAttempt {
-    pub(crate) by: OwnerAttempt,
+    pub(crate) owner: OwnerAttempt,
     pub(crate) ticket: Ticket,
 }
 
@@ -83,13 +91,13 @@ impl QueueOptions {
 
     /// Returns the waiter timeout in milliseconds, and the window in microseconds. A window of 0
     /// stands for no check.
-    pub(super) fn in_words(self) -> (u64, u64) {
+    pub(super) fn in_words(self) -> [u64; 2] {
         let window = if self.is_fresh {
             Self::WINDOW
         } else {
             Duration::ZERO
         };
-        (whole_millis(self.waiter_timeout), window.as_micros() as u64)
+        [whole_millis(self.waiter_timeout), window.as_micros() as u64]
     }
 }
 

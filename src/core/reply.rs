@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::{
     command::{Action, Command, Probe, Reply},
-    identity::Identity,
     quorum::{Failure, Refusal, Vote},
     report,
 };
@@ -49,8 +48,8 @@ impl Action {
     /// Returns whether this takes a mutex without a fencing token, which is done by SET.
     fn is_set(&self) -> bool {
         match self {
-            Self::Acquire { identity, key } | Self::Heal { identity, key } => {
-                matches!(identity, Identity::Token(_)) && key.ballot.is_none()
+            Self::Acquire { by, key } | Self::Heal { by, key } => {
+                by.token().is_some() && key.ballot.is_none()
             }
             _ => false,
         }

@@ -5,16 +5,16 @@ use super::{
     command::{Action, Call, Command, NewKey, Probe, WakeScope},
     identity::{FairAttempt, Identity, OwnerAttempt, QueueOptions, whole_millis},
     lease::Ttl,
-    name::{Kind, Token},
+    name::Kind,
     script::Script,
 };
 
 use Word::{Bytes, Number};
 
 /// The window for a new candidate, in microseconds.
-const WINDOW: u64 = Ballot::WINDOW.as_micros() as u64;
+const WINDOW: Option<u64> = Some(Ballot::WINDOW.as_micros() as u64);
 /// No window. A key that is put back may have been won long ago.
-const NO_WINDOW: u64 = 0;
+const NO_WINDOW: Option<u64> = Some(0);
 
 impl Command {
     /// Calls `send` with the words for a server.
@@ -24,109 +24,88 @@ impl Command {
 
     fn words(&self) -> Words<'_> {
         match &self.action {
-            Action::Acquire { identity, key } => match identity {
-                Identity::Token(token) => self.take_mutex(token, key, WINDOW),
-                Identity::Owner(owner) => self.take_owned(owner, key, WINDOW),
+            Action::Acquire { by, key } => match by {
                 Identity::Ticket(fair) => self.take_fair(fair, None, key),
+                _ => self.take(by, key, WINDOW),
             },
-            Action::AcquireOrQueue { fair, queue, key } => self.take_fair(fair, Some(*queue), key),
-            Action::Heal { identity, key } => match identity {
-                Identity::Token(token) => self.take_mutex(token, key, NO_WINDOW),
-                // The queue has no say while the lock is held.
-                Identity::Owner(owner) | Identity::Ticket(FairAttempt { by: owner, .. }) => {
-                    self.take_owned(owner, key, NO_WINDOW)
-                }
-            },
-            Action::Extend {
-                identity,
-                ttl,
-                depth,
-            } => self.extend(identity, *ttl, *depth),
-            Action::SetDepth {
-                owner,
-                depth,
-                ballot,
-            } => self
-                .release_owned(owner, *depth, WakeScope::Nobody)
-                .fenced(ballot.as_ref(), None),
-            Action::Release {
-                identity,
-                wakes,
-                ballot,
-            } => self.release(identity, *wakes).fenced(ballot.as_ref(), None),
-            Action::Yield {
-                fair,
-                waiter_timeout,
-            } => {
-                let mut words = self.fair(Script::FairYield, fair);
-                words.add(Number(whole_millis(*waiter_timeout)));
-                words
+            Action::AcquireOrQueue { by, queue, key } => self.take_fair(by, Some(*queue), key),
+            // The queue has no say while the lock is held.
+            Action::Heal { by, key } => self.take(by, key, NO_WINDOW),
+            Action::Extend { by, ttl, depth } => {
+                let scripts = [Script::MutexExtend, Script::ReentrantExtend];
+                self.keep(by, scripts, *ttl, *depth)
             }
-            Action::Inspect => self.inspect(),
+            Action::SetDepth { by, depth, ballot } => {
+                let words = self.release_owned(by, *depth, WakeScope::Nobody);
+                words.fenced(ballot.as_ref(), None)
+            }
+            Action::Release { by, wakes, ballot } => {
+                self.release(by, *wakes).fenced(ballot.as_ref(), None)
+            }
+            Action::Yield { by, timeout } => {
+                let words = [text(by.ticket.as_str()), Number(whole_millis(*timeout))];
+                self.owned(Script::FairYield, &by.owner, &words)
+            }
+            Action::Inspect => self.script(Script::Inspect, &[]),
             Action::Probe(probe) => self.probe(probe),
         }
     }
 
-    fn take_mutex<'a>(&'a self, token: &'a Token, key: &'a NewKey, window: u64) -> Words<'a> {
-        let (token, ttl) = (Bytes(token.as_bytes()), Number(key.ttl.millis()));
-        if key.ballot.is_none() {
+    fn take<'a>(&'a self, by: &'a Identity, key: &'a NewKey, window: Option<u64>) -> Words<'a> {
+        if let (Identity::Token(token), None) = (by, &key.ballot) {
+            let (token, ttl) = (Bytes(token.as_bytes()), Number(key.ttl.millis()));
             let name = text(self.resource.key());
             return Words::plain(&[text("SET"), name, token, text("NX"), text("PX"), ttl]);
         }
-        let words = Words::script(Script::MutexAcquire, &[self.resource.key()], &[token, ttl]);
-        words.fenced(key.ballot.as_ref(), Some(window))
+        let scripts = [Script::MutexAcquire, Script::ReentrantAcquire];
+        let words = self.keep(by, scripts, key.ttl, key.depth);
+        words.fenced(key.ballot.as_ref(), window)
     }
 
-    fn take_owned<'a>(
+    /// Returns the words that set the TTL, and the depth where there is one. `scripts` are the one
+    /// for a mutex and the one for the other kinds.
+    fn keep<'a>(
         &'a self,
-        owner: &'a OwnerAttempt,
-        key: &'a NewKey,
-        window: u64,
+        by: &'a Identity,
+        scripts: [Script; 2],
+        ttl: Ttl,
+        depth: u32,
     ) -> Words<'a> {
-        let words = self.owned(Script::ReentrantAcquire, owner, key.depth, key.ttl);
-        words.fenced(key.ballot.as_ref(), Some(window))
+        let ttl = Number(ttl.millis());
+        match by {
+            Identity::Token(token) => self.script(scripts[0], &[Bytes(token.as_bytes()), ttl]),
+            Identity::Owner(owner) | Identity::Ticket(FairAttempt { owner, .. }) => self.owned(
+                scripts[1],
+                owner,
+                &[Number(depth.into()), ttl, self.marker()],
+            ),
+        }
     }
 
     fn take_fair<'a>(
         &'a self,
-        fair: &'a FairAttempt,
+        by: &'a FairAttempt,
         queue: Option<QueueOptions>,
         key: &'a NewKey,
     ) -> Words<'a> {
-        let (timeout, window) = queue.map_or((0, 0), QueueOptions::in_words);
-        let words = [
-            text(&fair.by.owner),
-            Number(fair.by.attempt),
-            Number(key.depth.into()),
-            Number(key.ttl.millis()),
-            text(fair.ticket.as_str()),
-            Number(timeout),
-            Number(window),
-        ];
-        let words = Words::script(Script::FairAcquire, &self.fair_keys(), &words);
-        words.fenced(key.ballot.as_ref(), Some(WINDOW))
+        let (depth, ttl) = (Number(key.depth.into()), Number(key.ttl.millis()));
+        let [timeout, window] = queue.map_or([0, 0], QueueOptions::in_words).map(Number);
+        let words = [depth, ttl, text(by.ticket.as_str()), timeout, window];
+        let words = self.owned(Script::FairAcquire, &by.owner, &words);
+        words.fenced(key.ballot.as_ref(), WINDOW)
     }
 
-    fn extend<'a>(&'a self, identity: &'a Identity, ttl: Ttl, depth: u32) -> Words<'a> {
-        match identity {
+    fn release<'a>(&'a self, by: &'a Identity, wakes: WakeScope) -> Words<'a> {
+        match by {
             Identity::Token(token) => {
-                let words = [Bytes(token.as_bytes()), Number(ttl.millis())];
-                Words::script(Script::MutexExtend, &[self.resource.key()], &words)
-            }
-            Identity::Owner(owner) | Identity::Ticket(FairAttempt { by: owner, .. }) => {
-                self.owned(Script::ReentrantExtend, owner, depth, ttl)
-            }
-        }
-    }
-
-    fn release<'a>(&'a self, identity: &'a Identity, wakes: WakeScope) -> Words<'a> {
-        match identity {
-            Identity::Token(token) => {
-                let words = [Bytes(token.as_bytes()), text(self.channel(wakes))];
-                Words::script(Script::MutexRelease, &[self.resource.key()], &words)
+                let words = [Bytes(token.as_bytes()), self.channel(wakes)];
+                self.script(Script::MutexRelease, &words)
             }
             Identity::Owner(owner) => self.release_owned(owner, 0, wakes),
-            Identity::Ticket(fair) => self.fair(Script::FairRelease, fair),
+            Identity::Ticket(fair) => {
+                let ticket = text(fair.ticket.as_str());
+                self.owned(Script::FairRelease, &fair.owner, &[ticket])
+            }
         }
     }
 
@@ -136,75 +115,59 @@ impl Command {
         depth: u32,
         wakes: WakeScope,
     ) -> Words<'a> {
-        let words = [
-            text(&owner.owner),
-            Number(owner.attempt),
-            Number(depth.into()),
-            self.marker(),
-            text(self.channel(wakes)),
-            text(wakes.message()),
-        ];
-        Words::script(Script::ReentrantRelease, &[self.resource.key()], &words)
+        let (depth, message) = (Number(depth.into()), text(wakes.message()));
+        let words = [depth, self.marker(), self.channel(wakes), message];
+        self.owned(Script::ReentrantRelease, owner, &words)
     }
 
-    /// Returns the words of a script that keeps a reentrant or a fair lock.
     fn owned<'a>(
         &'a self,
         script: Script,
         owner: &'a OwnerAttempt,
-        depth: u32,
-        ttl: Ttl,
+        arguments: &[Word<'a>],
     ) -> Words<'a> {
-        let words = [
-            text(&owner.owner),
-            Number(owner.attempt),
-            Number(depth.into()),
-            Number(ttl.millis()),
-            self.marker(),
-        ];
-        Words::script(script, &[self.resource.key()], &words)
+        let mut words = self.script(script, &[text(&owner.owner), Number(owner.attempt)]);
+        arguments.iter().for_each(|word| words.add(*word));
+        words
     }
 
-    /// Returns the words of a script that takes a fair lock back.
-    fn fair<'a>(&'a self, script: Script, fair: &'a FairAttempt) -> Words<'a> {
-        let words = [
-            text(&fair.by.owner),
-            Number(fair.by.attempt),
-            text(fair.ticket.as_str()),
-        ];
-        Words::script(script, &self.fair_keys(), &words)
-    }
-
-    fn inspect(&self) -> Words<'_> {
-        let keys = [&**self.resource.key(), self.resource.queue()];
-        // Only a fair lock has a queue, and not every user may name an empty key.
-        let count = match self.resource.kind() {
-            Kind::Fair => 2,
-            Kind::Mutex | Kind::Reentrant => 1,
-        };
-        Words::script(Script::Inspect, &keys[..count], &[])
+    fn script<'a>(&'a self, script: Script, arguments: &[Word<'a>]) -> Words<'a> {
+        let resource = &self.resource;
+        let mut words = Words::plain(arguments);
+        words.script = Some(script);
+        words.add_key(resource.key());
+        match script {
+            Script::FairAcquire | Script::FairRelease | Script::FairYield => {
+                words.add_key(resource.queue());
+                words.add_key(resource.deadlines());
+            }
+            // Only a fair lock has a queue, and not every user may name an empty key.
+            Script::Inspect if resource.kind() == Kind::Fair => words.add_key(resource.queue()),
+            _ => {}
+        }
+        words
     }
 
     fn probe<'a>(&'a self, probe: &'a Probe) -> Words<'a> {
+        let resource = &self.resource;
         match probe {
-            // As arguments, because they may belong to several servers of a cluster.
-            Probe::Facts { counter } => {
-                let [key, queue, deadlines] = self.fair_keys();
-                let names = [key, queue, deadlines, counter].map(text);
-                Words::script(Script::Check, &[], &names)
-            }
+            // Keys of several servers of a cluster: as arguments.
+            Probe::Facts { counter } => Words {
+                script: Some(Script::Check),
+                ..Words::plain(&[
+                    text(resource.key()),
+                    text(resource.queue()),
+                    text(resource.deadlines()),
+                    text(counter),
+                ])
+            },
             Probe::Setting(name) => Words::plain(&[text("CONFIG"), text("GET"), text(name)]),
         }
     }
 
-    fn fair_keys(&self) -> [&str; 3] {
-        let resource = &self.resource;
-        [resource.key(), resource.queue(), resource.deadlines()]
-    }
-
     /// Returns the field of a lock's hash that tells the kind of the lock. Its value is the attempt
     /// that holds the lock.
-    fn marker(&self) -> Word<'_> {
+    fn marker(&self) -> Word<'static> {
         text(match self.resource.kind() {
             Kind::Fair => "quorlock:fair",
             Kind::Mutex | Kind::Reentrant => "quorlock:reentrant",
@@ -212,11 +175,11 @@ impl Command {
     }
 
     /// Returns the channel on which a release is published. It is empty if no one is woken.
-    fn channel(&self, wakes: WakeScope) -> &str {
-        match wakes {
+    fn channel(&self, wakes: WakeScope) -> Word<'_> {
+        text(match wakes {
             WakeScope::Nobody => "",
             WakeScope::ThisMaster | WakeScope::Everybody => self.resource.channel(),
-        }
+        })
     }
 }
 
@@ -251,17 +214,10 @@ impl<'a> Words<'a> {
             script: None,
             keys: [&[]; MOST_KEYS],
             key_count: 0,
-            arguments: [Number(0); MOST_ARGUMENTS],
+            arguments: [Bytes(&[]); MOST_ARGUMENTS],
             argument_count: arguments.len(),
         };
         words.arguments[..arguments.len()].copy_from_slice(arguments);
-        words
-    }
-
-    fn script(script: Script, keys: &[&'a str], arguments: &[Word<'a>]) -> Self {
-        let mut words = Self::plain(arguments);
-        words.script = Some(script);
-        keys.iter().for_each(|key| words.add_key(key));
         words
     }
 
@@ -281,24 +237,23 @@ impl<'a> Words<'a> {
             self.script = self.script.map(Script::fenced);
             self.add_key(&ballot.counter);
             self.add(Number(ballot.candidate));
-            window
-                .into_iter()
-                .for_each(|window| self.add(Number(window)));
+            if let Some(window) = window {
+                self.add(Number(window));
+            }
         }
         self
     }
 
     fn send<T>(&self, send: impl FnOnce(Call<'_>) -> T) -> T {
         let mut digits = [[0; 20]; MOST_ARGUMENTS];
-        let mut arguments = [&[][..]; MOST_ARGUMENTS];
-        let arguments = &mut arguments[..self.argument_count];
-        for ((argument, digits), word) in arguments.iter_mut().zip(&mut digits).zip(self.arguments)
-        {
-            *argument = match word {
-                Bytes(bytes) => bytes,
-                Number(number) => decimal(number, digits),
-            };
-        }
+        let mut digits = digits.iter_mut();
+        let arguments = self.arguments.map(|word| match word {
+            Bytes(bytes) => bytes,
+            Number(number) => digits
+                .next()
+                .map_or(&[][..], |digits| decimal(number, digits)),
+        });
+        let arguments = &arguments[..self.argument_count];
         match self.script {
             None => send(Call::Plain(arguments)),
             Some(script) => send(Call::Script {

@@ -46,13 +46,13 @@ impl<C> LockOwner<C> {
     /// Returns the identity of a new attempt, whose number is larger than all before it. An attempt
     /// at a fair lock has a ticket.
     pub(crate) fn identity(&self, ticket: Option<Ticket>) -> Identity {
-        let by = OwnerAttempt {
+        let owner = OwnerAttempt {
             owner: self.id.clone(),
             attempt: self.attempts.fetch_add(1, Ordering::Relaxed) + 1,
         };
         match ticket {
-            None => Identity::Owner(by),
-            Some(ticket) => Identity::Ticket(FairAttempt { by, ticket }),
+            None => Identity::Owner(owner),
+            Some(ticket) => Identity::Ticket(FairAttempt { owner, ticket }),
         }
     }
 

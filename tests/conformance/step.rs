@@ -70,63 +70,56 @@ impl Asked {
     }
 
     pub(super) fn command(&self, key: &str, ballot: Option<Ballot>) -> Command {
-        let by = OwnerAttempt {
+        let resource = resource(self.kind, key);
+        Command::new(&resource, self.action(ballot))
+    }
+
+    fn action(&self, ballot: Option<Ballot>) -> Action {
+        let (depth, wakes) = (self.depth, self.wakes);
+        let ttl = checked(self.ttl);
+        let timeout = self.queue.map(|queue| queue.waiter_timeout);
+        let key = |ballot| NewKey { ttl, depth, ballot };
+        match (self.verb, self.identity()) {
+            (Verb::Acquire, by) => match (by, self.queue) {
+                (Identity::Ticket(by), Some(queue)) => {
+                    let key = key(ballot);
+                    Action::AcquireOrQueue { by, queue, key }
+                }
+                (by, _) => Action::Acquire {
+                    by,
+                    key: key(ballot),
+                },
+            },
+            (Verb::Heal, by) => Action::Heal {
+                by,
+                key: key(ballot),
+            },
+            (Verb::Extend, by) => Action::Extend { by, ttl, depth },
+            (Verb::Release, by) => match by.owner().cloned() {
+                Some(by) if depth > 0 => Action::SetDepth { by, depth, ballot },
+                _ => Action::Release { by, wakes, ballot },
+            },
+            (Verb::Yield, Identity::Ticket(by)) => Action::Yield {
+                by,
+                timeout: timeout.unwrap_or_default(),
+            },
+            (Verb::Inspect, _) => Action::Inspect,
+            (verb @ (Verb::Yield | Verb::Probe), _) => panic!("no step is {verb:?}"),
+        }
+    }
+
+    fn identity(&self) -> Identity {
+        let owner = OwnerAttempt {
             owner: owner(self.who).into(),
             attempt: self.attempt,
         };
-        let fair = FairAttempt {
-            ticket: ticket(self.who, self.drawn),
-            by: by.clone(),
-        };
-        let identity = match self.kind {
+        match self.kind {
             Kind::Mutex => Identity::Token(token(self.who)),
-            Kind::Reentrant => Identity::Owner(by),
-            Kind::Fair => Identity::Ticket(fair),
-        };
-        Command::new(&resource(self.kind, key), self.action(identity, ballot))
-    }
-
-    fn action(&self, identity: Identity, ballot: Option<Ballot>) -> Action {
-        let (depth, wakes) = (self.depth, self.wakes);
-        let ttl = checked(self.ttl);
-        let key = NewKey { ttl, depth, ballot };
-        match self.verb {
-            Verb::Acquire => match (identity, self.queue) {
-                (Identity::Ticket(fair), Some(queue)) => {
-                    Action::AcquireOrQueue { fair, queue, key }
-                }
-                (identity, _) => Action::Acquire { identity, key },
-            },
-            Verb::Heal => Action::Heal { identity, key },
-            Verb::Extend => Action::Extend {
-                identity,
-                ttl,
-                depth,
-            },
-            Verb::Release => match identity.owner() {
-                Some(owner) if depth > 0 => Action::SetDepth {
-                    owner: owner.clone(),
-                    depth,
-                    ballot: key.ballot,
-                },
-                _ => Action::Release {
-                    identity,
-                    wakes,
-                    ballot: key.ballot,
-                },
-            },
-            Verb::Yield => {
-                let Identity::Ticket(fair) = identity else {
-                    panic!("only a fair lock yields");
-                };
-                let timeout = self.queue.map(|queue| queue.waiter_timeout);
-                Action::Yield {
-                    fair,
-                    waiter_timeout: timeout.unwrap_or_default(),
-                }
-            }
-            Verb::Inspect => Action::Inspect,
-            Verb::Probe => panic!("a probe is not about a lock"),
+            Kind::Reentrant => Identity::Owner(owner),
+            Kind::Fair => Identity::Ticket(FairAttempt {
+                owner,
+                ticket: ticket(self.who, self.drawn),
+            }),
         }
     }
 

@@ -15,8 +15,8 @@ fn fair(verb: Verb, who: char, waiter_timeout: Duration) -> Asked {
 
 /// Returns an acquisition of a fair lock with a ticket of its own.
 fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
-    let fair = FairAttempt {
-        by: OwnerAttempt {
+    let by = FairAttempt {
+        owner: OwnerAttempt {
             owner: "b".into(),
             attempt: 1,
         },
@@ -26,15 +26,15 @@ fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
         waiter_timeout: seconds(40),
         is_fresh,
     };
-    let new_key = NewKey {
+    let new = NewKey {
         ttl: step::checked(seconds(40)),
         depth: 1,
         ballot: None,
     };
     let action = Action::AcquireOrQueue {
-        fair,
+        by,
         queue,
-        key: new_key,
+        key: new,
     };
     Command::new(&step::resource(Kind::Fair, key), action)
 }

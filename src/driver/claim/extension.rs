@@ -168,7 +168,7 @@ impl Claim {
         state.keys_until = state.keys_until.max(expiry_of(ttl));
         state.newest = extension.round.clone();
         let action = Action::Extend {
-            identity: state.identity.clone(),
+            by: state.identity.clone(),
             ttl,
             depth: state.depth,
         };
@@ -228,7 +228,7 @@ impl Claim {
         state.keys_until = state.keys_until.max(expiry_of(extension.ttl));
         state.may_hold |= masters;
         let action = Action::Heal {
-            identity: state.identity.clone(),
+            by: state.identity.clone(),
             key: self.new_key(&state, extension.ttl),
         };
         let votes = HealVotes(extension.round.clone());

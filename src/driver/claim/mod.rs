@@ -224,7 +224,7 @@ impl Claim {
         if let Some(owner) = state.identity.owner().filter(|_| state.depth > 0) {
             // Owed to no master: the next command of this claim sets the depth as well.
             let action = Action::SetDepth {
-                owner: owner.clone(),
+                by: owner.clone(),
                 depth: state.depth,
                 ballot: self.ballot(&state),
             };
@@ -263,7 +263,7 @@ impl Claim {
             _ => MasterSet::ALL,
         };
         let action = Action::Release {
-            identity: state.identity.clone(),
+            by: state.identity.clone(),
             wakes: self.wakes(state),
             ballot: self.ballot(state),
         };

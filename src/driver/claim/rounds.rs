@@ -104,16 +104,9 @@ impl Claim {
 
     fn post_acquire(&self, state: &State, queue: Option<QueueOptions>) {
         let key = self.new_key(state, self.ttl);
-        let action = match (&state.identity, queue) {
-            (Identity::Ticket(fair), Some(queue)) => Action::AcquireOrQueue {
-                fair: fair.clone(),
-                queue,
-                key,
-            },
-            (identity, _) => Action::Acquire {
-                identity: identity.clone(),
-                key,
-            },
+        let action = match (state.identity.clone(), queue) {
+            (Identity::Ticket(by), Some(queue)) => Action::AcquireOrQueue { by, queue, key },
+            (by, _) => Action::Acquire { by, key },
         };
         let masters = &self.context.masters;
         masters.post(self.command(action), state.newest.clone());
@@ -132,15 +125,12 @@ impl Claim {
 
     /// Gives back what some masters granted to a round that was not won, and keeps the position in
     /// their queues.
-    pub(crate) fn yield_grants(&self, to: MasterSet, waiter_timeout: Duration) {
-        let fair = match &self.state.lock().identity {
-            Identity::Ticket(fair) if !to.is_empty() => fair.clone(),
+    pub(crate) fn yield_grants(&self, to: MasterSet, timeout: Duration) {
+        let by = match &self.state.lock().identity {
+            Identity::Ticket(by) if !to.is_empty() => by.clone(),
             _ => return,
         };
-        let action = Action::Yield {
-            fair,
-            waiter_timeout,
-        };
+        let action = Action::Yield { by, timeout };
         let masters = &self.context.masters;
         masters.post_to(to, self.command(action), IgnoreVotes);
     }
