@@ -63,7 +63,7 @@ proptest! {
     ) {
         set_clock(Duration::ZERO);
         let config = config();
-        let mailbox = Mailbox::new(0, "m".into(), clock, TIMEOUT);
+        let mailbox = Mailbox::new(0, "m".into(), clock);
         let mut wire = Wire::default();
         let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, window);
         let mut posted = Vec::new();
@@ -97,7 +97,7 @@ proptest! {
 fn owed_releases_are_paced_by_the_replies() {
     set_clock(Duration::ZERO);
     let config = config();
-    let mailbox = Mailbox::new(0, "m".into(), clock, TIMEOUT);
+    let mailbox = Mailbox::new(0, "m".into(), clock);
     let mut wire = Wire::default();
     let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, InFlight::WINDOW);
     let mut posted = Vec::new();
@@ -158,8 +158,7 @@ fn poll(in_flight: &mut InFlight<'_>, wire: &mut Wire) -> bool {
     if in_flight.next_expiry().is_none_or(|at| at > now) {
         return false;
     }
-    in_flight.expire(now);
-    in_flight.is_silent(now)
+    in_flight.expire(now)
 }
 
 fn apply(

@@ -191,7 +191,7 @@ impl MemoryMaster {
 /// For this crate's own tests.
 #[cfg(test)]
 impl MemoryMaster {
-    /// Returns the number of channels that have subscriptions.
+    /// Returns the number of subscriptions.
     pub(crate) fn listeners(&self) -> usize {
         self.state.lock().subscriptions.len()
     }
@@ -211,7 +211,10 @@ impl MemoryMaster {
 
     /// Subscribes to `channel`, as a connection does.
     pub(crate) fn listen(&self, channel: &str) {
-        self.state.lock().subscribe(Self::CONNECTION, channel);
+        let mut state = self.state.lock();
+        state
+            .subscriptions
+            .insert((channel.to_owned(), Self::CONNECTION));
     }
 
     /// Returns the channels and texts of the messages since the last call.
