@@ -28,7 +28,7 @@ pub(crate) struct Mailbox {
     master: usize,
     address: Arc<str>,
     now: fn() -> Instant,
-    /// Whether the phase is `Serving`. Read without the lock, so it may be a moment old.
+    /// Set while the phase is `Serving`. Read without the lock, so it may be a moment old.
     is_serving: AtomicBool,
     /// The node timeout in microseconds; 0 until the first dial is over.
     node_timeout: AtomicU64,
@@ -42,7 +42,7 @@ struct State {
     owed: Owed,
     subscriptions: Subscriptions,
     waker: Option<Waker>,
-    /// The master has no vote until then, as it may have forgotten locks.
+    /// The end of the time without a vote, if the master may have forgotten locks.
     quarantine: Option<Instant>,
     is_abandoned: bool,
 }

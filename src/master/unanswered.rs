@@ -22,9 +22,9 @@ pub(super) struct Sent {
     deadline: Instant,
     /// The vote has been cast, or there is none to cast.
     is_expired: bool,
-    /// It was sent because the master is owed it.
+    /// Sent because the master is owed it.
     pub(super) is_owed: bool,
-    /// It was sent a second time, with its script.
+    /// Sent a second time, with its script.
     pub(super) is_resent: bool,
 }
 

@@ -37,13 +37,13 @@ pub(super) trait Transmit {
 /// deadline, whatever the master answers.
 ///
 /// A window bounds how many commands are unanswered. The window grows with each reply, so that a
-/// master that does not answer is not sent much. Other commands wait here, in order, for at most one
-/// node timeout.
+/// master that does not answer is not sent much. Other commands wait here, in order, for at most
+/// one node timeout.
 #[derive(Debug)]
 pub(super) struct InFlight<'a> {
     mailbox: &'a Mailbox,
     config: &'a MasterConfig,
-    /// When the connection began to serve.
+    /// The time at which the connection began to serve.
     began: Instant,
     liveness: Liveness,
     sent: Unanswered,

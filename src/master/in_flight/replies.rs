@@ -1,4 +1,4 @@
-//! What the replies of a master mean for the commands in flight.
+//! Matches the replies of a master to the commands in flight.
 
 use std::{sync::Arc, time::Instant};
 

@@ -23,7 +23,7 @@ use crate::{
 
 const TIMEOUT: Duration = Duration::from_millis(50);
 
-/// What happens to a connection, from the client or from the server.
+/// An event on a connection, from the client or from the server.
 #[derive(Clone, Debug)]
 enum Event {
     Post {

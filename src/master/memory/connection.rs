@@ -40,7 +40,7 @@ pub(in crate::master) struct Dialer {
 impl Dial for Dialer {
     type Connection = MemoryConnection;
 
-    /// Connects. The fault delays, loses or leaves unanswered a dial like a command.
+    /// Opens a connection. A dial is delayed, lost or left unanswered like a command.
     async fn dial(&mut self) -> Result<Dialled<MemoryConnection>, Arc<str>> {
         let dialled = now();
         let connection = MemoryConnection::new(&self.state);
@@ -91,7 +91,7 @@ impl Dialer {
 pub(in crate::master) struct MemoryConnection {
     number: u64,
     state: Arc<Mutex<State>>,
-    /// What was sent and has not arrived, with the time of the send.
+    /// The commands that have not arrived, each with the time of the send.
     in_transit: VecDeque<(Sent, Instant)>,
     timer: Option<Pin<Box<Sleep>>>,
     has_lost_replies: bool,

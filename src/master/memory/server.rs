@@ -13,7 +13,7 @@ use super::{fault::Fault, keys::Keys};
 use crate::core::{command::Command, restart::GuardRecord};
 
 pub(super) struct State {
-    /// Also the run id.
+    /// The address, which is also the run id.
     pub(super) address: Arc<str>,
     started: Instant,
     /// The offset of the time of day, in microseconds.
