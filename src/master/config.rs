@@ -17,7 +17,7 @@ pub(crate) struct MasterConfig {
     pub(crate) now: fn() -> Instant,
     pub(crate) random: fn() -> u64,
     pub(crate) restart_tracker: RestartTracker,
-    /// How long a master has no vote after it forgot locks.
+    /// The time without a vote for a master that forgot locks.
     pub(crate) quarantine: Duration,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,

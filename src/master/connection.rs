@@ -20,9 +20,9 @@ pub(super) trait Dial: Send + 'static {
 /// A connection that was just opened.
 pub(super) struct Dialled<C> {
     pub(super) connection: C,
-    /// How long the master took to answer the first request.
+    /// The time that the master took to answer the first request.
     pub(super) round_trip: Duration,
-    /// How long ago the master may have forgotten locks, or `None` if nothing suggests that it did.
+    /// The time since the master may have forgotten locks, or `None` if nothing suggests that it did.
     pub(super) age: Option<Duration>,
 }
 

@@ -4,18 +4,12 @@ use std::{sync::Arc, time::Instant};
 
 use parking_lot::Mutex;
 
-/// The known origins of one master. Clones share them.
+/// The known origins of the servers that answered at the address of one master. Clones share them.
+///
+/// An origin is the run id of the process that a server's data goes back to. The instant is when
+/// that process, or one that inherited its data, last answered.
 #[derive(Clone, Debug, Default)]
-pub(super) struct KnownOrigins(Arc<Mutex<Vec<KnownOrigin>>>);
-
-/// A server that answered at the address of a master.
-#[derive(Debug)]
-struct KnownOrigin {
-    /// The run id of the process that the server's data goes back to.
-    origin: String,
-    /// When that process, or one that inherited its data, last answered.
-    heard: Instant,
-}
+pub(super) struct KnownOrigins(Arc<Mutex<Vec<(String, Instant)>>>);
 
 /// The known origins of each real master, by address and database.
 #[cfg(feature = "redis")]
@@ -34,10 +28,10 @@ impl KnownOrigins {
     /// the master counts whole ones. There are two origins if two servers answer at one address.
     pub(super) fn known(&self, now: Instant) -> Vec<(String, u64)> {
         let origins = self.0.lock();
-        let known = origins.iter().map(|known| {
-            let away = now.saturating_duration_since(known.heard).as_millis();
+        let known = origins.iter().map(|(origin, heard)| {
+            let away = now.saturating_duration_since(*heard).as_millis();
             let away = u64::try_from(away).unwrap_or(u64::MAX);
-            (known.origin.clone(), away.saturating_add(1))
+            (origin.clone(), away.saturating_add(1))
         });
         known.collect()
     }
@@ -50,11 +44,8 @@ impl KnownOrigins {
     /// server was not told of that one.
     pub(super) fn meet(&self, origin: &str, asked: Instant, now: Instant) -> Result<(), String> {
         let mut origins = self.0.lock();
-        origins.retain(|known| known.origin != origin && known.heard > asked);
-        origins.push(KnownOrigin {
-            origin: origin.to_owned(),
-            heard: now,
-        });
+        origins.retain(|(known, heard)| known != origin && *heard > asked);
+        origins.push((origin.to_owned(), now));
         if origins.len() > 1 {
             return Err("another server answered at this address during the dial".to_owned());
         }
@@ -64,18 +55,15 @@ impl KnownOrigins {
     /// Notes when a connection to the server with this origin last had an answer.
     pub(super) fn hear(&self, origin: &str, at: Instant) {
         let mut origins = self.0.lock();
-        match origins.iter_mut().find(|known| known.origin == origin) {
-            Some(known) => known.heard = known.heard.max(at),
-            None => origins.push(KnownOrigin {
-                origin: origin.to_owned(),
-                heard: at,
-            }),
+        match origins.iter_mut().find(|(known, _)| known == origin) {
+            Some((_, heard)) => *heard = at.max(*heard),
+            None => origins.push((origin.to_owned(), at)),
         }
     }
 
     #[cfg(feature = "redis")]
     fn last_heard(&self) -> Option<Instant> {
-        self.0.lock().iter().map(|known| known.heard).max()
+        self.0.lock().iter().map(|(_, heard)| *heard).max()
     }
 }
 

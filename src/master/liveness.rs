@@ -1,21 +1,21 @@
-//! Whether a connection is still worth waiting for.
+//! The check whether a connection is still worth waiting for.
 
 use std::time::{Duration, Instant};
 
 use crate::core::timeout::{Limits, NodeTimeout};
 
-/// How long to wait for a master, and since when it has been silent.
+/// The limits for waiting for a master, and the time since which it has been silent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Liveness {
     node_timeout: NodeTimeout,
     /// The fastest reply. A slower one may have waited for others.
     round_trip: Duration,
     limits: Limits,
-    /// When the last byte came, or when a command was sent after all others had been answered.
+    /// The time of the last byte, or of a command that was sent after all others had been answered.
     last_byte: Instant,
-    /// The same for the last whole reply.
+    /// The time of the last whole reply, or of such a command.
     last_reply: Instant,
-    /// A stall of this process was forgiven since then.
+    /// Set once a stall of this process was forgiven, until the next [`restart`](Self::restart).
     is_forgiven: bool,
 }
 

@@ -28,12 +28,10 @@ pub(crate) struct Mailbox {
     master: usize,
     address: Arc<str>,
     now: fn() -> Instant,
-    /// Whether the phase is `Serving`. Read without the lock, so it may be a moment old.
+    /// Set while the phase is `Serving`. Read without the lock, so it may be a moment old.
     is_serving: AtomicBool,
     /// The node timeout in microseconds; 0 until the first dial is over.
     node_timeout: AtomicU64,
-    /// The node timeout if the first dial fails.
-    least_timeout: Duration,
     state: Mutex<State>,
 }
 
@@ -44,7 +42,7 @@ struct State {
     owed: Owed,
     subscriptions: Subscriptions,
     waker: Option<Waker>,
-    /// The master has no vote until then, as it may have forgotten locks.
+    /// The end of the time without a vote, if the master may have forgotten locks.
     quarantine: Option<Instant>,
     is_abandoned: bool,
 }
@@ -60,15 +58,9 @@ enum Phase {
 }
 
 impl Mailbox {
-    pub(crate) fn new(
-        master: usize,
-        address: Arc<str>,
-        now: fn() -> Instant,
-        least_timeout: Duration,
-    ) -> Self {
+    pub(crate) fn new(master: usize, address: Arc<str>, now: fn() -> Instant) -> Self {
         Self {
             node_timeout: AtomicU64::new(0),
-            least_timeout,
             master,
             address,
             now,
@@ -101,10 +93,8 @@ impl Mailbox {
 
     /// Returns the time that the master has to answer, or `None` until the first dial is over.
     pub(crate) fn node_timeout(&self) -> Option<Duration> {
-        match self.node_timeout.load(Ordering::Relaxed) {
-            0 => None,
-            timeout => Some(Duration::from_micros(timeout)),
-        }
+        let micros = self.node_timeout.load(Ordering::Relaxed);
+        (micros > 0).then(|| Duration::from_micros(micros))
     }
 
     pub(super) fn set_node_timeout(&self, timeout: Duration) {
@@ -175,10 +165,8 @@ impl Mailbox {
         if state.is_done() {
             return Poll::Ready(None);
         }
-        match state.owed.next_expiry(self.master, self.now) {
-            Some(at) => Poll::Ready(Some(at)),
-            None => Poll::Pending,
-        }
+        let next = state.owed.next_expiry(self.master, self.now);
+        next.map_or(Poll::Pending, |at| Poll::Ready(Some(at)))
     }
 
     /// Gives up the releases that are no longer owed at `now`.
@@ -194,10 +182,8 @@ impl Mailbox {
     pub(super) fn quarantine(&self, until: Instant) {
         let mut state = self.state.lock();
         state.quarantine = Some(until);
-        let (refused, others) = mem::take(&mut state.requests)
-            .into_iter()
-            .partition::<Vec<_>, _>(|request| request.command.verb().quarantine_applies());
-        state.requests = others;
+        let needs_vote = |request: &mut Arc<Request>| request.command.verb().quarantine_applies();
+        let refused: Vec<_> = state.requests.extract_if(.., needs_vote).collect();
         let left = until.saturating_duration_since((self.now)());
         drop(state);
         for request in refused {
@@ -223,18 +209,14 @@ impl Mailbox {
         why: &Arc<str>,
     ) {
         let unsent = Failure::Unreachable(why.clone());
-        if self.node_timeout().is_none() {
-            self.set_node_timeout(self.least_timeout);
-        }
         let mut state = self.state.lock();
         state.phase = Phase::Down(unsent.clone());
         self.is_serving.store(false, Ordering::Relaxed);
         let queued = mem::take(&mut state.requests);
         let subscribers = state.subscriptions.disconnect();
         drop(state);
-        let queued = queued
-            .into_iter()
-            .map(|request| (request, Some(unsent.clone())));
+        let queued = queued.into_iter();
+        let queued = queued.map(|request| (request, Some(unsent.clone())));
         self.fail_all(unanswered.into_iter().chain(queued).collect());
         for subscriber in subscribers {
             subscriber.on_event(self.master, ChannelEvent::Disconnected);

@@ -1,6 +1,6 @@
 //! The outages of one master, and what the log says about them.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use super::in_flight::InFlight;
 use crate::user_code::shielded;
@@ -10,9 +10,8 @@ use crate::user_code::shielded;
 ///
 /// An outage is over when a connection worked for a while. A master that accepts connections and
 /// answers nothing, or that comes and goes, is one outage, however often it is dialled.
-#[derive(Debug)]
-pub(super) struct Outage<'a> {
-    master: &'a Arc<str>,
+#[derive(Debug, Default)]
+pub(super) struct Outage {
     /// The dials that failed and the connections that broke.
     failures: u32,
     /// The last connection was given up because the master was silent.
@@ -23,30 +22,9 @@ pub(super) struct Outage<'a> {
     is_end_logged: bool,
 }
 
-/// How a connection ended.
-pub(super) struct Ended {
-    pub(super) why: Arc<str>,
-    /// The master was silent for too long.
-    pub(super) was_given_up: bool,
-    pub(super) has_answered: bool,
-    pub(super) lasted: Duration,
-}
-
-impl<'a> Outage<'a> {
-    /// Returns an outage without failures.
-    pub(super) fn new(master: &'a Arc<str>) -> Self {
-        Self {
-            master,
-            failures: 0,
-            is_silent: false,
-            was_useless: false,
-            is_end_logged: false,
-        }
-    }
-
+impl Outage {
     /// Notes that there is a connection.
-    pub(super) fn connected(&mut self) {
-        let master = self.master;
+    pub(super) fn connected(&mut self, master: &str) {
         if self.is_end_logged || self.was_useless {
             shielded(|| tracing::debug!(%master, "connected"));
         } else {
@@ -56,10 +34,9 @@ impl<'a> Outage<'a> {
     }
 
     /// Notes whether the master has answered a command on this connection.
-    pub(super) fn polled(&mut self, has_answered: bool) {
+    pub(super) fn polled(&mut self, master: &str, has_answered: bool) {
         if self.was_useless && !self.is_end_logged && has_answered {
             self.is_end_logged = true;
-            let master = self.master;
             shielded(|| tracing::info!(%master, "master answers again"));
         }
     }
@@ -74,20 +51,20 @@ impl<'a> Outage<'a> {
         }
     }
 
-    /// Notes how the connection ended.
-    pub(super) fn disconnected(&mut self, ended: &Ended) {
+    /// Notes how the connection ended. `was_given_up` means that the master was silent for too long.
+    pub(super) fn disconnected(&mut self, was_given_up: bool, has_answered: bool, age: Duration) {
         const A_WHILE: Duration = Duration::from_secs(1);
-        self.is_silent = ended.was_given_up;
-        let has_worked = ended.has_answered || !ended.was_given_up;
-        self.was_useless = !has_worked || ended.lasted < A_WHILE;
+        self.is_silent = was_given_up;
+        let has_worked = has_answered || !was_given_up;
+        self.was_useless = !has_worked || age < A_WHILE;
         if !self.was_useless {
             self.failures = 0;
         }
     }
 
     /// Notes a failure. Returns how many there were before it in this outage.
-    pub(super) fn failed(&mut self, why: &Arc<str>) -> u32 {
-        let (before, master) = (self.failures, self.master);
+    pub(super) fn failed(&mut self, master: &str, why: &str) -> u32 {
+        let before = self.failures;
         self.failures = before.saturating_add(1);
         if before == 0 {
             self.is_end_logged = false;

@@ -39,7 +39,7 @@ pub(crate) struct Request<C: ?Sized = dyn CountVotes> {
     /// The masters on which a command that wakes waiters publishes its message. On all other masters
     /// it wakes nobody.
     publishers: MasterSet,
-    /// When the request was posted. The node timeout of each master begins later, with the send.
+    /// The time of the post. The node timeout of each master begins later, with the send.
     pub(crate) posted: Instant,
     /// The encoded command, which is the same for all masters. The first send creates it.
     #[cfg(feature = "redis")]

@@ -119,8 +119,7 @@ impl MasterSpec {
         address: Arc<str>,
         config: &MasterConfig,
     ) -> (Arc<Mailbox>, Supervisor) {
-        let timeout = config.node_timeout.least();
-        let mailbox = Arc::new(Mailbox::new(master, address, config.now, timeout));
+        let mailbox = Arc::new(Mailbox::new(master, address, config.now));
         let (served, shared) = (mailbox.clone(), config.clone());
         let supervisor: Supervisor = match self.0 {
             #[cfg(feature = "test-util")]

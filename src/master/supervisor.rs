@@ -6,7 +6,7 @@ use std::{
     pin::pin,
     sync::Arc,
     task::{Poll, ready},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tokio::time::{sleep, timeout};
@@ -16,7 +16,7 @@ use super::{
     connection::{Connection, Dial, Dialled},
     in_flight::InFlight,
     mailbox::Mailbox,
-    outage::{Ended, Outage},
+    outage::Outage,
     task::{LazyTimer, poll_yield},
 };
 use crate::user_code::shielded;
@@ -38,7 +38,7 @@ pub(super) fn supervise<D: Dial>(
 }
 
 async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
-    let mut outage = Outage::new(mailbox.address());
+    let mut outage = Outage::default();
     loop {
         let dial = timeout(config.connect_timeout, dialer.dial());
         let Some(dialled) = unless_done(mailbox, dial).await else {
@@ -46,20 +46,22 @@ async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
         };
         let why = match dialled.unwrap_or_else(|_| Err(too_slow(config.connect_timeout))) {
             Ok(dialled) => {
-                outage.connected();
+                outage.connected(mailbox.address());
                 quarantine(mailbox, config, dialled.age);
-                let Some(ended) = serve(dialled, &mut outage, mailbox, config).await else {
+                let Some(why) = serve(dialled, &mut outage, mailbox, config).await else {
                     return;
                 };
-                outage.disconnected(&ended);
-                ended.why
+                why
             }
             Err(why) => {
+                if mailbox.node_timeout().is_none() {
+                    mailbox.set_node_timeout(config.node_timeout.least());
+                }
                 mailbox.down([], &why);
                 why
             }
         };
-        let failures = outage.failed(&why);
+        let failures = outage.failed(mailbox.address(), &why);
         let pause = sleep(config.redial.delay(failures, (config.random)()));
         if unless_done(mailbox, pause).await.is_none() {
             return;
@@ -102,13 +104,13 @@ async fn unless_done<T>(mailbox: &Mailbox, step: impl Future<Output = T>) -> Opt
     .await
 }
 
-/// Serves one connection until it breaks. Returns `None` once the mailbox is done.
+/// Serves one connection until it breaks, and returns why it did. Returns `None` once the mailbox is done.
 async fn serve<C: Connection>(
     dialled: Dialled<C>,
-    outage: &mut Outage<'_>,
+    outage: &mut Outage,
     mailbox: &Mailbox,
     config: &MasterConfig,
-) -> Option<Ended> {
+) -> Option<Arc<str>> {
     let mut connection = dialled.connection;
     let mut in_flight = InFlight::new(mailbox, config, dialled.round_trip, outage.window());
     let mut timer = LazyTimer::default();
@@ -121,7 +123,7 @@ async fn serve<C: Connection>(
             if let Poll::Ready(why) = connection.poll(cx, &mut in_flight) {
                 return Poll::Ready(Some((why, false)));
             }
-            outage.polled(in_flight.last_reply.is_some());
+            outage.polled(mailbox.address(), in_flight.last_reply.is_some());
             if in_flight.is_empty() && mailbox.is_done() {
                 return Poll::Ready(None);
             }
@@ -136,8 +138,10 @@ async fn serve<C: Connection>(
                 return poll_yield(cx);
             }
             track_reply(&in_flight, mailbox, config);
-            if let Some(why) = expire(&mut in_flight, &mut connection, now) {
-                return Poll::Ready(Some((why, true)));
+            if in_flight.expire(now) {
+                connection.give_up();
+                let why = "no reply for too long, connection given up";
+                return Poll::Ready(Some((why.into(), true)));
             }
         }
         poll_yield(cx)
@@ -146,26 +150,9 @@ async fn serve<C: Connection>(
     track_reply(&in_flight, mailbox, config);
     let (why, was_given_up) = ended?;
     in_flight.disconnect(&why);
-    Some(Ended {
-        why,
-        was_given_up,
-        has_answered: in_flight.last_reply.is_some(),
-        lasted: in_flight.age(),
-    })
-}
-
-/// Gives up the votes whose deadline is over at `now`, and the connection if the master was silent
-/// for too long. Returns why the connection was given up.
-fn expire(
-    in_flight: &mut InFlight<'_>,
-    connection: &mut impl Connection,
-    now: Instant,
-) -> Option<Arc<str>> {
-    in_flight.expire(now);
-    in_flight.is_silent(now).then(|| {
-        connection.give_up();
-        "no reply for too long, connection given up".into()
-    })
+    let has_answered = in_flight.last_reply.is_some();
+    outage.disconnected(was_given_up, has_answered, in_flight.age());
+    Some(why)
 }
 
 /// Tells the restart tracker of the last reply. Also before the connection ends, as the other

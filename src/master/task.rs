@@ -19,8 +19,8 @@ pub(super) fn poll_yield<T>(cx: &mut Context<'_>) -> Poll<T> {
     Poll::Pending
 }
 
-/// A timer that is reset only after it fired, or for an earlier deadline. Most replies come in time,
-/// so resetting the timer for each deadline would be waste.
+/// A timer that is reset only after it fired, or for an earlier deadline. Most replies come in
+/// time, so resetting the timer for each deadline would be waste.
 #[derive(Default)]
 pub(super) struct LazyTimer {
     sleep: Option<Pin<Box<Sleep>>>,

@@ -6,14 +6,13 @@ use super::request::Request;
 
 /// The unanswered commands of one connection, oldest first: replies come in the order of sends. A
 /// command stays here after its vote was given up, as its reply may still come.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Unanswered {
     commands: VecDeque<Sent>,
     /// The number of the oldest commands that have their vote.
     expired: usize,
     /// The number of commands that were sent twice, so that deadlines are out of order.
     resent: usize,
-    latest_deadline: Instant,
 }
 
 #[derive(Debug)]
@@ -23,9 +22,9 @@ pub(super) struct Sent {
     deadline: Instant,
     /// The vote has been cast, or there is none to cast.
     is_expired: bool,
-    /// It was sent because the master is owed it.
+    /// Sent because the master is owed it.
     pub(super) is_owed: bool,
-    /// It was sent a second time, with its script.
+    /// Sent a second time, with its script.
     pub(super) is_resent: bool,
 }
 
@@ -37,15 +36,6 @@ pub(super) enum Item {
 }
 
 impl Unanswered {
-    pub(super) fn new(now: Instant) -> Self {
-        Self {
-            commands: VecDeque::new(),
-            expired: 0,
-            resent: 0,
-            latest_deadline: now,
-        }
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }
@@ -57,13 +47,13 @@ impl Unanswered {
     /// Adds a command that was sent at `now`. The node timeout begins then: the master is not to
     /// blame for a stall of this process before the send.
     pub(super) fn push(&mut self, item: Item, is_owed: bool, now: Instant, deadline: Instant) {
-        // Keeps deadlines in order, although the timeout shrinks when a faster reply is seen.
-        self.latest_deadline = self.latest_deadline.max(deadline);
+        let latest = self.commands.back().map(|sent| sent.deadline);
         self.commands.push_back(Sent {
             is_expired: is_owed || matches!(item, Item::Change(_)),
             item,
             at: now,
-            deadline: self.latest_deadline,
+            // In order, although the timeout shrinks when a faster reply is seen.
+            deadline: latest.map_or(deadline, |latest| latest.max(deadline)),
             is_owed,
             is_resent: false,
         });
@@ -84,7 +74,7 @@ impl Unanswered {
     /// if it was sent twice, nor if it takes what a later command gives back: it would be executed
     /// after that one.
     #[cfg(feature = "redis")]
-    pub(super) fn resend(&mut self) -> Option<&Request> {
+    pub(super) fn resend(&mut self) -> Option<Arc<Request>> {
         /// The most later commands that are searched.
         const MAX: usize = 1_024;
         let mut commands = self.commands.iter();
@@ -100,16 +90,14 @@ impl Unanswered {
         if oldest.is_resent || takes && (self.len() > MAX || commands.any(undoes)) {
             return None;
         }
+        let request = request.clone();
         let sent = self.pop()?;
         self.resent += 1;
         self.commands.push_back(Sent {
             is_resent: true,
             ..sent
         });
-        match &self.commands.back()?.item {
-            Item::Request(request) => Some(request),
-            Item::Change(_) => None,
-        }
+        Some(request)
     }
 
     /// Returns when the next vote must be given up.

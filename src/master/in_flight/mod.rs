@@ -37,13 +37,13 @@ pub(super) trait Transmit {
 /// deadline, whatever the master answers.
 ///
 /// A window bounds how many commands are unanswered. The window grows with each reply, so that a
-/// master that does not answer is not sent much. Other commands wait here, in order, for at most one
-/// node timeout.
+/// master that does not answer is not sent much. Other commands wait here, in order, for at most
+/// one node timeout.
 #[derive(Debug)]
 pub(super) struct InFlight<'a> {
     mailbox: &'a Mailbox,
     config: &'a MasterConfig,
-    /// When the connection began to serve.
+    /// The time at which the connection began to serve.
     began: Instant,
     liveness: Liveness,
     sent: Unanswered,
@@ -80,7 +80,7 @@ impl<'a> InFlight<'a> {
             config,
             began,
             liveness,
-            sent: Unanswered::new(began),
+            sent: Unanswered::default(),
             window,
             waiting: VecDeque::new(),
             owed: mailbox.serve(liveness.timeout()),
@@ -146,11 +146,10 @@ impl<'a> InFlight<'a> {
 
     /// Sends more where replies have made room. Returns whether it sent anything.
     pub(super) fn send_more(&mut self, connection: &mut impl Transmit) -> bool {
-        if !self.has_backlog() || !self.has_room() {
-            return false;
-        }
         let before = self.sent.len();
-        self.send_backlog(connection, (self.config.now)());
+        if self.has_backlog() && self.has_room() {
+            self.send_backlog(connection, (self.config.now)());
+        }
         self.sent.len() > before
     }
 
@@ -214,8 +213,7 @@ impl<'a> InFlight<'a> {
         }
     }
 
-    /// Returns when to call [`expire`](Self::expire), [`is_silent`](Self::is_silent) or
-    /// [`send`](Self::send) next, if nothing comes.
+    /// Returns when to call [`expire`](Self::expire) and [`send`](Self::send) next, if nothing comes.
     pub(super) fn next_expiry(&mut self) -> Option<Instant> {
         // The deadlines of open votes are earlier than the end of the connection.
         let next = self.sent.next_deadline().or_else(|| self.silence_ends());
@@ -228,8 +226,9 @@ impl<'a> InFlight<'a> {
         [next, waiting, owed, retry].into_iter().flatten().min()
     }
 
-    /// Casts the votes whose deadline is over at `now`, and drops what is no longer owed.
-    pub(super) fn expire(&mut self, now: Instant) {
+    /// Casts the votes whose deadline is over at `now`, and drops what is no longer owed. Returns
+    /// whether the master has been silent for too long.
+    pub(super) fn expire(&mut self, now: Instant) -> bool {
         let (master, timeout) = (self.master(), self.liveness.timeout());
         self.sent.expire(now, |request| {
             request.fail(master, Failure::TimedOut(timeout), now);
@@ -245,17 +244,13 @@ impl<'a> InFlight<'a> {
         if must_log {
             self.mailbox.log_given_up();
         }
+        self.silence_ends().is_some_and(|end| end <= now)
     }
 
     /// Returns whether this process was stalled until long after `due`. Replies that it did not read
     /// then get a chance to be read before anything is given up, once per reply.
     pub(super) fn forgive_stall(&mut self, due: Instant) -> bool {
         self.liveness.forgive_stall(due, (self.config.now)())
-    }
-
-    /// Returns whether the master has been silent for too long at `now`.
-    pub(super) fn is_silent(&self, now: Instant) -> bool {
-        self.silence_ends().is_some_and(|end| end <= now)
     }
 
     fn silence_ends(&self) -> Option<Instant> {

@@ -1,4 +1,4 @@
-//! What the replies of a master mean for the commands in flight.
+//! Matches the replies of a master to the commands in flight.
 
 use std::{sync::Arc, time::Instant};
 
@@ -17,17 +17,13 @@ use crate::{
 impl InFlight<'_> {
     /// Notes that bytes came, whatever they are.
     #[cfg(feature = "redis")]
-    pub(in crate::master) fn on_bytes(&mut self, now: Instant) {
+    pub(crate) fn on_bytes(&mut self, now: Instant) {
         self.liveness.on_bytes(now);
     }
 
     /// Casts the vote that `reply` to the oldest command means. `now` was read after the reply came.
     /// Fails if the reply answers no command.
-    pub(in crate::master) fn on_reply(
-        &mut self,
-        reply: &Reply<'_>,
-        now: Instant,
-    ) -> Result<(), Arc<str>> {
+    pub(crate) fn on_reply(&mut self, reply: &Reply<'_>, now: Instant) -> Result<(), Arc<str>> {
         let sent = self.pop(now)?;
         let request = match &sent.item {
             Item::Request(request) => request,
@@ -69,11 +65,7 @@ impl InFlight<'_> {
     }
 
     /// Tells the subscribers that the oldest command, a change of a subscription, was confirmed.
-    pub(in crate::master) fn on_confirmation(
-        &mut self,
-        channel: &str,
-        now: Instant,
-    ) -> Result<(), Arc<str>> {
+    pub(crate) fn on_confirmation(&mut self, channel: &str, now: Instant) -> Result<(), Arc<str>> {
         // Checked before it is removed: a command must stay in order until it has its vote.
         match self.sent.oldest() {
             Some(Item::Change(changed)) if **changed == *channel => {}
@@ -85,14 +77,14 @@ impl InFlight<'_> {
     }
 
     /// Passes a published message on.
-    pub(in crate::master) fn on_message(&self, channel: &str, message: &str) {
+    pub(crate) fn on_message(&self, channel: &str, message: &str) {
         self.mailbox.notify(channel, ChannelEvent::Message(message));
     }
 
     /// Makes the oldest command the newest and returns it, if it may be sent once more. A server
     /// that does not know the command's script has not executed it.
     #[cfg(feature = "redis")]
-    pub(in crate::master) fn resend(&mut self, now: Instant) -> Option<&Request> {
+    pub(crate) fn resend(&mut self, now: Instant) -> Option<Arc<Request>> {
         self.liveness.restart(now);
         self.sent.resend()
     }

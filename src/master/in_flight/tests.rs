@@ -21,7 +21,7 @@ use crate::{
 
 const TIMEOUT: Duration = Duration::from_millis(50);
 
-/// What happens to a connection, from the client or from the server.
+/// An event on a connection, from the client or from the server.
 #[derive(Clone, Debug)]
 enum Event {
     Post {
@@ -61,7 +61,7 @@ proptest! {
     ) {
         set_clock(Duration::ZERO);
         let config = config();
-        let mailbox = Mailbox::new(0, "m".into(), clock, TIMEOUT);
+        let mailbox = Mailbox::new(0, "m".into(), clock);
         let mut wire = Wire::default();
         let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, window);
         let mut posted = Vec::new();
@@ -95,7 +95,7 @@ proptest! {
 fn owed_releases_are_paced_by_the_replies() {
     set_clock(Duration::ZERO);
     let config = config();
-    let mailbox = Mailbox::new(0, "m".into(), clock, TIMEOUT);
+    let mailbox = Mailbox::new(0, "m".into(), clock);
     let mut wire = Wire::default();
     let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, InFlight::WINDOW);
     let mut posted = Vec::new();
@@ -156,8 +156,7 @@ fn poll(in_flight: &mut InFlight<'_>, wire: &mut Wire) -> bool {
     if in_flight.next_expiry().is_none_or(|at| at > now) {
         return false;
     }
-    in_flight.expire(now);
-    in_flight.is_silent(now)
+    in_flight.expire(now)
 }
 
 fn apply(

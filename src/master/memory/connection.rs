@@ -40,7 +40,7 @@ pub(in crate::master) struct Dialer {
 impl Dial for Dialer {
     type Connection = MemoryConnection;
 
-    /// Connects. The fault delays, loses or leaves unanswered a dial like a command.
+    /// Opens a connection. A dial is delayed, lost or left unanswered like a command.
     async fn dial(&mut self) -> Result<Dialled<MemoryConnection>, Arc<str>> {
         let dialled = now();
         let connection = MemoryConnection::new(&self.state);
@@ -91,7 +91,7 @@ impl Dialer {
 pub(in crate::master) struct MemoryConnection {
     number: u64,
     state: Arc<Mutex<State>>,
-    /// What was sent and has not arrived, with the time of the send.
+    /// The commands that have not arrived, each with the time of the send.
     in_transit: VecDeque<(Sent, Instant)>,
     timer: Option<Pin<Box<Sleep>>>,
     has_lost_replies: bool,
@@ -138,10 +138,9 @@ impl Connection for MemoryConnection {
                 let timer = self.timer.insert(Box::pin(sleep_until(at)));
                 ready!(timer.as_mut().poll(cx));
             }
-            let Some((sent, _)) = self.in_transit.pop_front() else {
-                return Poll::Pending;
-            };
-            if let Err(why) = self.arrive(&sent, &fault, in_flight) {
+            if let Some((sent, _)) = self.in_transit.pop_front()
+                && let Err(why) = self.arrive(&sent, &fault, in_flight)
+            {
                 return Poll::Ready(why);
             }
         }
@@ -180,11 +179,11 @@ impl MemoryConnection {
             (Fault::ErrorReply(error), _) => Some(Err(error.clone().into())),
             (_, Sent::Command(command)) => Some(state.execute(command)),
             (_, Sent::Change(Change { channel, begins })) => {
-                if *begins {
-                    state.subscribe(self.number, channel);
-                } else {
-                    state.unsubscribe(self.number, |other| *other == **channel);
-                }
+                let subscription = (channel.to_string(), self.number);
+                match begins {
+                    true => state.subscriptions.insert(subscription),
+                    false => state.subscriptions.remove(&subscription),
+                };
                 None
             }
         };
@@ -219,17 +218,16 @@ impl Drop for MemoryConnection {
         let mut state = self.state.lock();
         state.wakers.remove(&self.number);
         state.messages.remove(&self.number);
-        state.unsubscribe(self.number, |_| true);
+        let subscriptions = &mut state.subscriptions;
+        subscriptions.retain(|(_, connection)| *connection != self.number);
         if state.fault == Fault::Hang {
             // A server that hangs finds these in its socket when it goes on.
-            let in_transit = self
-                .in_transit
-                .drain(..)
-                .filter_map(|(sent, _)| match sent {
-                    Sent::Command(command) => Some(command),
-                    Sent::Change(_) => None,
-                });
-            state.undelivered.extend(in_transit);
+            let in_transit = self.in_transit.drain(..);
+            let commands = in_transit.filter_map(|(sent, _)| match sent {
+                Sent::Command(command) => Some(command),
+                Sent::Change(_) => None,
+            });
+            state.undelivered.extend(commands);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How a [`MemoryMaster`](crate::MemoryMaster) fails.
+/// A way in which a [`MemoryMaster`](crate::MemoryMaster) fails.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {

@@ -49,7 +49,7 @@ use crate::master::{config::MasterConfig, known_origins::KnownOrigins};
 #[derive(Clone)]
 pub struct MemoryMaster {
     state: Arc<Mutex<State>>,
-    /// What the process that this handle belongs to remembers of the master.
+    /// The origins that are known to the process that this handle stands for.
     known_origins: KnownOrigins,
 }
 
@@ -112,8 +112,8 @@ impl MemoryMaster {
         self.state.lock().keys().names()
     }
 
-    /// Returns the string under `key`, the type of a mutex. Returns `None` if there is no key, or a
-    /// key of another type.
+    /// Returns the string under `key`, which is how a mutex is stored. Returns `None` if there is no
+    /// such key, or if it has another type.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<String> {
         match self.state.lock().keys().value(key)? {
@@ -122,8 +122,8 @@ impl MemoryMaster {
         }
     }
 
-    /// Returns the fields of the hash under `key`, the type of a reentrant or a fair lock. Returns
-    /// `None` if there is no key, or a key of another type.
+    /// Returns the fields of the hash under `key`, which is how a reentrant or a fair lock is stored.
+    /// Returns `None` if there is no such key, or if it has another type.
     #[must_use]
     pub fn hash(&self, key: &str) -> Option<BTreeMap<String, String>> {
         match self.state.lock().keys().value(key)? {
@@ -132,7 +132,8 @@ impl MemoryMaster {
         }
     }
 
-    /// Returns the members of the sorted set under `key`, the type of a fair lock's queue, in order.
+    /// Returns the members of the sorted set under `key`, which is how the queue of a fair lock is
+    /// stored, in order.
     #[must_use]
     pub fn queue(&self, key: &str) -> Vec<String> {
         let mut state = self.state.lock();
@@ -140,7 +141,7 @@ impl MemoryMaster {
         members.into_iter().map(str::to_owned).collect()
     }
 
-    /// Returns the time to live of `key`, or `None` if there is no key or it has no TTL.
+    /// Returns the time to live of `key`, or `None` if there is no such key or it has no TTL.
     #[must_use]
     pub fn pttl(&self, key: &str) -> Option<Duration> {
         let left = self.state.lock().keys().pttl(key);
@@ -191,7 +192,7 @@ impl MemoryMaster {
 /// For this crate's own tests.
 #[cfg(test)]
 impl MemoryMaster {
-    /// Returns the number of channels that have subscriptions.
+    /// Returns the number of subscriptions.
     pub(crate) fn listeners(&self) -> usize {
         self.state.lock().subscriptions.len()
     }
@@ -211,7 +212,10 @@ impl MemoryMaster {
 
     /// Subscribes to `channel`, as a connection does.
     pub(crate) fn listen(&self, channel: &str) {
-        self.state.lock().subscribe(Self::CONNECTION, channel);
+        let mut state = self.state.lock();
+        state
+            .subscriptions
+            .insert((channel.to_owned(), Self::CONNECTION));
     }
 
     /// Returns the channels and texts of the messages since the last call.

@@ -13,7 +13,7 @@ use super::{fault::Fault, keys::Keys};
 use crate::core::{command::Command, restart::GuardRecord};
 
 pub(super) struct State {
-    /// Also the run id.
+    /// The address, which is also the run id.
     pub(super) address: Arc<str>,
     started: Instant,
     /// The offset of the time of day, in microseconds.
@@ -25,8 +25,8 @@ pub(super) struct State {
     pub(super) connections: u64,
     /// The commands that were sent over connections that are closed, while the master hung.
     pub(super) undelivered: VecDeque<Command>,
-    /// The connections that are subscribed to each channel.
-    pub(super) subscriptions: BTreeMap<String, BTreeSet<u64>>,
+    /// The subscribed channels, each with the connection.
+    pub(super) subscriptions: BTreeSet<(String, u64)>,
     /// The messages, each with its channel, that a connection has not read yet.
     pub(super) messages: BTreeMap<u64, Vec<(String, String)>>,
     /// The connections to wake when the fault changes or a message is published.
@@ -47,7 +47,7 @@ impl State {
             commands: 0,
             connections: 0,
             undelivered: VecDeque::new(),
-            subscriptions: BTreeMap::new(),
+            subscriptions: BTreeSet::new(),
             messages: BTreeMap::new(),
             wakers: BTreeMap::new(),
             guard: None,
@@ -60,34 +60,27 @@ impl State {
         self.keys.at(millis(now))
     }
 
-    /// Returns the time of day, in microseconds since 1970.
+    /// Returns the time of day in microseconds since 1970, by the clock that clients read for their
+    /// tickets.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a memory master is a server, and compares its time with that of tickets"
+    )]
     pub(super) fn wall_micros(&self) -> u64 {
-        wall_micros().saturating_add_signed(self.clock_offset)
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let micros = u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX);
+        micros.saturating_add_signed(self.clock_offset)
     }
 
     pub(super) fn publish(&mut self, channel: &str, message: &str) {
-        for connection in self.subscriptions.get(channel).into_iter().flatten() {
+        let subscriptions = (channel.to_owned(), 0)..=(channel.to_owned(), u64::MAX);
+        for (_, connection) in self.subscriptions.range(subscriptions) {
             let messages = self.messages.entry(*connection).or_default();
             messages.push((channel.to_owned(), message.to_owned()));
             if let Some(waker) = self.wakers.get(connection) {
                 waker.wake_by_ref();
             }
         }
-    }
-
-    pub(super) fn subscribe(&mut self, connection: u64, channel: &str) {
-        let subscribed = self.subscriptions.entry(channel.to_owned()).or_default();
-        subscribed.insert(connection);
-    }
-
-    /// Ends the subscriptions of `connection` to the channels that `is_meant` selects.
-    pub(super) fn unsubscribe(&mut self, connection: u64, is_meant: impl Fn(&str) -> bool) {
-        self.subscriptions.retain(|channel, subscribed| {
-            if is_meant(channel) {
-                subscribed.remove(&connection);
-            }
-            !subscribed.is_empty()
-        });
     }
 }
 
@@ -101,14 +94,4 @@ pub(super) fn millis(duration: Duration) -> u64 {
 )]
 pub(super) fn now() -> Instant {
     Instant::now()
-}
-
-/// Returns the time of day by the clock that clients read for their tickets.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a memory master is a server, and compares its time with that of tickets"
-)]
-fn wall_micros() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
 }

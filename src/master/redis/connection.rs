@@ -48,12 +48,12 @@ impl Transmit for RedisConnection {
     }
 
     fn send_change(&mut self, change: &Change) {
-        let verb: &[u8] = if change.begins {
-            b"SUBSCRIBE"
-        } else {
-            b"UNSUBSCRIBE"
-        };
-        encode(self.wire.out(), &[verb, change.channel.as_bytes()]);
+        let &Change {
+            ref channel,
+            begins,
+        } = change;
+        let verb: &[u8] = if begins { b"SUBSCRIBE" } else { b"UNSUBSCRIBE" };
+        encode(self.wire.out(), &[verb, channel.as_bytes()]);
     }
 }
 

@@ -50,23 +50,14 @@ pub(in crate::master) fn frame_length(bytes: &[u8]) -> Result<Option<usize>, Arc
 
 /// The position in a reply that is not complete yet. The scan continues there, so a reply that
 /// comes in pieces costs no more than one that comes whole.
+#[derive(Default)]
 pub(in crate::master) struct FrameScan {
     /// The start of the next value, which may not have come yet.
     at: usize,
-    /// The number of values that are missing.
+    /// The number of values that are missing, once the first one was read.
     values: usize,
     /// The end of the bytes that were searched for the end of the next value's line.
     searched: usize,
-}
-
-impl Default for FrameScan {
-    fn default() -> Self {
-        Self {
-            at: 0,
-            values: 1,
-            searched: 0,
-        }
-    }
 }
 
 impl FrameScan {
@@ -83,7 +74,7 @@ impl FrameScan {
                 _ => {}
             }
         }
-        while self.values > 0 {
+        while self.at == 0 || self.values > 0 {
             let Some((kind, line, next)) = self.take_line(bytes) else {
                 return Ok(None);
             };
@@ -101,7 +92,7 @@ impl FrameScan {
             }
             self.at = next + blob;
             self.searched = self.at;
-            self.values = (self.values - 1).saturating_add(more);
+            self.values = self.values.saturating_sub(1).saturating_add(more);
         }
         Ok((self.at <= bytes.len()).then_some(self.at))
     }
