@@ -314,7 +314,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Adds one master: a URL, a ready [`redis::Client`](crate::redis::Client), or a
+    /// Adds one master: a URL, a ready [`Client`](crate::redis::Client) of the `redis` crate, or a
     /// [`MemoryMaster`](crate::MemoryMaster).
     ///
     /// Masters must be independent servers without replication between them. Use three or five: an

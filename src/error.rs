@@ -190,7 +190,7 @@ impl AcquireError {
 }
 
 /// What prevented an attempt from winning a lock, from
-/// [`AcquireError::Contended`](AcquireError::Contended).
+/// [`AcquireError::Contended`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Contention {

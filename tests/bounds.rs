@@ -16,7 +16,7 @@ use quorlock::{
     AcquireError, Builder, ConfigError, Contention, Coordinator, ExtendError, Failure, Fault,
     Fence, Finding, Guard, HeldReport, Holder, InspectError, Inspection, Kind, Lock, LockState,
     LostError, LostReason, MasterSpec, MemoryMaster, Owner, Preflight, Refusal, ReleaseError,
-    RestartGuard, RunError, Severity, StaleToken, Vote, VoteRow, Votes,
+    Renewal, RestartGuard, RunError, Severity, StaleToken, Vote, VoteRow, Votes,
 };
 
 #[test]
