@@ -4,7 +4,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test ends")]
 
-use std::{collections::BTreeSet, error::Error, fmt::Debug, time::Duration};
+use std::{
+    collections::BTreeSet,
+    error::Error,
+    fmt::Debug,
+    panic::{RefUnwindSafe, UnwindSafe},
+    time::Duration,
+};
 
 use quorlock::{
     AcquireError, Builder, ConfigError, Contention, Coordinator, ExtendError, Failure, Fault,
@@ -65,6 +71,22 @@ fn types() {
     assert_eq!(seen, exported(), "a public type is not checked here");
 }
 
+/// Errors and reports can leave a `catch_unwind`. Handles need `AssertUnwindSafe`.
+#[test]
+fn errors_and_reports_are_unwind_safe() {
+    fn check<T: UnwindSafe + RefUnwindSafe>() {}
+    check::<AcquireError>();
+    check::<ExtendError>();
+    check::<Fence>();
+    check::<InspectError>();
+    check::<Inspection>();
+    check::<LostError>();
+    check::<Preflight>();
+    check::<ReleaseError>();
+    check::<RunError<ConfigError>>();
+    check::<Votes>();
+}
+
 /// So that they can be spawned on a runtime of many threads.
 #[test]
 fn futures() {
@@ -102,9 +124,15 @@ fn is_static<T: 'static>(_: &T) {}
 /// The types that `lib.rs` exports.
 fn exported() -> BTreeSet<&'static str> {
     let lib = include_str!("../src/lib.rs");
-    let uses = lib.split("pub use crate::").skip(1);
-    let uses = uses.filter_map(|rest| rest.split(';').next());
-    uses.flat_map(|uses| uses.split(|c: char| !c.is_alphanumeric()))
+    lib.split("pub use crate::")
+        .skip(1)
+        .flat_map(|after| {
+            after
+                .split_once(';')
+                .unwrap()
+                .0
+                .split(|c: char| !c.is_alphanumeric())
+        })
         .filter(|word| word.starts_with(|c: char| c.is_uppercase()))
         .collect()
 }

@@ -20,7 +20,8 @@ use crate::core::{lock_state::LostReason, name::Kind, votes::Votes};
 /// the last attempt, which decides what to do:
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use std::time::Duration;
 /// # use quorlock::{AcquireError, Coordinator, MemoryMaster};
 /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
@@ -31,8 +32,8 @@ use crate::core::{lock_state::LostReason, name::Kind, votes::Votes};
 ///     Err(error) => match error.last_attempt() {
 ///         // Try again later.
 ///         AcquireError::Contended { .. } => println!("another holder has it: {error}"),
-///         AcquireError::NoQuorum { votes, .. } => println!("{} masters failed: {error}", votes.failed()),
-///         AcquireError::Quarantined { remaining, .. } => println!("no lock for {remaining:?}: {error}"),
+///         AcquireError::NoQuorum { .. } => println!("too few masters answer: {error}"),
+///         AcquireError::Quarantined { remaining, .. } => println!("wait for {remaining:?}"),
 ///         // A mistake in the program: another attempt fails as well.
 ///         AcquireError::OtherKind { .. } => return Err(error.into()),
 ///         _ => return Err(error.into()),
@@ -186,7 +187,7 @@ impl AcquireError {
 }
 
 /// What prevented an attempt from winning a lock, from
-/// [`AcquireError::Contended`](AcquireError::Contended).
+/// [`AcquireError::Contended`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Contention {
