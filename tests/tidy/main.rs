@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed test ends")]
 
 mod cycles;
+mod defined;
 mod floors;
 mod names;
 mod paths;

@@ -1,4 +1,4 @@
-//! The pages for contributors name files, types and functions that exist.
+//! A name means one type, and the pages name files, types and functions that exist.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,11 +7,14 @@ use std::{
 
 use crate::{
     assert_none,
-    source::{ROOT, Source, read, sources},
-    tokens::{TokenKind, closing, is_in_word},
+    defined::Defined,
+    source::{ROOT, Source, files, read, sources},
+    tokens::is_in_word,
 };
 
-const PAGES: &[&str] = &["docs/architecture.md", "CONTRIBUTING.md"];
+/// The pages about the code. Types in backticks are types of this crate here; other pages name
+/// those of Redisson and other libraries, too.
+const ABOUT_CODE: &[&str] = &["docs/architecture.md", "CONTRIBUTING.md"];
 
 /// Names that do not start a path in this crate.
 const OUTSIDE: &[&str] = &["clippy", "redis", "rustls", "std", "tokio", "tracing"];
@@ -19,245 +22,214 @@ const OUTSIDE: &[&str] = &["clippy", "redis", "rustls", "std", "tokio", "tracing
 /// Words in backticks that look like a type of this crate.
 const NO_TYPES: &[&str] = &["MultiplexedConnection", "RLock", "Trait"];
 
-/// What the sources define.
-#[derive(Default)]
-struct Defined {
-    /// The members of each type, and the items of each module by its last name.
-    members: BTreeMap<String, BTreeSet<String>>,
-    /// All words of the code.
-    words: BTreeSet<String>,
+/// Types that servers and memory masters each have.
+const FOR_EACH_KIND: &[&str] = &["Dialer"];
+
+/// The names that a page may use.
+struct Known {
+    defined: Defined,
+    /// The last names of all files.
+    files: BTreeSet<String>,
 }
 
 #[test]
 fn pages_name_what_exists() {
-    let defined = Defined::new(&sources());
-    let unknown = PAGES
-        .iter()
-        .flat_map(|page| unknown_names(page, &read(page), &defined));
+    let known = Known::new(Defined::new(&sources()));
+    let more = ["CONTRIBUTING.md", "README.md", "lua/README.md"].map(str::to_owned);
+    let pages = files("docs", "md").into_iter().chain(more);
+    let unknown = pages.flat_map(|page| known.unknown_names(&page, &read(&page)));
     assert_none(&unknown.collect::<Vec<_>>());
 }
 
-fn unknown_names(page: &str, text: &str, defined: &Defined) -> Vec<String> {
-    let mut found = Vec::new();
-    for (line, text) in (1..).zip(text.lines()) {
-        // Every second piece is code.
-        for code in text.split('`').skip(1).step_by(2) {
-            let words = code.split([' ', '(']).flat_map(choices);
-            let unknown = words.filter(|word| !defined.knows(word));
-            found.extend(unknown.map(|word| format!("{page}:{line}: `{word}` does not exist")));
+#[test]
+fn a_name_means_one_type() {
+    assert_none(&ambiguous_types(&sources()));
+}
+
+/// Finds names of types that are visible outside of their file and are defined in two files.
+fn ambiguous_types(sources: &[Source]) -> Vec<String> {
+    let mut files = BTreeMap::<_, Vec<_>>::new();
+    for source in sources {
+        for tokens in source.code.windows(3) {
+            let [before, keyword, name] = [0, 1, 2].map(|at| tokens[at].text.as_str());
+            let is_type = ["enum", "struct", "trait", "type"].contains(&keyword);
+            if is_type && ["pub", ")"].contains(&before) && !FOR_EACH_KIND.contains(&name) {
+                files.entry(name).or_default().push(source.path.as_str());
+            }
         }
     }
-    found
+    files.retain(|_, files| files.len() > 1);
+    let lines = files
+        .iter()
+        .map(|(name, files)| format!("{name}: {}", files.join(" ")));
+    lines.collect()
+}
+
+impl Known {
+    fn new(defined: Defined) -> Self {
+        let rust = ["src", "tests", "examples", "benches/src"].map(|folder| files(folder, "rs"));
+        let paths = rust.into_iter().flatten().chain(files("lua", "lua"));
+        let last = |path: String| path.rsplit('/').next().unwrap().to_owned();
+        Self {
+            defined,
+            files: paths.map(last).collect(),
+        }
+    }
+
+    fn unknown_names(&self, page: &str, text: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        for (line, code) in code_spans(text) {
+            let words = code.split_whitespace().flat_map(choices);
+            for word in words.filter(|word| !self.knows(page, word)) {
+                found.push(format!("{page}:{line}: `{word}` does not exist"));
+            }
+        }
+        found
+    }
+
+    fn knows(&self, page: &str, word: &str) -> bool {
+        let word = word.split('(').next().unwrap_or_default();
+        let word = word.trim_matches(|c: char| !is_in_word(c) && !"./<".contains(c));
+        let extensions = [".rs", ".lua", ".md", ".toml"];
+        if word.contains("://") || word.contains('<') || word.starts_with("target/") {
+            return true;
+        }
+        if word.contains('/') {
+            return is_path(page, word) || is_path(page, &format!("{word}.lua"));
+        }
+        if extensions.iter().any(|end| word.ends_with(end)) {
+            return self.files.contains(word) || is_path(page, word);
+        }
+        let segments: Vec<_> = word.split("::").collect();
+        let is_name = |segment: &&str| !segment.is_empty() && segment.chars().all(is_in_word);
+        match segments.as_slice() {
+            [first, .., owner, member] | [first @ owner, member]
+                if segments.iter().all(is_name) =>
+            {
+                OUTSIDE.contains(first) || self.defined.has_member(owner, member)
+            }
+            [name] if is_type(name) && ABOUT_CODE.contains(&page) => {
+                NO_TYPES.contains(name) || self.defined.has_word(name)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// The code in backticks with its lines, but not that in blocks.
+fn code_spans(text: &str) -> Vec<(usize, &str)> {
+    let mut spans = Vec::new();
+    let mut line = 1;
+    let mut is_block = false;
+    for paragraph in text.split_inclusive("\n\n") {
+        let fences = paragraph.matches("```").count();
+        if fences == 0 && !is_block {
+            // Every second piece is code.
+            for (number, piece) in paragraph.split('`').enumerate() {
+                if number % 2 == 1 {
+                    spans.push((line, piece));
+                }
+                line += piece.matches('\n').count();
+            }
+        } else {
+            line += paragraph.matches('\n').count();
+        }
+        is_block ^= fences % 2 == 1;
+    }
+    spans
 }
 
 /// The words that a word with braces stands for: `a/{b,c}.rs` is `a/b.rs` and `a/c.rs`.
 fn choices(word: &str) -> Vec<String> {
-    let Some((start, rest)) = word.split_once('{') else {
-        return vec![word.to_owned()];
-    };
-    let Some((names, end)) = rest.split_once('}') else {
+    let parts = word
+        .split_once('{')
+        .and_then(|(start, rest)| Some((start, rest.split_once('}')?)));
+    let Some((start, (names, end))) = parts else {
         return vec![word.to_owned()];
     };
     let names = names.split(',');
     names.map(|name| format!("{start}{name}{end}")).collect()
 }
 
-impl Defined {
-    fn new(sources: &[Source]) -> Self {
-        let mut defined = Self::default();
-        for source in sources {
-            let words = source
-                .code
-                .iter()
-                .filter(|token| token.kind == TokenKind::Word);
-            defined.words.extend(words.map(|token| token.text.clone()));
-            let module = source.module();
-            if let [.., above, name] = [&["crate".to_owned()], module.as_slice()]
-                .concat()
-                .as_slice()
-            {
-                defined.add(above, name);
-            }
-            defined.add_items(source, module.last().map_or("crate", |name| name));
-        }
-        defined
-    }
-
-    fn add(&mut self, owner: &str, member: &str) {
-        let members = self.members.entry(owner.to_owned()).or_default();
-        members.insert(member.to_owned());
-    }
-
-    /// Adds the items of a module, and the members of its types.
-    fn add_items(&mut self, source: &Source, module: &str) {
-        let text = |at: usize| source.code.get(at).map_or("", |token| &token.text);
-        let mut at = 0;
-        while at < source.code.len() {
-            let item = text(at);
-            if item == "{" || item == "(" || item == "[" {
-                at = closing(&source.code, at);
-            }
-            if [
-                "const",
-                "enum",
-                "fn",
-                "macro_rules",
-                "static",
-                "struct",
-                "trait",
-                "type",
-            ]
-            .contains(&item)
-            {
-                let name = text(at + usize::from(text(at + 1) == "!") + 1).to_owned();
-                self.add(module, &name);
-                self.members.entry(name).or_default();
-            }
-            if ["enum", "impl", "struct", "trait"].contains(&item) {
-                at = self.add_members(source, at);
-            }
-            at += 1;
-        }
-    }
-
-    /// Adds the members of the type whose item starts here, and returns where its body ends.
-    fn add_members(&mut self, source: &Source, item: usize) -> usize {
-        let code = &source.code;
-        let text = |at: usize| code.get(at).map_or("", |token| &token.text);
-        let mut open = item;
-        while open < code.len() && !["{", ";"].contains(&text(open)) {
-            open = if text(open) == "(" {
-                closing(code, open)
-            } else {
-                open
-            } + 1;
-        }
-        if text(open) != "{" {
-            return open;
-        }
-        let Some(owner) = owner(
-            &code[item..open]
-                .iter()
-                .map(|t| t.text.as_str())
-                .collect::<Vec<_>>(),
-        ) else {
-            return closing(code, open);
-        };
-        let end = closing(code, open);
-        let (mut at, mut before) = (open + 1, "{");
-        while at < end {
-            let is_associated = ["fn", "const", "type"].contains(&before);
-            let is_field = text(item) == "struct" && text(at + 1) == ":";
-            let is_variant = text(item) == "enum" && ["{", ",", "]"].contains(&before);
-            if (is_associated || is_field || is_variant) && code[at].kind == TokenKind::Word {
-                self.add(&owner, text(at));
-            }
-            if ["{", "(", "["].contains(&text(at)) {
-                at = closing(code, at);
-            }
-            before = text(at);
-            at += 1;
-        }
-        end
-    }
-
-    fn knows(&self, word: &str) -> bool {
-        let word = word.trim_matches(|c: char| !is_in_word(c) && !"./".contains(c));
-        let is_path = word.contains('/')
-            || [".rs", ".lua", ".md", ".toml"]
-                .iter()
-                .any(|end| word.ends_with(end));
-        if is_path {
-            let folders = ["", "src", "lua"].map(|folder| Path::new(ROOT).join(folder));
-            return word.contains("://") || folders.iter().any(|folder| folder.join(word).exists());
-        }
-        let segments: Vec<_> = word.split("::").collect();
-        if let [.., owner, member] = segments.as_slice() {
-            let members = self.members.get(*owner);
-            return OUTSIDE.contains(&segments[0])
-                || members.is_some_and(|members| members.contains(*member));
-        }
-        let is_type = word.starts_with(|c: char| c.is_uppercase())
-            && word.contains(|c: char| c.is_lowercase())
-            && word.chars().all(is_in_word);
-        !is_type || NO_TYPES.contains(&word) || self.words.contains(word)
-    }
+/// Returns whether a path exists, from the package's directory, from where the code is, or from the
+/// page.
+fn is_path(page: &str, path: &str) -> bool {
+    let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let folders = ["", "src", "lua", folder].map(|folder| Path::new(ROOT).join(folder));
+    folders.iter().any(|folder| folder.join(path).exists())
 }
 
-/// The name of the type in the head of an item, such as `impl<T> fmt::Debug for Name<T>`.
-fn owner(head: &[&str]) -> Option<String> {
-    let named = match head.iter().rposition(|text| *text == "for") {
-        Some(at) if head[0] == "impl" => &head[at + 1..],
-        _ => &head[1..],
-    };
-    let mut depth = 0;
-    let mut name = None;
-    for text in named {
-        match *text {
-            "<" => depth += 1,
-            ">" => depth -= 1,
-            "where" | ":" if depth == 0 => break,
-            _ if depth == 0 && text.starts_with(is_in_word) => name = Some((*text).to_owned()),
-            _ => {}
-        }
-    }
-    name
+fn is_type(word: &str) -> bool {
+    let is_camel =
+        word.starts_with(|c: char| c.is_uppercase()) && word.contains(|c: char| c.is_lowercase());
+    is_camel && word.chars().all(is_in_word)
 }
 
 #[test]
 fn a_name_that_does_not_exist_is_found() {
-    let source = Source::new(
-        "src/a/b.rs",
-        "pub(crate) struct Lock<T> { #[x] held: bool }\nimpl<T: Fn(u8)> Lock<T> where T: A {\n\
-         fn take(self) { fn inner() {} }\nconst MAX: u8 = 1; }\nimpl<'a> Drop for Lock<'a> {\n\
-         fn drop(&mut self) {} }\nenum State { #[y] Held, Lost(u8), Free { since: u8 } }\nfn run() {}",
-    );
-    let defined = Defined::new(&[source]);
-    for name in [
+    let source = Source::new("src/a/b.rs", "struct Lock;\nimpl Lock { fn take() {} }");
+    let known = Known::new(Defined::new(&[source]));
+    let unknown = |page: &str, text: &str| known.unknown_names(page, text);
+    for text in [
         "src/lib.rs",
         "lib.rs",
         "src/",
+        "core/round.rs",
         "docs/architecture.md",
+        "architecture.md",
+        "mutex/acquire",
+        "lua/<kind>.lua",
         "Lock::take",
-        "Lock::held",
-        "Lock::MAX",
-        "Lock::drop",
-        "State::Held",
-        "State::Lost",
-        "State::Free",
-        "b::run",
-        "a::b",
-        "b::Lock",
+        "Lock::take(self)",
+        "a::b::Lock",
         "Lock",
         "tokio::spawn",
-        "cargo test",
+        "cargo test -- a::b",
         "WRONGTYPE",
         "redis-server",
         "{src,tests}/",
-        "Lock::take(self)",
+        "redis://a",
+        "quorlock:queue::ab",
+        "a `\n\n```\nsrc/b.rs\n``` `",
     ] {
         assert_eq!(
-            unknown_names("a.md", &format!("`{name}`"), &defined),
+            unknown("docs/architecture.md", &format!("`{text}`")),
             [""; 0],
-            "{name}"
+            "{text}"
         );
     }
     for name in [
         "src/b.rs",
+        "other.rs",
         "Lock::give",
-        "Lock::inner",
-        "State::since",
-        "State::y",
         "b::walk",
         "Locks",
         "core/nothing",
-        "cargo test a::c",
+        "a::c",
         "lib.md",
     ] {
-        let found = unknown_names("a.md", &format!("\n, `{name}`"), &defined);
-        assert!(
-            found.len() == 1 && found[0].starts_with("a.md:2: "),
-            "{name}: {found:?}"
+        let text = format!("a\n\n`b`, `cargo\n{name}`");
+        let found = unknown("docs/architecture.md", &text);
+        assert_eq!(
+            found,
+            [format!("docs/architecture.md:3: `{name}` does not exist")]
         );
     }
+    assert_eq!(unknown("docs/comparison.md", "`RedissonLock`"), [""; 0]);
+}
+
+#[test]
+fn a_type_that_is_defined_twice_is_found() {
+    let sources = [
+        (
+            "src/a.rs",
+            "pub(crate) struct A; pub(super) enum B {} pub trait C {} struct D;",
+        ),
+        (
+            "src/b.rs",
+            "pub trait A {} struct B; fn c() {} pub struct D;",
+        ),
+    ];
+    let sources = sources.map(|(path, text)| Source::new(path, text));
+    assert_eq!(ambiguous_types(&sources), ["A: src/a.rs src/b.rs"]);
 }
