@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use quorlock::{AcquireError, ExtendError, Fault, Guard};
+use quorlock::{AcquireError, ExtendError, Fault, Guard, Renewal};
 use tokio::time::{Instant, advance, sleep};
 
 use crate::world::{NAME, World, delay, error, millis, said, seconds, start, timed, valid};
@@ -244,7 +244,7 @@ async fn an_extension_keeps_other_clients_out() {
     let (world, guard) = held().await;
     guard.extend(seconds(60)).await.unwrap();
     let others = quorlock::Coordinator::new(&world.masters).unwrap();
-    let lock = others.mutex(NAME).renewal(quorlock::Renewal::Off);
+    let lock = others.mutex(NAME).renewal(Renewal::Off);
     let error = lock.acquire_within(guard.remaining()).await.unwrap_err();
     assert!(matches!(error, AcquireError::Deadline { .. }), "{error}");
     assert!(!guard.is_valid());

@@ -1,6 +1,6 @@
 //! Releases that could not be delivered, and are delivered when the master is back.
 
-use quorlock::{Fault, MemoryMaster, ReleaseError};
+use quorlock::{Fault, MemoryMaster, ReleaseError, Renewal};
 use tokio::time::{Instant, sleep};
 
 use crate::world::{NAME, World, delay, error, millis, said, seconds, timed};
@@ -177,7 +177,7 @@ async fn every_pending_release_has_its_own_end() {
         .locks
         .mutex("long")
         .ttl(seconds(60))
-        .renewal(quorlock::Renewal::Off)
+        .renewal(Renewal::Off)
         .try_acquire()
         .await
         .unwrap();
@@ -185,7 +185,7 @@ async fn every_pending_release_has_its_own_end() {
         .locks
         .mutex("short")
         .ttl(seconds(1))
-        .renewal(quorlock::Renewal::Off)
+        .renewal(Renewal::Off)
         .try_acquire()
         .await
         .unwrap();
@@ -193,7 +193,7 @@ async fn every_pending_release_has_its_own_end() {
         .locks
         .mutex("longer")
         .ttl(seconds(90))
-        .renewal(quorlock::Renewal::Off)
+        .renewal(Renewal::Off)
         .try_acquire()
         .await
         .unwrap();
@@ -256,7 +256,7 @@ async fn a_release_does_not_overtake_its_acquisition_when_the_queue_is_full() {
             .locks
             .mutex(format!("{n}"))
             .ttl(seconds(600))
-            .renewal(quorlock::Renewal::Off)
+            .renewal(Renewal::Off)
     };
     let locks: Vec<_> = (0..18_000).map(lock).collect();
     let mut attempts: Vec<_> = locks

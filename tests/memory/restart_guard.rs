@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use quorlock::{
     AcquireError, ConfigError, Coordinator, ExtendError, Failure, Fault, Kind, Lock, LockState,
-    LostReason, MemoryMaster, Owner, RestartGuard, Votes,
+    LostReason, MemoryMaster, Owner, Renewal, RestartGuard, Votes,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -178,7 +178,7 @@ async fn a_second_holder_comes_after_the_first_has_ended_or_before_without_the_r
             world.occupy([2], seconds(60));
             let first = lock(&world.locks, kind, &world.locks.owner())
                 .ttl(TTL)
-                .renewal(quorlock::Renewal::Off);
+                .renewal(Renewal::Off);
             let first = first.try_acquire().await.unwrap();
             assert_eq!(first.settled().await.granted(), 2);
             world.masters[2].delete(NAME);
@@ -230,7 +230,7 @@ async fn a_strict_client_does_not_trust_an_observer() {
         world.occupy([2], seconds(60));
         let first = lock(&world.locks, kind, &world.locks.owner())
             .ttl(TTL)
-            .renewal(quorlock::Renewal::Off);
+            .renewal(Renewal::Off);
         let first = first.try_acquire().await.unwrap();
         assert_eq!(first.settled().await.granted(), 2);
         world.masters[2].delete(NAME);
@@ -284,7 +284,7 @@ async fn a_process_knows_a_master_that_one_of_its_coordinators_has_seen() {
         world.occupy([2], seconds(60));
         let first = lock(&world.locks, kind, &world.locks.owner())
             .ttl(TTL)
-            .renewal(quorlock::Renewal::Off);
+            .renewal(Renewal::Off);
         let first = first.try_acquire().await.unwrap();
         assert_eq!(first.settled().await.granted(), 2);
         world.masters[2].delete(NAME);
@@ -528,7 +528,7 @@ async fn a_ttl_above_the_longest_is_an_error_and_nothing_is_sent() {
         .locks
         .mutex("b")
         .ttl(too_long)
-        .renewal(quorlock::Renewal::Off)
+        .renewal(Renewal::Off)
         .try_acquire()
         .await;
     assert!(matches!(
@@ -556,12 +556,7 @@ async fn the_longest_ttl_defaults_to_a_minute_or_the_ttl_and_without_the_restart
             None => builder,
         };
         let locks = builder.build().map_err(|error| error.to_string())?;
-        Ok::<_, String>(
-            locks
-                .mutex(NAME)
-                .ttl(seconds(61))
-                .renewal(quorlock::Renewal::Off),
-        )
+        Ok::<_, String>(locks.mutex(NAME).ttl(seconds(61)).renewal(Renewal::Off))
     };
     let with = |guard| refused(TTL, None, guard).unwrap();
     assert!(with(RestartGuard::Off).try_acquire().await.is_ok());

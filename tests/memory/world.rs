@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{Builder, Coordinator, Fault, Guard, Lock, MemoryMaster, RestartGuard, Votes};
+use quorlock::{
+    Builder, Coordinator, Fault, Guard, Lock, MemoryMaster, Renewal, RestartGuard, Votes,
+};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// Masters and a coordinator that is connected to them.
@@ -36,7 +38,7 @@ impl World {
 
     /// The lock that most tests use.
     pub(crate) fn lock(&self) -> Lock {
-        self.locks.mutex(NAME).renewal(quorlock::Renewal::Off)
+        self.locks.mutex(NAME).renewal(Renewal::Off)
     }
 
     pub(crate) async fn guard(&self) -> Guard {

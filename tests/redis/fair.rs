@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{AcquireError, Builder, Coordinator, Guard, Kind, Owner, Refusal, Vote};
+use quorlock::{AcquireError, Builder, Coordinator, Guard, Kind, Owner, Refusal, Renewal, Vote};
 use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
@@ -169,11 +169,7 @@ fn locks_that_expire_pass_to_the_next_waiter_in_order() {
         for n in 0..5 {
             let lock = clients[n % 3].fair("r", &clients[n % 3].owner());
             tasks.push(tokio::spawn(async move {
-                let guard = lock
-                    .renewal(quorlock::Renewal::Off)
-                    .acquire()
-                    .await
-                    .unwrap();
+                let guard = lock.renewal(Renewal::Off).acquire().await.unwrap();
                 (Instant::now(), guard)
             }));
             until_queued(&masters, n + 1).await;

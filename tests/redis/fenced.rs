@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use quorlock::{Coordinator, Guard, Kind, Lock};
+use quorlock::{Coordinator, Guard, Kind, Lock, Renewal};
 
 use crate::common::*;
 
@@ -115,9 +115,7 @@ fn tokens_grow_while_one_master_after_the_other_fails() {
         for kind in KINDS {
             let mut turns = async |when: &str| {
                 for locks in both.iter().cycle().take(4) {
-                    let lock = fenced(kind, locks)
-                        .ttl(LONG)
-                        .renewal(quorlock::Renewal::Off);
+                    let lock = fenced(kind, locks).ttl(LONG).renewal(Renewal::Off);
                     let guard = lock.acquire_within(PATIENCE / 4).await.unwrap();
                     last = larger(&guard, last, format_args!("{kind} {when}"));
                     let _ = guard.release().await; // a failed release stays pending

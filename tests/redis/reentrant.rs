@@ -37,7 +37,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{AcquireError, Coordinator, Holding, Kind, Lock, LostReason, Owner};
+use quorlock::{AcquireError, Coordinator, Holding, Kind, Lock, LostReason, Owner, Renewal};
 use tokio::time::{sleep, timeout};
 
 use crate::common::*;
@@ -214,20 +214,8 @@ fn an_expired_lock_goes_to_the_waiter_and_a_late_release_takes_nothing() {
             coordinator(patient(), masters),
         );
         let mine = lock(kind, &locks, &locks.owner());
-        let late = acquire_on_all(
-            &mine
-                .clone()
-                .ttl(millis(600))
-                .renewal(quorlock::Renewal::Off),
-        )
-        .await;
-        let inner = acquire_on_all(
-            &mine
-                .clone()
-                .ttl(millis(600))
-                .renewal(quorlock::Renewal::Off),
-        )
-        .await;
+        let late = acquire_on_all(&mine.clone().ttl(millis(600)).renewal(Renewal::Off)).await;
+        let inner = acquire_on_all(&mine.clone().ttl(millis(600)).renewal(Renewal::Off)).await;
         let start = Instant::now();
         let owner = others.owner();
         let theirs = lock(kind, &others, &owner);
@@ -293,15 +281,14 @@ fn releasing_a_level_does_not_shorten_the_lease() {
             &mine
                 .clone()
                 .ttl(Duration::from_secs(10))
-                .renewal(quorlock::Renewal::Off),
+                .renewal(Renewal::Off),
         )
         .await;
         assert!(left().await <= Duration::from_secs(10));
         // Reentering with a longer TTL extends the lock for all levels. A shorter TTL shortens
         // nothing.
         for ttl in [hour, Duration::from_secs(20)] {
-            let inner =
-                acquire_on_all(&mine.clone().ttl(ttl).renewal(quorlock::Renewal::Off)).await;
+            let inner = acquire_on_all(&mine.clone().ttl(ttl).renewal(Renewal::Off)).await;
             assert!(left().await > hour - Duration::from_secs(20));
             assert!(outer.remaining() > hour - hour / 50);
             inner.release().await.unwrap();

@@ -13,7 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{Builder, Coordinator, ExtendError, Guard, LockState, LostReason, RunError};
+use quorlock::{
+    Builder, Coordinator, ExtendError, Guard, LockState, LostReason, Renewal, RunError,
+};
 use tokio::time::{error::Elapsed, sleep, timeout};
 
 use crate::common::*;
@@ -298,20 +300,10 @@ fn a_lock_ends_at_its_renewal_limit() {
     with_masters(3, async |masters| {
         let locks = coordinator(renewing().ttl(millis(600)), &masters);
         let most = millis(1_500);
-        let bounded = acquire_on_all(
-            &locks
-                .mutex("bounded")
-                .renewal(quorlock::Renewal::UpTo(most)),
-        )
-        .await;
-        let fixed = acquire_on_all(
-            &locks
-                .mutex("fixed")
-                .ttl(millis(600))
-                .renewal(quorlock::Renewal::Off),
-        )
-        .await;
-        let off = acquire_on_all(&locks.mutex("off").renewal(quorlock::Renewal::Off)).await;
+        let bounded = acquire_on_all(&locks.mutex("bounded").renewal(Renewal::UpTo(most))).await;
+        let fixed =
+            acquire_on_all(&locks.mutex("fixed").ttl(millis(600)).renewal(Renewal::Off)).await;
+        let off = acquire_on_all(&locks.mutex("off").renewal(Renewal::Off)).await;
         let stopped = acquire_on_all(&locks.mutex("stopped")).await;
         let kept = acquire_on_all(&locks.mutex("kept")).await;
         stopped.stop_renewing();

@@ -9,7 +9,8 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, Builder, Coordinator, Failure, Kind, Lock, LockState, Owner, RestartGuard, Votes,
+    AcquireError, Builder, Coordinator, Failure, Kind, Lock, LockState, Owner, Renewal,
+    RestartGuard, Votes,
 };
 use tokio::join;
 use tracing::Level;
@@ -149,7 +150,7 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
     for kind in KINDS {
         let lock = lock(&first, kind, "guarded", &first.owner())
             .ttl(TTL)
-            .renewal(quorlock::Renewal::Off);
+            .renewal(Renewal::Off);
         valid.push(lock.try_acquire().await.unwrap());
     }
     for guard in held.iter().chain(&valid) {
@@ -192,7 +193,7 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
         for (kind, first) in KINDS.into_iter().zip(&valid) {
             let lock = lock(&second, kind, "guarded", &second.owner())
                 .ttl(TTL)
-                .renewal(quorlock::Renewal::Off);
+                .renewal(Renewal::Off);
             let _second = lock.acquire_within(PATIENCE / 4).await.unwrap();
             assert!(!first.is_valid(), "{loss:?} {guard:?} {kind:?}");
         }
@@ -382,7 +383,7 @@ fn a_strict_client_does_not_trust_an_observer() {
         assert_eq!(masters[2].command(&["SET", "r", "another's"]), "OK");
         let first = here
             .mutex("r")
-            .renewal(quorlock::Renewal::Off)
+            .renewal(Renewal::Off)
             .try_acquire()
             .await
             .unwrap();
