@@ -1,4 +1,4 @@
-//! The auto traits of the public public_types_have_their_auto_traits: users can send them to other threads, share them and store
+//! The auto traits of the public types: users can send them to other threads, share them and store
 //! them.
 //!
 //! The compiler checks this. A type that loses one of these traits breaks users' builds.
@@ -64,7 +64,7 @@ fn public_types_have_their_auto_traits() {
     assert_eq!(seen, exported(), "a public type is not checked here");
 }
 
-/// So that the futures_are_send can be spawned on a runtime with several threads.
+/// So that the futures can be spawned on a runtime with several threads.
 #[test]
 fn futures_are_send() {
     fn check(locks: &Coordinator, lock: &Lock, guard: &Guard) {

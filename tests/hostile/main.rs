@@ -13,6 +13,8 @@
 )]
 
 mod all_calls;
+#[path = "../support/child_output.rs"]
+mod child_output;
 mod close;
 mod first_attempt;
 mod flood;

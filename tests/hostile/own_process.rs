@@ -3,14 +3,15 @@
 use std::{
     env,
     future::Future,
-    io::{self, Read},
     process::{Command, Stdio},
-    sync::{Mutex, PoisonError, mpsc},
+    sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
 use tokio::runtime::{Builder, Runtime};
+
+use crate::child_output::output_of;
 
 /// Runs `body` in a process of its own, while no other test of this file runs. Fails if the process
 /// does not end within `TIME_LIMIT`.
@@ -30,9 +31,7 @@ pub(crate) fn in_own_process(test: &str, body: impl FnOnce()) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let (sender, output) = mpsc::channel();
-    read_in_background(process.stdout.take(), sender.clone());
-    read_in_background(process.stderr.take(), sender);
+    let output = output_of(&mut process);
     let end = Instant::now() + TIME_LIMIT + length();
     let status = loop {
         if let Some(status) = process.try_wait().unwrap() {
@@ -75,13 +74,6 @@ pub(crate) fn multi_thread() -> Runtime {
 /// Runs `body` on a runtime with two threads.
 pub(crate) fn run(body: impl Future<Output = ()>) {
     multi_thread().block_on(body);
-}
-
-fn read_in_background(pipe: Option<impl Read + Send + 'static>, to: mpsc::Sender<String>) {
-    thread::spawn(move || {
-        let said = pipe.map(io::read_to_string);
-        let _ = to.send(said.and_then(Result::ok).unwrap_or_default());
-    });
 }
 
 /// Set in the process that runs one test.

@@ -28,8 +28,12 @@ mod heal;
 mod hopeless_waiters;
 mod log;
 mod loss;
+#[path = "../support/on_event.rs"]
+mod on_event;
 mod owners;
 mod pending_releases;
+#[path = "../support/polled.rs"]
+mod polled;
 mod preflight;
 mod random_faults;
 mod renewal;

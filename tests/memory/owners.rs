@@ -4,23 +4,16 @@
 use std::{cell::RefCell, rc::Rc};
 
 use quorlock::{
-    AcquireError, Coordinator, Fault, Guard, Kind, Lock, LockState, LostReason, Owner, Renewal,
+    AcquireError, Coordinator, Fault, Guard, Kind, LockState, LostReason, Owner, Renewal,
 };
 use tokio::{
     task::{LocalSet, yield_now},
     time::{sleep, timeout},
 };
 
-use crate::world::{NAME, World, delay, error, millis, said, seconds};
+use crate::world::{NAME, World, delay, error, lock, millis, said, seconds};
 
 const BOTH: [Kind; 2] = [Kind::Reentrant, Kind::Fair];
-
-pub(crate) fn lock(kind: Kind, locks: &Coordinator, owner: &Owner) -> Lock {
-    match kind {
-        Kind::Fair => locks.fair(NAME, owner),
-        _ => locks.reentrant(NAME, owner),
-    }
-}
 
 /// Returns how deep `owner` holds the lock on each master, or 0 where it does not.
 fn depths(world: &World, owner: &Owner) -> Vec<u64> {

@@ -3,7 +3,7 @@
 use quorlock::{Fault, MemoryMaster, ReleaseError, Renewal};
 use tokio::time::{Instant, sleep};
 
-use crate::world::{NAME, World, delay, error, millis, said, seconds, timed};
+use crate::world::{NAME, REDIAL, World, delay, error, millis, said, seconds, timed};
 
 #[tokio::test(start_paused = true)]
 async fn a_master_that_was_down_gets_the_release_when_it_is_back() {
@@ -241,9 +241,6 @@ async fn until_free(master: &MemoryMaster) -> tokio::time::Duration {
     }
     start.elapsed()
 }
-
-/// The longest pause between two dials, and some time to dial.
-const REDIAL: tokio::time::Duration = millis(1_100);
 
 /// A master's full queue is given up before all of it was sent. No release overtakes its
 /// acquisition.

@@ -135,8 +135,8 @@ fn a_lock_that_is_not_extended_expires() {
             .mutex("r")
             .ttl(Duration::from_millis(300))
             .renewal(Renewal::Off);
-        let guard = lock.acquire_within(PATIENCE).await.unwrap();
-        let next = lock.acquire_within(PATIENCE).await.unwrap();
+        let guard = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
+        let next = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
         // Two grants at a time would mean that the masters forgot the lock before the guard did.
         assert!(!guard.is_valid());
         let expired = guard.extend(Duration::from_secs(1)).await;

@@ -76,7 +76,7 @@ fn dropped_acquisitions_of_a_free_lock_leave_nothing() {
         })
         .await;
         at_every_poll(&masters, async |lock, polls, moment| {
-            polled(lock.acquire_within(PATIENCE), polls, moment)
+            polled(lock.acquire_within(TEST_TIMEOUT), polls, moment)
                 .await
                 .is_some()
         })

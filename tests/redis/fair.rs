@@ -27,31 +27,19 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{common::*, process::Process};
-
-const fn millis(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
+use crate::{
+    common::*,
+    process::Process,
+    waiter_processes::{DEADLINES, QUEUE, until_queued},
+};
 
 /// More than a waiter that is woken takes, and less than the shortest poll interval.
 const WOKEN: Duration = Duration::from_millis(100);
-
-const QUEUE: &str = "quorlock:queue:{r}";
-const DEADLINES: &str = "quorlock:deadlines:{r}";
 
 /// Returns the tickets on `master`, in order.
 fn tickets(master: &Server) -> Vec<String> {
     let tickets = master.command(&["ZRANGE", QUEUE, "0", "-1"]);
     tickets.lines().map(str::to_owned).collect()
-}
-
-async fn until_queued(masters: &[Server], count: usize) {
-    for master in masters {
-        until("waiters in the queue", async || {
-            (tickets(master).len() == count).then_some(())
-        })
-        .await;
-    }
 }
 
 /// The owners that were served, in order.
@@ -87,7 +75,7 @@ async fn guard_owner(lock: &quorlock::Lock) -> String {
 
 async fn finish(tasks: impl IntoIterator<Item = JoinHandle<()>>) {
     for task in tasks {
-        timeout(PATIENCE / 2, task).await.unwrap().unwrap();
+        timeout(TEST_TIMEOUT / 2, task).await.unwrap().unwrap();
     }
 }
 
@@ -176,7 +164,7 @@ fn locks_that_expire_pass_to_the_next_waiter_in_order() {
         }
         let mut last = start;
         for task in tasks {
-            let (at, guard) = timeout(PATIENCE / 4, task).await.unwrap().unwrap();
+            let (at, guard) = timeout(TEST_TIMEOUT / 4, task).await.unwrap().unwrap();
             assert!(at >= last + ttl * 9 / 10, "{:?}", at - last);
             let late = at - last - ttl.min(at - last);
             assert!(late < waiter_timeout / 3 + millis(250), "{late:?}");
@@ -341,12 +329,7 @@ fn dead_waiters_cost_one_waiter_timeout_and_no_hot_loop() {
 
 /// The number of scripts that the server has run.
 fn scripts_run(master: &Server) -> u64 {
-    let info = master.command(&["INFO", "commandstats"]);
-    let count = info
-        .lines()
-        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    let count = count.and_then(|rest| rest.split(',').next());
-    count.unwrap().parse().unwrap()
+    master.calls(|command| command == "evalsha")
 }
 
 /// In Redisson, a queue head without a deadline blocks the lock forever.
@@ -360,7 +343,7 @@ fn a_waiter_without_a_deadline_delays_no_one() {
         }
         let start = Instant::now();
         let lock = locks.fair("r", &locks.owner());
-        let guard = lock.acquire_within(PATIENCE / 8).await.unwrap();
+        let guard = lock.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
         assert!(start.elapsed() < WOKEN);
         guard.release().await.unwrap();
         close_at_once(&locks).await;
@@ -530,7 +513,7 @@ fn the_template_also_names_the_queue() {
                 .await;
             }
             drop(guard);
-            timeout(PATIENCE / 4, waiting)
+            timeout(TEST_TIMEOUT / 4, waiting)
                 .await
                 .unwrap()
                 .unwrap()
@@ -612,7 +595,9 @@ fn kinds_of_one_name_do_not_mix() {
         for held in kinds {
             let guard = acquire_on_all(&of(held)).await;
             for other in kinds.into_iter().filter(|kind| *kind != held) {
-                let refused = timeout(PATIENCE / 8, of(other).acquire()).await.unwrap();
+                let refused = timeout(TEST_TIMEOUT / 8, of(other).acquire())
+                    .await
+                    .unwrap();
                 let Err(AcquireError::OtherKind { asked, .. }) = refused else {
                     panic!("{held} {other}: {refused:?}");
                 };

@@ -8,10 +8,6 @@ use crate::{common::*, proxy::Proxy, waiter_processes::*};
 const PROCESSES: usize = 8;
 const WAITERS: u32 = 25;
 
-const fn millis(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
-
 const JOB: Job = Job {
     waiters: WAITERS,
     every: millis(30),
@@ -101,7 +97,7 @@ fn masters_that_hear_of_waiters_in_different_orders_leave_no_gap_longer_than_a_p
             .map(|process| {
                 let steps = (process..).map(|step| FARTHEST / 4 * (step % 5));
                 let near = masters.iter().zip(steps);
-                near.map(|(master, delay)| Proxy::start(master.port(), delay))
+                near.map(|(master, delay)| Proxy::delay_requests(master.port(), delay))
                     .collect()
             })
             .collect();

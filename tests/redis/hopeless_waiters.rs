@@ -61,7 +61,7 @@ fn a_waiter_that_is_too_far_away_does_not_hold_up_others() {
         let delay = Duration::from_millis(80);
         let proxies: Vec<_> = masters
             .iter()
-            .map(|master| Proxy::start(master.port(), delay))
+            .map(|master| Proxy::delay_requests(master.port(), delay))
             .collect();
         let near = coordinator(brisk().node_timeout(Duration::from_secs(1)), &masters);
         let far = brisk()

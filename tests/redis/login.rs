@@ -194,7 +194,7 @@ fn a_corrected_password_is_noticed() {
         assert!(lock.try_acquire().await.is_err());
         let mended = master.command(&["CONFIG", "SET", "requirepass", "new"]);
         assert_eq!(mended, "OK");
-        drop(lock.acquire_within(PATIENCE).await.unwrap());
+        drop(lock.acquire_within(TEST_TIMEOUT).await.unwrap());
     });
 }
 

@@ -42,10 +42,6 @@ use tokio::time::{sleep, timeout};
 
 use crate::common::*;
 
-const fn millis(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
-
 /// Runs `test` with each kind of lock that has owners.
 fn with_both(n: usize, test: impl AsyncFn(&[Server], Kind)) {
     with_masters(n, async |masters| {
@@ -56,10 +52,7 @@ fn with_both(n: usize, test: impl AsyncFn(&[Server], Kind)) {
 }
 
 fn lock(kind: Kind, locks: &Coordinator, owner: &Owner) -> Lock {
-    match kind {
-        Kind::Fair => locks.fair("r", owner),
-        _ => locks.reentrant("r", owner),
-    }
+    lock_of_kind(kind, "r", locks, owner)
 }
 
 async fn holding(lock: &Lock) -> Option<Holding> {
@@ -80,7 +73,7 @@ fn an_owner_reenters_and_others_get_the_lock_after_its_last_guard() {
         );
         let mine = lock(kind, &locks, &locks.owner());
         let outer = mine.acquire().await.unwrap();
-        let inner = timeout(PATIENCE / 8, mine.acquire())
+        let inner = timeout(TEST_TIMEOUT / 8, mine.acquire())
             .await
             .unwrap()
             .unwrap();
@@ -94,7 +87,7 @@ fn an_owner_reenters_and_others_get_the_lock_after_its_last_guard() {
         let theirs = lock(kind, &others, &others.owner());
         assert!(is_contended(&theirs.try_acquire().await));
         inner.release().await.unwrap();
-        let guard = theirs.acquire_within(PATIENCE / 8).await.unwrap();
+        let guard = theirs.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
         assert!(is_contended(&mine.try_acquire().await));
         guard.release().await.unwrap();
         close_at_once(&locks).await;
@@ -181,7 +174,7 @@ fn a_lock_on_a_majority_counts_as_held() {
         let locks = coordinator(patient(), &masters);
         let owner = locks.owner();
         let lock = locks.reentrant("r", &owner);
-        let guard = lock.acquire_within(PATIENCE / 4).await.unwrap();
+        let guard = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
         assert_eq!(guard.settled().await.granted(), 2);
         assert_eq!(holding(&lock).await.unwrap().depth, 1);
         guard.release().await.unwrap(); // a majority is enough for the release, too
@@ -219,7 +212,7 @@ fn an_expired_lock_goes_to_the_waiter_and_a_late_release_takes_nothing() {
         let start = Instant::now();
         let owner = others.owner();
         let theirs = lock(kind, &others, &owner);
-        let guard = theirs.acquire_within(PATIENCE / 8).await.unwrap();
+        let guard = theirs.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
         let took = start.elapsed();
         assert!(took > millis(500) && took < millis(1_200), "{took:?}");
         assert!(!late.is_valid());
@@ -249,7 +242,7 @@ fn a_process_that_is_gone_keeps_a_lock_no_longer_than_its_ttl() {
                 let builder = patient().node_timeout(millis(300)).ttl(ttl);
                 let locks = builder.masters(urls).build().unwrap();
                 let lock = lock(kind, &locks, &locks.owner());
-                let guard = lock.acquire_within(PATIENCE / 8).await.unwrap();
+                let guard = lock.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
                 guard.settled().await;
                 sleep(ttl * 2).await; // renewed until here
                 guard
@@ -261,7 +254,7 @@ fn a_process_that_is_gone_keeps_a_lock_no_longer_than_its_ttl() {
         let locks = coordinator(patient(), masters);
         let mine = lock(kind, &locks, &locks.owner());
         assert!(is_contended(&mine.try_acquire().await));
-        let won = mine.acquire_within(PATIENCE / 8).await.unwrap();
+        let won = mine.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
         let took = start.elapsed();
         assert!(took < ttl + millis(300), "{took:?}");
         won.release().await.unwrap();
@@ -412,7 +405,7 @@ fn many_owners_increment_a_counter_without_losing_an_update() {
             }
         }
         for task in tasks {
-            timeout(PATIENCE / 2, task).await.unwrap().unwrap();
+            timeout(TEST_TIMEOUT / 2, task).await.unwrap().unwrap();
         }
         let total = (CLIENTS * OWNERS) as u64 * LOOPS;
         assert_eq!(count.load(Ordering::Relaxed), total);
@@ -461,7 +454,7 @@ fn waiters_share_subscriptions_and_leave_none_open() {
         }
         drop(guards);
         for task in waiting {
-            timeout(PATIENCE / 2, task).await.unwrap().unwrap();
+            timeout(TEST_TIMEOUT / 2, task).await.unwrap().unwrap();
         }
         for master in &masters {
             until("no channels", async || {
@@ -508,7 +501,7 @@ fn a_lock_held_by_another_on_one_of_three_masters_is_granted() {
             let locks = coordinator(patient(), &masters);
             take(&masters[taken..=taken]);
             let lock = locks.reentrant("r", &locks.owner());
-            let guard = lock.acquire_within(PATIENCE / 8).await.unwrap();
+            let guard = lock.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
             let votes = guard.settled().await;
             assert_eq!((votes.granted(), votes.refused()), (2, 1), "{votes}");
             guard.release().await.unwrap();

@@ -26,10 +26,6 @@ fn renewing() -> Builder {
     brisk().ttl(TTL)
 }
 
-const fn millis(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
-
 fn is_lost(guard: &Guard) -> bool {
     matches!(guard.state(), LockState::Lost(_))
 }
@@ -101,7 +97,7 @@ fn three_of_five_that_stand_still_put_the_lock_in_doubt_and_then_end_it() {
         masters[..3].iter().for_each(Server::pause);
         until_state(&guard, LockState::InDoubt).await;
         let until = guard.valid_until();
-        let lost = timeout(PATIENCE / 4, guard.lost()).await.unwrap();
+        let lost = timeout(TEST_TIMEOUT / 4, guard.lost()).await.unwrap();
         let now = Instant::now();
         assert_eq!(lost.reason, LostReason::Expired);
         assert_eq!(guard.valid_until(), until);
@@ -207,7 +203,7 @@ fn no_renewal_is_sent_after_a_release_in_ten_thousand_locks() {
             for n in 0..1_000_u64 {
                 let lock = locks.mutex(format!("{round}/{n}"));
                 tasks.push(tokio::spawn(async move {
-                    let guard = lock.acquire_within(PATIENCE / 4).await.unwrap();
+                    let guard = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
                     let ahead = (TTL - TTL / 100 - millis(2)) / 3 * 2;
                     let due = guard.remaining().saturating_sub(ahead);
                     let off = Duration::from_micros(rand::random_range(0..30_000));
@@ -255,7 +251,7 @@ struct Monitor {
 impl Monitor {
     fn start(master: &Server) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", master.port())).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         (&stream).write_all(b"MONITOR\r\n").unwrap();
         let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
         assert_eq!(lines.next().unwrap(), "+OK");
@@ -338,7 +334,7 @@ fn a_thousand_locks_are_kept_while_a_master_stands_still() {
         let acquiring: Vec<_> = (0..1_000)
             .map(|n| {
                 let lock = locks.mutex(format!("lock {n}"));
-                tokio::spawn(async move { lock.acquire_within(PATIENCE / 8).await.unwrap() })
+                tokio::spawn(async move { lock.acquire_within(TEST_TIMEOUT / 8).await.unwrap() })
             })
             .collect();
         let mut guards = Vec::new();

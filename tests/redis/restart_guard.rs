@@ -35,12 +35,7 @@ pub(crate) fn guarded(guard: RestartGuard) -> Builder {
 }
 
 pub(crate) fn lock(locks: &Coordinator, kind: Kind, name: &str, owner: &Owner) -> Lock {
-    let name = format!("{name} {kind:?}");
-    match kind {
-        Kind::Reentrant => locks.reentrant(name, owner),
-        Kind::Fair => locks.fair(name, owner),
-        _ => locks.mutex(name),
-    }
+    lock_of_kind(kind, &format!("{name} {kind:?}"), locks, owner)
 }
 
 /// Makes `masters` known to a client, so that they have a vote from then on (for strict clients,
@@ -107,7 +102,7 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
     if loss == Loss::Tail {
         masters[victim] = Server::start_with(&["--appendonly", "yes"]);
     }
-    let proxy = Proxy::start(masters[victim].port(), Duration::ZERO);
+    let proxy = Proxy::delay_requests(masters[victim].port(), Duration::ZERO);
     let mut urls = urls(&masters);
     urls[victim] = proxy.url();
     meet(&urls).await;
@@ -185,7 +180,7 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
     let without = async {
         for (kind, first) in KINDS.into_iter().zip(&held) {
             let lock = lock(&unguarded[1], kind, "unguarded", &unguarded[1].owner());
-            let second = lock.acquire_within(PATIENCE / 4).await.unwrap();
+            let second = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
             assert!(first.is_valid() && second.is_valid(), "{loss:?} {kind:?}");
         }
     };
@@ -194,7 +189,7 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
             let lock = lock(&second, kind, "guarded", &second.owner())
                 .ttl(TTL)
                 .renewal(Renewal::Off);
-            let _second = lock.acquire_within(PATIENCE / 4).await.unwrap();
+            let _second = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
             assert!(!first.is_valid(), "{loss:?} {guard:?} {kind:?}");
         }
         // The master has a vote again in the end, and not before.
@@ -376,7 +371,7 @@ fn a_strict_client_does_not_trust_an_observer() {
     const LONGEST: Duration = Duration::from_secs(6);
     with_masters(3, async |mut masters| {
         let strict = || guarded(RestartGuard::Strict).max_ttl(LONGEST).ttl(LONGEST);
-        let proxy = Proxy::start(masters[1].port(), Duration::ZERO);
+        let proxy = Proxy::delay_requests(masters[1].port(), Duration::ZERO);
         let mut urls = urls(&masters);
         urls[1] = proxy.url();
         let here = connected(strict(), &urls).await;
@@ -398,7 +393,7 @@ fn a_strict_client_does_not_trust_an_observer() {
         assert_eq!(masters[1].command(&["HGET", KEY, "since"]), "0");
 
         let proxies = masters.iter();
-        let proxies = proxies.map(|master| Proxy::start(master.port(), Duration::ZERO));
+        let proxies = proxies.map(|master| Proxy::delay_requests(master.port(), Duration::ZERO));
         let proxies: Vec<_> = proxies.collect();
         let there = strict().masters(proxies.iter().map(Proxy::url));
         let there = there.build().unwrap();
@@ -538,7 +533,7 @@ fn a_server_under_two_addresses_votes_once() {
 #[test]
 fn a_duplicate_master_that_comes_back_empty_has_no_vote() {
     with_masters(3, async |mut masters| {
-        let proxy = Proxy::start(masters[0].port(), Duration::ZERO);
+        let proxy = Proxy::delay_requests(masters[0].port(), Duration::ZERO);
         let mut urls = urls(&masters);
         urls[0] = proxy.url();
         let locks = connected(guarded(RestartGuard::Observed), &urls).await;

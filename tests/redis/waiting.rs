@@ -25,10 +25,6 @@ const POLL: Duration = Duration::from_millis(1_900);
 /// More than a waiter that is woken takes, and less than the shortest poll interval.
 const WOKEN: Duration = Duration::from_millis(100);
 
-const fn millis(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
-
 fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
     let lock = locks.mutex("r");
     tokio::spawn(async move {
@@ -39,7 +35,7 @@ fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
 
 /// Returns how long after `since` the waiter got the lock.
 async fn wait_of(waiter: JoinHandle<(Instant, Guard)>, since: Instant) -> Duration {
-    let (at, guard) = timeout(PATIENCE / 2, waiter).await.unwrap().unwrap();
+    let (at, guard) = timeout(TEST_TIMEOUT / 2, waiter).await.unwrap().unwrap();
     guard.release().await.unwrap();
     at.saturating_duration_since(since)
 }
@@ -113,7 +109,7 @@ fn waiters_of_one_process_are_served_in_their_order() {
         }
         drop(guard);
         for task in tasks {
-            timeout(PATIENCE / 2, task).await.unwrap().unwrap();
+            timeout(TEST_TIMEOUT / 2, task).await.unwrap().unwrap();
         }
         assert_eq!(*served.lock().unwrap(), Vec::from_iter(0..20));
     });

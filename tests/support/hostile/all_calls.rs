@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use quorlock::{Coordinator, Guard, Lock, RestartGuard};
 use tokio::time::timeout;
 
-use super::mutator::Mutator;
+use super::mutator::{Mutator, falsifying_proxy};
 use super::proxy::Proxy;
 use super::random::Random;
 use crate::servers::Server;
@@ -60,7 +60,7 @@ pub async fn fuzz(servers: &[Server], seed: u64, length: Duration) -> Fuzzed {
     let proxies: Vec<_> = servers
         .iter()
         .zip(&mutators)
-        .map(|(server, mutator)| Proxy::mutate(server.port(), mutator.clone()))
+        .map(|(server, mutator)| falsifying_proxy(server.port(), mutator.clone()))
         .collect();
     let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
     let mut random = Random::new(seed);
