@@ -75,7 +75,7 @@ async fn late_write(way: Way, masters: &[Server], store: &Server) -> Result<Stri
     let urls: Vec<_> = masters.iter().map(Server::url).collect();
     let setup = format!("{} {} {}", way.word(), store.port(), urls.join(","));
     let mut first = Holder::start(&setup)?;
-    first.hear("prepared")?;
+    first.print_until("prepared")?;
     first.signal("STOP")?;
     println!("                  is stopped");
 
@@ -90,8 +90,8 @@ async fn late_write(way: Way, masters: &[Server], store: &Server) -> Result<Stri
 
     first.signal("CONT")?;
     println!("first holder      goes on");
-    first.tell()?;
-    first.hear(way.word())?;
+    first.write_line()?;
+    first.print_until(way.word())?;
     first.end()?;
     Ok(store.command(&["GET", VALUE]))
 }
@@ -137,7 +137,7 @@ fn lock(locks: &Coordinator, way: Way) -> Lock {
     }
 }
 
-/// Whether the store checks tokens.
+/// Selects whether the store checks tokens.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Plain,
@@ -249,15 +249,15 @@ impl Holder {
     }
 
     /// Prints the process's output, up to a line that starts with `word`.
-    fn hear(&mut self, word: &str) -> Result<()> {
+    fn print_until(&mut self, word: &str) -> Result<()> {
         loop {
             let mut line = String::new();
             if self.output.read_line(&mut line)? == 0 {
-                return Err(format!("the first holder ended before it said {word:?}").into());
+                return Err(format!("the first holder ended before it printed {word:?}").into());
             }
             match line.strip_prefix(word).and_then(|l| l.strip_prefix(": ")) {
-                Some(said) => {
-                    print!("                  {said}");
+                Some(rest) => {
+                    print!("                  {rest}");
                     return Ok(());
                 }
                 None => print!("{line}"),
@@ -265,7 +265,7 @@ impl Holder {
         }
     }
 
-    fn tell(&mut self) -> Result<()> {
+    fn write_line(&mut self) -> Result<()> {
         let input = self.process.stdin.as_mut().ok_or("no input")?;
         Ok(writeln!(input)?)
     }

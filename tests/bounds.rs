@@ -64,7 +64,7 @@ fn public_types_have_their_auto_traits() {
     assert_eq!(seen, exported(), "a public type is not checked here");
 }
 
-/// So that the futures can be spawned on a runtime with several threads.
+/// Programs spawn these futures on runtimes with several threads.
 #[test]
 fn futures_are_send() {
     fn check(locks: &Coordinator, lock: &Lock, guard: &Guard) {

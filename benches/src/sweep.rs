@@ -104,7 +104,7 @@ fn sweep(address: &str, keys: usize, ttl: u64, over: &AtomicBool) -> Result<Swee
     stream.set_nodelay(true)?;
     let mut answers = BufReader::new(stream.try_clone()?);
     let epoch = Instant::now();
-    // When each key was last set or extended, in milliseconds since `epoch`.
+    // The time at which each key was last set or extended, in milliseconds since `epoch`.
     let mut set_at: Vec<Option<i64>> = vec![None; keys];
     let too_long = (ttl / 3 + ttl / 10) as i64;
     let mut swept = SweepResult::default();

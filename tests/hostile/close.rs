@@ -118,8 +118,8 @@ fn background_tasks_end_after_the_last_handle_is_gone() {
                         .map(|number| {
                             let lock = locks.mutex(format!("{round}/{number}"));
                             tokio::spawn(async move {
-                                let patience = Duration::from_millis(number % 7);
-                                drop(timeout(patience, lock.try_acquire()).await);
+                                let limit = Duration::from_millis(number % 7);
+                                drop(timeout(limit, lock.try_acquire()).await);
                             })
                         })
                         .collect();
@@ -149,8 +149,8 @@ impl DroppedAttempts {
                 tokio::spawn(async move {
                     while !is_over.load(Ordering::Relaxed) {
                         let lock = locks.mutex(format!("{task}/{}", random.below(50)));
-                        let patience = Duration::from_micros(random.below(3_000));
-                        drop(timeout(patience, lock.try_acquire()).await);
+                        let limit = Duration::from_micros(random.below(3_000));
+                        drop(timeout(limit, lock.try_acquire()).await);
                         tokio::task::yield_now().await;
                     }
                 })

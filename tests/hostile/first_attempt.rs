@@ -41,7 +41,7 @@ fn a_free_lock_is_won_at_the_first_attempt_however_far_the_masters_are() {
     );
 }
 
-/// As above, with a process for each attempt.
+/// The same, with a process for each attempt.
 #[test]
 fn a_fresh_process_gets_a_free_lock_at_the_first_attempt() {
     if servers::only_urls() {
@@ -192,5 +192,5 @@ async fn full_listener() -> io::Result<Option<(u16, (tokio::net::TcpListener, Ve
 }
 
 const ROUNDS: usize = 3;
-/// So long that a wait for it stands out.
+/// Long enough that a wait for it stands out.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -111,6 +111,6 @@ async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Not a divisor of a value's length, so that values are cut in the middle.
+/// The size of a piece: no divisor of a value's length, so that values are cut in the middle.
 const PIECE: usize = 501;
 const NODE_TIMEOUT: Duration = Duration::from_secs(30);

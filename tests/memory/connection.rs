@@ -1,4 +1,4 @@
-//! When connections to masters are given up, and when masters are dialled again.
+//! Connections: when they are given up, and when masters are dialled again.
 
 use quorlock::Fault;
 use tokio::time::sleep;

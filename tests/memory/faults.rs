@@ -1,7 +1,7 @@
 //! Every fault with every verb: a fault of one master in three costs nothing. A fault of two costs
 //! the lock, but takes no longer than the node timeout.
 
-use quorlock::{AcquireError, ExtendError, Fault, Guard, ReleaseError, Votes};
+use quorlock::{AcquireError, ExtendError, Fault, ReleaseError};
 use tokio::{task::yield_now, time::sleep};
 
 use crate::world::{
@@ -150,10 +150,6 @@ async fn masters_work_after_a_fault_has_gone() {
         let guard = world.guard().await;
         assert_eq!(said(&guard.settled().await), ["granted"; 3], "{:?}", fault);
     }
-}
-
-async fn settled(guard: &Guard) -> Votes {
-    guard.settled().await
 }
 
 /// Injects `fault` into the first `masters`, and waits until it shows.

@@ -1,7 +1,7 @@
 //! The crate as users see it, on memory masters and with a paused clock, which advances whenever
 //! all tasks wait.
 //!
-//! So times are exact: a test asserts after how many milliseconds something happens, not within how
+//! Times are exact: a test asserts after how many milliseconds something happens, not within how
 //! many.
 
 #![allow(

@@ -170,15 +170,15 @@ impl Stage {
 
 /// Acquires in one of several ways, some of which are abandoned halfway.
 async fn acquire(lock: &Lock, random: &mut Random) -> Option<Guard> {
-    let patience = millis(random.below(300));
+    let limit = millis(random.below(300));
     match random.below(4) {
         0 => lock.try_acquire().await.ok(),
-        1 => timeout(patience, lock.acquire()).await.ok()?.ok(),
+        1 => timeout(limit, lock.acquire()).await.ok()?.ok(),
         2 => timeout(millis(random.below(60)), lock.try_acquire())
             .await
             .ok()?
             .ok(),
-        _ => lock.acquire_within(patience).await.ok(),
+        _ => lock.acquire_within(limit).await.ok(),
     }
 }
 

@@ -358,7 +358,7 @@ async fn renewals_do_not_wait_for_masters_that_hang() {
         (Fault::Hang, 1_500, millis(5)),
         (Fault::Down, 1_500, millis(5)),
         (Fault::Mute, 1_500, millis(5)),
-        // Until the masters count as down.
+        // The delay lasts until the masters count as down.
         (Fault::Hang, 6_000, millis(160)),
     ] {
         let world = World::new(5).await;

@@ -1,19 +1,27 @@
 //! Fair locks on real servers: what Redisson's own tests demand of `RFairLock`, and more.
 //!
-//! | `RedissonFairLockTest` | here, or the reason why not |
-//! |---|---|
-//! | testLeaseTimeout | `locks_that_expire_pass_to_the_next_waiter_in_order` |
-//! | testMultipleLocks, testConcurrency_SingleInstance, testConcurrencyLoop_MultiInstance, testConcurrency_MultiInstance | `many_waiters_are_all_served`, and `reentrant.rs` |
-//! | testConcurrency_MultiInstance_Ordering | `waiters_of_several_clients_are_served_in_order` |
-//! | testWaitTimeoutDrift, testLockAcquiredTimeoutDrift, testAcquireFailedTimeoutDrift_Descrete, testLockAcquiredTimeoutDrift_Descrete, testFirstThreadDeathTimeoutDrift | `deadlines_do_not_add_up` |
-//! | testLockAcquiredBooleanTimeoutDrift_Descrete | `an_attempt_takes_no_queue_position_and_overtakes_no_one` |
-//! | testAbandonedTimeoutDrift_Descrete | `dead_waiters_cost_one_waiter_timeout_and_no_hot_loop` |
-//! | testTryLockNonDelayed, testTryLockWait | `reentrant.rs`: `a_wait_lasts_as_long_as_its_limit` |
-//! | testForceUnlock | no such operation; a deleted key: `a_deleted_key_is_noticed_without_an_announcement` |
-//! | testExpire, testAutoExpire, testGetHoldCount, testIsHeldByCurrentThread, testIsHeldByCurrentThreadOtherThread, testIsLocked, testIsLockedOtherThread, testLockUnlock, testReentrancy | `reentrant.rs`, for both kinds |
-//! | testUnlockFail | only a guard can release, and only its own lock |
-//! | testNameMapper | `the_template_also_names_the_queue` |
-//! | testAcquireFailedNotCalledOnRedisTimeout | `masters_that_stand_still_during_an_attempt_keep_no_queue_entry` |
+//! `RedissonFairLockTest`, with the tests here or the reason why there is none:
+//!
+//! - testLeaseTimeout: `locks_that_expire_pass_to_the_next_waiter_in_order`
+//! - testMultipleLocks, testConcurrency_SingleInstance, testConcurrencyLoop_MultiInstance,
+//!   testConcurrency_MultiInstance: `many_waiters_are_all_served`, and `reentrant.rs`
+//! - testConcurrency_MultiInstance_Ordering: `waiters_of_several_clients_are_served_in_order`
+//! - testWaitTimeoutDrift, testLockAcquiredTimeoutDrift, testAcquireFailedTimeoutDrift_Descrete,
+//!   testLockAcquiredTimeoutDrift_Descrete, testFirstThreadDeathTimeoutDrift:
+//!   `deadlines_do_not_add_up`
+//! - testLockAcquiredBooleanTimeoutDrift_Descrete:
+//!   `an_attempt_takes_no_queue_position_and_overtakes_no_one`
+//! - testAbandonedTimeoutDrift_Descrete: `dead_waiters_cost_one_waiter_timeout_and_no_hot_loop`
+//! - testTryLockNonDelayed, testTryLockWait: `reentrant.rs`: `a_wait_lasts_as_long_as_its_limit`
+//! - testForceUnlock: no such operation; a deleted key:
+//!   `a_deleted_key_is_noticed_without_an_announcement`
+//! - testExpire, testAutoExpire, testGetHoldCount, testIsHeldByCurrentThread,
+//!   testIsHeldByCurrentThreadOtherThread, testIsLocked, testIsLockedOtherThread, testLockUnlock,
+//!   testReentrancy: `reentrant.rs`, for both kinds
+//! - testUnlockFail: only a guard can release, and only its own lock
+//! - testNameMapper: `the_template_also_names_the_queue`
+//! - testAcquireFailedNotCalledOnRedisTimeout:
+//!   `masters_that_stand_still_during_an_attempt_keep_no_queue_entry`
 
 use std::{
     env,
@@ -141,7 +149,8 @@ fn waiters_that_arrive_together_have_the_same_order_on_every_master() {
 fn locks_that_expire_pass_to_the_next_waiter_in_order() {
     with_masters(3, async |masters| {
         let ttl = millis(450);
-        let waiter_timeout = millis(800); // an expiry is not announced: the new head notices it at a poll
+        // An expiry is not announced: the new head notices it at a poll.
+        let waiter_timeout = millis(800);
         let builder = || {
             patient()
                 .node_timeout(millis(200))

@@ -69,7 +69,7 @@ async fn times(lock: &Lock) -> Vec<Duration> {
     times
 }
 
-/// When, during the life of one guard, a master stands still, and for how long.
+/// The time during which a master stands still, relative to the life of one guard.
 #[derive(Clone, Copy, Debug)]
 enum Hang {
     /// From before the acquisition until after the release.

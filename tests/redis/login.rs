@@ -192,8 +192,8 @@ fn a_corrected_password_is_noticed() {
         let locks = Coordinator::builder().master(url).build().unwrap();
         let lock = locks.mutex("r");
         assert!(lock.try_acquire().await.is_err());
-        let mended = master.command(&["CONFIG", "SET", "requirepass", "new"]);
-        assert_eq!(mended, "OK");
+        let changed = master.command(&["CONFIG", "SET", "requirepass", "new"]);
+        assert_eq!(changed, "OK");
         drop(lock.acquire_within(TEST_TIMEOUT).await.unwrap());
     });
 }

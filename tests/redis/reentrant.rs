@@ -1,33 +1,40 @@
 //! Reentrant locks on real servers: what Redisson's own tests demand of `RLock` and
 //! `RedissonRedLock`, as far as it applies to a majority of masters.
 //!
-//! | `RedissonLockTest` | here, or the reason why not |
-//! |---|---|
-//! | testReentrancy | `an_owner_reenters_and_others_get_the_lock_after_its_last_guard` |
-//! | testGetHoldCount | `depth_is_the_number_of_levels_that_the_owner_holds` |
-//! | testIsLocked, testIsLockedOtherThread, testIsHeldByCurrentThread, testIsHeldByCurrentThreadOtherThread | `every_client_sees_who_holds_a_lock` |
-//! | testLockUnlock | `a_released_lock_can_be_acquired_again` |
-//! | testUnlockFail | only a guard can release, and only its own lock; releases by others: `redisson.rs` |
-//! | testForceUnlock | no such operation; a deleted key: `redisson.rs`, `renewal.rs` |
-//! | testExpire | `an_expired_lock_goes_to_the_waiter_and_a_late_release_takes_nothing` |
-//! | testAutoExpire | `a_process_that_is_gone_keeps_a_lock_no_longer_than_its_ttl` |
-//! | testRemainTimeToLive, testRemainTimeToLive2 | `releasing_a_level_does_not_shorten_the_lease` |
-//! | testTryLockWait | `a_wait_lasts_as_long_as_its_limit` |
-//! | testLockUninterruptibly | futures are dropped instead |
-//! | testLockIsNotRenewedAfterInterruptedTryLock | `a_wait_that_gave_up_leaves_nothing_to_renew` |
-//! | testRedisFailed | `without_a_majority_of_masters_an_attempt_fails_at_once` |
-//! | testConcurrency_SingleInstance, testConcurrency_MultiInstance, testConcurrencyLoop_MultiInstance, testConcurrencyTryLockUnLock | `many_owners_increment_a_counter_without_losing_an_update` |
-//! | testSubscriptionsPerConnection, testSinglePubSub | `waiters_share_subscriptions_and_leave_none_open` |
-//! | testLockListener | no keyspace events |
-//! | testInCluster, testLockFailoverInCluster | masters are independent: `restart.rs`, `renewal.rs` |
+//! `RedissonLockTest`, with the tests here or the reason why there is none:
 //!
-//! | `RedissonRedLockTest` (removed) | |
-//! |---|---|
-//! | testLockLeasetimeWithMilliSeconds, WithSeconds, WithMinutes, testTryLockLeasetime, testMultiThreads | `many_owners_increment_a_counter_without_losing_an_update`; there is one type for durations |
-//! | testLockFailed | `a_lock_held_by_another_on_two_of_three_masters_is_refused` |
-//! | testLockSuccess, testLockSuccess2 | `a_lock_held_by_another_on_one_of_three_masters_is_granted` |
-//! | testConnectionFailed | `a_master_that_is_down_costs_neither_the_lock_nor_time` |
-//! | test | `an_owner_reenters_and_others_get_the_lock_after_its_last_guard` |
+//! - testReentrancy: `an_owner_reenters_and_others_get_the_lock_after_its_last_guard`
+//! - testGetHoldCount: `depth_is_the_number_of_levels_that_the_owner_holds`
+//! - testIsLocked, testIsLockedOtherThread, testIsHeldByCurrentThread,
+//!   testIsHeldByCurrentThreadOtherThread: `every_client_sees_who_holds_a_lock`
+//! - testLockUnlock: `a_released_lock_can_be_acquired_again`
+//! - testUnlockFail: only a guard can release, and only its own lock; releases by others:
+//!   `redisson.rs`
+//! - testForceUnlock: no such operation; a deleted key: `redisson.rs`, `renewal.rs`
+//! - testExpire: `an_expired_lock_goes_to_the_waiter_and_a_late_release_takes_nothing`
+//! - testAutoExpire: `a_process_that_is_gone_keeps_a_lock_no_longer_than_its_ttl`
+//! - testRemainTimeToLive, testRemainTimeToLive2: `releasing_a_level_does_not_shorten_the_lease`
+//! - testTryLockWait: `a_wait_lasts_as_long_as_its_limit`
+//! - testLockUninterruptibly: futures are dropped instead
+//! - testLockIsNotRenewedAfterInterruptedTryLock: `a_wait_that_gave_up_leaves_nothing_to_renew`
+//! - testRedisFailed: `without_a_majority_of_masters_an_attempt_fails_at_once`
+//! - testConcurrency_SingleInstance, testConcurrency_MultiInstance,
+//!   testConcurrencyLoop_MultiInstance, testConcurrencyTryLockUnLock:
+//!   `many_owners_increment_a_counter_without_losing_an_update`
+//! - testSubscriptionsPerConnection, testSinglePubSub:
+//!   `waiters_share_subscriptions_and_leave_none_open`
+//! - testLockListener: no keyspace events
+//! - testInCluster, testLockFailoverInCluster: masters are independent: `restart.rs`, `renewal.rs`
+//!
+//! `RedissonRedLockTest`, which Redisson has removed:
+//!
+//! - testLockLeasetimeWithMilliSeconds, WithSeconds, WithMinutes, testTryLockLeasetime,
+//!   testMultiThreads: `many_owners_increment_a_counter_without_losing_an_update`; there is one
+//!   type for durations
+//! - testLockFailed: `a_lock_held_by_another_on_two_of_three_masters_is_refused`
+//! - testLockSuccess, testLockSuccess2: `a_lock_held_by_another_on_one_of_three_masters_is_granted`
+//! - testConnectionFailed: `a_master_that_is_down_costs_neither_the_lock_nor_time`
+//! - test: `an_owner_reenters_and_others_get_the_lock_after_its_last_guard`
 
 use std::{
     sync::{
@@ -306,18 +313,15 @@ fn a_wait_lasts_as_long_as_its_limit() {
         );
         let guard = acquire_on_all(&lock(kind, &others, &others.owner())).await;
         let mine = lock(kind, &locks, &locks.owner());
-        for patience in [millis(0), millis(200), millis(700)] {
+        for limit in [millis(0), millis(200), millis(700)] {
             let start = Instant::now();
-            let refused = mine.acquire_within(patience).await;
+            let refused = mine.acquire_within(limit).await;
             let took = start.elapsed();
             let Err(AcquireError::Deadline { last, .. }) = refused else {
                 panic!("{refused:?}");
             };
             assert!(matches!(*last, AcquireError::Contended { .. }), "{last}");
-            assert!(
-                took >= patience && took < patience + millis(150),
-                "{took:?}"
-            );
+            assert!(took >= limit && took < limit + millis(150), "{took:?}");
         }
         guard.release().await.unwrap();
         let start = Instant::now();

@@ -245,7 +245,7 @@ fn no_renewal_is_sent_after_a_release_in_ten_thousand_locks() {
 
 /// The commands that a server executes, as reported by `MONITOR`.
 struct Monitor {
-    told: thread::JoinHandle<Vec<String>>,
+    lines: thread::JoinHandle<Vec<String>>,
 }
 
 impl Monitor {
@@ -256,7 +256,7 @@ impl Monitor {
         let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
         assert_eq!(lines.next().unwrap(), "+OK");
         Self {
-            told: thread::spawn(move || {
+            lines: thread::spawn(move || {
                 let is_last = |line: &String| line.contains("that is all");
                 lines.take_while(|line| !is_last(line)).collect()
             }),
@@ -267,7 +267,7 @@ impl Monitor {
     fn seen(self, master: &Server) -> BTreeMap<String, Vec<String>> {
         master.command(&["ECHO", "that is all"]);
         let mut seen = BTreeMap::<_, Vec<_>>::new();
-        for line in self.told.join().unwrap() {
+        for line in self.lines.join().unwrap() {
             let words: Vec<_> = line.split('"').skip(1).step_by(2).collect();
             let (command, name) = match words[..] {
                 _ if line.contains(" lua] ") => continue, // commands run by scripts

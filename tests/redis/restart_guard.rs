@@ -653,16 +653,16 @@ fn another_server_at_a_masters_address_has_no_vote_for_a_while() {
             let since = since.to_string();
             another.command(&["HSET", KEY, "run_id", &own, "since", &since]);
 
-            let place = first.directory().join("place");
-            symlink(first.socket(), &place).unwrap();
-            let place_url = format!("unix://{}", place.display());
+            let address = first.directory().join("address");
+            symlink(first.socket(), &address).unwrap();
+            let address_url = format!("unix://{}", address.display());
             let nowhere = first.directory().join("nowhere");
             let here = [
-                place_url.clone(),
+                address_url.clone(),
                 second.url(),
                 format!("unix://{}", nowhere.display()),
             ];
-            let there = [place_url, second.url(), third.url()];
+            let there = [address_url, second.url(), third.url()];
             let locks = |urls| {
                 let builder = guarded(RestartGuard::Observed).max_ttl(LONG).ttl(LONG);
                 builder.masters(urls).build().unwrap()
@@ -671,8 +671,8 @@ fn another_server_at_a_masters_address_has_no_vote_for_a_while() {
             there.mutex("q").acquire().await.unwrap().settled().await;
             let held = here.mutex("r").acquire().await.unwrap();
 
-            fs::remove_file(&place).unwrap();
-            symlink(another.socket(), &place).unwrap();
+            fs::remove_file(&address).unwrap();
+            symlink(another.socket(), &address).unwrap();
             first.command(&["CLIENT", "KILL", "TYPE", "normal"]);
             until("the master is dialled", async || {
                 let clients = another.command(&["CLIENT", "LIST"]);
@@ -727,8 +727,8 @@ fn a_malformed_guard_key_starts_a_quarantine_and_is_replaced() {
                 matches!(&refused, AcquireError::Quarantined { left, .. } if *left + TTL > QUARANTINE),
                 "{words:?}: {refused}"
             );
-            let mended = master.command(&["HMGET", KEY, "run_id", "origin", "durable"]);
-            assert_eq!(mended, format!("{own}\n{own}\n0"), "{words:?}");
+            let replaced = master.command(&["HMGET", KEY, "run_id", "origin", "durable"]);
+            assert_eq!(replaced, format!("{own}\n{own}\n0"), "{words:?}");
         }
     });
 }

@@ -246,9 +246,9 @@ fn a_killed_waiter_is_in_no_queue_after_twice_the_waiter_timeout() {
             waiters: 5,
             ..Job::forever(waiter_timeout)
         };
-        let mut crowd = process(test, &masters, job);
+        let mut processes = process(test, &masters, job);
         until_queued(&masters, 5).await;
-        crowd.kill();
+        processes.kill();
         let took = until_no_queue(&masters).await;
         println!("gone in {took:?}");
         assert!(took < 2 * waiter_timeout + WOKEN, "{took:?}");

@@ -60,6 +60,14 @@ async fn until_unsubscribed(masters: &[Server]) {
     .await;
 }
 
+/// Lets another client hold the lock for a minute.
+fn occupy(masters: &[Server]) {
+    for master in masters {
+        let set = master.command(&["SET", "r", "another's", "PX", "60000"]);
+        assert_eq!(set, "OK");
+    }
+}
+
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times[times.len() / 2]
@@ -119,12 +127,7 @@ fn waiters_of_one_process_are_served_in_their_order() {
 fn an_unannounced_release_is_noticed_by_polling() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
-        for master in &masters {
-            assert_eq!(
-                master.command(&["SET", "r", "another's", "PX", "60000"]),
-                "OK"
-            );
-        }
+        occupy(&masters);
         let waiting = waiter(&locks);
         until_subscribed(&masters).await;
         let since = Instant::now();
@@ -190,12 +193,7 @@ fn a_message_lost_with_its_connection_does_not_delay_the_waiter() {
 fn a_flood_of_messages_makes_no_hot_loop() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
-        for master in &masters {
-            assert_eq!(
-                master.command(&["SET", "r", "another's", "PX", "60000"]),
-                "OK"
-            );
-        }
+        occupy(&masters);
         let stop = AtomicBool::new(false);
         let refused = thread::scope(|scope| {
             for master in &masters {

@@ -1,4 +1,4 @@
-//! How long a released lock stays idle while tasks in other processes wait for it.
+//! Measures how long a released lock stays idle while tasks in other processes wait for it.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ fn main() -> Result<()> {
     let options = Options::from_args();
     let servers = servers::masters(MASTERS);
     pairs(&options, &servers)?;
-    crowd(&options, &servers, 1)?;
-    crowd(&options, &servers, 10)?;
+    five_processes(&options, &servers, 1)?;
+    five_processes(&options, &servers, 10)?;
     servers::check_empty(&servers, NAME)
 }
 
@@ -73,7 +73,7 @@ fn pairs(options: &Options, servers: &[Server]) -> Result<()> {
 }
 
 /// Five processes that all wait.
-fn crowd(options: &Options, servers: &[Server], tasks: usize) -> Result<()> {
+fn five_processes(options: &Options, servers: &[Server], tasks: usize) -> Result<()> {
     let plan = Plan {
         who: Entrant::Quorlock,
         processes: 5,

@@ -1,5 +1,5 @@
-//! Whether calls return and the load stays bounded, on masters that are hostile, slow, silent or
-//! far away.
+//! Measures whether calls return and the load stays bounded, on masters that are hostile, slow,
+//! silent or far away.
 //!
 //! Each scenario runs in a process of its own, as some measure the whole process.
 

@@ -83,8 +83,8 @@ async fn hold(servers: &[Server], guards: usize, ttl: Duration) -> Result<Totals
         .restart_guard(quorlock::RestartGuard::Off)
         .masters(servers::urls(servers));
     let locks = builder.ttl(ttl).build()?;
-    // As many at once as later: the memory that connections keep for this does not count for the
-    // guards.
+    // Warms up with the later concurrency, so that the memory that connections keep for it does
+    // not count for the guards.
     drop(take(&locks, 4 * AT_ONCE, "warm-up").await?);
     tokio::time::sleep(Duration::from_millis(200)).await;
     let before = alloc::live();

@@ -28,7 +28,7 @@ pub struct Pipelined {
 /// The counts that `close` checks: replies still expected, and replies that were not a grant.
 #[derive(Default)]
 struct Ledger {
-    owed: AtomicUsize,
+    expected: AtomicUsize,
     wrong: AtomicUsize,
 }
 
@@ -114,7 +114,7 @@ impl Round {
 impl Task {
     async fn run_round(&self, verb: Verb, token: [u8; 40]) -> Result<()> {
         let masters = self.masters.len();
-        self.ledger.owed.fetch_add(masters, Ordering::Relaxed);
+        self.ledger.expected.fetch_add(masters, Ordering::Relaxed);
         let round = Arc::new(Round {
             verb,
             key: Arc::clone(&self.key),
@@ -184,7 +184,7 @@ async fn send(mut connection: MultiplexedConnection, batch: Vec<Arc<Round>>, led
             ledger.wrong.fetch_add(1, Ordering::Relaxed);
         }
     }
-    ledger.owed.fetch_sub(batch.len(), Ordering::Relaxed);
+    ledger.expected.fetch_sub(batch.len(), Ordering::Relaxed);
 }
 
 impl Contestant for Pipelined {
@@ -226,7 +226,7 @@ impl Contestant for Pipelined {
     }
 
     async fn close(self) -> Result<()> {
-        while self.ledger.owed.load(Ordering::Relaxed) > 0 {
+        while self.ledger.expected.load(Ordering::Relaxed) > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         match self.ledger.wrong.load(Ordering::Relaxed) {

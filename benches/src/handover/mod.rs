@@ -168,17 +168,17 @@ pub fn run(plan: Plan, servers: &[Server]) -> Result<HandoverTimes> {
         for line in &mut hand.lines {
             let line = line?;
             let (acquired, released) = line.split_once(' ').ok_or("malformed period")?;
-            let tenure = HoldPeriod {
+            let period = HoldPeriod {
                 acquired: acquired.parse()?,
                 released: released.parse()?,
             };
-            periods.push((tenure, process));
+            periods.push((period, process));
         }
         if !hand.child.wait()?.success() {
             return Err(format!("{}: a process failed", plan.who.name()).into());
         }
     }
-    periods.sort_by_key(|(tenure, _)| tenure.acquired);
+    periods.sort_by_key(|(period, _)| period.acquired);
     let mut micros = Vec::new();
     let mut all_micros = Vec::new();
     let (mut within, mut longest_within) = (0, 0);

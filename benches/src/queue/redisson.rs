@@ -13,7 +13,7 @@ local now = tonumber(ARGV[4])
 local head = redis.call('LINDEX', KEYS[2], 0)
 local dead_at = head and redis.call('ZSCORE', KEYS[3], head)
 if dead_at and tonumber(dead_at) <= now then return 'dead' end
-if redis.call('EXISTS', KEYS[1]) == 1 or head ~= ARGV[1] then return 'not his turn' end
+if redis.call('EXISTS', KEYS[1]) == 1 or head ~= ARGV[1] then return 'not its turn' end
 redis.call('LPOP', KEYS[2])
 redis.call('ZREM', KEYS[3], ARGV[1])
 for _, waiter in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
@@ -29,7 +29,7 @@ local now = tonumber(ARGV[2])
 local head = redis.call('LINDEX', KEYS[2], 0)
 local dead_at = head and redis.call('ZSCORE', KEYS[3], head)
 if dead_at and tonumber(dead_at) <= now then return 'dead' end
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 'not his' end
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 'not its lock' end
 redis.call('DEL', KEYS[1])
 if head then redis.call('PUBLISH', KEYS[4] .. ':' .. head, 0) end
 return 'released'";

@@ -156,8 +156,8 @@ impl Task<'_> {
             7 | 8 => drop(self.bounded("inspect", self.lock.inspect()).await),
             9 => drop(self.bounded("is_held", self.lock.is_held()).await),
             10 => {
-                let patience = Duration::from_micros(random.below(3_000));
-                let dropped = timeout(patience, self.lock.acquire());
+                let limit = Duration::from_micros(random.below(3_000));
+                let dropped = timeout(limit, self.lock.acquire());
                 drop(self.bounded("acquire, dropped", dropped).await);
             }
             _ if random.is_one_in(20) => drop(self.bounded("check", locks.check()).await),

@@ -70,7 +70,7 @@ pub(super) struct Mutation {
     seen: u64,
     /// A reply that is sent after the next one.
     held_back: Option<Vec<u8>>,
-    /// How many of the next replies become `NOSCRIPT`.
+    /// The number of next replies that become `NOSCRIPT`.
     no_script: u64,
     is_silent: bool,
     dribbles: bool,
