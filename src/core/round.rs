@@ -562,7 +562,7 @@ mod tests {
 
     #[test]
     fn waits_for_late_votes_only_if_they_could_win() {
-        for (letters, is_worth) in [
+        for (letters, waits) in [
             ("ffs", true),
             ("ffss", true),
             ("ffsg", true),
@@ -585,7 +585,7 @@ mod tests {
                 letter => vote(letter),
             });
             let round = round_of(votes.collect());
-            assert_eq!(round.may_need_another_ballot(), is_worth, "{letters}");
+            assert_eq!(round.may_need_another_ballot(), waits, "{letters}");
         }
     }
 
