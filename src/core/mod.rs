@@ -39,6 +39,8 @@ pub(crate) mod chances;
 pub(crate) mod command;
 pub(crate) mod config;
 pub(crate) mod config_error;
+pub(crate) mod effect;
+pub(crate) mod held_report;
 pub(crate) mod identity;
 pub(crate) mod inspection;
 pub(crate) mod lease;
@@ -46,6 +48,7 @@ pub(crate) mod lock_state;
 pub(crate) mod master_set;
 pub(crate) mod name;
 pub(crate) mod quorum;
+pub(crate) mod refused;
 pub(crate) mod renewal;
 mod reply;
 mod report;
@@ -59,6 +62,7 @@ pub(crate) mod round;
 pub(crate) mod script;
 pub(crate) mod timeout;
 pub(crate) mod votes;
+pub(crate) mod wait;
 pub(crate) mod wait_order;
 #[cfg_attr(
     not(feature = "redis"),

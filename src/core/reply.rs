@@ -77,14 +77,13 @@ fn is_wrong_type(error: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::core::{
         command::{
             Verb,
             fixture::{command, fenced},
         },
+        held_report::HeldReport,
         name::Kind,
     };
 
@@ -143,18 +142,10 @@ mod tests {
     #[test]
     fn owned_vote_table() {
         use Verb::{Acquire, Extend, Inspect, Release, Yield};
-        let holder = |owner: &str, depth, place| {
-            Some(Arc::new(crate::core::quorum::Holder {
-                owner: owner.into(),
-                depth,
-                place,
-            }))
-        };
-        let held = |remaining: Option<u64>, holder| {
-            Vote::Refuse(Refusal::Held {
-                remaining: remaining.map(Duration::from_millis),
-                holder,
-            })
+        let held = |remaining: Option<u64>, owner: &str, depth, position| {
+            let remaining = remaining.map(Duration::from_millis);
+            let report = HeldReport::owned(remaining, owner.to_owned(), depth, position);
+            Vote::Refuse(Refusal::Held(report))
         };
         for (verb, reply, vote) in [
             (Acquire, Reply::Int(1), Vote::Grant),
@@ -164,17 +155,17 @@ mod tests {
             (
                 Acquire,
                 Reply::Text("held 250 2 3 u:2".into()),
-                held(Some(250), holder("u:2", 2, Some(3))),
+                held(Some(250), "u:2", 2, Some(3)),
             ),
             (
                 Acquire,
                 Reply::Text("held -1 1 0 an owner".into()),
-                held(None, holder("an owner", 1, None)),
+                held(None, "an owner", 1, None),
             ),
             (
                 Acquire,
                 Reply::Text("held 0 1 0 u:2".into()), // in its last millisecond
-                held(Some(1), holder("u:2", 1, None)),
+                held(Some(1), "u:2", 1, None),
             ),
             (Acquire, Reply::Text("held 250 2".into()), nonsense()),
             (
@@ -185,7 +176,7 @@ mod tests {
             (
                 Acquire,
                 Reply::Text("queued 2".into()),
-                Vote::Refuse(Refusal::Queued { place: Some(2) }),
+                Vote::Refuse(Refusal::Queued { position: Some(2) }),
             ),
             (
                 Acquire,

@@ -38,6 +38,7 @@ pub(crate) fn quarantine(max_ttl: Ttl, drift: Drift) -> Duration {
 }
 
 /// The contents of a master's guard key. Times are in milliseconds of the master's clock.
+#[cfg(any(test, feature = "test-util"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GuardRecord {
     /// The run id of the server process that was seen last.
@@ -54,6 +55,7 @@ pub(crate) struct GuardRecord {
 }
 
 /// The state of the client that looks at a master.
+#[cfg(any(test, feature = "test-util"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Observation<'a> {
     /// The origins by which the client knows the master, each with the milliseconds since its last
@@ -64,6 +66,7 @@ pub(crate) struct Observation<'a> {
     pub(crate) is_durable: Option<bool>,
 }
 
+#[cfg(any(test, feature = "test-util"))]
 impl GuardRecord {
     /// Returns the contents of the key after `look` at the process `run_id`. `found` are the contents
     /// before. It does the same as `lua/shared/guard.lua` for a master whose log is in order.

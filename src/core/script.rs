@@ -85,37 +85,49 @@ impl Script {
             Self::MutexReleaseFenced => fenced!("mutex/release"),
             Self::ReentrantAcquire => {
                 lua!(
-                    "shared/held",
-                    "shared/hold",
-                    "shared/mine",
+                    "shared/holder",
+                    "shared/store",
+                    "shared/ownership",
                     "shared/ballot",
                     "reentrant/acquire"
                 )
             }
-            Self::ReentrantExtend => lua!("shared/held", "shared/mine", "reentrant/extend"),
-            Self::ReentrantRelease => lua!("shared/held", "shared/mine", "reentrant/release"),
+            Self::ReentrantExtend => lua!("shared/holder", "shared/ownership", "reentrant/extend"),
+            Self::ReentrantRelease => {
+                lua!("shared/holder", "shared/ownership", "reentrant/release")
+            }
             Self::ReentrantReleaseFenced => {
-                fenced!("shared/held", "shared/mine", "reentrant/release")
+                fenced!("shared/holder", "shared/ownership", "reentrant/release")
             }
             Self::FairAcquire => concat!(
                 lua!(
-                    "shared/held",
-                    "shared/hold",
-                    "shared/mine",
+                    "shared/holder",
+                    "shared/store",
+                    "shared/ownership",
                     "shared/queue",
                     "shared/ballot"
                 ),
                 "local function acquire()\n",
                 lua!("fair/acquire"),
                 "end\n",
-                lua!("shared/sides")
+                lua!("shared/companions")
             ),
-            Self::FairRelease => lua!("shared/held", "shared/mine", "shared/queue", "fair/release"),
+            Self::FairRelease => lua!(
+                "shared/holder",
+                "shared/ownership",
+                "shared/queue",
+                "fair/release"
+            ),
             Self::FairReleaseFenced => {
-                fenced!("shared/held", "shared/mine", "shared/queue", "fair/release")
+                fenced!(
+                    "shared/holder",
+                    "shared/ownership",
+                    "shared/queue",
+                    "fair/release"
+                )
             }
-            Self::FairYield => lua!("shared/mine", "shared/queue", "fair/yield"),
-            Self::Inspect => lua!("shared/held", "shared/inspect"),
+            Self::FairYield => lua!("shared/ownership", "shared/queue", "fair/yield"),
+            Self::Inspect => lua!("shared/holder", "shared/inspect"),
             Self::Check => lua!("shared/check"),
         }
     }

@@ -8,6 +8,11 @@
     reason = "a server keeps real time, somebody has to spawn the supervisors, and a failed test ends"
 )]
 
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
 use parking_lot::Mutex;
 use proptest::{
     prelude::*,
@@ -25,14 +30,23 @@ use self::{
     store::Store,
     words::{alike, in_seconds, written},
 };
-use super::*;
+use super::{
+    config::MasterConfig,
+    mailbox::Mailbox,
+    memory::{Fault, MemoryMaster},
+    request::{CountVotes, Request},
+    restart::RestartTracker,
+    spec::MasterSpec,
+};
 use crate::core::{
     ballot::Ballot,
-    command::{Action, NewKey, Verb, WakeScope},
+    command::{Action, Command, NewKey, Verb, WakeScope},
     identity::Identity,
     lease::{Drift, Ttl},
+    master_set::MasterSet,
     name::{KeyTemplate, Kind, Resource, Token},
-    quorum::{Failure, Refusal},
+    quorum::{Failure, Refusal, Vote},
+    retry::Backoff,
     timeout::NodeTimeout,
 };
 
@@ -413,7 +427,7 @@ impl Subject {
             redial: Backoff::new(MILLISECOND * 20, seconds(1)).unwrap(),
             now: || now().into_std(),
             random: || u64::MAX / 2,
-            guarding: RestartTracker::new(
+            restart_tracker: RestartTracker::new(
                 crate::core::restart::RestartGuard::Off,
                 false,
                 crate::driver::clock::monotonic,

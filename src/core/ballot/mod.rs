@@ -21,6 +21,7 @@ impl Ballot {
 }
 
 /// A master's answer to a candidate.
+#[cfg(any(test, feature = "test-util"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BallotReply {
     /// The candidate may win. The counter is raised to it.
@@ -33,6 +34,7 @@ pub(crate) enum BallotReply {
 
 /// Returns the answer to a candidate for a lock that is free, or held by the same attempt
 /// (`is_mine`). It is the rule of `lua/shared/ballot.lua`. `window` is 0 for a key that is put back.
+#[cfg(any(test, feature = "test-util"))]
 pub(crate) fn ballot_reply(
     candidate: u64,
     counter: u64,

@@ -1,9 +1,9 @@
 //! The scripts for fenced locks in `lua/`, line by line.
 
 use super::{
-    State,
     keys::{Answer, Value},
     scripts::{Replied, Words, say, whole},
+    server::State,
 };
 use crate::core::{
     ballot::{Ballot, BallotReply, ballot_reply},

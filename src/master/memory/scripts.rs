@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    State,
     keys::{Answer, Error, Value},
+    server::State,
 };
 use crate::core::{
     command::{Call, Command, Reply},

@@ -22,7 +22,7 @@ use crate::core::{
     script::Script,
     words::decimal,
 };
-use crate::master::supervisor::give_way;
+use crate::master::task::poll_yield;
 
 /// The transport of a connection: TCP, TLS or a unix socket.
 pub(in crate::master) trait Stream: AsyncRead + AsyncWrite + Send {
@@ -116,7 +116,7 @@ impl Wire {
                 return Poll::Ready(Ok(done));
             }
         }
-        give_way(cx)
+        poll_yield(cx)
     }
 
     /// Waits for the next reply. Returns the result of `read` for it.
