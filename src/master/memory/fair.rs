@@ -15,14 +15,14 @@ struct QueueKeys<'a> {
 }
 
 impl State {
-    /// Does the same as `fair/acquire` with `shared/sides` after it.
+    /// Does the same as `fair/acquire` with `shared/companions` after it.
     pub(super) fn fair_acquire(&mut self, words: Words<'_>) -> Replied {
         let ([key, queue, deadlines], []) = words.take();
         let replied = self.fair_acquire_or_queue(words);
         if replied == Err(WRONGTYPE) && self.keys.hgetall(key).is_ok() {
-            for side in [queue, deadlines] {
-                if self.keys.zrange(side).is_err() {
-                    let error = format!("ERR the key {side} is not a sorted set: delete it");
+            for companion in [queue, deadlines] {
+                if self.keys.zrange(companion).is_err() {
+                    let error = format!("ERR the key {companion} is not a sorted set: delete it");
                     return Err(error.into());
                 }
             }
@@ -40,13 +40,13 @@ impl State {
         let (now, micros) = self.clock();
         let (head, is_swept) = self.next_waiter(wait_queue, now)?;
 
-        if is_at_most(&mine, attempt)? && self.is_mine_alone(key, &mine)? {
+        if is_at_most(&mine, attempt)? && self.is_unaltered(key, &mine)? {
             return self.grant(words, wait_queue, &mine);
         }
         if is_free && head.as_ref().is_none_or(|head| head == ticket) {
             return self.grant(words, wait_queue, &mine);
         }
-        if !is_free && self.held(key, FAIR, 0)? == other_kind() {
+        if !is_free && self.describe_holder(key, FAIR, 0)? == other_kind() {
             return Ok(other_kind());
         }
 
@@ -57,7 +57,7 @@ impl State {
             if window > 0 && is_new && micros.abs_diff(time_of(ticket)) > window {
                 return Ok(say(format!("skew {micros}")));
             }
-            self.queue_up(wait_queue, ticket, now, timeout)?;
+            self.enqueue(wait_queue, ticket, now, timeout)?;
             let waiters = self.keys.zrange(queue)?;
             if is_free && waiters.first() == Some(&ticket) {
                 return self.grant(words, wait_queue, &mine);
@@ -68,11 +68,11 @@ impl State {
         if is_free {
             let head = self.keys.zhead(queue)?;
             if let Some(head) = head.filter(|_| is_swept) {
-                self.wake_waiter(&head);
+                self.notify(&head);
             }
             return Ok(say(format!("queued {position}")));
         }
-        self.held(key, FAIR, position)
+        self.describe_holder(key, FAIR, position)
     }
 
     fn grant(&mut self, words: Words<'_>, wait_queue: QueueKeys<'_>, mine: &Mine) -> Replied {
@@ -96,20 +96,20 @@ impl State {
             Err(_) => false,
         };
         if let (true, Ok(mine)) = (is_mine, &mine) {
-            self.give_up(key, [owner, FAIR], mine)?;
+            self.remove_owner(key, [owner, FAIR], mine)?;
         }
-        let head = if_a_queue(self.keys.zhead(queue))?;
+        let head = best_effort(self.keys.zhead(queue))?;
         let was_next = head.is_some_and(|head| head == ticket);
-        if_a_queue(self.leave(wait_queue, ticket))?;
+        best_effort(self.leave(wait_queue, ticket))?;
         mine?;
         if !is_mine && self.keys.exists(key) {
-            return self.held(key, FAIR, 0);
+            return self.describe_holder(key, FAIR, 0);
         }
         if is_mine || was_next {
             let (now, _) = self.clock();
-            let (head, _) = if_a_queue(self.next_waiter(wait_queue, now))?;
+            let (head, _) = best_effort(self.next_waiter(wait_queue, now))?;
             if let Some(head) = head {
-                self.wake_waiter(&head);
+                self.notify(&head);
             }
         }
         Ok(Reply::Int(is_mine.into()))
@@ -123,13 +123,13 @@ impl State {
             return Ok(Reply::Int(0));
         }
         let (now, _) = self.clock();
-        self.give_up(key, [owner, FAIR], &mine)?;
+        self.remove_owner(key, [owner, FAIR], &mine)?;
         let queued = self.keys.zscore(queue, ticket);
-        let queued = queued.and_then(|_| self.queue_up(wait_queue, ticket, now, whole(timeout)));
+        let queued = queued.and_then(|_| self.enqueue(wait_queue, ticket, now, whole(timeout)));
         let next = queued.and_then(|()| self.next_waiter(wait_queue, now));
-        let (head, _) = if_a_queue(next)?;
+        let (head, _) = best_effort(next)?;
         if let Some(head) = head.filter(|head| head != ticket) {
-            self.wake_waiter(&head);
+            self.notify(&head);
         }
         Ok(Reply::Int(1))
     }
@@ -152,7 +152,7 @@ impl State {
         Ok((None, is_swept))
     }
 
-    fn queue_up(
+    fn enqueue(
         &mut self,
         QueueKeys { queue, deadlines }: QueueKeys<'_>,
         ticket: &str,
@@ -174,7 +174,7 @@ impl State {
         Ok(())
     }
 
-    fn wake_waiter(&mut self, ticket: &str) {
+    fn notify(&mut self, ticket: &str) {
         let process = ticket.get(17..53).unwrap_or_default();
         self.publish(&format!("quorlock:turn:{process}"), ticket);
     }
@@ -187,7 +187,7 @@ impl State {
 }
 
 /// Ignores that a key is not a queue, which must not prevent a release.
-fn if_a_queue<T: Default>(answer: Answer<T>) -> Answer<T> {
+fn best_effort<T: Default>(answer: Answer<T>) -> Answer<T> {
     match answer {
         Err(error) if error == WRONGTYPE => Ok(T::default()),
         answer => answer,

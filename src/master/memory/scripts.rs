@@ -144,9 +144,9 @@ impl State {
         let ([key], [owner, attempt, depth, ttl, marker]) = words.take();
         let mine = self.keys.hmget(key, [owner, marker, MODE.0])?;
         if self.keys.exists(key)
-            && !(is_at_most(&mine, attempt)? && self.is_mine_alone(key, &mine)?)
+            && !(is_at_most(&mine, attempt)? && self.is_unaltered(key, &mine)?)
         {
-            return self.held(key, marker, 0);
+            return self.describe_holder(key, marker, 0);
         }
         let is_same = is_of(&mine, attempt);
         if let Some(refused) = self.ballot_reply(words, 1, 5, is_same)? {
@@ -161,7 +161,7 @@ impl State {
     fn reentrant_extend(&mut self, words: Words<'_>) -> Replied {
         let ([key], [owner, attempt, depth, ttl, marker]) = words.take();
         let mine = self.keys.hmget(key, [owner, marker, MODE.0])?;
-        if is_of(&mine, attempt) && self.is_mine_alone(key, &mine)? {
+        if is_of(&mine, attempt) && self.is_unaltered(key, &mine)? {
             self.prolong(key, whole(ttl));
             self.keys.hset(key, [(owner, depth)])?;
             return Ok(Reply::Int(1));
@@ -169,7 +169,7 @@ impl State {
         if !self.keys.exists(key) {
             return Ok(Reply::Int(0));
         }
-        self.held(key, marker, 0)
+        self.describe_holder(key, marker, 0)
     }
 
     fn reentrant_release(&mut self, words: Words<'_>) -> Replied {
@@ -180,7 +180,7 @@ impl State {
                 self.keys.hset(key, [(owner, depth)])?;
                 return Ok(Reply::Int(1));
             }
-            if self.give_up(key, [owner, marker], &mine)? {
+            if self.remove_owner(key, [owner, marker], &mine)? {
                 self.publish_release(channel, message);
             }
             return Ok(Reply::Int(1));
@@ -188,11 +188,11 @@ impl State {
         if !self.keys.exists(key) {
             return Ok(Reply::Int(0));
         }
-        self.held(key, marker, 0)
+        self.describe_holder(key, marker, 0)
     }
 
-    /// Does the same as `is_mine_alone` in `shared/mine`.
-    pub(super) fn is_mine_alone(&self, key: &str, mine: &Mine) -> Answer<bool> {
+    /// Does the same as `is_unaltered` in `shared/ownership`.
+    pub(super) fn is_unaltered(&self, key: &str, mine: &Mine) -> Answer<bool> {
         let fields = if mine[2].as_deref() == Some(MODE.1) {
             3
         } else {
@@ -201,9 +201,9 @@ impl State {
         Ok(self.keys.hgetall(key)?.len() == fields)
     }
 
-    /// Does the same as `give_up` in `shared/mine`.
-    pub(super) fn give_up(&mut self, key: &str, mine: [&str; 2], was: &Mine) -> Answer<bool> {
-        if self.is_mine_alone(key, was)? {
+    /// Does the same as `remove_owner` in `shared/ownership`.
+    pub(super) fn remove_owner(&mut self, key: &str, mine: [&str; 2], was: &Mine) -> Answer<bool> {
+        if self.is_unaltered(key, was)? {
             self.keys.del(key);
             return Ok(true);
         }
@@ -214,8 +214,8 @@ impl State {
         Ok(false)
     }
 
-    /// Does the same as `held` in `shared/held`.
-    pub(super) fn held(&self, key: &str, marker: &str, position: usize) -> Replied {
+    /// Does the same as `describe_holder` in `shared/holder`.
+    pub(super) fn describe_holder(&self, key: &str, marker: &str, position: usize) -> Replied {
         let Some((owner, depth)) = self.holder(key, marker)? else {
             return Ok(other_kind());
         };
