@@ -218,12 +218,12 @@ impl Coordinator {
 
     /// How many masters there are.
     pub fn master_count(&self) -> usize {
-        self.engine.size()
+        self.engine.masters().count()
     }
 
     /// How many masters make a majority.
     pub fn quorum(&self) -> usize {
-        majority(self.engine.size())
+        majority(self.engine.masters().count())
     }
 
     #[cfg(test)]
@@ -255,7 +255,7 @@ impl Coordinator {
 impl fmt::Debug for Coordinator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Coordinator")
-            .field("masters", &self.engine.addresses())
+            .field("masters", &self.engine.masters().addresses())
             .finish_non_exhaustive()
     }
 }
@@ -384,8 +384,8 @@ impl Builder {
 
     /// How long a waiter of a fair lock may give no sign of life before the others pass it over. Waiters ask again
     /// three or four times in that time. Defaults to 3 s, or four node timeouts where that is longer; at least those.
-    pub fn waiter_timeout(mut self, patience: Duration) -> Self {
-        self.settings.patience = Some(patience);
+    pub fn waiter_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.waiter_timeout = Some(timeout);
         self
     }
 

@@ -195,7 +195,8 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
-        self.held.extend(ttl).await
+        let extended = self.held.extend(ttl).await;
+        extended.map_err(|error| ExtendError::from_driver(error, &self.held))
     }
 
     /// Gives the lock up on all masters, and waits until a majority has confirmed. That it was gone already

@@ -48,6 +48,16 @@
 //!
 //! - `redis` (default): real masters, over TCP and unix sockets.
 //! - `tls`: `rediss://` URLs, through rustls.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(any(feature = "redis", feature = "test-util")),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "there is no kind of master to talk to"
+    )
+)]
+
 mod check;
 mod coordinator;
 mod core;
@@ -64,24 +74,31 @@ pub use crate::{
     check::{Finding, Preflight, Severity},
     coordinator::{Builder, Coordinator},
     core::{
-        inspection::{Holding, Inspection},
+        held_report::HeldReport,
+        inspection::{Holder, Inspection},
         lock_state::{LockState, LostReason},
         name::Kind,
-        quorum::{Failure, Holder, Refusal, Vote},
+        quorum::{Failure, Refusal, Vote},
         renewal::Renewal,
         restart::RestartGuard,
         votes::{VoteRow, Votes},
     },
     error::{
-        AcquireError, ConfigError, ExtendError, InspectError, LostError, ReleaseError, RunError,
+        AcquireError, ConfigError, Contention, ExtendError, InspectError, LostError, ReleaseError,
+        RunError,
     },
     fence::{Fence, StaleToken},
     guard::Guard,
     lock::Lock,
-    master::{Fault, MasterSpec, MemoryMaster},
+    master::MasterSpec,
     owner::Owner,
 };
 
+#[cfg(feature = "test-util")]
+pub use crate::master::{Fault, MemoryMaster};
+
+#[cfg(feature = "redis")]
+pub use redis;
 #[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;
 

@@ -9,8 +9,11 @@ use crate::{
         name::{Kind, Resource},
         renewal::Renewal,
     },
-    driver::claim::{Level, LockRequest},
-    driver::engine::Engine,
+    driver::{
+        claim::{Level, LockRequest},
+        denied::NotAcquired,
+        engine::Engine,
+    },
     error::{AcquireError, ConfigError, InspectError, RunError},
     guard::Guard,
     owner::Owner,
@@ -135,18 +138,22 @@ impl Lock {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use quorlock::{AcquireError, Coordinator, MemoryMaster};
+    /// # use quorlock::{AcquireError, Contention, Coordinator, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
     /// let lock = locks.mutex("orders/42");
     /// let guard = lock.try_acquire().await?;
     /// let refused = lock.try_acquire().await.unwrap_err();
-    /// assert!(matches!(refused, AcquireError::Contended { remaining: Some(_), .. }));
+    /// assert!(matches!(
+    ///     refused,
+    ///     AcquireError::Contended { reason: Contention::Held { remaining: Some(_) }, .. }
+    /// ));
     /// # drop(guard);
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire(&self) -> Result<Guard, AcquireError> {
-        let held = self.engine.try_acquire(&self.request()?).await?;
-        Ok(self.guard(held))
+        let request = self.request()?;
+        let acquired = self.engine.try_acquire(&request).await;
+        self.guard(acquired, &request)
     }
 
     /// Waits for the lock until `limit` is over, and tries a last time then.
@@ -197,13 +204,20 @@ impl Lock {
     }
 
     async fn acquire_until(&self, limit: Option<Duration>) -> Result<Guard, AcquireError> {
-        let held = self.engine.acquire(&self.request()?, limit).await?;
-        Ok(self.guard(held))
+        let request = self.request()?;
+        let acquired = self.engine.acquire(&request, limit).await;
+        self.guard(acquired, &request)
     }
 
-    fn guard(&self, held: Level) -> Guard {
-        held.start_renewing(self.renewal);
-        Guard::new(held)
+    fn guard(
+        &self,
+        acquired: Result<Level, NotAcquired>,
+        request: &LockRequest,
+    ) -> Result<Guard, AcquireError> {
+        let masters = self.engine.masters();
+        let level = acquired.map_err(|error| AcquireError::from_driver(error, request, masters))?;
+        level.start_renewing(self.renewal);
+        Ok(Guard::new(level))
     }
 
     /// Acquires the lock, runs `body` under it and releases it. When the lock is lost, `body` is dropped
@@ -277,7 +291,7 @@ impl Lock {
     /// let owner = locks.owner();
     /// let lock = locks.reentrant("orders/42", &owner);
     /// let guard = lock.acquire().await?;
-    /// let held = lock.inspect().await?.holding.expect("it is held");
+    /// let held = lock.inspect().await?.holder.expect("it is held");
     /// assert_eq!((held.kind, held.owner.as_deref()), (Some(Kind::Reentrant), Some(owner.id())));
     /// assert_eq!(held.depth, 1);
     ///
@@ -287,7 +301,9 @@ impl Lock {
     /// ```
     pub async fn inspect(&self) -> Result<Inspection, InspectError> {
         let resource = self.resource.as_ref().map_err(Clone::clone)?;
-        self.engine.inspect(resource).await
+        let inspected = self.engine.inspect(resource).await;
+        let masters = self.engine.masters();
+        inspected.map_err(|error| InspectError::from_driver(&error, resource, masters))
     }
 
     /// Returns whether the lock is held: nobody else could acquire it now, as too few masters are

@@ -7,10 +7,10 @@
 use std::{collections::BTreeSet, error::Error, fmt::Debug, time::Duration};
 
 use quorlock::{
-    AcquireError, Builder, ConfigError, Coordinator, ExtendError, Failure, Fault, Fence, Finding,
-    Guard, Holder, Holding, InspectError, Inspection, Kind, Lock, LockState, LostError, LostReason,
-    MasterSpec, MemoryMaster, Owner, Preflight, Refusal, ReleaseError, RestartGuard, RunError,
-    Severity, StaleToken, Vote, VoteRow, Votes,
+    AcquireError, Builder, ConfigError, Contention, Coordinator, ExtendError, Failure, Fault,
+    Fence, Finding, Guard, HeldReport, Holder, InspectError, Inspection, Kind, Lock, LockState,
+    LostError, LostReason, MasterSpec, MemoryMaster, Owner, Preflight, Refusal, ReleaseError,
+    Renewal, RestartGuard, RunError, Severity, StaleToken, Vote, VoteRow, Votes,
 };
 
 #[test]
@@ -30,6 +30,7 @@ fn types() {
         AcquireError: Error Clone;
         Builder:;
         ConfigError: Error Clone Eq;
+        Contention: Clone Copy Eq;
         Coordinator: Clone;
         ExtendError: Error Clone;
         Failure: Clone Eq;
@@ -37,8 +38,8 @@ fn types() {
         Fence: Default;
         Finding: Clone Eq;
         Guard:;
+        HeldReport: Clone Eq;
         Holder: Clone Eq;
-        Holding: Clone Eq;
         InspectError: Error Clone;
         Inspection: Clone;
         Kind: Clone Copy Eq;
@@ -52,6 +53,7 @@ fn types() {
         Preflight: Clone Eq;
         Refusal: Clone Eq;
         ReleaseError: Error Clone;
+        Renewal: Clone Copy Eq;
         RestartGuard: Clone Copy Default Eq;
         RunError<ConfigError>: Error;
         StaleToken: Error Clone Copy Eq;
@@ -100,9 +102,9 @@ fn is_static<T: 'static>(_: &T) {}
 /// The types that `lib.rs` exports.
 fn exported() -> BTreeSet<&'static str> {
     let lib = include_str!("../src/lib.rs");
-    let (_, uses) = lib.split_once("pub use crate::{").unwrap();
-    let (uses, _) = uses.split_once("};").unwrap();
-    uses.split(|c: char| !c.is_alphanumeric())
+    let uses = lib.split("pub use crate::").skip(1);
+    let uses = uses.filter_map(|rest| rest.split(';').next());
+    uses.flat_map(|uses| uses.split(|c: char| !c.is_alphanumeric()))
         .filter(|word| word.starts_with(|c: char| c.is_uppercase()))
         .collect()
 }

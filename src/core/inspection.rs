@@ -13,7 +13,7 @@ pub struct Inspection {
     pub name: Arc<str>,
     /// Who holds the lock. `None` when it can be acquired: the masters on which it is free, or
     /// which did not answer, are a majority.
-    pub holding: Option<Holding>,
+    pub holder: Option<Holder>,
     /// The [owners](crate::Owner::id) who wait for a fair lock, in order, as far as any master knows them,
     /// 1,000 from each at most. One whose process died is among them until it is passed over. Empty when the
     /// lock that was inspected is not a fair one.
@@ -26,7 +26,7 @@ impl Inspection {
     /// Returns whether the lock is held: nobody else could acquire it now, as too few masters are
     /// free.
     pub fn is_held(&self) -> bool {
-        self.holding.is_some()
+        self.holder.is_some()
     }
 }
 
@@ -37,7 +37,7 @@ impl Inspection {
 /// lock, which has another name on every master, and for a moment while several contend for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Holding {
+pub struct Holder {
     /// The kind as which it is held. `None` when it is none of ours, or not the same on all masters
     /// that hold it.
     pub kind: Option<Kind>,
@@ -98,7 +98,7 @@ impl Seen {
 }
 
 /// What is held, by what each of all masters says, if anything.
-pub(crate) fn holding(seen: &[Option<Seen>]) -> Option<Holding> {
+pub(crate) fn holder(seen: &[Option<Seen>]) -> Option<Holder> {
     let held: Vec<_> = seen
         .iter()
         .flatten()
@@ -115,7 +115,7 @@ pub(crate) fn holding(seen: &[Option<Seen>]) -> Option<Holding> {
         let remaining = same.get(need - 1)?.remaining;
         let is_named = matches!(one.kind, Some(Kind::Reentrant | Kind::Fair));
         same.sort_by_key(|held| held.depth);
-        Some(Holding {
+        Some(Holder {
             kind: one.kind,
             owner: is_named.then(|| one.owner.clone()),
             depth: same[same.len() / 2].depth,
@@ -126,7 +126,7 @@ pub(crate) fn holding(seen: &[Option<Seen>]) -> Option<Holding> {
 }
 
 /// Several holders, none of whom has a majority of all masters, and who leave none to anybody else.
-fn by_several(mut held: Vec<&HeldBy>, masters: usize) -> Option<Holding> {
+fn by_several(mut held: Vec<&HeldBy>, masters: usize) -> Option<Holder> {
     let others = masters - held.len();
     let missing = majority(masters).checked_sub(others)?;
     let kind = held.first()?.kind;
@@ -135,7 +135,7 @@ fn by_several(mut held: Vec<&HeldBy>, masters: usize) -> Option<Holding> {
     let depth = held[held.len() / 2].depth;
     held.sort_by_key(|held| held.remaining.unwrap_or(Duration::MAX));
     let last = held.get(missing.checked_sub(1)?)?;
-    Some(Holding {
+    Some(Holder {
         kind: kind.filter(|_| is_one_kind),
         owner: None,
         depth,
@@ -178,26 +178,20 @@ mod tests {
                 None,
             ),
         ] {
-            let holding = holding(&seen(texts));
-            let found = holding
-                .as_ref()
-                .and_then(|holding| holding.owner.as_deref());
+            let holder = holder(&seen(texts));
+            let found = holder.as_ref().and_then(|holder| holder.owner.as_deref());
             assert_eq!(found, owner, "{texts:?}");
-            if let Some(holding) = holding {
+            if let Some(holder) = holder {
                 let left = left.map(Duration::from_millis);
-                assert_eq!(
-                    (holding.depth, holding.remaining),
-                    (depth, left),
-                    "{texts:?}"
-                );
+                assert_eq!((holder.depth, holder.remaining), (depth, left), "{texts:?}");
             }
         }
     }
 
     #[test]
     fn a_mutex_has_no_owner() {
-        let holding = holding(&seen(&["mutex 5 1 0a", "mutex 5 1 0a", "mutex 5 1 0b"])).unwrap();
-        assert_eq!((holding.kind, holding.owner), (Some(Kind::Mutex), None));
+        let holder = holder(&seen(&["mutex 5 1 0a", "mutex 5 1 0a", "mutex 5 1 0b"])).unwrap();
+        assert_eq!((holder.kind, holder.owner), (Some(Kind::Mutex), None));
     }
 
     #[test]
@@ -243,10 +237,10 @@ mod tests {
                 Some((None, 1, Some(5))),
             ),
         ] {
-            let found = holding(&seen(texts)).map(|holding| {
-                assert_eq!(holding.owner, None, "{texts:?}");
-                let left = holding.remaining.map(|left| left.as_millis());
-                (holding.kind, holding.depth, left)
+            let found = holder(&seen(texts)).map(|holder| {
+                assert_eq!(holder.owner, None, "{texts:?}");
+                let left = holder.remaining.map(|left| left.as_millis());
+                (holder.kind, holder.depth, left)
             });
             assert_eq!(found, expected, "{texts:?}");
         }

@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use super::held_report::HeldReport;
+
 /// What one master answered.
 ///
 /// Never a bool: a refusal is knowledge ("somebody else has it here"), a failure is ignorance ("it may
@@ -26,19 +28,15 @@ pub enum Vote {
 pub enum Refusal {
     /// Nothing is held there: the lock expired, was released, or the master lost it.
     Gone,
-    /// Somebody else holds it there.
-    Held {
-        /// For how long still, where the master said so.
-        remaining: Option<Duration>,
-        /// Who, where the master said so: the token of a mutex says nothing.
-        holder: Option<Arc<Holder>>,
-    },
+    /// Another client holds the lock there.
+    Held(HeldReport),
     /// It is held there as another kind of lock.
     OtherKind,
     /// It is free there, and others come first.
     Queued {
-        /// The place in the queue there: 1 is next. `None` for an attempt that does not wait.
-        place: Option<u64>,
+        /// The position of the client that asked in that master's queue: 1 is next. `None` for an
+        /// attempt that does not wait.
+        position: Option<u64>,
     },
     /// The candidate for the fencing token is not above the master's counter.
     Stale {
@@ -53,24 +51,10 @@ pub enum Refusal {
     },
 }
 
-/// Who holds a reentrant or a fair lock, as a master says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Holder {
-    /// The owner, as it is called on the wire.
-    pub owner: String,
-    /// How many times the owner has acquired it.
-    pub depth: u64,
-    /// The place of who asked in the queue of a fair lock: 1 is next. `None` when it has none.
-    pub place: Option<u64>,
-}
-
 impl Refusal {
+    /// Returns the refusal of a mutex that another client holds.
     pub(crate) fn held(remaining: Option<Duration>) -> Self {
-        Self::Held {
-            remaining,
-            holder: None,
-        }
+        Self::Held(HeldReport::mutex(remaining))
     }
 }
 
@@ -84,8 +68,8 @@ pub enum Failure {
     Disconnected(Arc<str>),
     /// It may have forgotten locks, and has no vote until all those are over. Nothing was sent.
     Quarantined {
-        /// For how long still.
-        left: Duration,
+        /// How long the quarantine still lasts.
+        remaining: Duration,
     },
     /// It answered with an error, such as `OOM`, `LOADING`, `READONLY` or `NOPERM`.
     Rejected(Arc<str>),
@@ -122,36 +106,14 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gone => f.write_str("holds nothing"),
-            Self::Held { remaining, holder } => {
-                match holder {
-                    None => f.write_str("held by another")?,
-                    Some(holder) => holder.fmt(f)?,
-                }
-                if let Some(remaining) = remaining {
-                    write!(f, " for {remaining:.1?}")?;
-                }
-                match holder.as_ref().and_then(|holder| holder.place) {
-                    None => Ok(()),
-                    Some(place) => write!(f, ", at place {place} of the queue"),
-                }
-            }
+            Self::Held(report) => report.fmt(f),
             Self::OtherKind => f.write_str("held as another kind of lock"),
-            Self::Queued { place: None } => f.write_str("free, but others wait"),
-            Self::Queued { place: Some(place) } => {
-                write!(f, "free, at place {place} of the queue")
-            }
+            Self::Queued { position: None } => f.write_str("free, but others wait"),
+            Self::Queued {
+                position: Some(position),
+            } => write!(f, "free, position {position} in the queue"),
             Self::Skewed { .. } => f.write_str("free, but the clocks are too far apart"),
             Self::Stale { .. } => f.write_str("free, but has seen a later fencing token"),
-        }
-    }
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "held by {:?}", self.owner)?;
-        match self.depth {
-            1 => Ok(()),
-            depth => write!(f, " ({depth} times)"),
         }
     }
 }
@@ -161,8 +123,8 @@ impl fmt::Display for Failure {
         match self {
             Self::Closed => f.write_str("closed"),
             Self::Disconnected(why) => write!(f, "connection lost: {why}"),
-            Self::Quarantined { left } => {
-                write!(f, "may have forgotten locks, no vote for {left:.1?}")
+            Self::Quarantined { remaining } => {
+                write!(f, "may have forgotten locks, no vote for {remaining:.1?}")
             }
             Self::Rejected(reply) => write!(f, "answered {reply}"),
             Self::TimedOut(after) => write!(f, "no answer in {after:?}"),

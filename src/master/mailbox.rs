@@ -182,12 +182,12 @@ impl Mailbox {
     pub(super) fn quarantine(&self, until: Instant) {
         let mut state = self.state.lock();
         state.quarantine = Some(until);
-        let needs_vote = |request: &mut Arc<Request>| request.command.verb.quarantine_applies();
+        let needs_vote = |request: &mut Arc<Request>| request.command.verb().quarantine_applies();
         let refused: Vec<_> = state.requests.extract_if(.., needs_vote).collect();
         let left = until.saturating_duration_since((self.now)());
         drop(state);
         for request in refused {
-            self.fail(&request, Failure::Quarantined { left });
+            self.fail(&request, Failure::Quarantined { remaining: left });
         }
     }
 
@@ -274,11 +274,11 @@ impl State {
             return Some(failure.clone());
         }
         if let Some(until) = self.quarantine
-            && request.command.verb.quarantine_applies()
+            && request.command.verb().quarantine_applies()
             && let left = until.saturating_duration_since(now())
             && !left.is_zero()
         {
-            return Some(Failure::Quarantined { left });
+            return Some(Failure::Quarantined { remaining: left });
         }
         let is_full = matches!(self.phase, Phase::Dialling) && self.requests.len() >= MAX_WAITING;
         (is_full && !request.is_owed_to(master)).then(|| {

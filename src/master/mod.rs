@@ -11,6 +11,7 @@ mod in_flight;
 mod known_origins;
 mod liveness;
 mod mailbox;
+#[cfg(feature = "test-util")]
 mod memory;
 mod outage;
 mod owed;
@@ -26,6 +27,7 @@ mod unanswered;
 
 pub(crate) use config::MasterConfig;
 pub(crate) use mailbox::Mailbox;
+#[cfg(feature = "test-util")]
 pub use memory::{Fault, MemoryMaster};
 #[cfg(feature = "__internals")]
 pub(crate) use redis::encode_command;

@@ -7,7 +7,7 @@ use std::{fmt, time::Instant};
 #[cfg(feature = "redis")]
 use super::redis::wire::Encoded;
 use crate::core::{
-    command::{Command, WakeScope},
+    command::Command,
     master_set::MasterSet,
     quorum::{Failure, Vote},
 };
@@ -68,7 +68,7 @@ impl<C> Request<C> {
 impl<C: CountVotes + ?Sized> Request<C> {
     /// Returns whether the command wakes waiters on `master`.
     pub(super) fn wakes_on(&self, master: usize) -> bool {
-        self.command.wakes != WakeScope::Nobody && self.publishers.contains(master)
+        self.command.wakes() && self.publishers.contains(master)
     }
 
     /// Returns whether `master` must be sent the command even after its vote has been cast.
@@ -83,11 +83,12 @@ impl<C: CountVotes + ?Sized> Request<C> {
 
     /// Returns the command for `master`, which wakes nobody if `master` is not a publisher.
     pub(super) fn command_for(&self, master: usize) -> Command {
-        let mut command = self.command.clone();
-        if !self.wakes_on(master) {
-            command.wakes = WakeScope::Nobody;
+        let command = self.command.clone();
+        if self.wakes_on(master) {
+            command
+        } else {
+            command.without_wakeup()
         }
-        command
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
+#[cfg(feature = "test-util")]
+use super::memory::MemoryMaster;
 #[cfg(feature = "redis")]
 use super::redis;
-use super::{config::MasterConfig, mailbox::Mailbox, memory::MemoryMaster, supervisor::supervise};
+use super::{config::MasterConfig, mailbox::Mailbox, supervisor::supervise};
 
 /// One master, as given to [`Builder::master`](crate::Builder::master): a URL, a
 /// [`MemoryMaster`], or a ready `redis::Client`.
@@ -15,6 +17,7 @@ use super::{config::MasterConfig, mailbox::Mailbox, memory::MemoryMaster, superv
 pub struct MasterSpec(Spec);
 
 enum Spec {
+    #[cfg(feature = "test-util")]
     Memory(MemoryMaster),
     #[cfg(feature = "redis")]
     Redis(Box<redis::Endpoint>),
@@ -25,6 +28,7 @@ enum Spec {
 impl fmt::Debug for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            #[cfg(feature = "test-util")]
             Self::Memory(memory) => memory.fmt(f),
             #[cfg(feature = "redis")]
             Self::Redis(endpoint) => f.write_str(&endpoint.address()),
@@ -49,7 +53,7 @@ impl From<&str> for MasterSpec {
     #[cfg(not(feature = "redis"))]
     fn from(_url: &str) -> Self {
         Self(Spec::Bad(
-            "URLs need the crate's feature `redis`".to_owned(),
+            "a URL needs the feature `redis` of quorlock".to_owned(),
         ))
     }
 }
@@ -79,12 +83,14 @@ impl From<redis::Client> for MasterSpec {
     }
 }
 
+#[cfg(feature = "test-util")]
 impl From<MemoryMaster> for MasterSpec {
     fn from(memory: MemoryMaster) -> Self {
         Self(Spec::Memory(memory))
     }
 }
 
+#[cfg(feature = "test-util")]
 impl From<&MemoryMaster> for MasterSpec {
     fn from(memory: &MemoryMaster) -> Self {
         Self(Spec::Memory(memory.clone()))
@@ -98,6 +104,7 @@ impl MasterSpec {
     /// Returns the address without secrets. Two masters with the same address are the same server.
     pub(crate) fn address(&self) -> Result<Arc<str>, String> {
         match &self.0 {
+            #[cfg(feature = "test-util")]
             Spec::Memory(memory) => Ok(memory.address()),
             #[cfg(feature = "redis")]
             Spec::Redis(endpoint) => Ok(endpoint.address()),
@@ -115,6 +122,7 @@ impl MasterSpec {
         let mailbox = Arc::new(Mailbox::new(master, address, config.now));
         let (served, shared) = (mailbox.clone(), config.clone());
         let supervisor: Supervisor = match self.0 {
+            #[cfg(feature = "test-util")]
             Spec::Memory(memory) => {
                 Box::pin(supervise(memory.dialer(master, config), served, shared))
             }

@@ -40,7 +40,7 @@ use super::{
 };
 use crate::core::{
     ballot::Ballot,
-    command::{Command, Verb, WakeScope},
+    command::{Action, Command, NewKey, Verb, WakeScope},
     identity::Identity,
     lease::{Drift, Ttl},
     master_set::MasterSet,
@@ -507,12 +507,11 @@ impl Subject {
     /// The vote, and what was published.
     async fn say(&mut self, key: &str, asked: &Asked) -> String {
         self.store.listen(key);
-        let mut command = asked.command(key);
-        command.ballot = asked.ballot.map(|off| Ballot {
-            counter: command.resource.counter(),
+        let ballot = asked.ballot.map(|off| Ballot {
+            counter: step::resource(asked.kind, key).counter(),
             candidate: self.began.saturating_add_signed(off),
         });
-        self.post(command, None);
+        self.post(asked.command(key, ballot), None);
         let (_, vote, note) = self.votes.recv().await.unwrap();
         let said = match &vote {
             Vote::Refuse(Refusal::Stale { counter }) => format!("stale {}", self.since(*counter)),
@@ -605,7 +604,7 @@ fn wall_micros() -> u64 {
 }
 
 fn command(verb: Verb, key: &str, who: char, ttl: Duration) -> Command {
-    Asked::mutex(verb, who, ttl).command(key)
+    Asked::mutex(verb, who, ttl).command(key, None)
 }
 
 fn seconds(count: u64) -> Duration {

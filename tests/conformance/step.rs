@@ -8,7 +8,7 @@
 //! attempt.
 
 use super::*;
-use crate::core::identity::{QueueOptions, Ticket};
+use crate::core::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
@@ -40,7 +40,7 @@ pub(super) struct Asked {
     pub(super) depth: u32,
     /// In seconds from an origin long ago.
     pub(super) drawn: u64,
-    pub(super) patience: Option<QueueOptions>,
+    pub(super) queue: Option<QueueOptions>,
     pub(super) wakes: WakeScope,
     /// In microseconds from when the row began.
     pub(super) ballot: Option<i64>,
@@ -63,34 +63,70 @@ impl Asked {
             ttl: seconds(40),
             depth: u32::from(verb != Verb::Release),
             drawn: u64::from(who as u8 % 32),
-            patience: None,
+            queue: None,
             wakes: WakeScope::Everybody,
             ballot: None,
         }
     }
 
-    pub(super) fn command(&self, key: &str) -> Command {
-        let owner: Arc<str> = owner(self.who).into();
-        let attempt = self.attempt;
-        let identity = match (self.verb, self.kind) {
-            (Verb::Inspect, _) => Identity::Nobody,
-            (_, Kind::Mutex) => Identity::Token(token(self.who)),
-            (_, Kind::Reentrant) => Identity::Owner { owner, attempt },
-            (_, Kind::Fair) => Identity::Ticket {
-                ticket: ticket(self.who, self.drawn),
-                owner,
-                attempt,
-            },
+    pub(super) fn command(&self, key: &str, ballot: Option<Ballot>) -> Command {
+        let by = OwnerAttempt {
+            owner: owner(self.who).into(),
+            attempt: self.attempt,
         };
-        Command {
-            verb: self.verb,
-            resource: resource(self.kind, key),
-            identity,
-            ttl: Ttl::parse(self.ttl, Duration::ZERO, Drift::from_ppm(0).unwrap()).unwrap(),
-            depth: self.depth,
-            wakes: self.wakes,
-            patience: self.patience,
-            ballot: None,
+        let fair = FairAttempt {
+            ticket: ticket(self.who, self.drawn),
+            by: by.clone(),
+        };
+        let identity = match self.kind {
+            Kind::Mutex => Identity::Token(token(self.who)),
+            Kind::Reentrant => Identity::Owner(by),
+            Kind::Fair => Identity::Ticket(fair),
+        };
+        Command::new(&resource(self.kind, key), self.action(identity, ballot))
+    }
+
+    fn action(&self, identity: Identity, ballot: Option<Ballot>) -> Action {
+        let (depth, wakes) = (self.depth, self.wakes);
+        let ttl = checked(self.ttl);
+        let key = NewKey { ttl, depth, ballot };
+        match self.verb {
+            Verb::Acquire => match (identity, self.queue) {
+                (Identity::Ticket(fair), Some(queue)) => {
+                    Action::AcquireOrQueue { fair, queue, key }
+                }
+                (identity, _) => Action::Acquire { identity, key },
+            },
+            Verb::Heal => Action::Heal { identity, key },
+            Verb::Extend => Action::Extend {
+                identity,
+                ttl,
+                depth,
+            },
+            Verb::Release => match identity.owner() {
+                Some(owner) if depth > 0 => Action::SetDepth {
+                    owner: owner.clone(),
+                    depth,
+                    ballot: key.ballot,
+                },
+                _ => Action::Release {
+                    identity,
+                    wakes,
+                    ballot: key.ballot,
+                },
+            },
+            Verb::Yield => {
+                let Identity::Ticket(fair) = identity else {
+                    panic!("only a fair lock yields");
+                };
+                let timeout = self.queue.map(|queue| queue.waiter_timeout);
+                Action::Yield {
+                    fair,
+                    waiter_timeout: timeout.unwrap_or_default(),
+                }
+            }
+            Verb::Inspect => Action::Inspect,
+            Verb::Probe => panic!("a probe is not about a lock"),
         }
     }
 
@@ -114,9 +150,12 @@ impl Asked {
                 ("x", depth) => asked.depth = depth.parse().unwrap(),
                 ("^", off) => asked.ballot = Some(micros(off)),
                 ("@", drawn) => asked.drawn = drawn.parse().unwrap(),
-                ("~", patience) => {
-                    let patience = parse_ttl(patience).unwrap();
-                    asked.patience = Some(QueueOptions { patience, is_fresh });
+                ("~", timeout) => {
+                    let waiter_timeout = parse_ttl(timeout).unwrap();
+                    asked.queue = Some(QueueOptions {
+                        waiter_timeout,
+                        is_fresh,
+                    });
                 }
                 _ => asked.ttl = parse_ttl(word).unwrap(),
             }
@@ -198,6 +237,10 @@ pub(super) fn parse_field(text: &str) -> (String, String) {
 fn parse_ttl(text: &str) -> Option<Duration> {
     let number = text.strip_suffix('s')?;
     Some(Duration::from_secs_f64(number.parse().unwrap()))
+}
+
+pub(super) fn checked(ttl: Duration) -> Ttl {
+    Ttl::parse(ttl, Duration::ZERO, Drift::from_ppm(0).unwrap()).unwrap()
 }
 
 pub(super) fn resource(kind: Kind, key: &str) -> Resource {

@@ -12,9 +12,9 @@ use quorlock::{Coordinator, RestartGuard};
 use tokio::{runtime::Runtime, time::timeout};
 
 use crate::{
-    alone::{alone, current_thread, multi_thread},
+    own_process::{alone, current_thread, multi_thread},
     servers,
-    support::fake::{Fake, Peer},
+    support::fake_server::{Fake, Peer},
 };
 
 #[test]

@@ -14,17 +14,17 @@
     reason = "helpers of tests fail like tests, and clippy only knows tests by their attribute"
 )]
 
-mod alone;
-mod calls;
-mod closing;
-mod dribble;
-mod first;
+mod all_calls;
+mod close;
+mod first_attempt;
 mod flood;
+mod own_process;
 mod releases;
 mod replies;
 #[path = "../support/server.rs"]
 mod servers;
-mod slow;
+mod slow_master;
 mod stall;
 #[path = "../support/hostile/mod.rs"]
 mod support;
+mod tiny_pieces;

@@ -12,10 +12,10 @@ use quorlock::{Coordinator, Guard, RestartGuard};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    alone::{alone, run},
+    own_process::{alone, run},
     servers::{self, Server},
     support::{
-        fake::{Fake, honest},
+        fake_server::{Fake, honest},
         releases::{ErrorServer, commands_for},
     },
 };

@@ -13,10 +13,10 @@ use quorlock::{Coordinator, RestartGuard};
 use tokio::time::timeout;
 
 use crate::{
-    alone::{alone, run},
+    own_process::{alone, run},
     support::{
-        calls::{Calls, HANG},
-        fake::{Fake, Peer, honest, subscription},
+        all_calls::{Calls, HANG},
+        fake_server::{Fake, Peer, honest, subscription},
     },
 };
 

@@ -6,8 +6,8 @@ use quorlock::{Coordinator, RestartGuard};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    alone::{alone, current_thread, multi_thread},
-    support::{fake::Fake, gauge::Log, load},
+    own_process::{alone, current_thread, multi_thread},
+    support::{fake_server::Fake, load, process_stats::Log},
 };
 
 #[test]

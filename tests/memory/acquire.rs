@@ -1,14 +1,14 @@
-//! When a lock is won or lost, and for how long.
+//! When an acquisition wins or loses, and how long the lock is then valid.
 
 use std::{pin::pin, time::Duration};
 
-use quorlock::{AcquireError, Fault, Guard};
+use quorlock::{AcquireError, Contention, Fault, Guard};
 use tokio::time::{Instant, advance, sleep};
 
 use crate::world::{NAME, World, delay, millis, said, seconds, start, timed, valid};
 
 #[tokio::test(start_paused = true)]
-async fn won_when_a_majority_has_granted() {
+async fn a_lock_is_won_as_soon_as_a_majority_has_granted() {
     for (delays, won) in [
         ([10, 20, 30, 40, 45], 30),
         ([45, 10, 40, 20, 30], 30),
@@ -35,27 +35,30 @@ async fn won_when_a_majority_has_granted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_when_a_majority_is_impossible() {
+async fn an_attempt_is_lost_as_soon_as_a_majority_is_impossible() {
     let world = World::new(5).await;
     world.occupy(0..5, seconds(5));
     let expires = Instant::now() + seconds(5);
     world.inject([10, 20, 30, 40, 45].map(delay));
     let (took, error) = timed(world.lock().try_acquire()).await;
-    // Three refused after 30 ms. The release went out then, and three have answered that after 30 more.
+    // Three masters have refused after 30 ms. The release is sent then, and after 30 ms more three
+    // masters have answered it.
     assert_eq!(took, millis(60));
     let AcquireError::Contended {
-        remaining, votes, ..
+        reason: Contention::Held { remaining },
+        votes,
+        ..
     } = error.unwrap_err()
     else {
-        panic!("held by another");
+        panic!("held by another holder");
     };
-    assert_eq!(said(&votes)[..3], ["held by another"; 3]);
-    // As the first of the three said it, 20 ms ago: it is the last one to be free.
+    assert_eq!(said(&votes)[..3], ["held by another holder"; 3]);
+    // The first of the three said so 20 ms ago. It is the last of them to become free.
     assert_eq!(Instant::now() - millis(20) + remaining.unwrap(), expires);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_master_that_hangs() {
+async fn an_acquisition_does_not_wait_for_a_master_that_hangs() {
     let world = World::new(3).await;
     world.masters[2].inject(Fault::Hang);
     let (took, guard) = timed(world.lock().try_acquire()).await;
@@ -70,21 +73,29 @@ async fn nobody_waits_for_a_master_that_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_of_four_are_no_majority() {
+async fn two_of_four_masters_are_no_majority() {
     let world = World::new(4).await;
     world.occupy([0, 3], seconds(5));
     let error = world.lock().try_acquire().await.unwrap_err();
     let AcquireError::Contended {
-        remaining, votes, ..
+        reason: Contention::Held { remaining },
+        votes,
+        ..
     } = error
     else {
         panic!("split: {error:?}");
     };
     assert_eq!(
         said(&votes),
-        ["held by another", "granted", "granted", "held by another"]
+        [
+            "held by another holder",
+            "granted",
+            "granted",
+            "held by another holder"
+        ]
     );
-    // Of the four, two are free now, and a third one is when the other client's key expires.
+    // Two of the four masters are free now. A third one is free when the other client's key
+    // expires.
     assert_eq!(remaining, Some(seconds(5)));
     assert_eq!(world.holders(), ["another", "", "", "another"]);
 }
@@ -121,13 +132,13 @@ async fn validity_runs_out() {
     sleep(millis(1)).await;
     assert!(!guard.is_valid());
     assert_eq!(guard.remaining(), millis(0));
-    // The keys outlive it, by the drift allowance.
+    // The keys outlive the validity by the drift allowance.
     assert_eq!(world.ttls(), [Some(millis(102)); 3]);
 }
 
-/// The client stood still before the masters' votes came in.
+/// The client stalls before the masters' votes arrive.
 #[tokio::test(start_paused = true)]
-async fn votes_that_come_too_late_are_no_lock() {
+async fn votes_that_arrive_too_late_give_no_lock() {
     for (pause, won) in [(9_897, true), (9_898, false), (20_000, false)] {
         let world = World::new(3).await;
         let lock = world.lock();
@@ -140,9 +151,9 @@ async fn votes_that_come_too_late_are_no_lock() {
     }
 }
 
-/// The client stood still after the votes had come in, and before it looked at them.
+/// The client stalls after the votes have arrived, before it reads them.
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_looked_at_too_late_is_none() {
+async fn votes_that_are_read_too_late_give_no_lock() {
     for (pause, won) in [(9_897, true), (9_898, false), (20_000, false)] {
         let world = World::new(3).await;
         let lock = world.lock();
@@ -182,7 +193,7 @@ async fn check_too_slow(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_after_the_node_timeout_still_shows() {
+async fn an_answer_after_the_node_timeout_is_still_shown() {
     let world = World::new(3).await;
     world.masters[1].inject(delay(80));
     let guard = world.guard().await;
@@ -195,7 +206,7 @@ async fn an_answer_after_the_node_timeout_still_shows() {
     assert_eq!(latency, Some(millis(80)));
 }
 
-/// A master that was given up on counts as failed, whatever it says later.
+/// After its node timeout, a master counts as failed, whatever it answers later.
 #[tokio::test(start_paused = true)]
 async fn an_answer_after_the_node_timeout_does_not_count() {
     let world = World::new(3).await;
@@ -205,13 +216,13 @@ async fn an_answer_after_the_node_timeout_does_not_count() {
         matches!(error, Err(AcquireError::NoQuorum { .. })),
         "{error:?}"
     );
-    assert_eq!(took, millis(100)); // 50 for the votes, as long again for the release
+    assert_eq!(took, millis(100)); // 50 ms for the votes, and 50 ms for the release
     world.close().await;
     assert_eq!(world.holders(), ["", "", ""]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_master_alone_is_its_own_majority() {
+async fn a_single_master_is_a_majority() {
     let world = World::new(1).await;
     let guard = world.guard().await;
     assert_eq!((world.locks.master_count(), world.locks.quorum()), (1, 1));
@@ -238,7 +249,7 @@ async fn an_even_number_of_masters_needs_more_than_half() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sixty_four_masters() {
+async fn a_lock_on_sixty_four_masters_is_won_healed_and_released() {
     let world = World::new(64).await;
     world.occupy(0..31, seconds(60));
     let guard = world.guard().await;
@@ -248,7 +259,7 @@ async fn sixty_four_masters() {
         (33, 31, 33)
     );
 
-    // The last one loses the key and gets it back, once the others are enough without it.
+    // The last master loses the key and gets it back, once the others have confirmed without it.
     world.masters[63].forget();
     assert!(guard.extend(seconds(20)).await.is_err());
     world.masters[0].set(NAME, world.masters[62].get(NAME).unwrap(), None);
@@ -256,11 +267,11 @@ async fn sixty_four_masters() {
     assert_eq!(guard.settled().await.granted(), 34);
     assert_eq!(world.holders()[63], "mine");
 
-    // It is owed the release, too.
+    // The last master is owed the release, too.
     world.masters[63].inject(Fault::Down);
     guard.release().await.unwrap();
     sleep(seconds(1)).await;
-    world.mend();
+    world.clear_faults();
     sleep(seconds(2)).await;
     assert_eq!(world.holders()[31..], [""; 33]);
 }

@@ -1,5 +1,5 @@
-//! Every fault, with every verb: on one master of three, which costs nothing, and on two, which costs
-//! the lock, but no longer than the node timeout.
+//! Every fault with every verb: a fault of one master in three costs nothing. A fault of two costs
+//! the lock, but takes no longer than the node timeout.
 
 use quorlock::{AcquireError, ExtendError, Fault, Guard, ReleaseError, Votes};
 use tokio::{
@@ -9,7 +9,7 @@ use tokio::{
 
 use crate::world::{World, delay, error, millis, said, seconds, timed, valid};
 
-/// Faults, after how many milliseconds the master's vote is cast, and what it is.
+/// The faults, with the time in milliseconds until the master's vote is cast, and that vote.
 fn faults() -> [(Fault, u64, &'static str); 5] {
     [
         (Fault::Down, 0, "unreachable: connection reset"),
@@ -21,7 +21,7 @@ fn faults() -> [(Fault, u64, &'static str); 5] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_with_one_faulty_master() {
+async fn a_lock_is_acquired_with_one_faulty_master() {
     for (fault, after, vote) in faults() {
         let world = struck(World::new(3).await, 1, &fault).await;
         let (took, guard) = timed(world.lock().try_acquire()).await;
@@ -33,23 +33,23 @@ async fn acquire_with_one_faulty_master() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_with_two_faulty_masters() {
+async fn an_acquisition_fails_in_time_with_two_faulty_masters() {
     for (fault, after, vote) in faults() {
         let world = struck(World::new(3).await, 2, &fault).await;
         let (took, error) = timed(world.lock().try_acquire()).await;
-        // As long again, for the release to say why.
+        // The release takes the same time again, during which the refusals are explained.
         assert_eq!(took, millis(2 * after), "{:?}", fault);
         let Err(AcquireError::NoQuorum { votes, .. }) = error else {
             panic!("{:?}: {error:?}", fault);
         };
-        // Whatever they say while it is asked why.
+        // Whatever the masters answer meanwhile.
         assert_eq!(said(&votes), [vote, vote, "granted"]);
         assert_eq!(world.holders()[2], "");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn extend_with_one_faulty_master() {
+async fn a_lock_is_extended_with_one_faulty_master() {
     for (fault, after, vote) in faults() {
         let (world, guard) = held().await;
         let world = struck(world, 1, &fault).await;
@@ -64,7 +64,7 @@ async fn extend_with_one_faulty_master() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn extend_with_two_faulty_masters() {
+async fn an_extension_fails_in_time_with_two_faulty_masters() {
     for (fault, after, vote) in faults() {
         let (world, guard) = held().await;
         let world = struck(world, 2, &fault).await;
@@ -88,7 +88,7 @@ async fn extend_with_two_faulty_masters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn release_with_one_faulty_master() {
+async fn a_lock_is_released_with_one_faulty_master() {
     for (fault, ..) in faults() {
         let (world, guard) = held().await;
         let world = struck(world, 1, &fault).await;
@@ -100,7 +100,7 @@ async fn release_with_one_faulty_master() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn release_with_two_faulty_masters() {
+async fn a_release_returns_in_time_with_two_faulty_masters() {
     for (fault, after, vote) in faults() {
         let (world, guard) = held().await;
         let world = struck(world, 2, &fault).await;
@@ -110,14 +110,14 @@ async fn release_with_two_faulty_masters() {
             panic!("{:?}: {error:?}", fault);
         };
         assert_eq!(said(&votes)[..2], [vote, vote]);
-        sleep(millis(1)).await; // it may be lost before the third one has answered
+        sleep(millis(1)).await; // the round may be lost before the third master has answered
         assert_eq!(world.holders()[2], "");
     }
 }
 
-/// A slow majority is a majority.
+/// A majority may be slow.
 #[tokio::test(start_paused = true)]
-async fn every_verb_with_slow_masters() {
+async fn every_verb_works_with_slow_masters() {
     let world = World::new(3).await;
     world.inject([delay(20), delay(30), Fault::Hang]);
     let (took, guard) = timed(world.lock().try_acquire()).await;
@@ -137,16 +137,16 @@ async fn every_verb_with_slow_masters() {
     assert_eq!(took, millis(30));
 }
 
-/// Faults that come and go leave a master as good as before.
+/// Masters work normally after a fault has gone.
 #[tokio::test(start_paused = true)]
-async fn mended_masters_serve() {
+async fn masters_work_after_a_fault_has_gone() {
     for (fault, ..) in faults() {
         let (world, guard) = held().await;
         let world = struck(world, 3, &fault).await;
         drop(guard);
         let _ = world.lock().try_acquire().await.unwrap_err();
         sleep(seconds(3)).await;
-        world.mend();
+        world.clear_faults();
         sleep(REDIAL).await;
         let guard = world.guard().await;
         assert_eq!(said(&guard.settled().await), ["granted"; 3], "{:?}", fault);
@@ -166,7 +166,7 @@ async fn settled(guard: &Guard) -> Votes {
     guard.settled().await
 }
 
-/// With `fault` at the first `masters`, which have noticed.
+/// Injects `fault` into the first `masters`, and waits until it shows.
 async fn struck(world: World, masters: usize, fault: &Fault) -> World {
     world.inject((0..masters).map(|_| fault.clone()));
     yield_now().await;

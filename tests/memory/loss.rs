@@ -1,4 +1,4 @@
-//! Locks that are lost, and who hears of it, under the paused clock.
+//! Lost locks, and who is notified.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ async fn renewed(world: &World) -> Guard {
     world.locks.mutex(NAME).try_acquire().await.unwrap()
 }
 
-/// A renewal, and what it takes to hear of it.
+/// The time until a renewal has been answered.
 fn period() -> Duration {
     valid(TTL) / 3 + millis(10)
 }
@@ -31,7 +31,8 @@ async fn a_key_that_a_majority_lost_is_a_lost_lock_at_the_next_renewal() {
         assert_eq!(lost.reason, LostReason::Disowned);
         assert!(took <= period(), "{took:?}");
         sleep(TTL * 2).await;
-        let left = vec![""; 5]; // never made again, and what was left has expired
+        // the keys were never written again, and the remaining ones have expired
+        let left = vec![""; 5];
         assert_eq!(world.holders(), left);
     }
 }
@@ -69,7 +70,7 @@ async fn the_key_of_another_owner_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_owner_on_a_minority_does_not_end_it_nor_is_harmed() {
+async fn another_owner_on_a_minority_neither_ends_the_lock_nor_is_harmed() {
     let world = World::new(5).await;
     let guard = renewed(&world).await;
     world.occupy(0..2, seconds(600));
@@ -81,9 +82,9 @@ async fn another_owner_on_a_minority_does_not_end_it_nor_is_harmed() {
     );
 }
 
-/// Whatever ended it, all ways to ask agree, and go on to do so when the masters are well again.
+/// Whatever ended the lock, all ways to ask agree, and still do when the masters work again.
 #[tokio::test(start_paused = true)]
-async fn lost_is_for_ever() {
+async fn a_lost_lock_stays_lost() {
     for (reason, fault) in [
         (LostReason::Disowned, None),
         (LostReason::Expired, Some(Fault::Hang)),
@@ -95,7 +96,7 @@ async fn lost_is_for_ever() {
         let guard = renewed(&world).await;
         let tokens: Vec<_> = world.masters.iter().map(|m| m.get(NAME)).collect();
         match &fault {
-            Some(fault) => world.order_all(fault),
+            Some(fault) => world.inject_all(fault),
             None => world.masters.iter().for_each(|m| m.delete(NAME)),
         }
         assert_eq!(guard.lost().await.reason, reason, "{fault:?}");
@@ -111,7 +112,7 @@ async fn lost_is_for_ever() {
             }
             let (took, lost) = timed(guard.lost()).await;
             assert_eq!((took, lost.reason), (Duration::ZERO, reason));
-            world.mend();
+            world.clear_faults();
             for (master, token) in world.masters.iter().zip(&tokens) {
                 master.set(NAME, token.clone().unwrap(), Some(seconds(60)));
             }
@@ -121,7 +122,7 @@ async fn lost_is_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everybody_who_waits_for_the_loss_hears_of_it() {
+async fn every_task_that_waits_for_the_loss_is_notified() {
     for disowned in [true, false] {
         let world = World::new(3).await;
         let guard = Arc::new(renewed(&world).await);
@@ -135,7 +136,7 @@ async fn everybody_who_waits_for_the_loss_hears_of_it() {
         if disowned {
             world.masters.iter().for_each(|master| master.delete(NAME));
         } else {
-            world.order_all(&Fault::Hang);
+            world.inject_all(&Fault::Hang);
         }
         let expected = guard.lost().await.reason;
         let heard = Instant::now();
@@ -148,10 +149,10 @@ async fn everybody_who_waits_for_the_loss_hears_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_needs_to_wait_for_the_loss_to_see_it() {
+async fn the_loss_shows_without_waiting_for_it() {
     let world = World::new(3).await;
     let guard = renewed(&world).await;
-    world.order_all(&Fault::Hang);
+    world.inject_all(&Fault::Hang);
     let until = Instant::from_std(guard.valid_until());
     sleep_until(until - millis(2)).await;
     assert!(guard.is_valid());
@@ -161,7 +162,7 @@ async fn nobody_needs_to_wait_for_the_loss_to_see_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_loss_can_be_waited_for_again_when_that_was_dropped_at_any_poll() {
+async fn the_loss_can_be_waited_for_again_after_a_dropped_wait() {
     for polls in 0..6 {
         let world = World::new(3).await;
         let guard = renewed(&world).await;
@@ -174,13 +175,13 @@ async fn the_loss_can_be_waited_for_again_when_that_was_dropped_at_any_poll() {
     }
 }
 
-/// The renewal is sent before the end, and confirmed after it.
+/// The renewal is sent before the validity ends, and confirmed afterwards.
 #[tokio::test(start_paused = true)]
 async fn a_majority_that_confirms_too_late_revives_nothing() {
     let world = World::with(3, |builder| builder.node_timeout(seconds(9))).await;
     let guard = renewed(&world).await;
     let until = guard.valid_until();
-    world.order_all(&delay(8_000));
+    world.inject_all(&delay(8_000));
     let lost = guard.lost().await;
     assert_eq!(lost.reason, LostReason::Expired);
     assert!(Instant::now().into_std() - until <= millis(2));
@@ -190,7 +191,7 @@ async fn a_majority_that_confirms_too_late_revives_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_releases_a_lost_lock_hears_nothing_bad() {
+async fn releasing_a_lost_lock_is_no_error() {
     let world = World::new(3).await;
     let guard = renewed(&world).await;
     world.masters.iter().for_each(|master| master.delete(NAME));

@@ -1,8 +1,8 @@
-//! Acquire, extend, release and votes, when nothing is wrong.
+//! Acquiring, extending and releasing locks, and their votes, without any faults.
 
 use std::time::{Duration, Instant};
 
-use quorlock::{AcquireError, ConfigError, Coordinator, ExtendError, Vote};
+use quorlock::{AcquireError, ConfigError, Contention, Coordinator, ExtendError, Vote};
 
 use crate::common::*;
 
@@ -54,7 +54,7 @@ fn a_lock_is_a_string_with_a_ttl_on_every_master() {
 }
 
 #[test]
-fn an_extension_reaches_every_master_and_never_shortens() {
+fn an_extension_reaches_every_master_and_never_shortens_a_ttl() {
     with_masters(5, async |masters| {
         let locks = coordinator(patient(), &masters);
         let lock = locks
@@ -91,7 +91,7 @@ fn an_extension_reaches_every_master_and_never_shortens() {
 }
 
 #[test]
-fn a_second_contender_is_told_for_how_long() {
+fn a_second_contender_is_told_how_long_the_lock_is_held() {
     with_masters(3, async |masters| {
         let (ours, theirs) = (
             coordinator(patient(), &masters),
@@ -109,8 +109,11 @@ fn a_second_contender_is_told_for_how_long() {
         let refused = theirs.mutex("r").try_acquire().await;
         let Err(AcquireError::Contended {
             name,
-            remaining: Some(remaining),
+            reason: Contention::Held {
+                remaining: Some(remaining),
+            },
             votes,
+            ..
         }) = refused
         else {
             panic!("{refused:?}");
@@ -125,7 +128,7 @@ fn a_second_contender_is_told_for_how_long() {
 }
 
 #[test]
-fn a_lock_that_nobody_extends_expires() {
+fn a_lock_that_is_not_extended_expires() {
     with_masters(3, async |masters| {
         let locks = coordinator(
             Coordinator::builder().node_timeout(Duration::from_millis(100)),
@@ -137,12 +140,13 @@ fn a_lock_that_nobody_extends_expires() {
             .renewal(quorlock::Renewal::Off);
         let guard = lock.acquire_within(PATIENCE).await.unwrap();
         let next = lock.acquire_within(PATIENCE).await.unwrap();
-        // Two at a time would mean that the masters forgot it before we did.
+        // Two grants at a time would mean that the masters forgot the lock before the guard did.
         assert!(!guard.is_valid());
         let expired = guard.extend(Duration::from_secs(1)).await;
         assert!(matches!(expired, Err(ExtendError::Expired { .. })));
 
-        // The token is not ours any more: this must not take the next one's lock.
+        // The masters do not hold this guard's token any more. Its release must not take the next
+        // holder's lock.
         guard.release().await.unwrap();
         next.extend(Duration::from_secs(1)).await.unwrap();
     });
@@ -171,7 +175,7 @@ fn a_guard_outlives_the_closing_of_its_coordinator() {
         guard.extend(LONG).await.unwrap();
         assert_eq!(guard.settled().await.granted(), 3);
         guard.release().await.unwrap();
-        // The last handle is gone, and there is nobody left to wait for.
+        // The last handle is gone, so no call waits for the release.
         until("no keys", async || {
             masters
                 .iter()
@@ -182,17 +186,17 @@ fn a_guard_outlives_the_closing_of_its_coordinator() {
     });
 }
 
-/// Each coordinator has a connection to each master. One that stays open after its coordinator is gone
-/// is a task that never ends.
+/// Each coordinator has a connection to each master. A connection that stays open after its
+/// coordinator is gone means a task that never ends.
 #[test]
 fn connections_end_with_their_coordinator() {
     with_masters(3, async |masters| {
         for _ in 0..100 {
             let locks = coordinator(patient(), &masters);
-            // Posted and dropped at once: the last release goes out when nobody is left.
+            // Posted and dropped at once: the last release is sent when no handle is left.
             drop(locks.mutex("r").acquire().await.unwrap());
         }
-        until("only our own connections", async || {
+        until("only the test's own connections", async || {
             masters
                 .iter()
                 .all(|master| master.command(&["CLIENT", "LIST"]).lines().count() == 1)
@@ -204,7 +208,7 @@ fn connections_end_with_their_coordinator() {
 }
 
 #[test]
-fn every_number_of_masters_needs_its_majority() {
+fn a_lock_needs_a_majority_of_any_number_of_masters() {
     with_masters(4, async |masters| {
         for (n, needed) in [(1, 1), (2, 2), (4, 3)] {
             let locks = coordinator(patient(), &masters[..n]);

@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Helpers shared by the tests of this crate.
 
 use std::{
     future::{Future, poll_fn},
@@ -12,13 +12,13 @@ use tokio::time::{sleep, timeout};
 
 pub(crate) use crate::support::server::{self, Server};
 
-/// What no test takes, however slow the machine: a test that hangs fails then.
+/// The limit for one test, however slow the machine is. A test that hangs fails after it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
-/// A TTL that no test outlives: what is gone was released.
+/// A TTL longer than any test: a key that is gone was released.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 
-/// Runs `test` on `n` masters of its own; not at all where no server can be started.
+/// Runs `test` on `n` masters of its own. Skips it if no server can be started.
 pub(crate) fn with_masters(n: usize, test: impl AsyncFnOnce(Vec<Server>)) {
     if server::only_urls() {
         return;
@@ -27,11 +27,11 @@ pub(crate) fn with_masters(n: usize, test: impl AsyncFnOnce(Vec<Server>)) {
     run(test(masters));
 }
 
-/// Runs `test` on a runtime of its own and fails when it does not end.
+/// Runs `test` on a runtime of its own, and fails if it does not end.
 pub(crate) fn run(test: impl Future<Output = ()>) {
     runtime().block_on(async {
         if timeout(PATIENCE, test).await.is_err() {
-            panic!("the test has not ended in {PATIENCE:?}");
+            panic!("the test has not ended within {PATIENCE:?}");
         }
     });
 }
@@ -44,7 +44,8 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// A node timeout that a busy machine does not reach, for tests in which no master is slow.
+/// A builder with a node timeout that a busy machine does not reach, for tests without slow
+/// masters.
 pub(crate) fn patient() -> Builder {
     Coordinator::builder()
         .restart_guard(RestartGuard::Off)
@@ -53,7 +54,7 @@ pub(crate) fn patient() -> Builder {
         .ttl(LONG)
 }
 
-/// Timeouts that soon find out which master is slow.
+/// A builder with timeouts that quickly show which master is slow.
 pub(crate) fn brisk() -> Builder {
     Coordinator::builder()
         .restart_guard(RestartGuard::Off)
@@ -70,16 +71,16 @@ pub(crate) fn coordinator(builder: Builder, masters: &[Server]) -> Coordinator {
     builder.masters(urls(masters)).build().unwrap()
 }
 
-/// Closes `locks`, and fails when that has to wait for the TTL of something.
+/// Closes `locks`, and fails if that has to wait for a TTL.
 pub(crate) async fn close_at_once(locks: &Coordinator) {
     let closed = timeout(PATIENCE / 8, locks.close()).await;
     assert!(
         closed.is_ok(),
-        "it waits for the TTL of a key that is nowhere"
+        "close waits for the TTL of a key that no master has"
     );
 }
 
-/// Fails unless every master is without any key at all.
+/// Fails unless all masters have no keys at all.
 #[track_caller]
 pub(crate) fn assert_no_keys(masters: &[Server]) {
     for (number, master) in masters.iter().enumerate() {
@@ -91,14 +92,15 @@ pub(crate) fn assert_no_keys(masters: &[Server]) {
     }
 }
 
-/// The milliseconds that `key` has left on `master`; negative when it is not there or has no TTL.
+/// Returns the remaining TTL of `key` on `master` in milliseconds, or a negative number if there is
+/// no key or no TTL.
 #[track_caller]
 pub(crate) fn pttl(master: &Server, key: &str) -> i64 {
     master.command(&["PTTL", key]).parse().unwrap()
 }
 
-/// Looks until `look` has an answer. For what nothing tells us of: a server's own affairs, or the
-/// reconnection of a master.
+/// Repeats `look` until it returns something. For events that are not signalled, such as a server's
+/// own work or the reconnection of a master.
 pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -128,7 +130,7 @@ pub(crate) async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> 
     .await
 }
 
-/// Acquires and releases `lock` until the votes are as `is_it` wants them.
+/// Acquires and releases `lock` until `is_it` accepts the votes.
 pub(crate) async fn until_votes(lock: &Lock, what: &str, is_it: impl Fn(&Votes) -> bool) -> Votes {
     until(what, async || {
         let guard = lock.try_acquire().await.ok()?;
@@ -139,7 +141,7 @@ pub(crate) async fn until_votes(lock: &Lock, what: &str, is_it: impl Fn(&Votes) 
     .await
 }
 
-/// A guard that all masters granted.
+/// Acquires `lock` until all masters grant it.
 pub(crate) async fn acquire_on_all(lock: &Lock) -> Guard {
     until("a grant of all masters", async || {
         let guard = lock.try_acquire().await.ok()?;
@@ -149,7 +151,7 @@ pub(crate) async fn acquire_on_all(lock: &Lock) -> Guard {
     .await
 }
 
-/// What `master` said.
+/// Returns the vote of `master`.
 #[track_caller]
 pub(crate) fn row(votes: &Votes, master: usize) -> VoteRow<'_> {
     votes.iter().nth(master).unwrap()

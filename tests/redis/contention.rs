@@ -1,4 +1,5 @@
-//! Many contenders in two processes, and a counter that shows whether two ever held the lock at once.
+//! Many contenders in two processes, and a counter that shows whether two of them ever held the
+//! lock at once.
 
 use std::{
     env, fs,
@@ -19,7 +20,7 @@ const PROCESSES: u64 = 2;
 const TASKS: u64 = 32;
 const TURNS: u64 = 3;
 
-/// What makes a second run of this test one of the contending processes.
+/// Set in the processes that contend, each of which is a second run of this test.
 const MASTERS: &str = "QUORLOCK_CONTENTION_MASTERS";
 const COUNTER: &str = "QUORLOCK_CONTENTION_COUNTER";
 
@@ -68,7 +69,7 @@ async fn take_turns(locks: Coordinator, counter: PathBuf) {
             .await
             .unwrap();
         let count: u64 = fs::read_to_string(&counter).unwrap().parse().unwrap();
-        // This is what the lock is for: whoever else were here now would read the same.
+        // Without the lock, another task could read the same number now.
         sleep(Duration::from_micros(rand::random_range(0..3_000))).await;
         fs::write(&counter, (count + 1).to_string()).unwrap();
         assert!(guard.is_valid());

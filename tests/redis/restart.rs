@@ -9,7 +9,7 @@ use crate::common::*;
 #[test]
 fn a_dead_master_fails_fast_and_votes_again_when_it_is_back() {
     with_masters(5, async |mut masters| {
-        // A node timeout that would show if anybody waited for it.
+        // A node timeout so long that waiting for the master would show.
         let locks = coordinator(patient(), &masters);
         let lock = locks.mutex("r");
         acquire_on_all(&lock).await.release().await.unwrap();
@@ -62,7 +62,7 @@ fn too_few_masters_are_no_quorum_and_not_contention() {
             assert!(text.contains(&address), "{text}");
         }
         let Err(ReleaseError::NoQuorum { votes, .. }) = guard.release().await else {
-            panic!("three of five cannot have confirmed");
+            panic!("unexpected result");
         };
         assert_eq!((votes.granted(), votes.failed()), (2, 3), "{votes}");
         assert!(start.elapsed() < Duration::from_secs(4));
@@ -96,9 +96,9 @@ fn an_extension_heals_a_master_that_restarted_empty() {
     });
 }
 
-/// The master was unreachable when the lock was won, so only the healing brought the key to it.
+/// The master was unreachable when the lock was won, so only healing brought the key to it.
 #[test]
-fn a_healed_master_is_owed_the_release_too() {
+fn a_healed_master_gets_the_release_too() {
     with_masters(3, async |mut masters| {
         masters[0].kill();
         let locks = coordinator(brisk(), &masters);
@@ -125,9 +125,9 @@ fn a_healed_master_is_owed_the_release_too() {
 }
 
 #[test]
-fn a_release_is_owed_to_a_master_that_restarted() {
+fn a_master_that_restarted_gets_the_pending_release() {
     with_masters(3, async |mut masters| {
-        // Saved and loaded again, so that the key survives the restart.
+        // Saves its data and loads it again, so the key survives the restart.
         let saved = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
         masters[0] = saved;
         let locks = coordinator(patient(), &masters);
@@ -142,7 +142,7 @@ fn a_release_is_owed_to_a_master_that_restarted() {
 }
 
 #[test]
-fn closing_waits_for_a_dead_master_only_until_the_ttl_has_passed() {
+fn close_waits_for_a_dead_master_only_until_the_ttl_has_passed() {
     with_masters(3, async |mut masters| {
         let locks = coordinator(brisk().ttl(Duration::from_secs(1)), &masters);
         let start = Instant::now();
@@ -158,7 +158,7 @@ fn closing_waits_for_a_dead_master_only_until_the_ttl_has_passed() {
 }
 
 #[test]
-fn masters_that_are_not_up_yet_are_waited_for() {
+fn an_attempt_waits_for_masters_that_are_not_up_yet() {
     with_masters(0, async |_| {
         let mut masters: Vec<_> = (0..3).map(|_| Server::reserve()).collect();
         let locks = coordinator(brisk(), &masters);

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use quorlock::{Builder, Coordinator, RestartGuard};
 use quorlock_benches::figure::figure;
-use quorlock_benches::hostile::calls;
-use quorlock_benches::hostile::closing::late_closes;
-use quorlock_benches::hostile::fake::Fake;
-use quorlock_benches::hostile::first::{far_away, first_try};
-use quorlock_benches::hostile::gauge::{self, Log};
+use quorlock_benches::hostile::all_calls;
+use quorlock_benches::hostile::close::late_closes;
+use quorlock_benches::hostile::fake_server::Fake;
+use quorlock_benches::hostile::first_attempt::{far_away, first_try};
 use quorlock_benches::hostile::load::{self, Load};
+use quorlock_benches::hostile::process_stats::{self, Log};
 use quorlock_benches::hostile::proxy::Proxy;
 use quorlock_benches::hostile::random::Random;
 use quorlock_benches::hostile::releases::commands_for;
-use quorlock_benches::hostile::slow::{lock_commands, one_far_away, tarpit};
+use quorlock_benches::hostile::slow_master::{lock_commands, one_far_away, tarpit};
 use quorlock_benches::load::Result;
 use quorlock_benches::options::Options;
 use quorlock_benches::servers::{self, Server};
@@ -77,7 +77,7 @@ fn run(name: &str, options: &Options) -> Result<()> {
 
 /// All calls against falsified replies, until there were enough.
 fn all_calls(options: &Options) -> Result<()> {
-    gauge::count_panics();
+    process_stats::count_panics();
     let servers = servers::masters(3);
     let seed = Random::fresh_seed();
     println!("seed {seed}");
@@ -86,7 +86,7 @@ fn all_calls(options: &Options) -> Result<()> {
     } else {
         (200_000, options.measured(900_000))
     };
-    let before = gauge::rss_mb();
+    let before = process_stats::rss_mb();
     let start = Instant::now();
     let (mut made, mut hung, mut mutated) = (0, Vec::new(), 0);
     threads(2).block_on(async {
@@ -96,7 +96,7 @@ fn all_calls(options: &Options) -> Result<()> {
                 break;
             }
             let length = left.min(Duration::from_secs(10));
-            let fuzzed = calls::fuzz(&servers, seed.wrapping_add(part), length).await;
+            let fuzzed = all_calls::fuzz(&servers, seed.wrapping_add(part), length).await;
             made += fuzzed.calls;
             mutated += fuzzed.mutated;
             hung.extend(fuzzed.hung);
@@ -106,8 +106,12 @@ fn all_calls(options: &Options) -> Result<()> {
     figure("calls", made as f64, "count");
     figure("mutated_replies", mutated as f64, "count");
     figure("hung_calls", hung.len() as f64, "count");
-    figure("panics", gauge::panics() as f64, "count");
-    figure("calls_rss_growth_mb", gauge::rss_mb() - before, "MB");
+    figure("panics", process_stats::panics() as f64, "count");
+    figure(
+        "calls_rss_growth_mb",
+        process_stats::rss_mb() - before,
+        "MB",
+    );
     Ok(())
 }
 
@@ -230,11 +234,11 @@ fn slow(options: &Options, what: &str, set: fn(Builder) -> Builder) -> Result<()
         let load = Load::start(&locks, rate, None);
         sleep(half).await;
         let before: Vec<_> = servers.iter().map(lock_commands).collect();
-        let rss = gauge::rss_mb();
+        let rss = process_stats::rss_mb();
         sleep(half).await;
         let after = servers.iter().map(lock_commands);
         let counts: Vec<_> = after.zip(before).map(|(now, then)| now - then).collect();
-        let grown = gauge::rss_mb() - rss;
+        let grown = process_stats::rss_mb() - rss;
         let (won, failed) = (load.rate(), load.failed());
         load.stop().await;
         println!("{won:.0} locks/s, {failed} failed; commands in the second half: {counts:?}; {rss:.1} MB");
@@ -257,9 +261,9 @@ fn memory(options: &Options, what: &str, silent: String) -> Result<()> {
         let locks = builder(urls.collect()).build()?;
         let load = Load::start(&locks, 0, Some(Duration::from_secs(600)));
         sleep(half).await;
-        let rss = gauge::rss_mb();
+        let rss = process_stats::rss_mb();
         sleep(half).await;
-        let grown = gauge::rss_mb() - rss;
+        let grown = process_stats::rss_mb() - rss;
         println!(
             "{:.0} locks/s, {} failed; {rss:.1} MB",
             load.rate(),

@@ -1,7 +1,7 @@
 //! Processes that hand one lock around, and what they saw.
 
 mod bare;
-mod hands;
+mod clients;
 
 use std::env;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -97,8 +97,8 @@ pub fn play() -> Result<bool> {
     let role = Role::parse(&role).ok_or("a role that makes no sense")?;
     let tenures = match role.who {
         Who::Bare => bare::play(&role)?,
-        Who::Quorlock => hands::quorlock(&role)?,
-        Who::Rslock => hands::rslock(&role)?,
+        Who::Quorlock => clients::quorlock(&role)?,
+        Who::Rslock => clients::rslock(&role)?,
     };
     let mut out = String::new();
     for Tenure { acquired, released } in tenures {

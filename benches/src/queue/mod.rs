@@ -1,15 +1,15 @@
 //! Many who wait for one fair lock: what a hand-over takes of a master, and what waiting does.
 
-mod line;
 mod redisson;
+mod waiters;
 
 use std::time::{Duration, Instant};
 
 use quorlock::Coordinator;
 use tokio::task::JoinSet;
 
-use self::line::Line;
 use self::redisson::Redisson;
+use self::waiters::Line;
 use crate::figure::figure;
 use crate::load::Result;
 use crate::options::Options;

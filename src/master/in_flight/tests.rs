@@ -8,11 +8,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     core::{
-        command::{Command, Reply, Verb, WakeScope},
-        identity::Identity,
-        lease::{Drift, Ttl},
+        command::{Reply, Verb, fixture::command},
         master_set::MasterSet,
-        name::{KeyTemplate, Kind, Token},
+        name::Kind,
         quorum::Vote,
         restart::RestartGuard,
         retry::Backoff,
@@ -255,25 +253,13 @@ impl CountVotes for Counter {
 }
 
 fn request(verb: Verb, is_owed: bool) -> Arc<Request<Counter>> {
-    let drift = Drift::from_ppm(0).unwrap();
-    let names = KeyTemplate::parse("{name}").unwrap();
-    let command = Command {
-        verb,
-        resource: names.resource(Kind::Mutex, "r".into()).unwrap(),
-        identity: Identity::Token(Token::new([0; 20])),
-        ttl: Ttl::parse(Duration::from_secs(60), Duration::ZERO, drift).unwrap(),
-        depth: 1,
-        wakes: WakeScope::Nobody,
-        patience: None,
-        ballot: None,
-    };
     let counted = Counted {
         at: clock(),
         is_owed: is_owed && verb == Verb::Release,
         votes: Mutex::new(0),
     };
     Arc::new(Request::new(
-        command,
+        command(Kind::Mutex, verb, 1),
         MasterSet::NONE,
         clock(),
         Counter(Arc::new(counted)),

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::mutate::{Mutation, Mutator};
+use super::mutator::{Mutation, Mutator};
 use super::resp;
 
 /// Takes connections until it is dropped; those that are open then stay.

@@ -1,4 +1,4 @@
-//! Random numbers that a seed repeats.
+//! Random numbers that can be reproduced from a seed.
 
 /// The generator `splitmix64`.
 #[derive(Clone, Debug)]
@@ -9,7 +9,7 @@ impl Random {
         Self(seed)
     }
 
-    /// A seed that no run had before.
+    /// Returns a new seed for each run.
     pub fn fresh_seed() -> u64 {
         use std::hash::{BuildHasher, RandomState};
         RandomState::new().hash_one(())
@@ -23,7 +23,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Less than `bound`, which is not 0.
+    /// Returns a number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.number() % bound
     }

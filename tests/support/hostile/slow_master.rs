@@ -1,0 +1,42 @@
+//! One slow or silent master among several.
+
+use std::time::Duration;
+
+use super::fake_server::Fake;
+use super::proxy::Proxy;
+use crate::servers::Server;
+
+/// Returns the URLs of `servers`, with the last one behind a proxy that adds `each_way` in each
+/// direction.
+pub fn one_far_away(servers: &[Server], each_way: Duration) -> (Vec<String>, Proxy) {
+    let (last, others) = servers.split_last().unwrap();
+    let proxy = Proxy::delay(last.port(), each_way);
+    let urls = others.iter().map(Server::url).chain([proxy.url()]);
+    (urls.collect(), proxy)
+}
+
+/// A master that answers the greeting, then reads all commands and answers none.
+pub fn tarpit() -> Fake {
+    Fake::tcp(|peer| {
+        if peer.greet().is_some() {
+            peer.swallow();
+        }
+    })
+}
+
+/// The number of lock commands that a server has received so far.
+pub fn lock_commands(server: &Server) -> u64 {
+    let said = server.command(&["INFO", "commandstats"]);
+    let lines = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("cmdstat_"));
+    let counted = lines.filter(|line| {
+        let command = line.split(':').next();
+        matches!(command, Some("set" | "eval" | "evalsha"))
+    });
+    let calls = counted.filter_map(|line| {
+        let count = line.split_once("calls=")?.1.split(',').next()?;
+        count.parse::<u64>().ok()
+    });
+    calls.sum()
+}
