@@ -1,8 +1,9 @@
-//! What users may do with the types: send them to other threads, share them, keep them.
+//! The auto traits of the public types: users can send them to other threads, share them and store
+//! them.
 //!
-//! The compiler checks it. A type that loses one of these breaks somebody's build.
+//! The compiler checks this. A type that loses one of these traits breaks users' builds.
 
-#![allow(clippy::unwrap_used, reason = "a failed test ends")]
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +21,7 @@ use quorlock::{
 };
 
 #[test]
-fn types() {
+fn public_types_have_their_auto_traits() {
     let mut seen = BTreeSet::new();
     macro_rules! check {
         ($($name:ident $(<$argument:tt>)? : $($bound:ident)*;)*) => {$(
@@ -87,9 +88,9 @@ fn errors_and_reports_are_unwind_safe() {
     check::<Votes>();
 }
 
-/// So that they can be spawned on a runtime of many threads.
+/// Programs spawn these futures on runtimes with several threads.
 #[test]
-fn futures() {
+fn futures_are_send() {
     fn check(locks: &Coordinator, lock: &Lock, guard: &Guard) {
         let second = Duration::from_secs(1);
         is_send(&locks.close());
@@ -121,7 +122,7 @@ fn is_send<T: Send>(_: &T) {}
 
 fn is_static<T: 'static>(_: &T) {}
 
-/// The types that `lib.rs` exports.
+/// Returns the public_types_have_their_auto_traits that `lib.rs` exports.
 fn exported() -> BTreeSet<&'static str> {
     let lib = include_str!("../src/lib.rs");
     lib.split("pub use crate::")

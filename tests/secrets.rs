@@ -1,13 +1,13 @@
-//! Passwords and tokens show in no text of the crate: neither `Debug` nor `Display` nor an event.
+//! No text of the crate shows passwords or tokens: neither `Debug` nor `Display` nor an event.
 
 #![cfg(feature = "redis")]
 #![allow(
     clippy::disallowed_methods,
-    reason = "real servers live in real time, and the texts are read while they run"
+    reason = "tests with real servers run in real time, and stall threads on purpose"
 )]
 #![allow(
     clippy::unwrap_used,
-    reason = "helpers of tests fail like tests, and clippy only knows tests by their attribute"
+    reason = "test helpers fail like tests, but clippy recognizes only tests themselves"
 )]
 
 use std::{
@@ -20,6 +20,7 @@ use std::{
 
 use quorlock::{
     AcquireError, Builder, ConfigError, Coordinator, ExtendError, Guard, MasterSpec, ReleaseError,
+    Renewal,
 };
 use support::server::{self, Server};
 use tokio::time::{sleep_until, timeout};
@@ -35,7 +36,7 @@ const PASSWORD: &str = "hunter2-of-all";
 const OF_ALICE: &str = "hunter2-of-alice";
 const WRONG: &str = "hunter2-mistyped";
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[test]
 fn no_text_and_no_event_shows_a_secret() {
@@ -75,7 +76,7 @@ fn no_text_and_no_event_shows_a_secret() {
         let quick = masters
             .builder()
             .node_timeout(Duration::from_millis(400))
-            // Keys outlive their validity by so much that masters can confirm too late.
+            // Keys outlive their validity by enough that masters can confirm too late.
             .drift_ppm(300_000)
             .build()
             .unwrap();
@@ -83,9 +84,9 @@ fn no_text_and_no_event_shows_a_secret() {
         let slow = quick
             .mutex("slow")
             .ttl(Duration::from_secs(1))
-            .renewal(quorlock::Renewal::Off);
+            .renewal(Renewal::Off);
         let (slow, ()) = tokio::join!(slow.try_acquire(), async {
-            // The votes are counted meanwhile, and this task looks too late.
+            // The votes are counted meanwhile, and this task reads them too late.
             thread::sleep(Duration::from_millis(800));
         });
         let slow = slow.unwrap_err();
@@ -111,7 +112,7 @@ fn no_text_and_no_event_shows_a_secret() {
         assert!(matches!(unconfirmed, ReleaseError::NoQuorum { .. }));
         texts.add_error(&unconfirmed);
 
-        masters.alice.restart(); // or the last release would be owed to it for a while
+        masters.alice.restart(); // otherwise the last release would stay pending for a while
         locks.close().await;
         let closed = lock.try_acquire().await.unwrap_err();
         assert!(matches!(closed, AcquireError::Closed));
@@ -137,13 +138,14 @@ async fn collect_failed_extensions(masters: &Masters, locks: &Coordinator, texts
     texts.add_error(&lost);
     drop(guard);
 
-    // Too slow when it was asked for in time and confirmed afterwards; expired when asked for later.
+    // Too slow if it was requested in time and confirmed afterwards. Expired if it was requested
+    // later.
     until("a slow extension", async || {
         let lock = locks
             .mutex("brief")
             .ttl(Duration::from_secs(1))
-            .renewal(quorlock::Renewal::Off);
-        let guard = lock.acquire_within(PATIENCE).await.ok()?;
+            .renewal(Renewal::Off);
+        let guard = lock.acquire_within(TEST_TIMEOUT).await.ok()?;
         let at = guard.valid_until() - Duration::from_millis(100);
         sleep_until(at.into()).await;
         for master in [&masters.plain, &masters.alice, &masters.all] {
@@ -157,8 +159,8 @@ async fn collect_failed_extensions(masters: &Masters, locks: &Coordinator, texts
     let lock = locks
         .mutex("briefer")
         .ttl(Duration::from_secs(1))
-        .renewal(quorlock::Renewal::Off);
-    let guard = lock.acquire_within(PATIENCE).await.unwrap();
+        .renewal(Renewal::Off);
+    let guard = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
     sleep_until(guard.valid_until().into()).await;
     let expired = guard.extend(Duration::from_secs(60)).await.unwrap_err();
     assert!(matches!(expired, ExtendError::Expired { .. }));
@@ -166,7 +168,7 @@ async fn collect_failed_extensions(masters: &Masters, locks: &Coordinator, texts
 }
 
 #[test]
-fn a_url_that_cannot_be_used_is_not_shown() {
+fn an_unusable_url_is_not_shown() {
     with_a_runtime(async {
         let mut texts = Texts::default();
         for url in [
@@ -201,9 +203,10 @@ fn a_url_that_cannot_be_used_is_not_shown() {
     });
 }
 
-/// A server says what it did not understand: an old one the login, one without scripts the token.
+/// A server repeats what it did not understand: an old one the login, one without scripts the
+/// token.
 #[test]
-fn errors_that_repeat_what_was_sent_are_cut() {
+fn errors_that_repeat_the_sent_command_are_cut() {
     with_a_runtime(async {
         let mut texts = Texts::default();
         let without = |command: &str| Server::start_with(&["--rename-command", command, ""]);
@@ -240,7 +243,7 @@ fn errors_that_repeat_what_was_sent_are_cut() {
     });
 }
 
-/// Three masters that let us in, each in its own way, and one that does not.
+/// Three masters with different logins that work, and one with a login that does not.
 struct Masters {
     plain: Server,
     all: Server,
@@ -289,7 +292,7 @@ fn patient() -> Builder {
         .ttl(Duration::from_secs(30))
 }
 
-/// What the crate said, and what it must not have said.
+/// The texts that the crate produced, and the secrets that they must not contain.
 #[derive(Default)]
 struct Texts {
     said: Vec<String>,
@@ -309,8 +312,8 @@ impl Texts {
         }
     }
 
-    /// All events of this process up to those that hold each of `parts`; without those the test would
-    /// be blind.
+    /// Adds all events of this process, once there are events with each of `parts`. Without those,
+    /// the test would show nothing.
     async fn add_events(&mut self, parts: &[&str]) {
         let events = until("the events", async || {
             let events = EVENTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -346,14 +349,14 @@ fn is_no_hex(letter: char) -> bool {
     !letter.is_ascii_hexdigit()
 }
 
-/// A token, or something that looks like one: 40 hexadecimal digits.
+/// Returns whether `word` looks like a token: 40 hexadecimal digits.
 fn is_token(word: &str) -> bool {
     word.len() == 40 && !word.contains(is_no_hex)
 }
 
 static EVENTS: Mutex<String> = Mutex::new(String::new());
 
-/// Writes down every event and every span with all fields.
+/// Records every event and every span with all fields.
 struct Recorder;
 
 impl Subscriber for Recorder {
@@ -407,8 +410,8 @@ fn with_a_runtime(test: impl Future<Output = ()>) {
         .build()
         .unwrap();
     runtime.block_on(async {
-        if timeout(PATIENCE, test).await.is_err() {
-            panic!("the test has not ended in {PATIENCE:?}");
+        if timeout(TEST_TIMEOUT, test).await.is_err() {
+            panic!("the test has not ended within {TEST_TIMEOUT:?}");
         }
     });
 }
@@ -419,7 +422,7 @@ async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
         if let Some(found) = look().await {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE / 2, "never: {what}");
+        assert!(start.elapsed() < TEST_TIMEOUT / 2, "never: {what}");
         tokio::task::yield_now().await;
     }
 }

@@ -16,20 +16,20 @@ use tokio::{
 };
 
 use crate::{
-    own_process::{alone, multi_thread},
+    own_process::{in_own_process, multi_thread},
     servers::{self, Server},
     support::{close::late_closes, fake_server::Fake, random::Random},
 };
 
 #[test]
-fn close_returns_by_the_longest_ttl_where_nobody_listens() {
-    alone(
-        "close::close_returns_by_the_longest_ttl_where_nobody_listens",
+fn close_returns_by_the_longest_ttl_without_any_server() {
+    in_own_process(
+        "close::close_returns_by_the_longest_ttl_without_any_server",
         || {
             let runtime = four_threads();
             runtime.block_on(async {
                 let late = late_closes(4_000).await;
-                assert_eq!(late, 0, "closes that are late");
+                assert_eq!(late, 0, "late closes");
                 tasks_end().await;
             });
         },
@@ -39,11 +39,11 @@ fn close_returns_by_the_longest_ttl_where_nobody_listens() {
 /// Connections break while attempts are posted and dropped from other threads.
 #[test]
 fn close_returns_by_the_longest_ttl_after_connections_broke_under_load() {
-    alone(
+    in_own_process(
         "close::close_returns_by_the_longest_ttl_after_connections_broke_under_load",
         || {
             four_threads().block_on(async {
-                // It hangs up soon after each greeting, with commands unanswered.
+                // This server hangs up soon after each greeting, with commands unanswered.
                 let rude = || {
                     Fake::tcp(|peer| {
                         if peer.greet().is_some() {
@@ -55,7 +55,7 @@ fn close_returns_by_the_longest_ttl_after_connections_broke_under_load() {
                 let urls: Vec<_> = fakes.iter().map(Fake::url).collect();
                 for round in 0..40 {
                     let locks = coordinator(&urls, Duration::from_millis(200));
-                    let load = Drops::start(&locks, round);
+                    let load = DroppedAttempts::start(&locks, round);
                     sleep(Duration::from_millis(60)).await;
                     load.stop().await;
                     let closed = timeout(LATE, locks.close()).await;
@@ -72,7 +72,7 @@ fn close_returns_by_the_longest_ttl_after_masters_were_killed_under_load() {
     if servers::only_urls() {
         return;
     }
-    alone(
+    in_own_process(
         "close::close_returns_by_the_longest_ttl_after_masters_were_killed_under_load",
         || {
             let mut masters = servers::masters(3);
@@ -80,7 +80,7 @@ fn close_returns_by_the_longest_ttl_after_masters_were_killed_under_load() {
             four_threads().block_on(async {
                 for round in 0..8 {
                     let locks = coordinator(&urls, Duration::from_secs(1));
-                    let load = Drops::start(&locks, round);
+                    let load = DroppedAttempts::start(&locks, round);
                     sleep(Duration::from_millis(150)).await;
                     masters.iter_mut().take(2).for_each(Server::kill);
                     sleep(Duration::from_millis(60)).await;
@@ -99,7 +99,7 @@ fn close_returns_by_the_longest_ttl_after_masters_were_killed_under_load() {
 
 #[test]
 fn background_tasks_end_after_the_last_handle_is_gone() {
-    alone(
+    in_own_process(
         "close::background_tasks_end_after_the_last_handle_is_gone",
         || {
             multi_thread().block_on(async {
@@ -118,8 +118,8 @@ fn background_tasks_end_after_the_last_handle_is_gone() {
                         .map(|number| {
                             let lock = locks.mutex(format!("{round}/{number}"));
                             tokio::spawn(async move {
-                                let patience = Duration::from_millis(number % 7);
-                                drop(timeout(patience, lock.try_acquire()).await);
+                                let limit = Duration::from_millis(number % 7);
+                                drop(timeout(limit, lock.try_acquire()).await);
                             })
                         })
                         .collect();
@@ -133,13 +133,13 @@ fn background_tasks_end_after_the_last_handle_is_gone() {
     );
 }
 
-/// Attempts that are dropped a moment after they were posted.
-struct Drops {
+/// Attempts that are dropped shortly after they were posted.
+struct DroppedAttempts {
     tasks: Vec<tokio::task::JoinHandle<()>>,
     is_over: Arc<AtomicBool>,
 }
 
-impl Drops {
+impl DroppedAttempts {
     fn start(locks: &Coordinator, seed: u64) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let tasks = (0..64)
@@ -149,8 +149,8 @@ impl Drops {
                 tokio::spawn(async move {
                     while !is_over.load(Ordering::Relaxed) {
                         let lock = locks.mutex(format!("{task}/{}", random.below(50)));
-                        let patience = Duration::from_micros(random.below(3_000));
-                        drop(timeout(patience, lock.try_acquire()).await);
+                        let limit = Duration::from_micros(random.below(3_000));
+                        drop(timeout(limit, lock.try_acquire()).await);
                         tokio::task::yield_now().await;
                     }
                 })
@@ -167,7 +167,7 @@ impl Drops {
     }
 }
 
-/// Waits until no task of this runtime is left.
+/// Waits until this runtime has no more tasks.
 async fn tasks_end() {
     let start = Instant::now();
     loop {
@@ -197,5 +197,5 @@ fn four_threads() -> Runtime {
         .unwrap()
 }
 
-/// Far more than any TTL here, for a busy machine.
+/// Far more than any TTL here, to allow for a busy machine.
 const LATE: Duration = Duration::from_secs(6);

@@ -1,4 +1,4 @@
-//! A fresh process gets a free lock at the first try, however far its masters are.
+//! A fresh process gets a free lock at its first attempt, however far away its masters are.
 
 use std::{
     io,
@@ -11,7 +11,7 @@ use quorlock::Coordinator;
 use tokio::{net::TcpSocket, time::timeout};
 
 use crate::{
-    own_process::{alone, current_thread, run},
+    own_process::{current_thread, in_own_process, run},
     servers::{self, Server},
     support::{
         fake_server::Fake,
@@ -21,12 +21,12 @@ use crate::{
 };
 
 #[test]
-fn a_free_lock_is_won_at_the_first_try_however_far_the_masters_are() {
+fn a_free_lock_is_won_at_the_first_attempt_however_far_the_masters_are() {
     if servers::only_urls() {
         return;
     }
-    alone(
-        "first_attempt::a_free_lock_is_won_at_the_first_try_however_far_the_masters_are",
+    in_own_process(
+        "first_attempt::a_free_lock_is_won_at_the_first_attempt_however_far_the_masters_are",
         || {
             let masters = servers::masters(5);
             for each_way in [0, 8, 20, 60] {
@@ -41,9 +41,9 @@ fn a_free_lock_is_won_at_the_first_try_however_far_the_masters_are() {
     );
 }
 
-/// As above, with a process for each try.
+/// The same, with a process for each attempt.
 #[test]
-fn a_fresh_process_gets_a_free_lock_at_the_first_try() {
+fn a_fresh_process_gets_a_free_lock_at_the_first_attempt() {
     if servers::only_urls() {
         return;
     }
@@ -54,8 +54,8 @@ fn a_fresh_process_gets_a_free_lock_at_the_first_try() {
             first_try(builder, "a").await.unwrap();
         });
     }
-    alone(
-        "first_attempt::a_fresh_process_gets_a_free_lock_at_the_first_try",
+    in_own_process(
+        "first_attempt::a_fresh_process_gets_a_free_lock_at_the_first_attempt",
         || {
             let masters = servers::masters(5);
             let proxies = far_away(&masters, Duration::from_millis(20));
@@ -64,7 +64,7 @@ fn a_fresh_process_gets_a_free_lock_at_the_first_try() {
                 let process = std::process::Command::new(std::env::current_exe().unwrap())
                     .args([
                         "--exact",
-                        "first_attempt::a_fresh_process_gets_a_free_lock_at_the_first_try",
+                        "first_attempt::a_fresh_process_gets_a_free_lock_at_the_first_attempt",
                     ])
                     .arg("--nocapture")
                     .env(URLS, urls.join(","))
@@ -78,12 +78,12 @@ fn a_fresh_process_gets_a_free_lock_at_the_first_try() {
 }
 
 #[test]
-fn the_first_look_at_a_lock_is_answered_by_masters_far_away() {
+fn a_first_inspection_is_answered_by_distant_masters() {
     if servers::only_urls() {
         return;
     }
-    alone(
-        "first_attempt::the_first_look_at_a_lock_is_answered_by_masters_far_away",
+    in_own_process(
+        "first_attempt::a_first_inspection_is_answered_by_distant_masters",
         || {
             let masters = servers::masters(5);
             let proxies = far_away(&masters, Duration::from_millis(20));
@@ -112,41 +112,42 @@ fn the_first_look_at_a_lock_is_answered_by_masters_far_away() {
     );
 }
 
-/// It accepts connections and says nothing.
+/// The master accepts connections and sends nothing.
 #[test]
-fn the_first_try_does_not_wait_for_a_master_that_is_silent() {
-    alone(
-        "first_attempt::the_first_try_does_not_wait_for_a_master_that_is_silent",
+fn the_first_attempt_does_not_wait_for_a_silent_master() {
+    in_own_process(
+        "first_attempt::the_first_attempt_does_not_wait_for_a_silent_master",
         || {
             let (keep, _kept) = mpsc::channel();
             let silent = Fake::tcp(move |peer| {
                 peer.swallow();
                 let _ = keep.send(());
             });
-            run(does_not_wait_for(silent.url()));
+            run(check_no_wait_for(silent.url()));
         },
     );
 }
 
-/// Its packets are dropped, so that no connection is ever made.
+/// Packets to this master are dropped, so no connection is ever made.
 #[test]
-fn the_first_try_does_not_wait_for_a_master_that_cannot_be_reached() {
-    alone(
-        "first_attempt::the_first_try_does_not_wait_for_a_master_that_cannot_be_reached",
+fn the_first_attempt_does_not_wait_for_an_unreachable_master() {
+    in_own_process(
+        "first_attempt::the_first_attempt_does_not_wait_for_an_unreachable_master",
         || {
             run(async {
                 let Some((port, _kept)) = full_listener().await.unwrap() else {
                     eprintln!("SKIPPED: this system does not drop packets to a full listener");
                     return;
                 };
-                does_not_wait_for(format!("redis://127.0.0.1:{port}")).await;
+                check_no_wait_for(format!("redis://127.0.0.1:{port}")).await;
             });
         },
     );
 }
 
-/// Four masters answer; whoever waits for the fifth waits for the whole connect timeout.
-async fn does_not_wait_for(url: String) {
+/// Checks that no call waits for the fifth master, at `url`, while four masters answer: that wait
+/// would last for the whole connect timeout.
+async fn check_no_wait_for(url: String) {
     if servers::only_urls() {
         return;
     }
@@ -161,7 +162,9 @@ async fn does_not_wait_for(url: String) {
         let lock = locks.mutex(format!("a{round}"));
         let start = Instant::now();
         let guard = timeout(CONNECT_TIMEOUT, lock.try_acquire()).await;
-        let guard = guard.expect("it waits for the silent master").unwrap();
+        let guard = guard
+            .expect("the attempt waits for the silent master")
+            .unwrap();
         println!("won after {:?}", start.elapsed());
         assert!(start.elapsed() < CONNECT_TIMEOUT / 2);
         let start = Instant::now();
@@ -172,7 +175,7 @@ async fn does_not_wait_for(url: String) {
     }
 }
 
-/// A port that takes no more connections, and what keeps it so.
+/// Returns a port that accepts no more connections, with the sockets that keep it full.
 async fn full_listener() -> io::Result<Option<(u16, (tokio::net::TcpListener, Vec<TcpStream>))>> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
@@ -189,5 +192,5 @@ async fn full_listener() -> io::Result<Option<(u16, (tokio::net::TcpListener, Ve
 }
 
 const ROUNDS: usize = 3;
-/// Long, so that whoever waits for it stands out.
+/// Long enough that a wait for it stands out.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,22 +1,23 @@
-//! Tests with a process of their own: the test binary once more, for this test alone.
+//! Tests in a process of their own: the test binary runs again for one test in_own_process.
 
 use std::{
     env,
     future::Future,
-    io::{self, Read},
     process::{Command, Stdio},
-    sync::{Mutex, PoisonError, mpsc},
+    sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
 use tokio::runtime::{Builder, Runtime};
 
-/// Runs `body` in a process of its own, while no other test of this file does. Fails when it does
-/// not end in `MOST`.
+use crate::child_output::output_of;
+
+/// Runs `body` in a process of its own, while no other test of this file runs. Fails if the process
+/// does not end within `TIME_LIMIT`.
 ///
 /// `test` is the path of the calling test.
-pub(crate) fn alone(test: &str, body: impl FnOnce()) {
+pub(crate) fn in_own_process(test: &str, body: impl FnOnce()) {
     if env::var_os(ALONE).is_some() {
         return body();
     }
@@ -30,10 +31,8 @@ pub(crate) fn alone(test: &str, body: impl FnOnce()) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let (sender, output) = mpsc::channel();
-    read_in_background(process.stdout.take(), sender.clone());
-    read_in_background(process.stderr.take(), sender);
-    let end = Instant::now() + MOST + length();
+    let output = output_of(&mut process);
+    let end = Instant::now() + TIME_LIMIT + length();
     let status = loop {
         if let Some(status) = process.try_wait().unwrap() {
             break Some(status);
@@ -47,13 +46,13 @@ pub(crate) fn alone(test: &str, body: impl FnOnce()) {
     };
     let said: String = output.iter().collect();
     match status {
-        None => panic!("{test} has not ended in {MOST:?}:\n{said}"),
+        None => panic!("{test} has not ended within {TIME_LIMIT:?}:\n{said}"),
         Some(status) => assert!(status.success() && said.contains("1 passed"), "{said}"),
     }
     print!("{said}");
 }
 
-/// How long the fuzz runs: `QUORLOCK_HOSTILE_SECONDS`, or 10 seconds.
+/// Returns how long the fuzz test runs: `QUORLOCK_HOSTILE_SECONDS`, or 10 seconds.
 pub(crate) fn length() -> Duration {
     let seconds = env::var("QUORLOCK_HOSTILE_SECONDS").ok();
     let seconds = seconds.map(|seconds| seconds.parse().unwrap());
@@ -72,19 +71,12 @@ pub(crate) fn multi_thread() -> Runtime {
         .unwrap()
 }
 
-/// Runs `body` on two threads.
+/// Runs `body` on a runtime with two threads.
 pub(crate) fn run(body: impl Future<Output = ()>) {
     multi_thread().block_on(body);
 }
 
-fn read_in_background(pipe: Option<impl Read + Send + 'static>, to: mpsc::Sender<String>) {
-    thread::spawn(move || {
-        let said = pipe.map(io::read_to_string);
-        let _ = to.send(said.and_then(Result::ok).unwrap_or_default());
-    });
-}
-
-/// Set in the process that a test has for itself.
+/// Set in the process that runs one test.
 const ALONE: &str = "QUORLOCK_HOSTILE_ALONE";
-/// No test takes as long, however busy the machine is.
-const MOST: Duration = Duration::from_secs(90);
+/// The limit for one test, however busy the machine is.
+const TIME_LIMIT: Duration = Duration::from_secs(90);

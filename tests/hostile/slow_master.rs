@@ -1,4 +1,4 @@
-//! A slow or silent master gets no more load than the others, and takes no memory without end.
+//! A slow or silent master gets no more load than the others, and takes no unbounded memory.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use quorlock::{Builder, Coordinator, RestartGuard};
 use tokio::time::sleep;
 
 use crate::{
-    own_process::{alone, run},
+    own_process::{in_own_process, run},
     servers,
     support::{
         fake_server::Fake,
@@ -18,24 +18,24 @@ use crate::{
 
 #[test]
 fn a_slow_master_gets_no_more_commands_than_the_others() {
-    alone(
+    in_own_process(
         "slow_master::a_slow_master_gets_no_more_commands_than_the_others",
         || {
-            gets_no_more(|builder| builder);
+            check_commands(|builder| builder);
         },
     );
 }
 
 #[test]
 fn a_master_slower_than_the_node_timeout_gets_no_more_commands_than_the_others() {
-    alone(
+    in_own_process(
         "slow_master::a_master_slower_than_the_node_timeout_gets_no_more_commands_than_the_others",
-        || gets_no_more(|builder| builder.node_timeout(Duration::from_millis(50))),
+        || check_commands(|builder| builder.node_timeout(Duration::from_millis(50))),
     );
 }
 
-/// One of five is 200 ms away.
-fn gets_no_more(set: impl FnOnce(Builder) -> Builder) {
+/// One of five masters is 200 ms away.
+fn check_commands(set: impl FnOnce(Builder) -> Builder) {
     if servers::only_urls() {
         return;
     }
@@ -48,7 +48,7 @@ fn gets_no_more(set: impl FnOnce(Builder) -> Builder) {
             .ttl(Duration::from_secs(30));
         let locks = set(builder).build().unwrap();
         let load = Load::start(&locks, 500, None);
-        // What is owed piles up first.
+        // Pending releases pile up first.
         sleep(PERIOD).await;
         let before: Vec<_> = masters.iter().map(lock_commands).collect();
         sleep(PERIOD).await;
@@ -74,10 +74,10 @@ fn gets_no_more(set: impl FnOnce(Builder) -> Builder) {
     });
 }
 
-/// However often it is dialled, and although every dial succeeds.
+/// However often the master is dialled, and although every dial succeeds.
 #[test]
 fn a_master_that_greets_and_hangs_up_is_one_outage() {
-    alone(
+    in_own_process(
         "slow_master::a_master_that_greets_and_hangs_up_is_one_outage",
         || {
             if servers::only_urls() {
@@ -98,18 +98,18 @@ fn a_master_that_greets_and_hangs_up_is_one_outage() {
                 let (dials, warnings) = (hostile.connections(), log.warnings_about(&hostile.url()));
                 println!("{dials} dials, {warnings} warnings:\n{}", log.lines());
                 assert_eq!(warnings, 1);
-                // The pause grows up to a second.
+                // The pause between dials grows up to a second.
                 assert!((3..40).contains(&dials), "{dials}");
             });
         },
     );
 }
 
-/// It greets well, and then takes what it is sent and answers nothing.
+/// The master answers the greeting, then reads all commands and answers none.
 #[test]
-fn a_master_that_never_answers_takes_no_memory_without_end() {
-    alone(
-        "slow_master::a_master_that_never_answers_takes_no_memory_without_end",
+fn a_master_that_never_answers_takes_no_unbounded_memory() {
+    in_own_process(
+        "slow_master::a_master_that_never_answers_takes_no_unbounded_memory",
         || {
             let log = Log::listen();
             let fakes = [
@@ -118,39 +118,39 @@ fn a_master_that_never_answers_takes_no_memory_without_end() {
                 tarpit(),
             ];
             let urls: Vec<_> = fakes.iter().map(Fake::url).collect();
-            run(memory_is_bounded(urls, log));
+            run(check_memory(urls, log));
         },
     );
 }
 
-/// The same, by a real server that holds back all writes.
+/// The same with a real server that holds back all writes.
 #[test]
-fn a_paused_master_takes_no_memory_without_end() {
+fn a_paused_master_takes_no_unbounded_memory() {
     if servers::only_urls() {
         return;
     }
-    alone(
-        "slow_master::a_paused_master_takes_no_memory_without_end",
+    in_own_process(
+        "slow_master::a_paused_master_takes_no_unbounded_memory",
         || {
             let log = Log::listen();
             let fakes = [Fake::honest(Duration::ZERO), Fake::honest(Duration::ZERO)];
             let master = servers::Server::start();
             master.command(&["CLIENT", "PAUSE", "600000", "WRITE"]);
             let urls = fakes.iter().map(Fake::url).chain([master.url()]);
-            run(memory_is_bounded(urls.collect(), log));
+            run(check_memory(urls.collect(), log));
         },
     );
 }
 
-/// The last of `urls` is silent.
-async fn memory_is_bounded(urls: Vec<String>, log: Log) {
+/// Checks that the memory stays bounded. The last of `urls` is silent.
+async fn check_memory(urls: Vec<String>, log: Log) {
     let locks = Coordinator::builder()
         .masters(&urls)
         .restart_guard(RestartGuard::Off)
         .build()
         .unwrap();
     let load = Load::start(&locks, 0, Some(Duration::from_secs(600)));
-    // What may be owed to one master is reached by then.
+    // By then, the most releases are pending that may be for one master.
     load.reach(HALF, MOST).await;
     let (before, first) = (process_stats::rss_mb(), load.won());
     load.reach(first + HALF, MOST).await;
@@ -166,7 +166,7 @@ async fn memory_is_bounded(urls: Vec<String>, log: Log) {
     );
     load.stop().await;
     assert!(won >= HALF, "only {won} locks");
-    // Without a bound it would be 50 MB.
+    // Without a bound, it would be 50 MB.
     assert!(grown < 10.0, "{grown} MB more in {} locks", won - first);
     assert!(warnings <= 1, "{warnings} warnings:\n{}", log.lines());
 }

@@ -1,4 +1,4 @@
-//! A reply that comes in tiny pieces costs time in proportion to its length.
+//! A reply that arrives in tiny pieces costs time in proportion to its length.
 
 use std::{
     io,
@@ -13,22 +13,22 @@ use tokio::{
 };
 
 use crate::{
-    own_process::{alone, current_thread},
+    own_process::{current_thread, in_own_process},
     support::{fake_server::greeting, process_stats, resp},
 };
 
 #[test]
 fn a_reply_in_tiny_pieces_costs_time_in_proportion_to_its_length() {
     if process_stats::thread_cpu().is_none() {
-        eprintln!("SKIPPED: the system does not say what a thread takes");
+        eprintln!("SKIPPED: this system does not report a thread's processor time");
         return;
     }
-    alone(
+    in_own_process(
         "tiny_pieces::a_reply_in_tiny_pieces_costs_time_in_proportion_to_its_length",
         || {
-            // Everything runs on this thread, whose time is measured.
+            // Everything runs on this thread, whose processor time is measured.
             current_thread().block_on(async {
-                let _ = cost(50_000).await; // what happens once
+                let _ = cost(50_000).await; // one-time costs
                 let half = cost(100_000).await.min(cost(100_000).await);
                 let whole = cost(200_000).await.min(cost(200_000).await);
                 let ratio = whole.as_secs_f64() / half.as_secs_f64();
@@ -39,38 +39,38 @@ fn a_reply_in_tiny_pieces_costs_time_in_proportion_to_its_length() {
     );
 }
 
-/// The processor time for one call whose reply, an array, has `length` bytes.
+/// Returns the processor time of one call whose reply, an array, has `length` bytes.
 async fn cost(length: usize) -> Duration {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
-        dribble(&stream, length).await.unwrap();
+        send_in_pieces(&stream, length).await.unwrap();
     });
     let locks = Coordinator::builder()
         .master(format!("redis://127.0.0.1:{port}"))
         .restart_guard(RestartGuard::Off)
-        .node_timeout(PATIENCE)
-        .connect_timeout(PATIENCE)
-        .ttl(PATIENCE * 4)
+        .node_timeout(NODE_TIMEOUT)
+        .connect_timeout(NODE_TIMEOUT)
+        .ttl(NODE_TIMEOUT * 4)
         .build()
         .unwrap();
     let lock = locks.mutex("a");
     let before = process_stats::thread_cpu().unwrap();
     let start = Instant::now();
-    let looked = timeout(PATIENCE, lock.inspect()).await.unwrap();
+    let looked = timeout(NODE_TIMEOUT, lock.inspect()).await.unwrap();
     let cost = process_stats::thread_cpu().unwrap() - before;
-    // An array is no answer to an inspection.
+    // An array is not a valid reply to an inspection.
     let error = looked.unwrap_err().to_string();
     assert!(!error.contains("no answer"), "{error}");
-    assert!(start.elapsed() < PATIENCE, "{error}");
+    assert!(start.elapsed() < NODE_TIMEOUT, "{error}");
     server.await.unwrap();
     cost
 }
 
-/// Greets well, and answers the first command in small pieces, each of which is read before the
-/// next is sent.
-async fn dribble(stream: &TcpStream, length: usize) -> io::Result<()> {
+/// Answers the greeting, and then the first command in small pieces, each of which is read before
+/// the next is sent.
+async fn send_in_pieces(stream: &TcpStream, length: usize) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut input = Vec::new();
     'asked: loop {
@@ -93,7 +93,7 @@ async fn dribble(stream: &TcpStream, length: usize) -> io::Result<()> {
     reply.extend(b":1\r\n".repeat(length / 4));
     for piece in reply.chunks(PIECE) {
         write(stream, piece).await?;
-        // The other task reads what is there before the clock goes on.
+        // The other task reads the piece before the clock advances.
         sleep(Duration::from_millis(1)).await;
     }
     Ok(())
@@ -111,6 +111,6 @@ async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Not a divisor of a value's length, so that values are cut.
+/// The size of a piece: no divisor of a value's length, so that values are cut in the middle.
 const PIECE: usize = 501;
-const PATIENCE: Duration = Duration::from_secs(30);
+const NODE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! When an acquisition wins or loses, and how long the lock is then valid.
+//! Acquisitions: when they win or lose, and how long the lock is then valid.
 
 use std::{pin::pin, time::Duration};
 

@@ -3,10 +3,7 @@
 use quorlock::{AcquireError, Fault, Guard, Kind};
 use tokio::time::{sleep, timeout};
 
-use crate::{
-    owners::lock,
-    world::{NAME, World, delay, millis, polled, seconds},
-};
+use crate::world::{NAME, World, delay, lock, millis, polled, seconds};
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_try_acquire_leaves_nothing() {

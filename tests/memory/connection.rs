@@ -1,9 +1,9 @@
-//! When connections to masters are given up, and when masters are dialled again.
+//! Connections: when they are given up, and when masters are dialled again.
 
 use quorlock::Fault;
 use tokio::time::sleep;
 
-use crate::world::{World, delay, error, millis, said, seconds, timed};
+use crate::world::{REDIAL, World, delay, error, millis, said, seconds, timed};
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_is_given_up_after_three_silent_node_timeouts() {
@@ -143,6 +143,3 @@ async fn error_replies_do_not_end_a_connection() {
     world.clear_faults();
     world.guard().await.release().await.unwrap();
 }
-
-/// The longest pause between two dials, and some time to dial.
-const REDIAL: tokio::time::Duration = millis(1_100);

@@ -2,10 +2,12 @@
 
 use std::pin::pin;
 
-use quorlock::{AcquireError, ExtendError, Fault, Guard};
+use quorlock::{AcquireError, ExtendError, Fault, Guard, Renewal};
 use tokio::time::{Instant, advance, sleep};
 
-use crate::world::{NAME, World, delay, error, millis, said, seconds, start, timed, valid};
+use crate::world::{
+    NAME, World, delay, error, held_for_a_second, millis, said, seconds, start, timed, valid,
+};
 
 #[tokio::test(start_paused = true)]
 async fn an_extension_lengthens_the_validity() {
@@ -55,7 +57,7 @@ async fn a_lock_can_be_extended_any_number_of_times() {
 #[tokio::test(start_paused = true)]
 async fn an_expired_guard_stays_expired() {
     for late in [0, 1, 101, 60_000] {
-        let (world, guard) = held().await;
+        let (world, guard) = held_for_a_second().await;
         sleep(guard.remaining() + millis(late)).await;
         let before = (snapshot(&world, &guard), world.commands());
         let error = guard.extend(seconds(20)).await.unwrap_err();
@@ -75,7 +77,7 @@ async fn an_expired_guard_stays_expired() {
 /// In its last millisecond, the lock may still be extended.
 #[tokio::test(start_paused = true)]
 async fn a_guard_can_be_extended_in_its_last_millisecond() {
-    let (_world, guard) = held().await;
+    let (_world, guard) = held_for_a_second().await;
     sleep(guard.remaining() - millis(1)).await;
     guard.extend(seconds(20)).await.unwrap();
     assert_eq!(guard.remaining(), valid(seconds(20)));
@@ -83,7 +85,7 @@ async fn a_guard_can_be_extended_in_its_last_millisecond() {
 
 #[tokio::test(start_paused = true)]
 async fn an_extension_finds_a_lock_that_a_majority_forgot_lost() {
-    let (world, guard) = held().await;
+    let (world, guard) = held_for_a_second().await;
     world.masters[0].forget();
     world.occupy([2], seconds(60));
     let before = snapshot(&world, &guard);
@@ -107,7 +109,7 @@ async fn an_extension_finds_a_lock_that_a_majority_forgot_lost() {
 #[tokio::test(start_paused = true)]
 async fn an_extension_waits_for_all_masters_to_tell_whether_the_lock_is_lost() {
     for (slow, lost) in [(delay(40), true), (Fault::Hang, false)] {
-        let (world, guard) = held().await;
+        let (world, guard) = held_for_a_second().await;
         world.masters[0].forget();
         world.masters[1].inject(error());
         world.masters[2].forget();
@@ -122,7 +124,7 @@ async fn an_extension_waits_for_all_masters_to_tell_whether_the_lock_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn an_extension_without_a_quorum_changes_nothing_and_can_be_retried() {
     for fault in [Fault::Down, Fault::Hang, Fault::Mute, delay(80), error()] {
-        let (world, guard) = held().await;
+        let (world, guard) = held_for_a_second().await;
         world.inject([fault.clone(), fault.clone()]);
         let before = snapshot(&world, &guard);
         let (took, error) = timed(guard.extend(seconds(5))).await;
@@ -148,7 +150,7 @@ async fn an_extension_without_a_quorum_changes_nothing_and_can_be_retried() {
 #[tokio::test(start_paused = true)]
 async fn a_majority_that_confirms_after_the_old_validity_is_too_slow() {
     for (left, in_time) in [(21, true), (20, false), (5, false)] {
-        let (world, guard) = held().await;
+        let (world, guard) = held_for_a_second().await;
         sleep(guard.remaining() - millis(left)).await;
         let before = (guard.valid_until(), guard.validity());
         world.inject([Fault::None, delay(20), delay(20)]);
@@ -166,7 +168,7 @@ async fn a_majority_that_confirms_after_the_old_validity_is_too_slow() {
 /// The client stalls while the masters answer.
 #[tokio::test(start_paused = true)]
 async fn an_extension_after_a_stall_beyond_the_old_validity_is_too_slow() {
-    let (world, guard) = held().await;
+    let (world, guard) = held_for_a_second().await;
     let before = (guard.valid_until(), guard.validity());
     let mut extension = pin!(guard.extend(seconds(60)));
     start(extension.as_mut()).await;
@@ -189,7 +191,7 @@ async fn an_extension_whose_votes_are_read_late_is_valid_until_its_new_end() {
         (59_398, Err(0)),
         (61_000, Err(1_602)),
     ] {
-        let (world, guard) = held().await;
+        let (world, guard) = held_for_a_second().await;
         let mut extension = pin!(guard.extend(seconds(60)));
         start(extension.as_mut()).await;
         sleep(millis(1)).await;
@@ -206,7 +208,7 @@ async fn an_extension_whose_votes_are_read_late_is_valid_until_its_new_end() {
 
 #[tokio::test(start_paused = true)]
 async fn an_extension_by_an_unusable_ttl_is_refused_and_not_sent() {
-    let (world, guard) = held().await;
+    let (world, guard) = held_for_a_second().await;
     let before = (snapshot(&world, &guard), world.commands());
     for ttl in [millis(0), millis(52), seconds(u64::MAX)] {
         let error = guard.extend(ttl).await.unwrap_err();
@@ -219,7 +221,7 @@ async fn an_extension_by_an_unusable_ttl_is_refused_and_not_sent() {
 /// A dropped extension completes without its caller.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_extension_still_takes_effect() {
-    let (world, guard) = held().await;
+    let (world, guard) = held_for_a_second().await;
     world.inject([delay(10), delay(10), delay(10)]);
     let begun = Instant::now();
     start(pin!(guard.extend(seconds(60)))).await;
@@ -234,7 +236,7 @@ async fn a_dropped_extension_still_takes_effect() {
 
 #[tokio::test(start_paused = true)]
 async fn two_extensions_can_run_at_once() {
-    let (world, guard) = held().await;
+    let (world, guard) = held_for_a_second().await;
     world.inject([10, 20, 30].map(delay));
     let (short, long) = tokio::join!(guard.extend(seconds(20)), guard.extend(seconds(30)));
     short.unwrap();
@@ -245,10 +247,10 @@ async fn two_extensions_can_run_at_once() {
 /// An extension keeps other clients out, in fact and not only on paper.
 #[tokio::test(start_paused = true)]
 async fn an_extension_keeps_other_clients_out() {
-    let (world, guard) = held().await;
+    let (world, guard) = held_for_a_second().await;
     guard.extend(seconds(60)).await.unwrap();
     let others = quorlock::Coordinator::new(&world.masters).unwrap();
-    let lock = others.mutex(NAME).renewal(quorlock::Renewal::Off);
+    let lock = others.mutex(NAME).renewal(Renewal::Off);
     let error = lock.acquire_within(guard.remaining()).await.unwrap_err();
     assert!(matches!(error, AcquireError::Deadline { .. }), "{error}");
     assert!(!guard.is_valid());
@@ -258,15 +260,6 @@ async fn an_extension_keeps_other_clients_out() {
         .release()
         .await
         .unwrap();
-}
-
-/// Returns three masters on which our lock has been held for a second.
-async fn held() -> (World, Guard) {
-    let world = World::new(3).await;
-    let guard = world.guard().await;
-    assert_eq!(guard.settled().await.granted(), 3);
-    sleep(seconds(1)).await;
-    (world, guard)
 }
 
 /// The state that a failed extension must not change: each key's owner and expiry, and the guard.

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use quorlock::{AcquireError, Coordinator, Fault, MemoryMaster, Owner, RestartGuard};
+use quorlock::{AcquireError, Coordinator, Fault, MemoryMaster, Owner, Renewal, RestartGuard};
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout},
@@ -158,7 +158,7 @@ async fn a_long_waiter_keeps_its_position_and_asks_about_once_a_second() {
     let world = World::new(3).await;
     let lock = world.locks.fair(NAME, &world.locks.owner());
     let guard = lock
-        .renewal(quorlock::Renewal::UpTo(seconds(7_200)))
+        .renewal(Renewal::UpTo(seconds(7_200)))
         .acquire()
         .await
         .unwrap();

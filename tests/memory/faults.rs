@@ -1,13 +1,12 @@
 //! Every fault with every verb: a fault of one master in three costs nothing. A fault of two costs
 //! the lock, but takes no longer than the node timeout.
 
-use quorlock::{AcquireError, ExtendError, Fault, Guard, ReleaseError, Votes};
-use tokio::{
-    task::yield_now,
-    time::{Duration, sleep},
-};
+use quorlock::{AcquireError, ExtendError, Fault, ReleaseError};
+use tokio::{task::yield_now, time::sleep};
 
-use crate::world::{World, delay, error, millis, said, seconds, timed, valid};
+use crate::world::{
+    REDIAL, World, delay, error, held_for_a_second, millis, said, seconds, timed, valid,
+};
 
 /// The faults, with the time in milliseconds until the master's vote is cast, and that vote.
 fn faults() -> [(Fault, u64, &'static str); 5] {
@@ -51,7 +50,7 @@ async fn an_acquisition_fails_in_time_with_two_faulty_masters() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_extended_with_one_faulty_master() {
     for (fault, after, vote) in faults() {
-        let (world, guard) = held().await;
+        let (world, guard) = held_for_a_second().await;
         let world = struck(world, 1, &fault).await;
         let (took, result) = timed(guard.extend(seconds(20))).await;
         result.unwrap();
@@ -66,7 +65,7 @@ async fn a_lock_is_extended_with_one_faulty_master() {
 #[tokio::test(start_paused = true)]
 async fn an_extension_fails_in_time_with_two_faulty_masters() {
     for (fault, after, vote) in faults() {
-        let (world, guard) = held().await;
+        let (world, guard) = held_for_a_second().await;
         let world = struck(world, 2, &fault).await;
         let before = (guard.valid_until(), guard.validity(), world.holders());
         let left = guard.remaining();
@@ -90,7 +89,7 @@ async fn an_extension_fails_in_time_with_two_faulty_masters() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_released_with_one_faulty_master() {
     for (fault, ..) in faults() {
-        let (world, guard) = held().await;
+        let (world, guard) = held_for_a_second().await;
         let world = struck(world, 1, &fault).await;
         let (took, result) = timed(guard.release()).await;
         result.unwrap();
@@ -102,7 +101,7 @@ async fn a_lock_is_released_with_one_faulty_master() {
 #[tokio::test(start_paused = true)]
 async fn a_release_returns_in_time_with_two_faulty_masters() {
     for (fault, after, vote) in faults() {
-        let (world, guard) = held().await;
+        let (world, guard) = held_for_a_second().await;
         let world = struck(world, 2, &fault).await;
         let (took, error) = timed(guard.release()).await;
         assert_eq!(took, millis(after), "{:?}", fault);
@@ -141,7 +140,7 @@ async fn every_verb_works_with_slow_masters() {
 #[tokio::test(start_paused = true)]
 async fn masters_work_after_a_fault_has_gone() {
     for (fault, ..) in faults() {
-        let (world, guard) = held().await;
+        let (world, guard) = held_for_a_second().await;
         let world = struck(world, 3, &fault).await;
         drop(guard);
         let _ = world.lock().try_acquire().await.unwrap_err();
@@ -153,25 +152,9 @@ async fn masters_work_after_a_fault_has_gone() {
     }
 }
 
-/// Three masters that hold a lock of ours for a second by now.
-async fn held() -> (World, Guard) {
-    let world = World::new(3).await;
-    let guard = world.guard().await;
-    assert_eq!(settled(&guard).await.granted(), 3);
-    sleep(seconds(1)).await;
-    (world, guard)
-}
-
-async fn settled(guard: &Guard) -> Votes {
-    guard.settled().await
-}
-
 /// Injects `fault` into the first `masters`, and waits until it shows.
 async fn struck(world: World, masters: usize, fault: &Fault) -> World {
     world.inject((0..masters).map(|_| fault.clone()));
     yield_now().await;
     world
 }
-
-/// How long it may take until a master that is back is dialled again, and until it shows.
-const REDIAL: Duration = Duration::from_millis(1_100);

@@ -4,10 +4,7 @@
 use quorlock::{AcquireError, ConfigError, Coordinator, Fault, Guard, Kind, Lock};
 use tokio::time::sleep;
 
-use crate::{
-    owners,
-    world::{NAME, World, delay, error, millis, said, seconds},
-};
+use crate::world::{NAME, REDIAL, World, delay, error, lock, millis, said, seconds};
 
 const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 const COUNTER: &str = "quorlock:fence:{orders/42}";
@@ -152,7 +149,7 @@ async fn a_reentry_has_the_token_of_the_lock() {
     for kind in [Kind::Reentrant, Kind::Fair] {
         let world = World::new(3).await;
         let owner = world.locks.owner();
-        let plain = owners::lock(kind, &world.locks, &owner);
+        let plain = lock(kind, &world.locks, &owner);
         let lock = plain.clone().fenced();
         let outer = lock.acquire().await.unwrap();
         let inner = [
@@ -181,7 +178,7 @@ async fn an_owner_who_holds_the_lock_without_a_token_cannot_get_one() {
     for kind in [Kind::Reentrant, Kind::Fair] {
         let world = World::new(3).await;
         let owner = world.locks.owner();
-        let plain = owners::lock(kind, &world.locks, &owner);
+        let plain = lock(kind, &world.locks, &owner);
         let lock = plain.clone().fenced();
         let guard = plain.acquire().await.unwrap();
         let commands = world.commands();
@@ -259,18 +256,12 @@ fn contended(result: Result<Guard, AcquireError>) {
 }
 
 fn plain(kind: Kind, locks: &Coordinator) -> Lock {
-    match kind {
-        Kind::Mutex => locks.mutex(NAME),
-        _ => owners::lock(kind, locks, &locks.owner()),
-    }
+    lock(kind, locks, &locks.owner())
 }
 
 fn fenced(kind: Kind, locks: &Coordinator) -> Lock {
     plain(kind, locks).fenced()
 }
-
-/// How long it may take until a master that is back is dialled again, and until it shows.
-const REDIAL: std::time::Duration = millis(1_100);
 
 #[tokio::test(start_paused = true)]
 async fn a_foreign_key_in_place_of_the_counter_is_left_unchanged() {

@@ -154,7 +154,7 @@ async fn a_key_that_was_put_back_is_owed_its_release() {
 
     world.masters[0].inject(Fault::Down);
     guard.release().await.unwrap();
-    // As long as the restored key lives.
+    // The restored key lives until then.
     sleep(seconds(50)).await;
     assert_eq!(world.holders(), ["mine", "", ""]);
     world.clear_faults();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Coordinator, Fault, Lock, MemoryMaster, RestartGuard};
+use quorlock::{AcquireError, Coordinator, Fault, Lock, MemoryMaster, Renewal, RestartGuard};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::world::{NAME, delay, millis, seconds, timed};
@@ -142,14 +142,10 @@ async fn a_waiter_steps_aside_while_it_cannot_win_and_comes_back_with_its_ticket
         for is_fenced in [false, true] {
             let two = Two::new().await;
             let fenced = |lock: Lock| if is_fenced { lock.fenced() } else { lock };
-            let held = fenced(
-                fair(&two.holder)
-                    .ttl(seconds(600))
-                    .renewal(quorlock::Renewal::Off),
-            )
-            .acquire()
-            .await
-            .unwrap();
+            let held = fenced(fair(&two.holder).ttl(seconds(600)).renewal(Renewal::Off))
+                .acquire()
+                .await
+                .unwrap();
             let lock = fenced(fair(&two.waiter));
             let task = tokio::spawn(async move { lock.acquire().await.unwrap() });
             sleep(seconds(2)).await;
@@ -183,7 +179,7 @@ async fn a_short_outage_does_not_change_the_order() {
     let two = Two::new().await;
     let held = fair(&two.holder)
         .ttl(seconds(600))
-        .renewal(quorlock::Renewal::Off)
+        .renewal(Renewal::Off)
         .acquire()
         .await
         .unwrap();
@@ -273,7 +269,7 @@ async fn a_waiter_comes_back_to_the_queue_when_a_bare_majority_is_up() {
         let others = coordinator(&masters, millis(50)).await;
         let held = fair(&others)
             .ttl(seconds(600))
-            .renewal(quorlock::Renewal::Off)
+            .renewal(Renewal::Off)
             .acquire()
             .await
             .unwrap();

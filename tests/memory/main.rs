@@ -1,7 +1,7 @@
 //! The crate as users see it, on memory masters and with a paused clock, which advances whenever
 //! all tasks wait.
 //!
-//! So times are exact: a test asserts after how many milliseconds something happens, not within how
+//! Times are exact: a test asserts after how many milliseconds something happens, not within how
 //! many.
 
 #![allow(
@@ -28,8 +28,12 @@ mod heal;
 mod hopeless_waiters;
 mod log;
 mod loss;
+#[path = "../support/on_event.rs"]
+mod on_event;
 mod owners;
 mod pending_releases;
+#[path = "../support/polled.rs"]
+mod polled;
 mod preflight;
 mod random_faults;
 mod renewal;

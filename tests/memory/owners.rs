@@ -3,22 +3,17 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use quorlock::{AcquireError, Coordinator, Fault, Guard, Kind, Lock, LockState, LostReason, Owner};
+use quorlock::{
+    AcquireError, Coordinator, Fault, Guard, Kind, LockState, LostReason, Owner, Renewal,
+};
 use tokio::{
     task::{LocalSet, yield_now},
     time::{sleep, timeout},
 };
 
-use crate::world::{NAME, World, delay, error, millis, said, seconds};
+use crate::world::{NAME, World, delay, error, lock, millis, said, seconds};
 
 const BOTH: [Kind; 2] = [Kind::Reentrant, Kind::Fair];
-
-pub(crate) fn lock(kind: Kind, locks: &Coordinator, owner: &Owner) -> Lock {
-    match kind {
-        Kind::Fair => locks.fair(NAME, owner),
-        _ => locks.reentrant(NAME, owner),
-    }
-}
 
 /// Returns how deep `owner` holds the lock on each master, or 0 where it does not.
 fn depths(world: &World, owner: &Owner) -> Vec<u64> {
@@ -334,20 +329,20 @@ async fn a_reentry_extends_the_renewal_limit() {
         let lock = lock(kind, &world.locks, &owner);
         let outer = lock
             .clone()
-            .renewal(quorlock::Renewal::UpTo(seconds(5)))
+            .renewal(Renewal::UpTo(seconds(5)))
             .acquire()
             .await
             .unwrap();
         sleep(seconds(3)).await;
         let inner = lock
             .clone()
-            .renewal(quorlock::Renewal::UpTo(seconds(5)))
+            .renewal(Renewal::UpTo(seconds(5)))
             .acquire()
             .await
             .unwrap();
         drop(
             lock.clone()
-                .renewal(quorlock::Renewal::UpTo(seconds(1)))
+                .renewal(Renewal::UpTo(seconds(1)))
                 .acquire()
                 .await
                 .unwrap(),
@@ -359,12 +354,7 @@ async fn a_reentry_extends_the_renewal_limit() {
         assert!(!outer.is_valid());
 
         // A guard without renewal is reentered by one with renewal.
-        let outer = lock
-            .clone()
-            .renewal(quorlock::Renewal::Off)
-            .acquire()
-            .await
-            .unwrap();
+        let outer = lock.clone().renewal(Renewal::Off).acquire().await.unwrap();
         let inner = lock.acquire().await.unwrap();
         sleep(seconds(10)).await;
         assert!(outer.is_valid() && inner.is_valid());
@@ -494,7 +484,7 @@ async fn a_reentry_after_renewal_has_ended_starts_it_again() {
             let lock = lock(kind, &world.locks, &world.locks.owner());
             let outer = lock
                 .clone()
-                .renewal(quorlock::Renewal::UpTo(seconds(5)))
+                .renewal(Renewal::UpTo(seconds(5)))
                 .acquire()
                 .await
                 .unwrap();
@@ -502,7 +492,7 @@ async fn a_reentry_after_renewal_has_ended_starts_it_again() {
             assert!(outer.is_valid());
             let inner = lock
                 .clone()
-                .renewal(quorlock::Renewal::UpTo(seconds(60)))
+                .renewal(Renewal::UpTo(seconds(60)))
                 .acquire()
                 .await
                 .unwrap();

@@ -1,9 +1,9 @@
 //! Releases that could not be delivered, and are delivered when the master is back.
 
-use quorlock::{Fault, MemoryMaster, ReleaseError};
+use quorlock::{Fault, MemoryMaster, ReleaseError, Renewal};
 use tokio::time::{Instant, sleep};
 
-use crate::world::{NAME, World, delay, error, millis, said, seconds, timed};
+use crate::world::{NAME, REDIAL, World, delay, error, millis, said, seconds, timed};
 
 #[tokio::test(start_paused = true)]
 async fn a_master_that_was_down_gets_the_release_when_it_is_back() {
@@ -177,7 +177,7 @@ async fn every_pending_release_has_its_own_end() {
         .locks
         .mutex("long")
         .ttl(seconds(60))
-        .renewal(quorlock::Renewal::Off)
+        .renewal(Renewal::Off)
         .try_acquire()
         .await
         .unwrap();
@@ -185,7 +185,7 @@ async fn every_pending_release_has_its_own_end() {
         .locks
         .mutex("short")
         .ttl(seconds(1))
-        .renewal(quorlock::Renewal::Off)
+        .renewal(Renewal::Off)
         .try_acquire()
         .await
         .unwrap();
@@ -193,7 +193,7 @@ async fn every_pending_release_has_its_own_end() {
         .locks
         .mutex("longer")
         .ttl(seconds(90))
-        .renewal(quorlock::Renewal::Off)
+        .renewal(Renewal::Off)
         .try_acquire()
         .await
         .unwrap();
@@ -242,9 +242,6 @@ async fn until_free(master: &MemoryMaster) -> tokio::time::Duration {
     start.elapsed()
 }
 
-/// The longest pause between two dials, and some time to dial.
-const REDIAL: tokio::time::Duration = millis(1_100);
-
 /// A master's full queue is given up before all of it was sent. No release overtakes its
 /// acquisition.
 #[tokio::test(start_paused = true)]
@@ -256,7 +253,7 @@ async fn a_release_does_not_overtake_its_acquisition_when_the_queue_is_full() {
             .locks
             .mutex(format!("{n}"))
             .ttl(seconds(600))
-            .renewal(quorlock::Renewal::Off)
+            .renewal(Renewal::Off)
     };
     let locks: Vec<_> = (0..18_000).map(lock).collect();
     let mut attempts: Vec<_> = locks

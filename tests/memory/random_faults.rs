@@ -6,7 +6,7 @@
 
 use std::{cell::RefCell, rc::Rc, thread, time::Duration};
 
-use quorlock::{Coordinator, Fault, Guard, Lock, MemoryMaster};
+use quorlock::{Coordinator, Fault, Guard, Lock, MemoryMaster, Renewal};
 use tokio::{
     runtime,
     time::{Instant, sleep, timeout},
@@ -97,7 +97,7 @@ impl Stage {
         while Instant::now() < self.end {
             let name = NAMES[random.below(NAMES.len() as u64) as usize];
             let ttl = millis(100 + random.below(LONGEST_TTL - 100));
-            let lock = locks.mutex(name).ttl(ttl).renewal(quorlock::Renewal::Off);
+            let lock = locks.mutex(name).ttl(ttl).renewal(Renewal::Off);
             if let Some(guard) = acquire(&lock, &mut random).await {
                 self.seen.borrow_mut().won += 1;
                 self.guards.borrow_mut()[number] = Some(Rc::new(guard));
@@ -170,15 +170,15 @@ impl Stage {
 
 /// Acquires in one of several ways, some of which are abandoned halfway.
 async fn acquire(lock: &Lock, random: &mut Random) -> Option<Guard> {
-    let patience = millis(random.below(300));
+    let limit = millis(random.below(300));
     match random.below(4) {
         0 => lock.try_acquire().await.ok(),
-        1 => timeout(patience, lock.acquire()).await.ok()?.ok(),
+        1 => timeout(limit, lock.acquire()).await.ok()?.ok(),
         2 => timeout(millis(random.below(60)), lock.try_acquire())
             .await
             .ok()?
             .ok(),
-        _ => lock.acquire_within(patience).await.ok(),
+        _ => lock.acquire_within(limit).await.ok(),
     }
 }
 

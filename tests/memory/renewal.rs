@@ -1,6 +1,6 @@
 //! Locks that are kept by renewing them, with the paused clock.
 
-use quorlock::{ExtendError, Fault, Guard, LockState, LostReason};
+use quorlock::{ExtendError, Fault, Guard, LockState, LostReason, Renewal};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::world::*;
@@ -147,23 +147,17 @@ async fn no_renewal_is_sent_after_a_release() {
 
 #[tokio::test(start_paused = true)]
 async fn no_lock_is_renewed_beyond_its_renewal_limit() {
-    let world = World::with(3, |builder| {
-        builder.renewal(quorlock::Renewal::UpTo(seconds(60)))
-    })
-    .await;
+    let world = World::with(3, |builder| builder.renewal(Renewal::UpTo(seconds(60)))).await;
     let lock = world.locks.mutex(NAME);
     for (lock, most) in [
         (lock.clone(), seconds(60)),
         (
-            lock.clone().renewal(quorlock::Renewal::UpTo(seconds(25))),
+            lock.clone().renewal(Renewal::UpTo(seconds(25))),
             seconds(25),
         ),
+        (lock.clone().renewal(Renewal::UpTo(seconds(0))), seconds(0)),
         (
-            lock.clone().renewal(quorlock::Renewal::UpTo(seconds(0))),
-            seconds(0),
-        ),
-        (
-            lock.ttl(TTL).renewal(quorlock::Renewal::UpTo(seconds(25))),
+            lock.ttl(TTL).renewal(Renewal::UpTo(seconds(25))),
             seconds(25),
         ),
     ] {
@@ -207,8 +201,8 @@ async fn a_lock_with_renewal_off_is_not_renewed() {
             .locks
             .mutex(NAME)
             .ttl(seconds(5))
-            .renewal(quorlock::Renewal::Off),
-        world.locks.mutex(NAME).renewal(quorlock::Renewal::Off),
+            .renewal(Renewal::Off),
+        world.locks.mutex(NAME).renewal(Renewal::Off),
     ] {
         let guard = lock.try_acquire().await.unwrap();
         let commands = world.commands();
@@ -364,7 +358,7 @@ async fn renewals_do_not_wait_for_masters_that_hang() {
         (Fault::Hang, 1_500, millis(5)),
         (Fault::Down, 1_500, millis(5)),
         (Fault::Mute, 1_500, millis(5)),
-        // Until the masters count as down.
+        // The delay lasts until the masters count as down.
         (Fault::Hang, 6_000, millis(160)),
     ] {
         let world = World::new(5).await;

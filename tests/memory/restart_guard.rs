@@ -4,8 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use quorlock::{
-    AcquireError, ConfigError, Coordinator, ExtendError, Failure, Fault, Kind, Lock, LockState,
-    LostReason, MemoryMaster, Owner, RestartGuard, Votes,
+    AcquireError, ConfigError, Coordinator, ExtendError, Failure, Fault, Kind, LockState,
+    LostReason, MemoryMaster, Renewal, RestartGuard, Votes,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -15,7 +15,7 @@ const TTL: Duration = seconds(10); // the default, and the longest here
 /// The longest TTL and the allowance for clocks that differ.
 const QUARANTINE: Duration = millis(10_102);
 /// The longest pause before the first dial of a master after it was down.
-const REDIAL: Duration = millis(100);
+const FIRST_REDIAL: Duration = millis(100);
 const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 const GUARDED: [RestartGuard; 2] = [RestartGuard::Observed, RestartGuard::Strict];
 
@@ -44,14 +44,6 @@ async fn connect(masters: &[MemoryMaster], guard: RestartGuard) -> Coordinator {
     let locks = builder.masters(masters).build().unwrap();
     sleep(millis(1)).await;
     locks
-}
-
-fn lock(locks: &Coordinator, kind: Kind, owner: &Owner) -> Lock {
-    match kind {
-        Kind::Reentrant => locks.reentrant(NAME, owner),
-        Kind::Fair => locks.fair(NAME, owner),
-        _ => locks.mutex(NAME),
-    }
 }
 
 /// Restarts a master as after SIGKILL without persistence.
@@ -91,7 +83,7 @@ async fn quarantine(locks: &Coordinator, master: usize) -> Option<Duration> {
 /// Restarts a master empty. Returns how long it has no vote once it is connected again.
 async fn restarted(world: &World, master: usize) -> Option<Duration> {
     restart_empty(&world.masters[master]).await;
-    for _ in 0..REDIAL.as_millis() {
+    for _ in 0..FIRST_REDIAL.as_millis() {
         sleep(millis(1)).await;
         let votes = votes(&world.locks).await;
         match votes.iter().nth(master).unwrap().failure() {
@@ -100,7 +92,7 @@ async fn restarted(world: &World, master: usize) -> Option<Duration> {
             _ => return None,
         }
     }
-    panic!("the master is not connected after {REDIAL:?}");
+    panic!("the master is not connected after {FIRST_REDIAL:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,15 +168,15 @@ async fn a_second_holder_comes_after_the_first_has_ended_or_before_without_the_r
             let world = world(3, guard).await;
             let others = coordinator(&world, guard).await;
             world.occupy([2], seconds(60));
-            let first = lock(&world.locks, kind, &world.locks.owner())
+            let first = lock(kind, &world.locks, &world.locks.owner())
                 .ttl(TTL)
-                .renewal(quorlock::Renewal::Off);
+                .renewal(Renewal::Off);
             let first = first.try_acquire().await.unwrap();
             assert_eq!(first.settled().await.granted(), 2);
             world.masters[2].delete(NAME);
             restart_empty(&world.masters[1]).await;
 
-            let second = lock(&others, kind, &others.owner());
+            let second = lock(kind, &others, &others.owner());
             let (took, second) = timed(timeout(seconds(60), second.acquire())).await;
             let _second = second.unwrap().unwrap();
             let is_two = first.is_valid();
@@ -228,9 +220,9 @@ async fn a_strict_client_does_not_trust_an_observer() {
     for kind in KINDS {
         let world = world(3, RestartGuard::Strict).await;
         world.occupy([2], seconds(60));
-        let first = lock(&world.locks, kind, &world.locks.owner())
+        let first = lock(kind, &world.locks, &world.locks.owner())
             .ttl(TTL)
-            .renewal(quorlock::Renewal::Off);
+            .renewal(Renewal::Off);
         let first = first.try_acquire().await.unwrap();
         assert_eq!(first.settled().await.granted(), 2);
         world.masters[2].delete(NAME);
@@ -246,7 +238,7 @@ async fn a_strict_client_does_not_trust_an_observer() {
         let left = quarantine(&strict, 1).await.unwrap();
         let over = looked.elapsed() + left;
         assert!(QUARANTINE.abs_diff(over) <= millis(5), "{kind}: {over:?}");
-        let second = lock(&strict, kind, &strict.owner());
+        let second = lock(kind, &strict, &strict.owner());
         assert!(second.try_acquire().await.is_err() && first.is_valid());
         let _second = timeout(seconds(60), second.acquire())
             .await
@@ -282,16 +274,16 @@ async fn a_process_knows_a_master_that_one_of_its_coordinators_has_seen() {
         let gone = coordinator(&world, RestartGuard::Observed).await;
         drop(gone);
         world.occupy([2], seconds(60));
-        let first = lock(&world.locks, kind, &world.locks.owner())
+        let first = lock(kind, &world.locks, &world.locks.owner())
             .ttl(TTL)
-            .renewal(quorlock::Renewal::Off);
+            .renewal(Renewal::Off);
         let first = first.try_acquire().await.unwrap();
         assert_eq!(first.settled().await.granted(), 2);
         world.masters[2].delete(NAME);
         restart_empty(&world.masters[1]).await;
         // The new coordinator dials before the one that holds the lock does.
         let made_anew = coordinator(&world, RestartGuard::Observed).await;
-        let second = lock(&made_anew, kind, &made_anew.owner());
+        let second = lock(kind, &made_anew, &made_anew.owner());
         assert!(second.try_acquire().await.is_err(), "{kind}");
         assert!(first.is_valid());
         let left = quarantine(&made_anew, 1).await.unwrap();
@@ -307,7 +299,7 @@ async fn all_coordinators_of_a_process_quarantine_a_forgetful_master() {
         let others = coordinator(&world, guard).await;
         let left = restarted(&world, 0).await.unwrap();
         let seen = Instant::now();
-        for wait in [REDIAL, seconds(3)] {
+        for wait in [FIRST_REDIAL, seconds(3)] {
             sleep(wait).await;
             let late = coordinator(&world, guard).await;
             for locks in [&others, &late] {
@@ -365,7 +357,7 @@ async fn a_waiter_asks_again_when_a_majority_has_left_quarantine() {
         restarted(&world, 1).await.unwrap();
         let left = quarantine(&world.locks, 0).await.unwrap();
         let commands = world.masters[2].commands();
-        let waiting = lock(&world.locks, kind, &world.locks.owner());
+        let waiting = lock(kind, &world.locks, &world.locks.owner());
         let (took, guard) = timed(waiting.acquire()).await;
         assert!(
             took >= left - millis(2) && took <= left + millis(500),
@@ -383,7 +375,7 @@ async fn a_waiter_for_a_majority_in_quarantine_gives_up_in_time_and_sees_close()
         let world = world(3, RestartGuard::Observed).await;
         restarted(&world, 0).await.unwrap();
         restarted(&world, 1).await.unwrap();
-        let waiting = lock(&world.locks, kind, &world.locks.owner());
+        let waiting = lock(kind, &world.locks, &world.locks.owner());
         let (took, late) = timed(waiting.acquire_within(seconds(2))).await;
         let Err(AcquireError::Deadline { last, .. }) = late else {
             panic!("{kind:?}: {late:?}");
@@ -492,7 +484,7 @@ async fn a_lock_survives_restarts_one_by_one_that_are_slower_than_the_quarantine
     let held = world.locks.mutex(NAME).try_acquire().await.unwrap();
     for round in 0..9 {
         restart_empty(&world.masters[round % 3]).await;
-        sleep(REDIAL + QUARANTINE + renewal()).await;
+        sleep(FIRST_REDIAL + QUARANTINE + renewal()).await;
         assert_eq!(held.state(), LockState::Held);
         assert_eq!(world.holders(), ["mine"; 3]);
     }
@@ -533,7 +525,7 @@ async fn a_ttl_above_the_longest_is_an_error_and_nothing_is_sent() {
         .locks
         .mutex("b")
         .ttl(too_long)
-        .renewal(quorlock::Renewal::Off)
+        .renewal(Renewal::Off)
         .try_acquire()
         .await;
     assert!(matches!(
@@ -561,12 +553,7 @@ async fn the_longest_ttl_defaults_to_a_minute_or_the_ttl_and_without_the_restart
             None => builder,
         };
         let locks = builder.build().map_err(|error| error.to_string())?;
-        Ok::<_, String>(
-            locks
-                .mutex(NAME)
-                .ttl(seconds(61))
-                .renewal(quorlock::Renewal::Off),
-        )
+        Ok::<_, String>(locks.mutex(NAME).ttl(seconds(61)).renewal(Renewal::Off))
     };
     let with = |guard| refused(TTL, None, guard).unwrap();
     assert!(with(RestartGuard::Off).try_acquire().await.is_ok());

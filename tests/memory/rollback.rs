@@ -27,15 +27,7 @@ async fn nothing_is_left_on_masters_with_a_fault() {
             master.inject(fault.clone());
         }
         let error = world.lock().try_acquire().await.unwrap_err();
-        assert!(
-            matches!(error, AcquireError::Contended { .. }),
-            "{fault:?}: {error}"
-        );
-        sleep(seconds(1)).await;
-        world.clear_faults();
-        world.close().await;
-        let holders = ["another", "another", "another", "", ""];
-        assert_eq!(world.holders(), holders, "{fault:?}");
+        check_rolled_back(&world, &error, &fault).await;
     }
 }
 
@@ -55,16 +47,21 @@ async fn nothing_is_left_on_masters_that_granted_and_then_failed() {
             master.inject(fault.clone());
         }
         let error = acquisition.await.unwrap_err();
-        assert!(
-            matches!(error, AcquireError::Contended { .. }),
-            "{fault:?}: {error}"
-        );
-        sleep(seconds(1)).await;
-        world.clear_faults();
-        world.close().await;
-        let holders = ["another", "another", "another", "", ""];
-        assert_eq!(world.holders(), holders, "{fault:?}");
+        check_rolled_back(&world, &error, &fault).await;
     }
+}
+
+/// Fails unless the round was lost to the other client, and has left nothing once `fault` is gone.
+async fn check_rolled_back(world: &World, error: &AcquireError, fault: &Fault) {
+    assert!(
+        matches!(error, AcquireError::Contended { .. }),
+        "{fault:?}: {error}"
+    );
+    sleep(seconds(1)).await;
+    world.clear_faults();
+    world.close().await;
+    let holders = ["another", "another", "another", "", ""];
+    assert_eq!(world.holders(), holders, "{fault:?}");
 }
 
 /// The release removes the keys, not their TTL.

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use quorlock::{AcquireError, Fault, LostReason, RunError};
+use quorlock::{AcquireError, Fault, LostReason, Renewal, RunError};
 use tokio::time::{sleep, timeout};
 
 use crate::world::*;
@@ -64,10 +64,7 @@ async fn the_body_is_dropped_when_the_lock_is_lost() {
     ] {
         let world = World::new(3).await;
         let (flag, dropped) = flag();
-        let lock = world
-            .locks
-            .mutex(NAME)
-            .renewal(quorlock::Renewal::UpTo(seconds(20)));
+        let lock = world.locks.mutex(NAME).renewal(Renewal::UpTo(seconds(20)));
         let (took, outcome) = timed(lock.run(async |_| {
             let _flag = flag;
             match fault {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Coordinator, Lock, Owner};
+use quorlock::{AcquireError, Coordinator, Lock, Owner, Renewal};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
@@ -198,7 +198,7 @@ async fn an_unpolled_waiter_is_passed_over_soon_after_a_release() {
         let others = Coordinator::new(&world.masters).unwrap();
         let held = kind(&others, &others.owner())
             .ttl(seconds(60))
-            .renewal(quorlock::Renewal::Off);
+            .renewal(Renewal::Off);
         let held = held.acquire().await.unwrap();
         let first = kind(&world.locks, &world.locks.owner());
         let mut first = Box::pin(first.acquire());

@@ -16,49 +16,12 @@ use std::{
 
 use quorlock::{Coordinator, Fault, Guard, Lock, LockState, LostReason};
 use tokio::time::{advance, sleep};
-use tracing::{
-    Event, Metadata, Subscriber,
-    field::{Field, Visit},
-    span,
-    subscriber::set_default,
+use tracing::subscriber::set_default;
+
+use crate::{
+    on_event::OnEvent,
+    world::{World, millis, paused_runtime, seconds},
 };
-
-use crate::world::{World, millis, paused_runtime, seconds};
-
-/// A subscriber that calls a function with each message.
-struct OnMessage<F>(F);
-
-impl<F: Fn(&str) + Send + Sync + 'static> Subscriber for OnMessage<F> {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut message = Message::default();
-        event.record(&mut message);
-        (self.0)(&message.0);
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
-
-#[derive(Default)]
-struct Message(String);
-
-impl Visit for Message {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        if field.name() == "message" {
-            self.0 = format!("{value:?}");
-        }
-    }
-}
 
 /// A waker that calls a function whenever it is woken.
 struct OnWake<F>(F);
@@ -93,7 +56,7 @@ async fn a_subscriber_that_panics_at_a_loss_does_not_stop_renewals() {
     for in_watchdog in [false, true] {
         let is_armed = Arc::new(AtomicBool::new(true));
         let armed = is_armed.clone();
-        let _listening = set_default(OnMessage(move |message: &str| {
+        let _listening = set_default(OnEvent(move |_, message: String| {
             if message.contains("lock lost") && armed.swap(false, Ordering::SeqCst) {
                 panic!("a subscriber");
             }
@@ -153,7 +116,7 @@ fn a_subscriber_may_read_the_guard_that_is_lost() {
         let seen = Arc::new(AtomicU32::new(0));
         let look = {
             let (guard, seen) = (guard.clone(), seen.clone());
-            move |_: &str| {
+            move |_, _: String| {
                 let guard = guard.lock().unwrap().clone();
                 if let Some(guard) = guard {
                     guard.is_valid();
@@ -162,7 +125,7 @@ fn a_subscriber_may_read_the_guard_that_is_lost() {
                 }
             }
         };
-        let _listening = set_default(OnMessage(look));
+        let _listening = set_default(OnEvent(look));
         let world = World::new(3).await;
         let held = Arc::new(world.locks.mutex("r").acquire().await.unwrap());
         *guard.lock().unwrap() = Some(held.clone());

@@ -1,16 +1,14 @@
 //! The fixture of these tests: memory masters, a coordinator, and helpers.
 
-use std::{
-    future::poll_fn,
-    mem,
-    pin::{Pin, pin},
-    task::Poll,
-    thread,
-    time::Duration,
-};
+use std::{future::poll_fn, mem, pin::Pin, task::Poll, thread, time::Duration};
 
-use quorlock::{Builder, Coordinator, Fault, Guard, Lock, MemoryMaster, RestartGuard, Votes};
+use quorlock::{
+    Builder, Coordinator, Fault, Guard, Kind, Lock, MemoryMaster, Owner, Renewal, RestartGuard,
+    Votes,
+};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+pub(crate) use crate::polled::polled;
 
 /// Masters and a coordinator that is connected to them.
 pub(crate) struct World {
@@ -36,7 +34,7 @@ impl World {
 
     /// The lock that most tests use.
     pub(crate) fn lock(&self) -> Lock {
-        self.locks.mutex(NAME).renewal(quorlock::Renewal::Off)
+        self.locks.mutex(NAME).renewal(Renewal::Off)
     }
 
     pub(crate) async fn guard(&self) -> Guard {
@@ -104,6 +102,24 @@ impl World {
     }
 }
 
+/// Returns three masters on which our lock has been held for a second.
+pub(crate) async fn held_for_a_second() -> (World, Guard) {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    assert_eq!(guard.settled().await.granted(), 3);
+    sleep(seconds(1)).await;
+    (world, guard)
+}
+
+/// Returns the lock that most tests use, as a lock of this kind.
+pub(crate) fn lock(kind: Kind, locks: &Coordinator, owner: &Owner) -> Lock {
+    match kind {
+        Kind::Reentrant => locks.reentrant(NAME, owner),
+        Kind::Fair => locks.fair(NAME, owner),
+        _ => locks.mutex(NAME),
+    }
+}
+
 /// Returns each master's vote as text, or `-` if it has not voted.
 pub(crate) fn said(votes: &Votes) -> Vec<String> {
     let text =
@@ -151,24 +167,6 @@ pub(crate) fn paused_runtime() -> tokio::runtime::Runtime {
     runtime.enable_all().start_paused(true).build().unwrap()
 }
 
-/// Polls `future` at most `polls` times, whenever it asks for it, and drops it.
-pub(crate) async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    let mut left = polls;
-    poll_fn(|cx| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match future.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
-}
-
 /// Polls `future` once. It must not be ready.
 pub(crate) async fn start(future: Pin<&mut impl Future>) {
     let mut future = future;
@@ -194,6 +192,9 @@ pub(crate) const fn millis(count: u64) -> Duration {
 pub(crate) const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
+
+/// The longest time until a master that is back has been dialled again and answers.
+pub(crate) const REDIAL: Duration = millis(1_100);
 
 pub(crate) const NAME: &str = "orders/42";
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorlock::{AcquireError, ConfigError, Contention, Coordinator, ExtendError, Vote};
+use quorlock::{AcquireError, ConfigError, Contention, Coordinator, ExtendError, Renewal, Vote};
 
 use crate::common::*;
 
@@ -14,7 +14,7 @@ fn a_lock_is_a_string_with_a_ttl_on_every_master() {
         let lock = locks
             .mutex("orders/42")
             .ttl(Duration::from_secs(60))
-            .renewal(quorlock::Renewal::Off);
+            .renewal(Renewal::Off);
 
         let before = Instant::now();
         let guard = lock.try_acquire().await.unwrap();
@@ -60,7 +60,7 @@ fn an_extension_reaches_every_master_and_never_shortens_a_ttl() {
         let lock = locks
             .mutex("r")
             .ttl(Duration::from_secs(10))
-            .renewal(quorlock::Renewal::Off);
+            .renewal(Renewal::Off);
         let guard = lock.try_acquire().await.unwrap();
 
         guard.extend(Duration::from_secs(60)).await.unwrap();
@@ -100,7 +100,7 @@ fn a_second_contender_is_told_how_long_the_lock_is_held() {
         let guard = ours
             .mutex("r")
             .ttl(Duration::from_secs(60))
-            .renewal(quorlock::Renewal::Off)
+            .renewal(Renewal::Off)
             .try_acquire()
             .await
             .unwrap();
@@ -137,9 +137,9 @@ fn a_lock_that_is_not_extended_expires() {
         let lock = locks
             .mutex("r")
             .ttl(Duration::from_millis(300))
-            .renewal(quorlock::Renewal::Off);
-        let guard = lock.acquire_within(PATIENCE).await.unwrap();
-        let next = lock.acquire_within(PATIENCE).await.unwrap();
+            .renewal(Renewal::Off);
+        let guard = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
+        let next = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
         // Two grants at a time would mean that the masters forgot the lock before the guard did.
         assert!(!guard.is_valid());
         let expired = guard.extend(Duration::from_secs(1)).await;

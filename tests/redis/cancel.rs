@@ -76,7 +76,7 @@ fn dropped_acquisitions_of_a_free_lock_leave_nothing() {
         })
         .await;
         at_every_poll(&masters, async |lock, polls, moment| {
-            polled(lock.acquire_within(PATIENCE), polls, moment)
+            polled(lock.acquire_within(TEST_TIMEOUT), polls, moment)
                 .await
                 .is_some()
         })
@@ -102,8 +102,8 @@ fn dropped_acquisitions_of_a_held_lock_leave_nothing() {
         })
         .await;
         at_every_poll(&masters, async |lock, polls, moment| {
-            let patience = Duration::from_millis(50);
-            polled(lock.acquire_within(patience), polls, moment)
+            let limit = Duration::from_millis(50);
+            polled(lock.acquire_within(limit), polls, moment)
                 .await
                 .is_some()
         })

@@ -1,19 +1,25 @@
 //! Helpers shared by the tests of this crate.
 
 use std::{
-    future::{Future, poll_fn},
-    pin::pin,
-    task::Poll,
+    future::Future,
     time::{Duration, Instant},
 };
 
-use quorlock::{Builder, Coordinator, Failure, Guard, Lock, RestartGuard, VoteRow, Votes};
+use quorlock::{
+    Builder, Coordinator, Failure, Guard, Kind, Lock, Owner, RestartGuard, VoteRow, Votes,
+};
 use tokio::time::{sleep, timeout};
 
-pub(crate) use crate::support::server::{self, Server};
+pub(crate) use crate::{
+    polled::polled,
+    support::server::{self, Server},
+};
 
 /// The limit for one test, however slow the machine is. A test that hangs fails after it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// The earlier name of [`TEST_TIMEOUT`], which `preflight.rs` still uses.
+pub(crate) const PATIENCE: Duration = TEST_TIMEOUT;
 
 /// A TTL longer than any test: a key that is gone was released.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
@@ -30,8 +36,8 @@ pub(crate) fn with_masters(n: usize, test: impl AsyncFnOnce(Vec<Server>)) {
 /// Runs `test` on a runtime of its own, and fails if it does not end.
 pub(crate) fn run(test: impl Future<Output = ()>) {
     runtime().block_on(async {
-        if timeout(PATIENCE, test).await.is_err() {
-            panic!("the test has not ended within {PATIENCE:?}");
+        if timeout(TEST_TIMEOUT, test).await.is_err() {
+            panic!("the test has not ended within {TEST_TIMEOUT:?}");
         }
     });
 }
@@ -63,6 +69,19 @@ pub(crate) fn brisk() -> Builder {
         .ttl(LONG)
 }
 
+pub(crate) const fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// Returns the lock called `name`, which `owner` owns unless it is a mutex.
+pub(crate) fn lock_of_kind(kind: Kind, name: &str, locks: &Coordinator, owner: &Owner) -> Lock {
+    match kind {
+        Kind::Reentrant => locks.reentrant(name, owner),
+        Kind::Fair => locks.fair(name, owner),
+        _ => locks.mutex(name),
+    }
+}
+
 pub(crate) fn urls(masters: &[Server]) -> Vec<String> {
     masters.iter().map(Server::url).collect()
 }
@@ -73,7 +92,7 @@ pub(crate) fn coordinator(builder: Builder, masters: &[Server]) -> Coordinator {
 
 /// Closes `locks`, and fails if that has to wait for a TTL.
 pub(crate) async fn close_at_once(locks: &Coordinator) {
-    let closed = timeout(PATIENCE / 8, locks.close()).await;
+    let closed = timeout(TEST_TIMEOUT / 8, locks.close()).await;
     assert!(
         closed.is_ok(),
         "close waits for the TTL of a key that no master has"
@@ -107,27 +126,9 @@ pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T
         if let Some(found) = look().await {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE / 2, "never: {what}");
+        assert!(start.elapsed() < TEST_TIMEOUT / 2, "never: {what}");
         sleep(Duration::from_millis(5)).await;
     }
-}
-
-/// Polls `future` not more than `polls` times, whenever it asks for it, and drops it.
-pub(crate) async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    let mut left = polls;
-    poll_fn(|cx| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match future.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }
 
 /// Acquires and releases `lock` until `is_it` accepts the votes.

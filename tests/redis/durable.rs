@@ -176,7 +176,7 @@ fn a_promoted_replica_has_no_vote_however_durable_it_is() {
     with_masters(2, async |mut masters| {
         masters.insert(0, Server::start_with(&ALWAYS));
         let replica = Server::start_with(&ALWAYS);
-        let proxy = Proxy::start(masters[0].port(), Duration::ZERO);
+        let proxy = Proxy::delay_requests(masters[0].port(), Duration::ZERO);
         let mut urls = urls(&masters);
         urls[0] = proxy.url();
         connected(trusting(), &urls).await.close().await;

@@ -1,19 +1,27 @@
 //! Fair locks on real servers: what Redisson's own tests demand of `RFairLock`, and more.
 //!
-//! | `RedissonFairLockTest` | here, or the reason why not |
-//! |---|---|
-//! | testLeaseTimeout | `locks_that_expire_pass_to_the_next_waiter_in_order` |
-//! | testMultipleLocks, testConcurrency_SingleInstance, testConcurrencyLoop_MultiInstance, testConcurrency_MultiInstance | `many_waiters_are_all_served`, and `reentrant.rs` |
-//! | testConcurrency_MultiInstance_Ordering | `waiters_of_several_clients_are_served_in_order` |
-//! | testWaitTimeoutDrift, testLockAcquiredTimeoutDrift, testAcquireFailedTimeoutDrift_Descrete, testLockAcquiredTimeoutDrift_Descrete, testFirstThreadDeathTimeoutDrift | `deadlines_do_not_add_up` |
-//! | testLockAcquiredBooleanTimeoutDrift_Descrete | `an_attempt_takes_no_queue_position_and_overtakes_no_one` |
-//! | testAbandonedTimeoutDrift_Descrete | `dead_waiters_cost_one_waiter_timeout_and_no_hot_loop` |
-//! | testTryLockNonDelayed, testTryLockWait | `reentrant.rs`: `a_wait_lasts_as_long_as_its_limit` |
-//! | testForceUnlock | no such operation; a deleted key: `a_deleted_key_is_noticed_without_an_announcement` |
-//! | testExpire, testAutoExpire, testGetHoldCount, testIsHeldByCurrentThread, testIsHeldByCurrentThreadOtherThread, testIsLocked, testIsLockedOtherThread, testLockUnlock, testReentrancy | `reentrant.rs`, for both kinds |
-//! | testUnlockFail | only a guard can release, and only its own lock |
-//! | testNameMapper | `the_template_also_names_the_queue` |
-//! | testAcquireFailedNotCalledOnRedisTimeout | `masters_that_stand_still_during_an_attempt_keep_no_queue_entry` |
+//! `RedissonFairLockTest`, with the tests here or the reason why there is none:
+//!
+//! - testLeaseTimeout: `locks_that_expire_pass_to_the_next_waiter_in_order`
+//! - testMultipleLocks, testConcurrency_SingleInstance, testConcurrencyLoop_MultiInstance,
+//!   testConcurrency_MultiInstance: `many_waiters_are_all_served`, and `reentrant.rs`
+//! - testConcurrency_MultiInstance_Ordering: `waiters_of_several_clients_are_served_in_order`
+//! - testWaitTimeoutDrift, testLockAcquiredTimeoutDrift, testAcquireFailedTimeoutDrift_Descrete,
+//!   testLockAcquiredTimeoutDrift_Descrete, testFirstThreadDeathTimeoutDrift:
+//!   `deadlines_do_not_add_up`
+//! - testLockAcquiredBooleanTimeoutDrift_Descrete:
+//!   `an_attempt_takes_no_queue_position_and_overtakes_no_one`
+//! - testAbandonedTimeoutDrift_Descrete: `dead_waiters_cost_one_waiter_timeout_and_no_hot_loop`
+//! - testTryLockNonDelayed, testTryLockWait: `reentrant.rs`: `a_wait_lasts_as_long_as_its_limit`
+//! - testForceUnlock: no such operation; a deleted key:
+//!   `a_deleted_key_is_noticed_without_an_announcement`
+//! - testExpire, testAutoExpire, testGetHoldCount, testIsHeldByCurrentThread,
+//!   testIsHeldByCurrentThreadOtherThread, testIsLocked, testIsLockedOtherThread, testLockUnlock,
+//!   testReentrancy: `reentrant.rs`, for both kinds
+//! - testUnlockFail: only a guard can release, and only its own lock
+//! - testNameMapper: `the_template_also_names_the_queue`
+//! - testAcquireFailedNotCalledOnRedisTimeout:
+//!   `masters_that_stand_still_during_an_attempt_keep_no_queue_entry`
 
 use std::{
     env,
@@ -21,37 +29,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{AcquireError, Builder, Coordinator, Guard, Kind, Owner, Refusal, Vote};
+use quorlock::{AcquireError, Builder, Coordinator, Guard, Kind, Owner, Refusal, Renewal, Vote};
 use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
 };
 
-use crate::{common::*, process::Process};
-
-const fn millis(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
+use crate::{
+    common::*,
+    process::Process,
+    waiter_processes::{DEADLINES, QUEUE, until_queued},
+};
 
 /// More than a waiter that is woken takes, and less than the shortest poll interval.
 const WOKEN: Duration = Duration::from_millis(100);
-
-const QUEUE: &str = "quorlock:queue:{r}";
-const DEADLINES: &str = "quorlock:deadlines:{r}";
 
 /// Returns the tickets on `master`, in order.
 fn tickets(master: &Server) -> Vec<String> {
     let tickets = master.command(&["ZRANGE", QUEUE, "0", "-1"]);
     tickets.lines().map(str::to_owned).collect()
-}
-
-async fn until_queued(masters: &[Server], count: usize) {
-    for master in masters {
-        until("waiters in the queue", async || {
-            (tickets(master).len() == count).then_some(())
-        })
-        .await;
-    }
 }
 
 /// The owners that were served, in order.
@@ -85,7 +81,7 @@ async fn guard_owner(lock: &quorlock::Lock) -> String {
 
 async fn finish(tasks: impl IntoIterator<Item = JoinHandle<()>>) {
     for task in tasks {
-        timeout(PATIENCE / 2, task).await.unwrap().unwrap();
+        timeout(TEST_TIMEOUT / 2, task).await.unwrap().unwrap();
     }
 }
 
@@ -151,7 +147,8 @@ fn waiters_that_arrive_together_have_the_same_order_on_every_master() {
 fn locks_that_expire_pass_to_the_next_waiter_in_order() {
     with_masters(3, async |masters| {
         let ttl = millis(450);
-        let waiter_timeout = millis(800); // an expiry is not announced: the new head notices it at a poll
+        // An expiry is not announced: the new head notices it at a poll.
+        let waiter_timeout = millis(800);
         let builder = || {
             patient()
                 .node_timeout(millis(200))
@@ -167,18 +164,14 @@ fn locks_that_expire_pass_to_the_next_waiter_in_order() {
         for n in 0..5 {
             let lock = clients[n % 3].fair("r", &clients[n % 3].owner());
             tasks.push(tokio::spawn(async move {
-                let guard = lock
-                    .renewal(quorlock::Renewal::Off)
-                    .acquire()
-                    .await
-                    .unwrap();
+                let guard = lock.renewal(Renewal::Off).acquire().await.unwrap();
                 (Instant::now(), guard)
             }));
             until_queued(&masters, n + 1).await;
         }
         let mut last = start;
         for task in tasks {
-            let (at, guard) = timeout(PATIENCE / 4, task).await.unwrap().unwrap();
+            let (at, guard) = timeout(TEST_TIMEOUT / 4, task).await.unwrap().unwrap();
             assert!(at >= last + ttl * 9 / 10, "{:?}", at - last);
             let late = at - last - ttl.min(at - last);
             assert!(late < waiter_timeout / 3 + millis(250), "{late:?}");
@@ -343,12 +336,7 @@ fn dead_waiters_cost_one_waiter_timeout_and_no_hot_loop() {
 
 /// The number of scripts that the server has run.
 fn scripts_run(master: &Server) -> u64 {
-    let info = master.command(&["INFO", "commandstats"]);
-    let count = info
-        .lines()
-        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    let count = count.and_then(|rest| rest.split(',').next());
-    count.unwrap().parse().unwrap()
+    master.calls(|command| command == "evalsha")
 }
 
 /// In Redisson, a queue head without a deadline blocks the lock forever.
@@ -362,7 +350,7 @@ fn a_waiter_without_a_deadline_delays_no_one() {
         }
         let start = Instant::now();
         let lock = locks.fair("r", &locks.owner());
-        let guard = lock.acquire_within(PATIENCE / 8).await.unwrap();
+        let guard = lock.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
         assert!(start.elapsed() < WOKEN);
         guard.release().await.unwrap();
         close_at_once(&locks).await;
@@ -532,7 +520,7 @@ fn the_template_also_names_the_queue() {
                 .await;
             }
             drop(guard);
-            timeout(PATIENCE / 4, waiting)
+            timeout(TEST_TIMEOUT / 4, waiting)
                 .await
                 .unwrap()
                 .unwrap()
@@ -614,7 +602,9 @@ fn kinds_of_one_name_do_not_mix() {
         for held in kinds {
             let guard = acquire_on_all(&of(held)).await;
             for other in kinds.into_iter().filter(|kind| *kind != held) {
-                let refused = timeout(PATIENCE / 8, of(other).acquire()).await.unwrap();
+                let refused = timeout(TEST_TIMEOUT / 8, of(other).acquire())
+                    .await
+                    .unwrap();
                 let Err(AcquireError::OtherKind { asked, .. }) = refused else {
                     panic!("{held} {other}: {refused:?}");
                 };

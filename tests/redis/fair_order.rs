@@ -8,10 +8,6 @@ use crate::{common::*, proxy::Proxy, waiter_processes::*};
 const PROCESSES: usize = 8;
 const WAITERS: u32 = 25;
 
-const fn millis(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
-
 const JOB: Job = Job {
     waiters: WAITERS,
     every: millis(30),
@@ -29,8 +25,8 @@ fn waiters_of_eight_processes_are_served_in_the_order_of_their_tickets() {
         let test =
             "fair_order::waiters_of_eight_processes_are_served_in_the_order_of_their_tickets";
         let watch = QueueWatch::start(&masters);
-        let crowd = WaiterProcesses::start(test, &vec![urls(&masters); PROCESSES], JOB);
-        let mut served = crowd.all().await;
+        let processes = WaiterProcesses::start(test, &vec![urls(&masters); PROCESSES], JOB);
+        let mut served = processes.all().await;
         assert_one_at_a_time(&mut served);
         assert_in_order(&watch.stop(), &served, PROCESSES * WAITERS as usize);
         assert_no_keys(&masters);
@@ -46,9 +42,9 @@ fn masters_that_die_or_come_back_empty_change_no_order_that_a_majority_knows() {
         let test =
             "fair_order::masters_that_die_or_come_back_empty_change_no_order_that_a_majority_knows";
         let watch = QueueWatch::start(&masters);
-        let mut crowd = WaiterProcesses::start(test, &vec![urls(&masters); PROCESSES], JOB);
+        let mut processes = WaiterProcesses::start(test, &vec![urls(&masters); PROCESSES], JOB);
         let mut served = Vec::new();
-        while let Some(one) = crowd.next().await {
+        while let Some(one) = processes.next().await {
             served.push(one);
             match served.len() {
                 50 => {
@@ -101,7 +97,7 @@ fn masters_that_hear_of_waiters_in_different_orders_leave_no_gap_longer_than_a_p
             .map(|process| {
                 let steps = (process..).map(|step| FARTHEST / 4 * (step % 5));
                 let near = masters.iter().zip(steps);
-                near.map(|(master, delay)| Proxy::start(master.port(), delay))
+                near.map(|(master, delay)| Proxy::delay_requests(master.port(), delay))
                     .collect()
             })
             .collect();

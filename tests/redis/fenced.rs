@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use quorlock::{Coordinator, Guard, Kind, Lock};
+use quorlock::{Coordinator, Guard, Kind, Lock, Renewal};
 
 use crate::common::*;
 
@@ -14,13 +14,7 @@ fn fenced(kind: Kind, locks: &Coordinator) -> Lock {
 }
 
 pub(crate) fn named(name: &str, kind: Kind, locks: &Coordinator) -> Lock {
-    let owner = locks.owner();
-    match kind {
-        Kind::Reentrant => locks.reentrant(name, &owner),
-        Kind::Fair => locks.fair(name, &owner),
-        _ => locks.mutex(name),
-    }
-    .fenced()
+    lock_of_kind(kind, name, locks, &locks.owner()).fenced()
 }
 
 /// Returns the token of `guard`, which must be larger than `last`.
@@ -115,10 +109,8 @@ fn tokens_grow_while_one_master_after_the_other_fails() {
         for kind in KINDS {
             let mut turns = async |when: &str| {
                 for locks in both.iter().cycle().take(4) {
-                    let lock = fenced(kind, locks)
-                        .ttl(LONG)
-                        .renewal(quorlock::Renewal::Off);
-                    let guard = lock.acquire_within(PATIENCE / 4).await.unwrap();
+                    let lock = fenced(kind, locks).ttl(LONG).renewal(Renewal::Off);
+                    let guard = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
                     last = larger(&guard, last, format_args!("{kind} {when}"));
                     let _ = guard.release().await; // a failed release stays pending
                 }

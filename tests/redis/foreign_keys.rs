@@ -48,7 +48,7 @@ fn a_split_vote_is_contention_that_may_end_now() {
             master.command(&["DEL", "r"]);
         }
         // Three masters are free now. The key on the two others must not count.
-        let guard = locks.mutex("r").acquire_within(PATIENCE).await.unwrap();
+        let guard = locks.mutex("r").acquire_within(TEST_TIMEOUT).await.unwrap();
         let votes = guard.settled().await;
         assert_eq!((votes.granted(), votes.refused()), (3, 2));
         guard.release().await.unwrap();
@@ -203,7 +203,7 @@ fn an_extension_does_not_take_a_minority_from_another() {
         for master in &masters[..2] {
             master.command(&["SET", "r", "theirs", "PX", "60000"]);
         }
-        let guard = locks.mutex("r").acquire_within(PATIENCE).await.unwrap();
+        let guard = locks.mutex("r").acquire_within(TEST_TIMEOUT).await.unwrap();
         guard.extend(LONG).await.unwrap();
         let votes = guard.settled().await;
         assert_eq!((votes.granted(), votes.refused()), (3, 2));

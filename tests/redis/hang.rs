@@ -15,7 +15,7 @@ fn a_master_that_stands_still_is_given_up_and_taken_back() {
         acquire_on_all(&lock).await.release().await.unwrap();
 
         masters[0].pause();
-        let guard = lock.acquire_within(PATIENCE).await.unwrap();
+        let guard = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
         let votes = guard.settled().await;
         let is_late = matches!(row(&votes, 0).failure(), Some(Failure::TimedOut(_)));
         assert!(is_late, "{votes}");
@@ -61,7 +61,7 @@ async fn times(lock: &Lock) -> Vec<Duration> {
     let mut times = Vec::new();
     for _ in 0..CYCLES {
         let start = Instant::now();
-        let guard = lock.acquire_within(PATIENCE).await.unwrap();
+        let guard = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
         guard.release().await.unwrap();
         times.push(start.elapsed());
     }
@@ -69,7 +69,7 @@ async fn times(lock: &Lock) -> Vec<Duration> {
     times
 }
 
-/// When, during the life of one guard, a master stands still, and for how long.
+/// The time during which a master stands still, relative to the life of one guard.
 #[derive(Clone, Copy, Debug)]
 enum Hang {
     /// From before the acquisition until after the release.
@@ -110,7 +110,7 @@ fn a_master_that_stood_still_gets_the_release_when_it_goes_on() {
                 masters[0].pause();
             }
             let lock = locks.mutex("r");
-            let guard = lock.acquire_within(PATIENCE).await.unwrap();
+            let guard = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
             if !matches!(hang, Hang::AllAlong | Hang::AllAlongAndGivenUp) {
                 assert_eq!(guard.settled().await.granted(), 5);
                 masters[0].pause();

@@ -37,13 +37,13 @@ async fn grants(locks: &Coordinator) -> u32 {
 async fn check(near: &Coordinator, hopeless: &Coordinator, first: &Server) {
     let alone = grants(near).await;
     let lock = fair(hopeless);
-    // So that it queues. It is never first in the queue while the lock is held.
+    // The waiter queues meanwhile. It is never first in the queue while the lock is held.
     let held = fair(near).acquire().await.unwrap();
     let waiter = tokio::spawn(async move { lock.acquire().await.map(drop) });
     let queued = || first.command(&["ZCARD", "quorlock:queue:{r}"]);
     until("a queued waiter", async || (queued() == "1").then_some(())).await;
     drop(held);
-    // Until it has stepped aside, as its ticket is the first.
+    // Returns once the waiter has stepped aside, since the waiter's ticket is the first.
     let first = fair(near).acquire().await.unwrap();
     first.release().await.unwrap();
     let contended = grants(near).await;
@@ -61,7 +61,7 @@ fn a_waiter_that_is_too_far_away_does_not_hold_up_others() {
         let delay = Duration::from_millis(80);
         let proxies: Vec<_> = masters
             .iter()
-            .map(|master| Proxy::start(master.port(), delay))
+            .map(|master| Proxy::delay_requests(master.port(), delay))
             .collect();
         let near = coordinator(brisk().node_timeout(Duration::from_secs(1)), &masters);
         let far = brisk()

@@ -172,7 +172,7 @@ fn a_master_that_becomes_a_replica_loses_its_vote_and_gets_it_back() {
 
         let port = masters[0].port().to_string();
         assert_eq!(masters[2].command(&["REPLICAOF", "127.0.0.1", &port]), "OK");
-        let guard = lock.acquire_within(PATIENCE).await.unwrap();
+        let guard = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
         let votes = guard.settled().await;
         assert_eq!((votes.granted(), votes.failed()), (2, 1), "{votes}");
         assert!(

@@ -99,7 +99,7 @@ fn a_lock_of_another_library_excludes_us() {
             assert_eq!(master.command(&["GET", "r"]), "theirs");
             assert_eq!(master.command(&["DEL", "r"]), "1");
         }
-        drop(lock.acquire_within(PATIENCE).await.unwrap());
+        drop(lock.acquire_within(TEST_TIMEOUT).await.unwrap());
     });
 }
 

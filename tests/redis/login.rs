@@ -192,9 +192,9 @@ fn a_corrected_password_is_noticed() {
         let locks = Coordinator::builder().master(url).build().unwrap();
         let lock = locks.mutex("r");
         assert!(lock.try_acquire().await.is_err());
-        let mended = master.command(&["CONFIG", "SET", "requirepass", "new"]);
-        assert_eq!(mended, "OK");
-        drop(lock.acquire_within(PATIENCE).await.unwrap());
+        let changed = master.command(&["CONFIG", "SET", "requirepass", "new"]);
+        assert_eq!(changed, "OK");
+        drop(lock.acquire_within(TEST_TIMEOUT).await.unwrap());
     });
 }
 

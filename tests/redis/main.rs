@@ -13,6 +13,8 @@ mod basics;
 mod cancel;
 #[path = "../support/captured_log.rs"]
 mod captured_log;
+#[path = "../support/child_output.rs"]
+mod child_output;
 mod common;
 mod contention;
 mod durable;
@@ -25,9 +27,14 @@ mod hopeless_waiters;
 mod impostors;
 mod lock_names;
 mod login;
+#[path = "../support/on_event.rs"]
+mod on_event;
 mod out_of_memory;
+#[path = "../support/polled.rs"]
+mod polled;
 mod preflight;
 mod process;
+#[path = "../support/proxy.rs"]
 mod proxy;
 mod redisson;
 mod reentrant;

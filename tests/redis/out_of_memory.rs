@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::AcquireError;
+use quorlock::{AcquireError, Renewal};
 
 use crate::common::*;
 
@@ -59,9 +59,7 @@ fn a_held_lock_can_be_extended_and_released_without_memory() {
                 "fenced reentrant" => locks.reentrant("r", &owner).fenced(),
                 _ => locks.fair("r", &owner).fenced(),
             };
-            let lock = lock
-                .ttl(Duration::from_secs(30))
-                .renewal(quorlock::Renewal::Off);
+            let lock = lock.ttl(Duration::from_secs(30)).renewal(Renewal::Off);
             let guard = lock.try_acquire().await.unwrap();
             assert_eq!(guard.settled().await.granted(), 3);
             masters.iter().for_each(run_out_of_memory);

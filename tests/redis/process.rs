@@ -4,14 +4,14 @@ use std::{
     env,
     ffi::OsString,
     fs,
-    io::{self, Read, Write},
+    io::Write,
     process::{Child, Command, Stdio},
     sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
 
-use crate::common::PATIENCE;
+use crate::{child_output::output_of, common::TEST_TIMEOUT};
 
 /// A child process, which is killed when this is dropped.
 pub(crate) struct Process {
@@ -33,9 +33,7 @@ impl Process {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let (sender, output) = mpsc::channel();
-        read_in_background(process.stdout.take(), sender.clone());
-        read_in_background(process.stderr.take(), sender);
+        let output = output_of(&mut process);
         Self { process, output }
     }
 
@@ -51,7 +49,10 @@ impl Process {
         let stat = format!("/proc/{}/stat", self.process.id());
         let start = Instant::now();
         while !fs::read_to_string(&stat).unwrap().contains(") T ") {
-            assert!(start.elapsed() < PATIENCE / 8, "the process does not stop");
+            assert!(
+                start.elapsed() < TEST_TIMEOUT / 8,
+                "the process does not stop"
+            );
             thread::sleep(Duration::from_millis(1));
         }
     }
@@ -82,7 +83,7 @@ impl Process {
     pub(crate) fn finish(mut self) {
         let mut said = String::new();
         // Both outputs end with the process, which has a time limit of its own.
-        while let Ok(part) = self.output.recv_timeout(PATIENCE) {
+        while let Ok(part) = self.output.recv_timeout(TEST_TIMEOUT) {
             said.push_str(&part);
         }
         self.process.kill().ok();
@@ -105,11 +106,4 @@ impl Drop for Process {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-fn read_in_background(pipe: Option<impl Read + Send + 'static>, to: mpsc::Sender<String>) {
-    thread::spawn(move || {
-        let said = pipe.map(io::read_to_string);
-        let _ = to.send(said.and_then(Result::ok).unwrap_or_default());
-    });
 }

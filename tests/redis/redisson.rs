@@ -112,7 +112,7 @@ struct RedissonWaiter(BufReader<TcpStream>);
 impl RedissonWaiter {
     fn on(master: &Server, name: &str) -> Self {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, master.port())).unwrap();
-        stream.set_read_timeout(Some(PATIENCE / 8)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT / 8)).unwrap();
         let channel = channel(name);
         write!(
             stream,
@@ -286,8 +286,8 @@ fn redissons_lock_on_a_minority_is_no_obstacle_and_stays_untouched() {
         let theirs = RedissonClient::on(&masters[..1], "r");
         assert_eq!(theirs[0].lock(), "(nil)");
         let lock = locks.reentrant("r", &owner);
-        let outer = lock.acquire_within(PATIENCE / 4).await.unwrap();
-        let inner = lock.acquire_within(PATIENCE / 4).await.unwrap();
+        let outer = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
+        let inner = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
         inner.extend(LONG).await.unwrap();
         let votes = inner.settled().await;
         assert_eq!((votes.granted(), votes.refused()), (2, 1), "{votes}");
@@ -396,7 +396,7 @@ fn redissons_unlock_wakes_our_waiter() {
                 for client in &theirs {
                     assert_eq!(client.unlock(), "1");
                 }
-                let (at, guard) = timeout(PATIENCE / 2, waiting).await.unwrap().unwrap();
+                let (at, guard) = timeout(TEST_TIMEOUT / 2, waiting).await.unwrap().unwrap();
                 times.push(at.saturating_duration_since(since));
                 guard.release().await.unwrap();
                 close_free(&masters, name).await;

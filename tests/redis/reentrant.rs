@@ -1,33 +1,40 @@
 //! Reentrant locks on real servers: what Redisson's own tests demand of `RLock` and
 //! `RedissonRedLock`, as far as it applies to a majority of masters.
 //!
-//! | `RedissonLockTest` | here, or the reason why not |
-//! |---|---|
-//! | testReentrancy | `an_owner_reenters_and_others_get_the_lock_after_its_last_guard` |
-//! | testGetHoldCount | `depth_is_the_number_of_levels_that_the_owner_holds` |
-//! | testIsLocked, testIsLockedOtherThread, testIsHeldByCurrentThread, testIsHeldByCurrentThreadOtherThread | `every_client_sees_who_holds_a_lock` |
-//! | testLockUnlock | `a_released_lock_can_be_acquired_again` |
-//! | testUnlockFail | only a guard can release, and only its own lock; releases by others: `redisson.rs` |
-//! | testForceUnlock | no such operation; a deleted key: `redisson.rs`, `renewal.rs` |
-//! | testExpire | `an_expired_lock_goes_to_the_waiter_and_a_late_release_takes_nothing` |
-//! | testAutoExpire | `a_process_that_is_gone_keeps_a_lock_no_longer_than_its_ttl` |
-//! | testRemainTimeToLive, testRemainTimeToLive2 | `releasing_a_level_does_not_shorten_the_lease` |
-//! | testTryLockWait | `a_wait_lasts_as_long_as_its_limit` |
-//! | testLockUninterruptibly | futures are dropped instead |
-//! | testLockIsNotRenewedAfterInterruptedTryLock | `a_wait_that_gave_up_leaves_nothing_to_renew` |
-//! | testRedisFailed | `without_a_majority_of_masters_an_attempt_fails_at_once` |
-//! | testConcurrency_SingleInstance, testConcurrency_MultiInstance, testConcurrencyLoop_MultiInstance, testConcurrencyTryLockUnLock | `many_owners_increment_a_counter_without_losing_an_update` |
-//! | testSubscriptionsPerConnection, testSinglePubSub | `waiters_share_subscriptions_and_leave_none_open` |
-//! | testLockListener | no keyspace events |
-//! | testInCluster, testLockFailoverInCluster | masters are independent: `restart.rs`, `renewal.rs` |
+//! `RedissonLockTest`, with the tests here or the reason why there is none:
 //!
-//! | `RedissonRedLockTest` (removed) | |
-//! |---|---|
-//! | testLockLeasetimeWithMilliSeconds, WithSeconds, WithMinutes, testTryLockLeasetime, testMultiThreads | `many_owners_increment_a_counter_without_losing_an_update`; there is one type for durations |
-//! | testLockFailed | `a_lock_held_by_another_on_two_of_three_masters_is_refused` |
-//! | testLockSuccess, testLockSuccess2 | `a_lock_held_by_another_on_one_of_three_masters_is_granted` |
-//! | testConnectionFailed | `a_master_that_is_down_costs_neither_the_lock_nor_time` |
-//! | test | `an_owner_reenters_and_others_get_the_lock_after_its_last_guard` |
+//! - testReentrancy: `an_owner_reenters_and_others_get_the_lock_after_its_last_guard`
+//! - testGetHoldCount: `depth_is_the_number_of_levels_that_the_owner_holds`
+//! - testIsLocked, testIsLockedOtherThread, testIsHeldByCurrentThread,
+//!   testIsHeldByCurrentThreadOtherThread: `every_client_sees_who_holds_a_lock`
+//! - testLockUnlock: `a_released_lock_can_be_acquired_again`
+//! - testUnlockFail: only a guard can release, and only its own lock; releases by others:
+//!   `redisson.rs`
+//! - testForceUnlock: no such operation; a deleted key: `redisson.rs`, `renewal.rs`
+//! - testExpire: `an_expired_lock_goes_to_the_waiter_and_a_late_release_takes_nothing`
+//! - testAutoExpire: `a_process_that_is_gone_keeps_a_lock_no_longer_than_its_ttl`
+//! - testRemainTimeToLive, testRemainTimeToLive2: `releasing_a_level_does_not_shorten_the_lease`
+//! - testTryLockWait: `a_wait_lasts_as_long_as_its_limit`
+//! - testLockUninterruptibly: futures are dropped instead
+//! - testLockIsNotRenewedAfterInterruptedTryLock: `a_wait_that_gave_up_leaves_nothing_to_renew`
+//! - testRedisFailed: `without_a_majority_of_masters_an_attempt_fails_at_once`
+//! - testConcurrency_SingleInstance, testConcurrency_MultiInstance,
+//!   testConcurrencyLoop_MultiInstance, testConcurrencyTryLockUnLock:
+//!   `many_owners_increment_a_counter_without_losing_an_update`
+//! - testSubscriptionsPerConnection, testSinglePubSub:
+//!   `waiters_share_subscriptions_and_leave_none_open`
+//! - testLockListener: no keyspace events
+//! - testInCluster, testLockFailoverInCluster: masters are independent: `restart.rs`, `renewal.rs`
+//!
+//! `RedissonRedLockTest`, which Redisson has removed:
+//!
+//! - testLockLeasetimeWithMilliSeconds, WithSeconds, WithMinutes, testTryLockLeasetime,
+//!   testMultiThreads: `many_owners_increment_a_counter_without_losing_an_update`; there is one
+//!   type for durations
+//! - testLockFailed: `a_lock_held_by_another_on_two_of_three_masters_is_refused`
+//! - testLockSuccess, testLockSuccess2: `a_lock_held_by_another_on_one_of_three_masters_is_granted`
+//! - testConnectionFailed: `a_master_that_is_down_costs_neither_the_lock_nor_time`
+//! - test: `an_owner_reenters_and_others_get_the_lock_after_its_last_guard`
 
 use std::{
     sync::{
@@ -37,14 +44,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{AcquireError, Coordinator, Holder, Kind, Lock, LostReason, Owner};
+use quorlock::{AcquireError, Coordinator, Holder, Kind, Lock, LostReason, Owner, Renewal};
 use tokio::time::{sleep, timeout};
 
 use crate::common::*;
-
-const fn millis(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
 
 /// Runs `test` with each kind of lock that has owners.
 fn with_both(n: usize, test: impl AsyncFn(&[Server], Kind)) {
@@ -56,10 +59,7 @@ fn with_both(n: usize, test: impl AsyncFn(&[Server], Kind)) {
 }
 
 fn lock(kind: Kind, locks: &Coordinator, owner: &Owner) -> Lock {
-    match kind {
-        Kind::Fair => locks.fair("r", owner),
-        _ => locks.reentrant("r", owner),
-    }
+    lock_of_kind(kind, "r", locks, owner)
 }
 
 async fn holder(lock: &Lock) -> Option<Holder> {
@@ -80,7 +80,7 @@ fn an_owner_reenters_and_others_get_the_lock_after_its_last_guard() {
         );
         let mine = lock(kind, &locks, &locks.owner());
         let outer = mine.acquire().await.unwrap();
-        let inner = timeout(PATIENCE / 8, mine.acquire())
+        let inner = timeout(TEST_TIMEOUT / 8, mine.acquire())
             .await
             .unwrap()
             .unwrap();
@@ -94,7 +94,7 @@ fn an_owner_reenters_and_others_get_the_lock_after_its_last_guard() {
         let theirs = lock(kind, &others, &others.owner());
         assert!(is_contended(&theirs.try_acquire().await));
         inner.release().await.unwrap();
-        let guard = theirs.acquire_within(PATIENCE / 8).await.unwrap();
+        let guard = theirs.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
         assert!(is_contended(&mine.try_acquire().await));
         guard.release().await.unwrap();
         close_at_once(&locks).await;
@@ -181,7 +181,7 @@ fn a_lock_on_a_majority_counts_as_held() {
         let locks = coordinator(patient(), &masters);
         let owner = locks.owner();
         let lock = locks.reentrant("r", &owner);
-        let guard = lock.acquire_within(PATIENCE / 4).await.unwrap();
+        let guard = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
         assert_eq!(guard.settled().await.granted(), 2);
         assert_eq!(holder(&lock).await.unwrap().depth, 1);
         guard.release().await.unwrap(); // a majority is enough for the release, too
@@ -214,24 +214,12 @@ fn an_expired_lock_goes_to_the_waiter_and_a_late_release_takes_nothing() {
             coordinator(patient(), masters),
         );
         let mine = lock(kind, &locks, &locks.owner());
-        let late = acquire_on_all(
-            &mine
-                .clone()
-                .ttl(millis(600))
-                .renewal(quorlock::Renewal::Off),
-        )
-        .await;
-        let inner = acquire_on_all(
-            &mine
-                .clone()
-                .ttl(millis(600))
-                .renewal(quorlock::Renewal::Off),
-        )
-        .await;
+        let late = acquire_on_all(&mine.clone().ttl(millis(600)).renewal(Renewal::Off)).await;
+        let inner = acquire_on_all(&mine.clone().ttl(millis(600)).renewal(Renewal::Off)).await;
         let start = Instant::now();
         let owner = others.owner();
         let theirs = lock(kind, &others, &owner);
-        let guard = theirs.acquire_within(PATIENCE / 8).await.unwrap();
+        let guard = theirs.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
         let took = start.elapsed();
         assert!(took > millis(500) && took < millis(1_200), "{took:?}");
         assert!(!late.is_valid());
@@ -261,7 +249,7 @@ fn a_process_that_is_gone_keeps_a_lock_no_longer_than_its_ttl() {
                 let builder = patient().node_timeout(millis(300)).ttl(ttl);
                 let locks = builder.masters(urls).build().unwrap();
                 let lock = lock(kind, &locks, &locks.owner());
-                let guard = lock.acquire_within(PATIENCE / 8).await.unwrap();
+                let guard = lock.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
                 guard.settled().await;
                 sleep(ttl * 2).await; // renewed until here
                 guard
@@ -273,7 +261,7 @@ fn a_process_that_is_gone_keeps_a_lock_no_longer_than_its_ttl() {
         let locks = coordinator(patient(), masters);
         let mine = lock(kind, &locks, &locks.owner());
         assert!(is_contended(&mine.try_acquire().await));
-        let won = mine.acquire_within(PATIENCE / 8).await.unwrap();
+        let won = mine.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
         let took = start.elapsed();
         assert!(took < ttl + millis(300), "{took:?}");
         won.release().await.unwrap();
@@ -293,15 +281,14 @@ fn releasing_a_level_does_not_shorten_the_lease() {
             &mine
                 .clone()
                 .ttl(Duration::from_secs(10))
-                .renewal(quorlock::Renewal::Off),
+                .renewal(Renewal::Off),
         )
         .await;
         assert!(left().await <= Duration::from_secs(10));
         // Reentering with a longer TTL extends the lock for all levels. A shorter TTL shortens
         // nothing.
         for ttl in [hour, Duration::from_secs(20)] {
-            let inner =
-                acquire_on_all(&mine.clone().ttl(ttl).renewal(quorlock::Renewal::Off)).await;
+            let inner = acquire_on_all(&mine.clone().ttl(ttl).renewal(Renewal::Off)).await;
             assert!(left().await > hour - Duration::from_secs(20));
             assert!(outer.remaining() > hour - hour / 50);
             inner.release().await.unwrap();
@@ -326,18 +313,15 @@ fn a_wait_lasts_as_long_as_its_limit() {
         );
         let guard = acquire_on_all(&lock(kind, &others, &others.owner())).await;
         let mine = lock(kind, &locks, &locks.owner());
-        for patience in [millis(0), millis(200), millis(700)] {
+        for limit in [millis(0), millis(200), millis(700)] {
             let start = Instant::now();
-            let refused = mine.acquire_within(patience).await;
+            let refused = mine.acquire_within(limit).await;
             let took = start.elapsed();
             let Err(AcquireError::Deadline { last, .. }) = refused else {
                 panic!("{refused:?}");
             };
             assert!(matches!(*last, AcquireError::Contended { .. }), "{last}");
-            assert!(
-                took >= patience && took < patience + millis(150),
-                "{took:?}"
-            );
+            assert!(took >= limit && took < limit + millis(150), "{took:?}");
         }
         guard.release().await.unwrap();
         let start = Instant::now();
@@ -425,7 +409,7 @@ fn many_owners_increment_a_counter_without_losing_an_update() {
             }
         }
         for task in tasks {
-            timeout(PATIENCE / 2, task).await.unwrap().unwrap();
+            timeout(TEST_TIMEOUT / 2, task).await.unwrap().unwrap();
         }
         let total = (CLIENTS * OWNERS) as u64 * LOOPS;
         assert_eq!(count.load(Ordering::Relaxed), total);
@@ -474,7 +458,7 @@ fn waiters_share_subscriptions_and_leave_none_open() {
         }
         drop(guards);
         for task in waiting {
-            timeout(PATIENCE / 2, task).await.unwrap().unwrap();
+            timeout(TEST_TIMEOUT / 2, task).await.unwrap().unwrap();
         }
         for master in &masters {
             until("no channels", async || {
@@ -521,7 +505,7 @@ fn a_lock_held_by_another_on_one_of_three_masters_is_granted() {
             let locks = coordinator(patient(), &masters);
             take(&masters[taken..=taken]);
             let lock = locks.reentrant("r", &locks.owner());
-            let guard = lock.acquire_within(PATIENCE / 8).await.unwrap();
+            let guard = lock.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
             let votes = guard.settled().await;
             assert_eq!((votes.granted(), votes.refused()), (2, 1), "{votes}");
             guard.release().await.unwrap();

@@ -13,7 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{Builder, Coordinator, ExtendError, Guard, LockState, LostReason, RunError};
+use quorlock::{
+    Builder, Coordinator, ExtendError, Guard, LockState, LostReason, Renewal, RunError,
+};
 use tokio::time::{error::Elapsed, sleep, timeout};
 
 use crate::common::*;
@@ -22,10 +24,6 @@ const TTL: Duration = Duration::from_millis(1_500);
 
 fn renewing() -> Builder {
     brisk().ttl(TTL)
-}
-
-const fn millis(count: u64) -> Duration {
-    Duration::from_millis(count)
 }
 
 fn is_lost(guard: &Guard) -> bool {
@@ -99,7 +97,7 @@ fn three_of_five_that_stand_still_put_the_lock_in_doubt_and_then_end_it() {
         masters[..3].iter().for_each(Server::pause);
         until_state(&guard, LockState::InDoubt).await;
         let until = guard.valid_until();
-        let lost = timeout(PATIENCE / 4, guard.lost()).await.unwrap();
+        let lost = timeout(TEST_TIMEOUT / 4, guard.lost()).await.unwrap();
         let now = Instant::now();
         assert_eq!(lost.reason, LostReason::Expired);
         assert_eq!(guard.valid_until(), until);
@@ -205,7 +203,7 @@ fn no_renewal_is_sent_after_a_release_in_ten_thousand_locks() {
             for n in 0..1_000_u64 {
                 let lock = locks.mutex(format!("{round}/{n}"));
                 tasks.push(tokio::spawn(async move {
-                    let guard = lock.acquire_within(PATIENCE / 4).await.unwrap();
+                    let guard = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
                     let ahead = (TTL - TTL / 100 - millis(2)) / 3 * 2;
                     let due = guard.remaining().saturating_sub(ahead);
                     let off = Duration::from_micros(rand::random_range(0..30_000));
@@ -247,18 +245,18 @@ fn no_renewal_is_sent_after_a_release_in_ten_thousand_locks() {
 
 /// The commands that a server executes, as reported by `MONITOR`.
 struct Monitor {
-    told: thread::JoinHandle<Vec<String>>,
+    lines: thread::JoinHandle<Vec<String>>,
 }
 
 impl Monitor {
     fn start(master: &Server) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", master.port())).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         (&stream).write_all(b"MONITOR\r\n").unwrap();
         let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
         assert_eq!(lines.next().unwrap(), "+OK");
         Self {
-            told: thread::spawn(move || {
+            lines: thread::spawn(move || {
                 let is_last = |line: &String| line.contains("that is all");
                 lines.take_while(|line| !is_last(line)).collect()
             }),
@@ -269,7 +267,7 @@ impl Monitor {
     fn seen(self, master: &Server) -> BTreeMap<String, Vec<String>> {
         master.command(&["ECHO", "that is all"]);
         let mut seen = BTreeMap::<_, Vec<_>>::new();
-        for line in self.told.join().unwrap() {
+        for line in self.lines.join().unwrap() {
             let words: Vec<_> = line.split('"').skip(1).step_by(2).collect();
             let (command, name) = match words[..] {
                 _ if line.contains(" lua] ") => continue, // commands run by scripts
@@ -298,20 +296,10 @@ fn a_lock_ends_at_its_renewal_limit() {
     with_masters(3, async |masters| {
         let locks = coordinator(renewing().ttl(millis(600)), &masters);
         let most = millis(1_500);
-        let bounded = acquire_on_all(
-            &locks
-                .mutex("bounded")
-                .renewal(quorlock::Renewal::UpTo(most)),
-        )
-        .await;
-        let fixed = acquire_on_all(
-            &locks
-                .mutex("fixed")
-                .ttl(millis(600))
-                .renewal(quorlock::Renewal::Off),
-        )
-        .await;
-        let off = acquire_on_all(&locks.mutex("off").renewal(quorlock::Renewal::Off)).await;
+        let bounded = acquire_on_all(&locks.mutex("bounded").renewal(Renewal::UpTo(most))).await;
+        let fixed =
+            acquire_on_all(&locks.mutex("fixed").ttl(millis(600)).renewal(Renewal::Off)).await;
+        let off = acquire_on_all(&locks.mutex("off").renewal(Renewal::Off)).await;
         let stopped = acquire_on_all(&locks.mutex("stopped")).await;
         let kept = acquire_on_all(&locks.mutex("kept")).await;
         stopped.stop_renewing();
@@ -346,7 +334,7 @@ fn a_thousand_locks_are_kept_while_a_master_stands_still() {
         let acquiring: Vec<_> = (0..1_000)
             .map(|n| {
                 let lock = locks.mutex(format!("lock {n}"));
-                tokio::spawn(async move { lock.acquire_within(PATIENCE / 8).await.unwrap() })
+                tokio::spawn(async move { lock.acquire_within(TEST_TIMEOUT / 8).await.unwrap() })
             })
             .collect();
         let mut guards = Vec::new();

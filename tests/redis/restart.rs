@@ -68,7 +68,7 @@ fn too_few_masters_are_no_quorum_and_not_contention() {
         assert!(start.elapsed() < Duration::from_secs(4));
 
         masters[1].restart();
-        drop(lock.acquire_within(PATIENCE).await.unwrap());
+        drop(lock.acquire_within(TEST_TIMEOUT).await.unwrap());
     });
 }
 
@@ -103,7 +103,7 @@ fn a_healed_master_gets_the_release_too() {
         masters[0].kill();
         let locks = coordinator(brisk(), &masters);
         let lock = locks.mutex("r");
-        let guard = lock.acquire_within(PATIENCE).await.unwrap();
+        let guard = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
         assert!(is_unreachable(&guard.settled().await, 0));
         masters[0].restart();
         until("three votes for the extension", async || {

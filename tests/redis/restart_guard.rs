@@ -9,7 +9,8 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, Builder, Coordinator, Failure, Kind, Lock, LockState, Owner, RestartGuard, Votes,
+    AcquireError, Builder, Coordinator, Failure, Kind, Lock, LockState, Owner, Renewal,
+    RestartGuard, Votes,
 };
 use tokio::join;
 use tracing::Level;
@@ -34,12 +35,7 @@ pub(crate) fn guarded(guard: RestartGuard) -> Builder {
 }
 
 pub(crate) fn lock(locks: &Coordinator, kind: Kind, name: &str, owner: &Owner) -> Lock {
-    let name = format!("{name} {kind:?}");
-    match kind {
-        Kind::Reentrant => locks.reentrant(name, owner),
-        Kind::Fair => locks.fair(name, owner),
-        _ => locks.mutex(name),
-    }
+    lock_of_kind(kind, &format!("{name} {kind:?}"), locks, owner)
 }
 
 /// Makes `masters` known to a client, so that they have a vote from then on (for strict clients,
@@ -106,7 +102,7 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
     if loss == Loss::Tail {
         masters[victim] = Server::start_with(&["--appendonly", "yes"]);
     }
-    let proxy = Proxy::start(masters[victim].port(), Duration::ZERO);
+    let proxy = Proxy::delay_requests(masters[victim].port(), Duration::ZERO);
     let mut urls = urls(&masters);
     urls[victim] = proxy.url();
     meet(&urls).await;
@@ -149,7 +145,7 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
     for kind in KINDS {
         let lock = lock(&first, kind, "guarded", &first.owner())
             .ttl(TTL)
-            .renewal(quorlock::Renewal::Off);
+            .renewal(Renewal::Off);
         valid.push(lock.try_acquire().await.unwrap());
     }
     for guard in held.iter().chain(&valid) {
@@ -184,7 +180,7 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
     let without = async {
         for (kind, first) in KINDS.into_iter().zip(&held) {
             let lock = lock(&unguarded[1], kind, "unguarded", &unguarded[1].owner());
-            let second = lock.acquire_within(PATIENCE / 4).await.unwrap();
+            let second = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
             assert!(first.is_valid() && second.is_valid(), "{loss:?} {kind:?}");
         }
     };
@@ -192,8 +188,8 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
         for (kind, first) in KINDS.into_iter().zip(&valid) {
             let lock = lock(&second, kind, "guarded", &second.owner())
                 .ttl(TTL)
-                .renewal(quorlock::Renewal::Off);
-            let _second = lock.acquire_within(PATIENCE / 4).await.unwrap();
+                .renewal(Renewal::Off);
+            let _second = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
             assert!(!first.is_valid(), "{loss:?} {guard:?} {kind:?}");
         }
         // The master has a vote again in the end, and not before.
@@ -377,14 +373,14 @@ fn a_strict_client_does_not_trust_an_observer() {
     const LONGEST: Duration = Duration::from_secs(6);
     with_masters(3, async |mut masters| {
         let strict = || guarded(RestartGuard::Strict).max_ttl(LONGEST).ttl(LONGEST);
-        let proxy = Proxy::start(masters[1].port(), Duration::ZERO);
+        let proxy = Proxy::delay_requests(masters[1].port(), Duration::ZERO);
         let mut urls = urls(&masters);
         urls[1] = proxy.url();
         let here = connected(strict(), &urls).await;
         assert_eq!(masters[2].command(&["SET", "r", "another's"]), "OK");
         let first = here
             .mutex("r")
-            .renewal(quorlock::Renewal::Off)
+            .renewal(Renewal::Off)
             .try_acquire()
             .await
             .unwrap();
@@ -399,7 +395,7 @@ fn a_strict_client_does_not_trust_an_observer() {
         assert_eq!(masters[1].command(&["HGET", KEY, "since"]), "0");
 
         let proxies = masters.iter();
-        let proxies = proxies.map(|master| Proxy::start(master.port(), Duration::ZERO));
+        let proxies = proxies.map(|master| Proxy::delay_requests(master.port(), Duration::ZERO));
         let proxies: Vec<_> = proxies.collect();
         let there = strict().masters(proxies.iter().map(Proxy::url));
         let there = there.build().unwrap();
@@ -539,7 +535,7 @@ fn a_server_under_two_addresses_votes_once() {
 #[test]
 fn a_duplicate_master_that_comes_back_empty_has_no_vote() {
     with_masters(3, async |mut masters| {
-        let proxy = Proxy::start(masters[0].port(), Duration::ZERO);
+        let proxy = Proxy::delay_requests(masters[0].port(), Duration::ZERO);
         let mut urls = urls(&masters);
         urls[0] = proxy.url();
         let locks = connected(guarded(RestartGuard::Observed), &urls).await;
@@ -659,16 +655,16 @@ fn another_server_at_a_masters_address_has_no_vote_for_a_while() {
             let since = since.to_string();
             another.command(&["HSET", KEY, "run_id", &own, "since", &since]);
 
-            let place = first.directory().join("place");
-            symlink(first.socket(), &place).unwrap();
-            let place_url = format!("unix://{}", place.display());
+            let address = first.directory().join("address");
+            symlink(first.socket(), &address).unwrap();
+            let address_url = format!("unix://{}", address.display());
             let nowhere = first.directory().join("nowhere");
             let here = [
-                place_url.clone(),
+                address_url.clone(),
                 second.url(),
                 format!("unix://{}", nowhere.display()),
             ];
-            let there = [place_url, second.url(), third.url()];
+            let there = [address_url, second.url(), third.url()];
             let locks = |urls| {
                 let builder = guarded(RestartGuard::Observed).max_ttl(LONG).ttl(LONG);
                 builder.masters(urls).build().unwrap()
@@ -677,8 +673,8 @@ fn another_server_at_a_masters_address_has_no_vote_for_a_while() {
             there.mutex("q").acquire().await.unwrap().settled().await;
             let held = here.mutex("r").acquire().await.unwrap();
 
-            fs::remove_file(&place).unwrap();
-            symlink(another.socket(), &place).unwrap();
+            fs::remove_file(&address).unwrap();
+            symlink(another.socket(), &address).unwrap();
             first.command(&["CLIENT", "KILL", "TYPE", "normal"]);
             until("the master is dialled", async || {
                 let clients = another.command(&["CLIENT", "LIST"]);
@@ -733,8 +729,8 @@ fn a_malformed_guard_key_starts_a_quarantine_and_is_replaced() {
                 matches!(&refused, AcquireError::Quarantined { remaining: left, .. } if *left + TTL > QUARANTINE),
                 "{words:?}: {refused}"
             );
-            let mended = master.command(&["HMGET", KEY, "run_id", "origin", "durable"]);
-            assert_eq!(mended, format!("{own}\n{own}\n0"), "{words:?}");
+            let replaced = master.command(&["HMGET", KEY, "run_id", "origin", "durable"]);
+            assert_eq!(replaced, format!("{own}\n{own}\n0"), "{words:?}");
         }
     });
 }

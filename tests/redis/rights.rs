@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Builder, Coordinator, Kind, Lock, Owner, RestartGuard};
+use quorlock::{AcquireError, Builder, Kind, RestartGuard};
 
 use crate::common::*;
 
@@ -64,19 +64,14 @@ fn builder() -> Builder {
         .key_template("app:{name}")
 }
 
-fn lock(locks: &Coordinator, kind: Kind, owner: &Owner) -> Lock {
-    match kind {
-        Kind::Reentrant => locks.reentrant("r", owner),
-        Kind::Fair => locks.fair("r", owner),
-        _ => locks.mutex("r"),
-    }
-}
-
 /// Sends every verb that a kind of lock has.
 async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: bool) {
     let [one, other] = [0, 1].map(|_| builder().masters(urls).build().unwrap());
     let (mine, theirs) = (one.owner(), other.owner());
-    let (my_lock, their_lock) = (lock(&one, kind, &mine), lock(&other, kind, &theirs));
+    let (my_lock, their_lock) = (
+        lock_of_kind(kind, "r", &one, &mine),
+        lock_of_kind(kind, "r", &other, &theirs),
+    );
     let (my_lock, their_lock) = if is_fenced {
         (my_lock.fenced(), their_lock.fenced())
     } else {

@@ -120,7 +120,7 @@ fn guards_and_waiters_end_with_their_runtime() {
         let _ = sender.send(());
     });
     assert!(
-        ended.recv_timeout(PATIENCE / 4).is_ok(),
+        ended.recv_timeout(TEST_TIMEOUT / 4).is_ok(),
         "the runtime does not end"
     );
     masters.iter().for_each(Server::resume);
@@ -148,7 +148,7 @@ fn a_runtime_that_ends_leaves_no_call_waiting() {
     let masters = server::masters(3);
     let theirs = runtime();
     let (locks, guard) = theirs.block_on(async {
-        let locks = coordinator(patient().node_timeout(PATIENCE), &masters);
+        let locks = coordinator(patient().node_timeout(TEST_TIMEOUT), &masters);
         let guard = acquire_on_all(&locks.mutex("held")).await;
         (locks, guard)
     });

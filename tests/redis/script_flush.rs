@@ -55,7 +55,7 @@ fn no_vote_is_lost_to_a_script_flush_whatever_the_kind() {
             flush();
             outer.release().await.unwrap();
         }
-        // Also while another owner waits.
+        // A waiter loses no vote either.
         let held = locks.fair("f", &mine).try_acquire().await.unwrap();
         flush();
         let next = locks.fair("f", &yours);

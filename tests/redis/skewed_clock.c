@@ -1,4 +1,4 @@
-// A wall clock that is wrong: puts on it the nanoseconds that the file $QUORLOCK_AHEAD holds, which may change.
+// Makes the wall clock wrong: adds the nanoseconds in the file $QUORLOCK_AHEAD, which may change.
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 
 static const volatile int64_t *ahead;
 
-__attribute__((constructor)) static void look_for_it(void) {
+__attribute__((constructor)) static void map_file(void) {
     const char *path = getenv("QUORLOCK_AHEAD");
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (file < 0) return;

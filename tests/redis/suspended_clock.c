@@ -1,5 +1,5 @@
-// What a suspended machine looks like to a program once it goes on: the monotonic clock has stood still, the
-// wall clock has not. Takes off the monotonic clock the nanoseconds that the file $QUORLOCK_SLEPT holds.
+// Imitates a machine that was suspended: the monotonic clock has stood still, the wall clock has
+// not. Subtracts the nanoseconds in the file $QUORLOCK_SLEPT from the monotonic clock.
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 static const volatile int64_t *slept;
 
-__attribute__((constructor)) static void look_for_it(void) {
+__attribute__((constructor)) static void map_file(void) {
     const char *path = getenv("QUORLOCK_SLEPT");
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (file < 0) return;

@@ -212,7 +212,7 @@ impl WaiterProcesses {
     /// Returns the next service, or `None` when all processes have ended.
     pub(crate) async fn next(&mut self) -> Option<Service> {
         while self.left > 0 {
-            let line = timeout(PATIENCE, self.lines.recv()).await.unwrap();
+            let line = timeout(TEST_TIMEOUT, self.lines.recv()).await.unwrap();
             match line.unwrap() {
                 (_, None) => self.left -= 1,
                 (process, Some(line)) => {
@@ -347,7 +347,7 @@ fn look(master: usize, port: u16, log: &Mutex<QueueLog>) {
     let life = |log: &QueueLog| (log.ends[master].len(), log.is_down[master]);
     loop {
         let before = life(&log.lock().unwrap());
-        let queue = server::try_command_on(port, &["ZRANGE", QUEUE, "0", "-1"], PATIENCE / 8);
+        let queue = server::try_command_on(port, &["ZRANGE", QUEUE, "0", "-1"], TEST_TIMEOUT / 8);
         let now = micros();
         let mut log = log.lock().unwrap();
         if log.is_over {

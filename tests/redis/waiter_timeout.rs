@@ -10,10 +10,6 @@ use tokio::{
 
 use crate::{common::*, waiter_processes::*};
 
-const fn millis(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
-
 /// More than a hand-over takes on a busy machine, and less than any poll interval here.
 const WOKEN: Duration = millis(250);
 
@@ -27,7 +23,7 @@ fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
 
 /// Returns how long after `since` the waiter got the lock, and its guard.
 async fn wait_of(waiter: JoinHandle<(Instant, Guard)>, since: Instant) -> (Duration, Guard) {
-    let (at, guard) = timeout(PATIENCE / 2, waiter).await.unwrap().unwrap();
+    let (at, guard) = timeout(TEST_TIMEOUT / 2, waiter).await.unwrap().unwrap();
     (at.saturating_duration_since(since), guard)
 }
 
@@ -250,9 +246,9 @@ fn a_killed_waiter_is_in_no_queue_after_twice_the_waiter_timeout() {
             waiters: 5,
             ..Job::forever(waiter_timeout)
         };
-        let mut crowd = process(test, &masters, job);
+        let mut processes = process(test, &masters, job);
         until_queued(&masters, 5).await;
-        crowd.kill();
+        processes.kill();
         let took = until_no_queue(&masters).await;
         println!("gone in {took:?}");
         assert!(took < 2 * waiter_timeout + WOKEN, "{took:?}");
@@ -270,17 +266,7 @@ const CALLS: f64 = 1.5;
 
 /// Counts the script calls on all masters that are up.
 fn calls(masters: &[Server]) -> u64 {
-    let of = |master: &Server| {
-        let stats = master.command(&["INFO", "commandstats"]);
-        let scripts = stats
-            .lines()
-            .filter(|line| line.starts_with("cmdstat_eval"));
-        let count = |line: &str| -> Option<u64> {
-            let (_, calls) = line.split_once("calls=")?;
-            calls.split(',').next()?.parse().ok()
-        };
-        scripts.filter_map(count).sum::<u64>()
-    };
+    let of = |master: &Server| master.calls(|command| command.starts_with("eval"));
     masters.iter().map(of).sum()
 }
 

@@ -25,10 +25,6 @@ const POLL: Duration = Duration::from_millis(1_900);
 /// More than a waiter that is woken takes, and less than the shortest poll interval.
 const WOKEN: Duration = Duration::from_millis(100);
 
-const fn millis(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
-
 fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
     let lock = locks.mutex("r");
     tokio::spawn(async move {
@@ -39,7 +35,7 @@ fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
 
 /// Returns how long after `since` the waiter got the lock.
 async fn wait_of(waiter: JoinHandle<(Instant, Guard)>, since: Instant) -> Duration {
-    let (at, guard) = timeout(PATIENCE / 2, waiter).await.unwrap().unwrap();
+    let (at, guard) = timeout(TEST_TIMEOUT / 2, waiter).await.unwrap().unwrap();
     guard.release().await.unwrap();
     at.saturating_duration_since(since)
 }
@@ -62,6 +58,14 @@ async fn until_unsubscribed(masters: &[Server]) {
         masters.iter().all(|m| channels(m).is_empty()).then_some(())
     })
     .await;
+}
+
+/// Lets another client hold the lock for a minute.
+fn occupy(masters: &[Server]) {
+    for master in masters {
+        let set = master.command(&["SET", "r", "another's", "PX", "60000"]);
+        assert_eq!(set, "OK");
+    }
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
@@ -113,7 +117,7 @@ fn waiters_of_one_process_are_served_in_their_order() {
         }
         drop(guard);
         for task in tasks {
-            timeout(PATIENCE / 2, task).await.unwrap().unwrap();
+            timeout(TEST_TIMEOUT / 2, task).await.unwrap().unwrap();
         }
         assert_eq!(*served.lock().unwrap(), Vec::from_iter(0..20));
     });
@@ -123,12 +127,7 @@ fn waiters_of_one_process_are_served_in_their_order() {
 fn an_unannounced_release_is_noticed_by_polling() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
-        for master in &masters {
-            assert_eq!(
-                master.command(&["SET", "r", "another's", "PX", "60000"]),
-                "OK"
-            );
-        }
+        occupy(&masters);
         let waiting = waiter(&locks);
         until_subscribed(&masters).await;
         let since = Instant::now();
@@ -194,12 +193,7 @@ fn a_message_lost_with_its_connection_does_not_delay_the_waiter() {
 fn a_flood_of_messages_makes_no_hot_loop() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
-        for master in &masters {
-            assert_eq!(
-                master.command(&["SET", "r", "another's", "PX", "60000"]),
-                "OK"
-            );
-        }
+        occupy(&masters);
         let stop = AtomicBool::new(false);
         let refused = thread::scope(|scope| {
             for master in &masters {

@@ -1,62 +1,32 @@
-//! What is said through `tracing`.
+//! The events that the crate logs through `tracing`.
 
-use std::{
-    fmt::{self, Write},
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use tracing::{
-    Dispatch, Event, Level, Metadata, Subscriber,
-    field::{Field, Visit},
-    span,
+    Dispatch, Level,
     subscriber::{self, DefaultGuard},
 };
 
-/// Keeps what is said in this thread.
+use crate::on_event::OnEvent;
+
+/// The events that this thread has logged.
 #[derive(Clone, Default)]
 pub(crate) struct CapturedLog(Arc<Mutex<Vec<(Level, String)>>>);
 
 impl CapturedLog {
-    /// From here on, until what is returned is dropped.
+    /// Captures events from now on, until the returned guard is dropped.
     pub(crate) fn listen() -> (Self, (DefaultGuard, Dispatch)) {
-        let said = Self::default();
-        // With a single dispatcher, `tracing` lets the thread that is first at a line of code decide for all whether
-        // anybody listens there, and other tests' threads do not.
-        let second = Dispatch::new(said.clone());
-        (said.clone(), (subscriber::set_default(said), second))
+        let log = Self::default();
+        let events = log.0.clone();
+        let on_event = move |level, text| events.lock().unwrap().push((level, text));
+        // With a single dispatcher, the first thread that reaches a log statement decides for all
+        // threads whether it is enabled, and the threads of other tests do not listen.
+        let second = Dispatch::new(OnEvent(on_event.clone()));
+        (log, (subscriber::set_default(OnEvent(on_event)), second))
     }
 
+    /// Returns the events since the last call.
     pub(crate) fn take(&self) -> Vec<(Level, String)> {
         std::mem::take(&mut self.0.lock().unwrap())
-    }
-}
-
-impl Subscriber for CapturedLog {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(String::new());
-        event.record(&mut line);
-        let level = *event.metadata().level();
-        self.0.lock().unwrap().push((level, line.0));
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let _ = write!(self.0, " {}={value:?}", field.name());
     }
 }

@@ -151,6 +151,19 @@ impl Server {
         ask(&mut connection, words)
     }
 
+    /// Returns how often clients and scripts have called the commands that `is_counted` selects by
+    /// their lower-case names.
+    pub fn calls(&self, is_counted: impl Fn(&str) -> bool) -> u64 {
+        let stats = self.command(&["INFO", "commandstats"]);
+        let commands = stats.lines().filter_map(|line| {
+            let (name, fields) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            is_counted(name).then_some(fields.split(',').next()?)
+        });
+        commands
+            .map(|count| count.parse::<u64>().unwrap_or_default())
+            .sum()
+    }
+
     /// Subscribes to every channel: the listener receives all messages published from now on.
     #[track_caller]
     pub fn listen(&self) -> Listener {

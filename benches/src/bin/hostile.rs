@@ -1,7 +1,7 @@
-//! Masters that are hostile, slow, silent or far away: do calls return, and does the load stay
-//! bounded?
+//! Measures whether calls return and the load stays bounded, on masters that are hostile, slow,
+//! silent or far away.
 //!
-//! Each scenario runs in a process of its own, as some count what a whole process takes.
+//! Each scenario runs in a process of its own, as some measure the whole process.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -75,7 +75,7 @@ fn run(name: &str, options: &Options) -> Result<()> {
     }
 }
 
-/// All calls against falsified replies, until there were enough.
+/// Makes all calls against falsified replies, until there were enough.
 fn all_calls(options: &Options) -> Result<()> {
     process_stats::count_panics();
     let servers = servers::masters(3);
@@ -115,7 +115,7 @@ fn all_calls(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Counts the fresh processes that get a free lock at the first try.
+/// Counts the fresh processes that get a free lock at the first attempt.
 fn first_tries(options: &Options) -> Result<()> {
     let rounds = options.rounds.unwrap_or(if options.quick { 3 } else { 50 });
     let servers = servers::masters(5);
@@ -173,7 +173,7 @@ fn closing(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Many guards dropped at once.
+/// Drops many guards at once.
 fn burst(options: &Options) -> Result<()> {
     let log = Log::listen();
     let guards = options
@@ -251,7 +251,7 @@ fn slow(options: &Options, what: &str, set: fn(Builder) -> Builder) -> Result<()
     })
 }
 
-/// One of three masters accepts what it is sent and never answers.
+/// One of three masters reads all commands and never answers.
 fn memory(options: &Options, what: &str, silent: String) -> Result<()> {
     let log = Log::listen();
     let half = options.measured(if options.quick { 3_000 } else { 30_000 }) / 2;
@@ -297,7 +297,7 @@ fn threads(number: usize) -> Runtime {
         .expect("a runtime")
 }
 
-/// The scenarios that `--only` chooses from.
+/// The scenarios that `--only` selects from.
 const SCENARIOS: [&str; 9] = [
     "calls",
     "first",
@@ -309,7 +309,7 @@ const SCENARIOS: [&str; 9] = [
     "tarpit",
     "paused",
 ];
-/// Set in the process that a scenario has for itself.
+/// Set in the process that runs one scenario.
 const ALONE: &str = "QUORLOCK_BENCH_ALONE";
-/// Set in a process that tries once to get a lock.
+/// Set in a process that makes one attempt.
 const FIRST: &str = "QUORLOCK_BENCH_FIRST";

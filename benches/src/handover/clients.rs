@@ -9,23 +9,24 @@ use ::quorlock::Coordinator;
 use ::rslock::LockManager;
 use futures::future::{join_all, try_join_all};
 
-use super::{NAME, Role, Tenure, now, ready, when_over};
+use super::{HoldPeriod, NAME, Role, now, ready, when_over};
 use crate::contestants::client;
 use crate::load::{Flavour, Result, TTL_MS};
 
 /// This crate with its defaults.
-pub(super) fn quorlock(role: &Role) -> Result<Vec<Tenure>> {
+pub(super) fn quorlock(role: &Role) -> Result<Vec<HoldPeriod>> {
     Flavour::CurrentThread.runtime()?.block_on(async {
         let builder = Coordinator::builder().restart_guard(quorlock::RestartGuard::Off);
         let locks = builder.masters(role.urls.clone()).build()?;
-        // A name of its own: connected, and the release script loaded, when the first waits.
+        // With a name of its own, so that the connections are made and the release script is loaded
+        // when the first task waits.
         let warm_up = locks.mutex(format!("warm up {}", role.index));
         warm_up.acquire().await?.release().await?;
         ready()?;
         let over = over();
         let take_turns = (0..role.tasks).map(async |_| {
             let lock = locks.mutex(NAME);
-            turns(
+            hand_around(
                 role,
                 &over,
                 async || Ok(lock.acquire().await?),
@@ -33,14 +34,15 @@ pub(super) fn quorlock(role: &Role) -> Result<Vec<Tenure>> {
             )
             .await
         });
-        let tenures = try_join_all(take_turns).await?.concat();
+        let periods = try_join_all(take_turns).await?.concat();
         locks.close().await;
-        Ok(tenures)
+        Ok(periods)
     })
 }
 
-/// `rslock` with its defaults, which polls. Its `lock` gives up after a few times, so again and again.
-pub(super) fn rslock(role: &Role) -> Result<Vec<Tenure>> {
+/// `rslock` with its defaults, which polls. Its `lock` gives up after a few attempts and is called
+/// again.
+pub(super) fn rslock(role: &Role) -> Result<Vec<HoldPeriod>> {
     Flavour::CurrentThread.runtime()?.block_on(async {
         let clients = role.urls.iter().map(|url| client(url));
         let manager = LockManager::from_clients(clients.collect::<Result<_>>()?);
@@ -59,14 +61,14 @@ pub(super) fn rslock(role: &Role) -> Result<Vec<Tenure>> {
                     }
                 }
             };
-            turns(role, &over, acquire, async |lock| {
+            hand_around(role, &over, acquire, async |lock| {
                 manager.unlock(&lock).await;
                 Ok(())
             })
             .await
         });
-        let tenures: Result<Vec<_>> = join_all(take_turns).await.into_iter().collect();
-        Ok(tenures?.concat())
+        let periods: Result<Vec<_>> = join_all(take_turns).await.into_iter().collect();
+        Ok(periods?.concat())
     })
 }
 
@@ -77,18 +79,19 @@ fn over() -> Arc<AtomicBool> {
     over
 }
 
-/// One task, until it is over: then it still waits for the lock once, and keeps nobody waiting.
-async fn turns<L, A, R>(
+/// Runs one task until the end. It then still acquires the lock once, so that no other task waits
+/// for it.
+async fn hand_around<L, A, R>(
     role: &Role,
     over: &AtomicBool,
     acquire: impl Fn() -> A,
     release: impl Fn(L) -> R,
-) -> Result<Vec<Tenure>>
+) -> Result<Vec<HoldPeriod>>
 where
     A: Future<Output = Result<L>>,
     R: Future<Output = Result<()>>,
 {
-    let mut tenures = Vec::new();
+    let mut periods = Vec::new();
     while !over.load(Ordering::Acquire) {
         let lock = acquire().await?;
         let acquired = now();
@@ -97,8 +100,8 @@ where
         }
         let released = now();
         release(lock).await?;
-        tenures.push(Tenure { acquired, released });
+        periods.push(HoldPeriod { acquired, released });
         tokio::time::sleep(role.rest).await;
     }
-    Ok(tenures)
+    Ok(periods)
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use quorlock::{Coordinator, Guard, Lock, RestartGuard};
 use tokio::time::timeout;
 
-use super::mutator::Mutator;
+use super::mutator::{Mutator, falsifying_proxy};
 use super::proxy::Proxy;
 use super::random::Random;
 use crate::servers::Server;
@@ -60,7 +60,7 @@ pub async fn fuzz(servers: &[Server], seed: u64, length: Duration) -> Fuzzed {
     let proxies: Vec<_> = servers
         .iter()
         .zip(&mutators)
-        .map(|(server, mutator)| Proxy::mutate(server.port(), mutator.clone()))
+        .map(|(server, mutator)| falsifying_proxy(server.port(), mutator.clone()))
         .collect();
     let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
     let mut random = Random::new(seed);
@@ -156,8 +156,8 @@ impl Task<'_> {
             7 | 8 => drop(self.bounded("inspect", self.lock.inspect()).await),
             9 => drop(self.bounded("is_held", self.lock.is_held()).await),
             10 => {
-                let patience = Duration::from_micros(random.below(3_000));
-                let dropped = timeout(patience, self.lock.acquire());
+                let limit = Duration::from_micros(random.below(3_000));
+                let dropped = timeout(limit, self.lock.acquire());
                 drop(self.bounded("acquire, dropped", dropped).await);
             }
             _ if random.is_one_in(20) => drop(self.bounded("check", locks.check()).await),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use quorlock::{Coordinator, Guard};
+use quorlock::{Coordinator, Guard, Renewal};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -45,7 +45,7 @@ impl Load {
                     }
                     let mut lock = locks.mutex(format!("{task}/{number}"));
                     if let Some(ttl) = ttl {
-                        lock = lock.ttl(ttl).renewal(quorlock::Renewal::Off);
+                        lock = lock.ttl(ttl).renewal(Renewal::Off);
                     }
                     let counter = match lock.try_acquire().await {
                         Ok(_) => &won,
@@ -101,7 +101,7 @@ pub async fn hold(locks: &Coordinator, number: usize, ttl: Duration) -> Vec<Guar
                     let lock = locks
                         .mutex(format!("held/{name}"))
                         .ttl(ttl)
-                        .renewal(quorlock::Renewal::Off);
+                        .renewal(Renewal::Off);
                     guards.push(lock.acquire_within(ttl).await.unwrap());
                 }
                 guards

@@ -17,7 +17,10 @@ pub mod fake_server;
 pub mod first_attempt;
 pub mod load;
 pub mod mutator;
+#[path = "../on_event.rs"]
+pub mod on_event;
 pub mod process_stats;
+#[path = "../proxy.rs"]
 pub mod proxy;
 pub mod random;
 pub mod releases;

@@ -1,13 +1,16 @@
 //! Replies that no server gives, in RESP2 and RESP3, generated from one seed.
 
-use std::io::{self, Write};
-use std::net::TcpStream;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use super::fake_server::subscription;
+use super::proxy::{Proxy, pass_delayed};
 use super::random::Random;
+use super::resp;
 
 /// Falsifies one reply out of a given number.
 #[derive(Debug)]
@@ -45,7 +48,7 @@ impl Mutator {
         self.mutated.load(Ordering::Relaxed)
     }
 
-    pub(super) fn connection(self: &std::sync::Arc<Self>) -> Mutation {
+    pub(super) fn connection(self: &Arc<Self>) -> Mutation {
         let number = self.connections.fetch_add(1, Ordering::Relaxed);
         Mutation {
             mutator: self.clone(),
@@ -62,12 +65,12 @@ impl Mutator {
 /// The falsification of one connection's replies.
 #[derive(Debug)]
 pub(super) struct Mutation {
-    mutator: std::sync::Arc<Mutator>,
+    mutator: Arc<Mutator>,
     random: Random,
     seen: u64,
     /// A reply that is sent after the next one.
     held_back: Option<Vec<u8>>,
-    /// How many of the next replies become `NOSCRIPT`.
+    /// The number of next replies that become `NOSCRIPT`.
     no_script: u64,
     is_silent: bool,
     dribbles: bool,
@@ -277,3 +280,38 @@ const CHANNELS: &[&[u8]] = &[
     b"redisson_lock__channel:{n1}",
     b"",
 ];
+
+/// Starts a proxy whose replies pass through `mutator`.
+pub fn falsifying_proxy(server: u16, mutator: Arc<Mutator>) -> Proxy {
+    Proxy::start(server, move |client, server| {
+        pass_delayed(client.try_clone()?, server.try_clone()?, Duration::ZERO);
+        let mutation = mutator.connection();
+        thread::spawn(move || pass_mutated(server, client, mutation));
+        Ok(())
+    })
+}
+
+fn pass_mutated(mut from: TcpStream, mut to: TcpStream, mut mutation: Mutation) {
+    let mut buffer = vec![0; 64 * 1024];
+    let mut input = Vec::new();
+    let mut out = Vec::new();
+    'open: while let Ok(length @ 1..) = from.read(&mut buffer) {
+        input.extend_from_slice(&buffer[..length]);
+        let mut used = 0;
+        while let Some(length) = resp::frame_length(&input[used..]) {
+            let goes_on = mutation.pass(&input[used..used + length], &mut out);
+            used += length;
+            if !goes_on {
+                let _ = to.write_all(&out);
+                break 'open;
+            }
+        }
+        input.drain(..used);
+        if mutation.write(&out, &mut to).is_err() {
+            break;
+        }
+        out.clear();
+    }
+    let _ = to.shutdown(Shutdown::Both);
+    let _ = from.shutdown(Shutdown::Both);
+}

@@ -5,8 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Metadata, Subscriber, span};
+use tracing::Level;
+
+use super::on_event::OnEvent;
 
 /// Returns the memory of this process in megabytes, or 0 where there is no `/proc`.
 pub fn rss_mb() -> f64 {
@@ -35,7 +36,7 @@ impl Log {
     /// Starts counting. It never stops.
     pub fn listen() -> Self {
         // A second call, in a process that runs several scenarios, changes nothing.
-        let _ = tracing::subscriber::set_global_default(Self);
+        let _ = tracing::subscriber::set_global_default(OnEvent(count));
         Self
     }
 
@@ -70,42 +71,16 @@ impl Log {
     }
 }
 
-impl Subscriber for Log {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("quorlock")
+fn count(level: Level, text: String) {
+    if text.contains("master down") || text.contains("master still down") {
+        DOWNS.fetch_add(1, Ordering::Relaxed);
     }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(String::new());
-        event.record(&mut line);
-        if line.0.contains("master down") || line.0.contains("master still down") {
-            DOWNS.fetch_add(1, Ordering::Relaxed);
+    if level <= Level::WARN {
+        WARNINGS.fetch_add(1, Ordering::Relaxed);
+        let mut lines = LINES.lock().unwrap();
+        if lines.len() < 1_000 {
+            lines.push(text);
         }
-        if *event.metadata().level() <= Level::WARN {
-            WARNINGS.fetch_add(1, Ordering::Relaxed);
-            let mut lines = LINES.lock().unwrap();
-            if lines.len() < 1_000 {
-                lines.push(line.0);
-            }
-        }
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        use std::fmt::Write as _;
-        let _ = write!(self.0, " {}={value:?}", field.name());
     }
 }
 

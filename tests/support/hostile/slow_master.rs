@@ -26,17 +26,5 @@ pub fn tarpit() -> Fake {
 
 /// The number of lock commands that a server has received so far.
 pub fn lock_commands(server: &Server) -> u64 {
-    let said = server.command(&["INFO", "commandstats"]);
-    let lines = said
-        .lines()
-        .filter_map(|line| line.strip_prefix("cmdstat_"));
-    let counted = lines.filter(|line| {
-        let command = line.split(':').next();
-        matches!(command, Some("set" | "eval" | "evalsha"))
-    });
-    let calls = counted.filter_map(|line| {
-        let count = line.split_once("calls=")?.1.split(',').next()?;
-        count.parse::<u64>().ok()
-    });
-    calls.sum()
+    server.calls(|command| matches!(command, "set" | "eval" | "evalsha"))
 }
