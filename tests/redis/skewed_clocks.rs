@@ -38,7 +38,7 @@ const HELD: usize = 0;
 /// The lock that no client wants until all masters have restarted, and then one that has seen no
 /// token.
 const RARE: usize = 1;
-/// The shortest TTL for which masters have no vote as long as tokens require.
+/// Short enough that masters have no vote for as long as tokens require, and no longer.
 const TTL: Duration = Duration::from_millis(2_500);
 /// The offset up to which a client uses its own clock instead of the masters' clocks, in
 /// nanoseconds.
