@@ -41,7 +41,7 @@ async fn an_acquisition_fails_in_time_with_two_faulty_masters() {
         let Err(AcquireError::NoQuorum { votes, .. }) = error else {
             panic!("{:?}: {error:?}", fault);
         };
-        // Whatever the masters answer meanwhile.
+        // The first votes count, whatever the masters answer to the release.
         assert_eq!(said(&votes), [vote, vote, "granted"]);
         assert_eq!(world.holders()[2], "");
     }

@@ -34,7 +34,7 @@ pub(crate) struct Job {
     pub(crate) waiters: u32,
     /// The time between two arrivals.
     pub(crate) every: Duration,
-    /// How long a waiter holds the lock.
+    /// The time for which a waiter holds the lock.
     pub(crate) hold: Duration,
     pub(crate) waiter_timeout: Duration,
     pub(crate) ttl: Duration,
