@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{AcquireError, ConfigError, Coordinator, Votes};
+use quorlock::{AcquireError, ConfigError, Contention, Coordinator, Votes};
 use server::Server;
 
 #[path = "../tests/support/server.rs"]
@@ -52,7 +52,9 @@ async fn demo(mut masters: Vec<Server>) -> Result<(), Box<dyn Error>> {
     let rival = coordinator(&urls)?;
     match rival.mutex("orders/42").try_acquire().await {
         Err(AcquireError::Contended {
-            remaining: Some(remaining),
+            reason: Contention::Held {
+                remaining: Some(remaining),
+            },
             votes,
             ..
         }) => {

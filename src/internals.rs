@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::core::{
-    command::{Command, Verb, WakeScope},
+    command::{Action, Command, NewKey, Verb},
     identity::Identity,
     lease::{Drift, Lease, Ttl},
     name::{KeyTemplate, Kind, Token},
@@ -63,16 +63,14 @@ impl Acquisition {
             .ok()?
             .resource(Kind::Mutex, "orders/42".into())
             .ok()?;
-        Some(Self(Command {
-            verb: Verb::Acquire,
-            resource,
-            identity: Identity::Token(Token::new([7; 20])),
+        let key = NewKey {
             ttl: TtlAndDrift::new()?.0,
             depth: 1,
-            wakes: WakeScope::Nobody,
-            patience: None,
             ballot: None,
-        }))
+        };
+        let by = Identity::Token(Token::new([7; 20]));
+        let action = Action::Acquire { by, key };
+        Some(Self(Command::new(&resource, action)))
     }
 
     /// Appends its bytes.

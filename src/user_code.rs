@@ -1,20 +1,21 @@
-//! Runs code of the program's in tasks of this crate's: wakers, and `tracing` subscribers.
+//! Calls of the user's code from tasks of this crate: wakers and `tracing` subscribers.
 
 use std::{
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// Runs `user_code`, which may do anything: it may call this crate, and it may panic. A panic ends
-/// here. The program's panic hook has reported it by then, and nothing else does, as any other
-/// report could panic as well.
+/// Runs `user_code`, which may do anything: it may call this crate, and it may panic.
 ///
-/// Callers hold no lock of this crate's.
+/// A panic ends here. The user's panic hook has reported it by then. It is not reported again,
+/// because that report could panic as well.
+///
+/// The caller must hold no lock of this crate.
 pub(crate) fn shielded(user_code: impl FnOnce()) {
     let Err(panic) = catch_unwind(AssertUnwindSafe(user_code)) else {
         return;
     };
-    // Dropping what the code panicked with runs code of the program's, too.
+    // Dropping the panic's payload runs the user's code, too.
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         mem::forget(panic);
     }

@@ -5,13 +5,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
-use std::{collections::BTreeSet, error::Error, fmt::Debug, time::Duration};
+use std::{
+    collections::BTreeSet,
+    error::Error,
+    fmt::Debug,
+    panic::{RefUnwindSafe, UnwindSafe},
+    time::Duration,
+};
 
 use quorlock::{
-    AcquireError, Builder, ConfigError, Coordinator, ExtendError, Failure, Fault, Fence, Finding,
-    Guard, Holder, Holding, InspectError, Inspection, Kind, Lock, LockState, LostError, LostReason,
-    MasterSpec, MemoryMaster, Owner, Preflight, Refusal, ReleaseError, RestartGuard, RunError,
-    Severity, StaleToken, Vote, VoteRow, Votes,
+    AcquireError, Builder, ConfigError, Contention, Coordinator, ExtendError, Failure, Fault,
+    Fence, Finding, Guard, HeldReport, Holder, InspectError, Inspection, Kind, Lock, LockState,
+    LostError, LostReason, MasterSpec, MemoryMaster, Owner, Preflight, Refusal, ReleaseError,
+    Renewal, RestartGuard, RunError, Severity, StaleToken, Vote, VoteRow, Votes,
 };
 
 #[test]
@@ -31,6 +37,7 @@ fn public_types_have_their_auto_traits() {
         AcquireError: Error Clone;
         Builder:;
         ConfigError: Error Clone Eq;
+        Contention: Clone Copy Eq;
         Coordinator: Clone;
         ExtendError: Error Clone;
         Failure: Clone Eq;
@@ -38,8 +45,8 @@ fn public_types_have_their_auto_traits() {
         Fence: Default;
         Finding: Clone Eq;
         Guard:;
+        HeldReport: Clone Eq;
         Holder: Clone Eq;
-        Holding: Clone Eq;
         InspectError: Error Clone;
         Inspection: Clone;
         Kind: Clone Copy Eq;
@@ -53,6 +60,7 @@ fn public_types_have_their_auto_traits() {
         Preflight: Clone Eq;
         Refusal: Clone Eq;
         ReleaseError: Error Clone;
+        Renewal: Clone Copy Eq;
         RestartGuard: Clone Copy Default Eq;
         RunError<ConfigError>: Error;
         StaleToken: Error Clone Copy Eq;
@@ -62,6 +70,22 @@ fn public_types_have_their_auto_traits() {
         Votes: Clone;
     }
     assert_eq!(seen, exported(), "a public type is not checked here");
+}
+
+/// Errors and reports can leave a `catch_unwind`. Handles need `AssertUnwindSafe`.
+#[test]
+fn errors_and_reports_are_unwind_safe() {
+    fn check<T: UnwindSafe + RefUnwindSafe>() {}
+    check::<AcquireError>();
+    check::<ExtendError>();
+    check::<Fence>();
+    check::<InspectError>();
+    check::<Inspection>();
+    check::<LostError>();
+    check::<Preflight>();
+    check::<ReleaseError>();
+    check::<RunError<ConfigError>>();
+    check::<Votes>();
 }
 
 /// Programs spawn these futures on runtimes with several threads.
@@ -101,9 +125,15 @@ fn is_static<T: 'static>(_: &T) {}
 /// Returns the public_types_have_their_auto_traits that `lib.rs` exports.
 fn exported() -> BTreeSet<&'static str> {
     let lib = include_str!("../src/lib.rs");
-    let (_, uses) = lib.split_once("pub use crate::{").unwrap();
-    let (uses, _) = uses.split_once("};").unwrap();
-    uses.split(|c: char| !c.is_alphanumeric())
+    lib.split("pub use crate::")
+        .skip(1)
+        .flat_map(|after| {
+            after
+                .split_once(';')
+                .unwrap()
+                .0
+                .split(|c: char| !c.is_alphanumeric())
+        })
         .filter(|word| word.starts_with(|c: char| c.is_uppercase()))
         .collect()
 }

@@ -3,12 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    quorum::Failure,
     retry::Backoff,
     round::{Outcome, Round},
-    votes::{VoteRow, Votes},
 };
-use crate::error::AcquireError;
 
 /// Where a waiter waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +29,12 @@ pub(crate) enum Chance {
 }
 
 impl Chance {
+    /// Returns what `round`, which did not end in a lock, says of the next one.
     pub(crate) fn of_round(round: &Round, outcome: Outcome) -> Self {
         if outcome == Outcome::TooLate {
             Self::None
         } else if round.lacks_masters() {
-            // Masters that answer with errors are near enough, and took nothing.
+            // Masters that answer with errors are near enough, and granted nothing.
             if round.is_answered() {
                 Self::Unknown
             } else {
@@ -44,44 +42,12 @@ impl Chance {
             }
         } else if round.is_heard() {
             Self::Had
+        } else if round.is_settled() {
+            Self::None
         } else {
             Self::Unknown
         }
     }
-
-    /// `usable` is for how long a lock can be valid: an answer that takes longer is of no use.
-    pub(crate) fn of_error(error: &AcquireError, usable: Duration) -> Self {
-        match error {
-            AcquireError::Contended { votes, .. } | AcquireError::OtherKind { votes, .. } => {
-                if is_answered(votes, usable) {
-                    Self::Had
-                } else {
-                    Self::None
-                }
-            }
-            // Masters that answer with errors are near enough, and took nothing.
-            AcquireError::NoQuorum { votes, .. } if is_answered(votes, usable) => Self::Unknown,
-            AcquireError::NoQuorum { .. }
-            | AcquireError::Quarantined { .. }
-            | AcquireError::TooSlow { .. } => Self::None,
-            AcquireError::Closed | AcquireError::Config(_) | AcquireError::OwnerBusy { .. } => {
-                Self::Unknown
-            }
-            AcquireError::Deadline { last, .. } => Self::of_error(last, usable),
-        }
-    }
-}
-
-/// Whether a majority of masters answered soon enough, if only with an error.
-fn is_answered(votes: &Votes, usable: Duration) -> bool {
-    let is_answer = |row: &VoteRow<'_>| {
-        let is_said = match row.failure() {
-            None => row.vote().is_some(),
-            Some(failure) => matches!(failure, Failure::Rejected(_)),
-        };
-        is_said && row.latency().is_some_and(|latency| latency < usable)
-    };
-    votes.iter().filter(is_answer).count() >= votes.quorum()
 }
 
 /// Whether a majority of masters have answered in time lately.
@@ -163,7 +129,9 @@ mod tests {
                 'g' => Vote::Grant,
                 'h' => Vote::Refuse(Refusal::held(None)),
                 'f' => Vote::Fail(Failure::TimedOut(millis(50))),
-                'q' => Vote::Fail(Failure::Quarantined { left: millis(9) }),
+                'q' => Vote::Fail(Failure::Quarantined {
+                    remaining: millis(9),
+                }),
                 _ => continue,
             };
             round.on_vote(master, vote, start);

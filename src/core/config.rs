@@ -12,10 +12,10 @@ use super::{
     timeout::NodeTimeout,
 };
 
-/// The longest TTL, and so about the quarantine of a master that forgot locks.
+/// The default of the longest TTL. A master that forgot locks is quarantined for about as long.
 const MAX_TTL: Duration = Duration::from_secs(60);
 
-/// What the user asked for, before it is checked.
+/// The settings of the user, before they are checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
@@ -28,7 +28,7 @@ pub(crate) struct Settings {
     pub(crate) key_template: String,
     pub(crate) renewal: Renewal,
     /// `None` stands for the default, which depends on the node timeout.
-    pub(crate) patience: Option<Duration>,
+    pub(crate) waiter_timeout: Option<Duration>,
     pub(crate) restart_guard: RestartGuard,
     pub(crate) durable_masters: bool,
     /// `None` stands for the default, which depends on the restart guard.
@@ -46,7 +46,7 @@ impl Default for Settings {
             poll_interval: (Duration::from_millis(500), Duration::from_millis(1_500)),
             key_template: "{name}".to_owned(),
             renewal: Renewal::UpTo(Duration::from_secs(60 * 60)),
-            patience: None,
+            waiter_timeout: None,
             restart_guard: RestartGuard::default(),
             durable_masters: false,
             max_ttl: None,
@@ -54,7 +54,7 @@ impl Default for Settings {
     }
 }
 
-/// Settings that passed.
+/// The settings, checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) ttl: Ttl,
@@ -65,16 +65,16 @@ pub(crate) struct Config {
     pub(crate) poll: Backoff,
     pub(crate) key_template: KeyTemplate,
     pub(crate) renewal: Renewal,
-    pub(crate) patience: Duration,
+    pub(crate) waiter_timeout: Duration,
     pub(crate) restart_guard: RestartGuard,
     pub(crate) durable_masters: bool,
     pub(crate) max_ttl: Ttl,
 }
 
 impl Config {
-    /// The one place where settings are checked; nothing is checked again later.
+    /// Checks all settings. Nothing is checked again later.
     pub(crate) fn parse(settings: Settings) -> Result<Self, ConfigError> {
-        // Without `..`: a new setting must be dealt with here.
+        // No `..`, so that a new setting must be handled here.
         let Settings {
             ttl,
             node_timeout,
@@ -84,18 +84,24 @@ impl Config {
             poll_interval,
             key_template,
             renewal,
-            patience,
+            waiter_timeout,
             restart_guard,
             durable_masters,
             max_ttl,
         } = settings;
         let node_timeout = node_timeout.map_or(NodeTimeout::Measured, NodeTimeout::Fixed);
         let least = node_timeout.least();
-        timeout("node timeout", least)?;
-        timeout("connect timeout", connect_timeout)?;
+        timeout(least, |given, least, most| ConfigError::NodeTimeout {
+            given,
+            least,
+            most,
+        })?;
+        timeout(connect_timeout, |given, least, most| {
+            ConfigError::ConnectTimeout { given, least, most }
+        })?;
         let drift = Drift::from_ppm(drift_ppm)?;
         let max_ttl = max_ttl.unwrap_or_else(|| match restart_guard {
-            // Nobody waits for it to be over.
+            // No master waits until all locks have ended.
             RestartGuard::Off => Ttl::MOST,
             RestartGuard::Observed | RestartGuard::Strict => ttl.max(MAX_TTL),
         });
@@ -118,10 +124,11 @@ impl Config {
             })?,
             key_template: KeyTemplate::parse(&key_template)?,
             renewal,
-            patience: checked_patience(patience, least)?,
+            waiter_timeout: checked_waiter_timeout(waiter_timeout, least)?,
         })
     }
 
+    /// Checks the TTL of one lock.
     pub(crate) fn ttl(&self, ttl: Duration) -> Result<Ttl, ConfigError> {
         Ttl::parse(ttl, self.node_timeout.least(), self.drift)?.at_most(self.max_ttl)
     }
@@ -134,8 +141,8 @@ fn range(
     Backoff::new(least, most).ok_or_else(|| error(least, most))
 }
 
-/// Two polls of a slow master must fit in it.
-fn checked_patience(
+/// Checks the waiter timeout, which must be long enough for two polls of a slow master.
+fn checked_waiter_timeout(
     given: Option<Duration>,
     node_timeout: Duration,
 ) -> Result<Duration, ConfigError> {
@@ -154,17 +161,16 @@ fn checked_patience(
     }
 }
 
-fn timeout(which: &'static str, given: Duration) -> Result<(), ConfigError> {
+fn timeout(
+    given: Duration,
+    error: impl FnOnce(Duration, Duration, Duration) -> ConfigError,
+) -> Result<(), ConfigError> {
     const LEAST: Duration = Duration::from_millis(1);
     const MOST: Duration = Duration::from_secs(60);
     if (LEAST..=MOST).contains(&given) {
         Ok(())
     } else {
-        Err(ConfigError::Timeout {
-            which,
-            given,
-            most: MOST,
-        })
+        Err(error(given, LEAST, MOST))
     }
 }
 
@@ -176,7 +182,7 @@ mod tests {
     fn the_defaults_pass() {
         let config = Config::parse(Settings::default()).unwrap();
         assert_eq!(config.ttl.duration(), Duration::from_secs(10));
-        assert_eq!(config.patience, Duration::from_secs(3));
+        assert_eq!(config.waiter_timeout, Duration::from_secs(3));
 
         let node_timeout = Duration::from_secs(60);
         let config = Config::parse(Settings {
@@ -184,7 +190,7 @@ mod tests {
             ttl: 2 * node_timeout,
             ..Settings::default()
         });
-        assert_eq!(config.unwrap().patience, 4 * node_timeout);
+        assert_eq!(config.unwrap().waiter_timeout, 4 * node_timeout);
     }
 
     #[test]
@@ -197,11 +203,11 @@ mod tests {
         for (error, part) in [
             (
                 refused(|s| s.ttl = Duration::ZERO),
-                "ttl of 0ns is too short",
+                "TTL of 0ns is too short",
             ),
             (
                 refused(|s| s.ttl = Duration::from_millis(52)),
-                "above 52.52ms",
+                "exceed 52.52ms",
             ),
             (refused(|s| s.ttl = Duration::MAX), "too long"),
             (
@@ -214,13 +220,13 @@ mod tests {
             ),
             (refused(|s| s.drift_ppm = 1_000_000), "1000000 ppm"),
             (
-                refused(|s| s.patience = Some(Duration::from_millis(199))),
-                "patience of 199ms",
+                refused(|s| s.waiter_timeout = Some(Duration::from_millis(199))),
+                "waiter timeout of 199ms",
             ),
-            (refused(|s| s.retry_delay.0 = Duration::MAX), "no range"),
+            (refused(|s| s.retry_delay.0 = Duration::MAX), "not a range"),
             (
                 refused(|s| s.poll_interval.1 = Duration::ZERO),
-                "a poll interval between 500ms and 0ns",
+                "a poll interval from 500ms to 0ns",
             ),
             (
                 refused(|s| s.key_template = "x".into()),

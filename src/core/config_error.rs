@@ -2,163 +2,188 @@
 
 use std::time::Duration;
 
-/// What is wrong with a setting. Found before anything is sent to a master.
+/// A setting or a name that cannot be used. Nothing was sent to a master.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A master's URL makes no sense. The URL itself is not shown, as it may hold a password.
+    /// A master cannot be used, for example because its URL is wrong. The message does not show the
+    /// URL, which may contain a password.
     #[error("master {master}: {reason}")]
     BadMaster {
-        /// Which one, counted from 1.
+        /// The number of the master in the list, starting at 1.
         master: usize,
-        /// What is wrong with it.
+        /// What is wrong with the master.
         reason: String,
     },
 
-    /// The drift allowance would eat the whole TTL.
+    /// The connect timeout is out of range.
+    #[error(
+        "a connect timeout of {given:?} is out of range: it must be from {least:?} to {most:?}"
+    )]
+    ConnectTimeout {
+        /// The connect timeout that was given.
+        given: Duration,
+        /// The minimum.
+        least: Duration,
+        /// The maximum.
+        most: Duration,
+    },
+
+    /// The drift allowance would use up the whole TTL.
     #[error("a drift of {ppm} ppm is out of range: it must be below 1,000,000 (10,000 is 1 %)")]
     Drift {
-        /// What was given.
+        /// The drift that was given, in parts per million.
         ppm: u32,
     },
 
-    /// One server was listed twice, so its vote would count twice.
+    /// One server is listed twice, so its vote would count twice.
     #[error(
-        "masters {first} and {second} are the same server, {address}: every master needs one of its own"
+        "masters {first} and {second} are the same server, {address}: \
+         every master must be a server of its own"
     )]
     DuplicateMaster {
-        /// The first of the two, counted from 1.
+        /// The number of the first of the two in the list, starting at 1.
         first: usize,
-        /// The second of the two, counted from 1.
+        /// The number of the second of the two in the list, starting at 1.
         second: usize,
-        /// Where both of them are.
+        /// The address of both.
         address: String,
     },
 
-    /// A lock needs a name.
+    /// The lock's name is empty.
     #[error("the lock's name is empty")]
     EmptyName,
 
-    /// A key template must say where the name goes, once.
+    /// The owner was made by another coordinator, and only that one counts its depths.
+    #[error("the owner {owner:?} belongs to another coordinator: make one with Coordinator::owner")]
+    ForeignOwner {
+        /// The [ID](crate::Owner::id) of the owner.
+        owner: String,
+    },
+
+    /// The key template does not contain `{name}` exactly once.
     #[error("the key template {template:?} must contain {{name}} exactly once")]
     KeyTemplate {
-        /// What was given.
+        /// The key template that was given.
         template: String,
     },
 
     /// The lock's name is too long.
-    #[error("a name of {length} bytes is too long: the most is {most}")]
+    #[error("a name of {length} bytes is too long: the maximum is {most}")]
     NameTooLong {
-        /// How many bytes it has.
+        /// The length of the name in bytes.
         length: usize,
-        /// How many it may have.
+        /// The maximum in bytes.
         most: usize,
     },
 
-    /// The owner holds the lock without a fencing token, and entering it again does not make one.
-    #[error(
-        "the owner holds the lock without a fencing token: all who acquire it must ask for one"
-    )]
-    NotFenced,
-
-    /// No masters were listed.
+    /// No masters were given.
     #[error("no masters were given")]
     NoMasters,
 
-    /// Coordinators supervise their masters in background tasks, and there is no runtime to run them.
+    /// There is no tokio runtime to run the coordinator's background tasks.
     #[error(
-        "there is no tokio runtime here: build the coordinator inside one, with time and I/O enabled"
+        "there is no tokio runtime here: \
+         build the coordinator inside one, with time and I/O enabled"
     )]
     NoRuntime,
 
-    /// The owner was made by another coordinator, which counts how deep it holds what.
-    #[error("the owner {owner:?} is of another coordinator: make one with Coordinator::owner")]
-    ForeignOwner {
-        /// What it is called.
-        owner: String,
-    },
-
-    /// Waiters of fair locks would be taken for dead between two signs of life, or for far too long not.
-    #[error(
-        "a patience of {given:?} is out of range: it must be between {least:?}, four node timeouts, and {most:?}"
-    )]
-    WaiterTimeout {
-        /// What was given.
+    /// The node timeout is out of range.
+    #[error("a node timeout of {given:?} is out of range: it must be from {least:?} to {most:?}")]
+    NodeTimeout {
+        /// The node timeout that was given.
         given: Duration,
-        /// The least that makes sense.
+        /// The minimum.
         least: Duration,
-        /// The most that makes sense.
+        /// The maximum.
         most: Duration,
     },
 
-    /// The bounds of the poll interval make no sense.
+    /// The owner holds the lock without a fencing token, and acquiring the lock again as its owner
+    /// does not make a token.
     #[error(
-        "a poll interval between {least:?} and {most:?} is no range: it needs 0 < least <= most <= 1 h"
+        "the owner holds the lock without a fencing token: \
+         every task that acquires it must ask for a token"
+    )]
+    NotFenced,
+
+    /// The bounds of the poll interval are not a range.
+    #[error(
+        "a poll interval from {least:?} to {most:?} is not a range: \
+         it needs 0 < least <= most <= 1 h"
     )]
     PollInterval {
-        /// The lower bound given.
+        /// The lower bound that was given.
         least: Duration,
-        /// The upper bound given.
+        /// The upper bound that was given.
         most: Duration,
     },
 
-    /// The lock's key begins with `quorlock:`, as the keys that the crate keeps for itself do.
+    /// The lock's key begins with `quorlock:`, which is reserved for the crate's own keys.
     #[error(
-        "the key {key:?} begins with quorlock:, which is for the crate's own keys: use another name or key template"
+        "the key {key:?} begins with quorlock:, which is reserved for the crate's own keys: \
+         use another name or key template"
     )]
     ReservedKey {
-        /// The key that the name and the key template make, or the template where no name helps.
+        /// The key made from the name and the key template, or the template itself if it is wrong
+        /// for every name.
         key: String,
     },
 
-    /// The bounds of the retry delay make no sense.
+    /// The bounds of the retry delay are not a range.
     #[error(
-        "a retry delay between {least:?} and {most:?} is no range: it needs 0 < least <= most <= 1 h"
+        "a retry delay from {least:?} to {most:?} is not a range: \
+         it needs 0 < least <= most <= 1 h"
     )]
     RetryDelay {
-        /// The lower bound given.
+        /// The lower bound that was given.
         least: Duration,
-        /// The upper bound given.
+        /// The upper bound that was given.
         most: Duration,
     },
 
-    /// A timeout was zero or absurdly long.
-    #[error("a {which} of {given:?} is out of range: it must be between 1 ms and {most:?}")]
-    Timeout {
-        /// Which timeout.
-        which: &'static str,
-        /// What was given.
-        given: Duration,
-        /// The most that makes sense.
-        most: Duration,
-    },
-
-    /// More masters than a lock can make use of.
-    #[error("{given} masters are too many: the most is {most}, and 3 or 5 are usual")]
+    /// There are more masters than a lock can use.
+    #[error("{given} masters are too many: the maximum is {most}, and 3 or 5 are usual")]
     TooManyMasters {
-        /// How many were given.
+        /// The number of masters that were given.
         given: usize,
-        /// How many there may be.
+        /// The maximum.
         most: usize,
     },
 
     /// The TTL is too long.
-    #[error("a ttl of {ttl:?} is too long: the most is {most:?}, see Builder::max_ttl")]
+    #[error("a TTL of {ttl:?} is too long: the maximum is {most:?}, see Builder::max_ttl")]
     TtlTooLong {
-        /// What was given.
+        /// The TTL that was given.
         ttl: Duration,
-        /// The most there may be.
+        /// The maximum.
         most: Duration,
     },
 
-    /// The TTL would be used up by one slow master and the drift allowance.
+    /// One slow master and the drift allowance would use up the whole TTL.
     #[error(
-        "a ttl of {ttl:?} is too short: it must be above {least:?}, the node timeout and the drift allowance together"
+        "a TTL of {ttl:?} is too short: \
+         it must exceed {least:?}, the node timeout and the drift allowance together"
     )]
     TtlTooShort {
-        /// What was given.
+        /// The TTL that was given.
         ttl: Duration,
-        /// What it must exceed.
+        /// The TTL must exceed this.
         least: Duration,
+    },
+
+    /// The waiter timeout is out of range. A shorter one would treat live waiters as dead, and a
+    /// longer one would keep dead waiters in the queue.
+    #[error(
+        "a waiter timeout of {given:?} is out of range: \
+         it must be from {least:?} (four node timeouts) to {most:?}"
+    )]
+    WaiterTimeout {
+        /// The waiter timeout that was given.
+        given: Duration,
+        /// The minimum: four node timeouts.
+        least: Duration,
+        /// The maximum.
+        most: Duration,
     },
 }

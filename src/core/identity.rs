@@ -1,29 +1,56 @@
-//! In whose name a lock is asked for.
+//! The identities by which masters tell attempts at a lock apart.
 
 use std::{sync::Arc, time::Duration};
 
 use super::name::Token;
 
-/// What tells one attempt at a lock from all others, on the masters.
+/// The identity of one attempt at a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// Of who only looks.
-    Nobody,
-    /// Of a mutex.
+    /// The token of an attempt at a mutex.
     Token(Token),
-    /// Of a reentrant lock: an owner, and which of its attempts. A later attempt has a larger number, so
-    /// that a command that comes late harms nobody.
-    Owner { owner: Arc<str>, attempt: u64 },
-    /// Of a fair lock: with the place in the queue, too.
-    Ticket {
-        owner: Arc<str>,
-        attempt: u64,
-        ticket: Ticket,
-    },
+    /// An attempt at a reentrant lock.
+    Owner(OwnerAttempt),
+    /// An attempt at a fair lock.
+    Ticket(FairAttempt),
 }
 
-/// Where a waiter stands: microseconds of the time when it came, as 16 digits, and the owner. Tickets are
-/// compared as strings, by the masters, too.
+impl Identity {
+    /// Returns the token of a mutex.
+    pub(crate) fn token(&self) -> Option<&Token> {
+        let Self::Token(token) = self else {
+            return None;
+        };
+        Some(token)
+    }
+
+    /// Returns the owner and its attempt. A mutex has none.
+    pub(crate) fn owner(&self) -> Option<&OwnerAttempt> {
+        match self {
+            Self::Token(_) => None,
+            Self::Owner(owner) => Some(owner),
+            Self::Ticket(fair) => Some(&fair.owner),
+        }
+    }
+}
+
+/// One attempt of an owner. A later attempt has a larger number, so that a command of an earlier
+/// attempt does no harm when it arrives late.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnerAttempt {
+    pub(crate) owner: Arc<str>,
+    pub(crate) attempt: u64,
+}
+
+/// An attempt at a fair lock: one of an owner, with a position in the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FairAttempt {
+    pub(crate) owner: OwnerAttempt,
+    pub(crate) ticket: Ticket,
+}
+
+/// The entry of a waiter in a queue: the time when it came, in microseconds as 16 digits, and its
+/// owner. Tickets are compared as strings, also by the masters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Ticket(Arc<str>);
 
@@ -36,35 +63,9 @@ impl Ticket {
         &self.0
     }
 
-    /// The owner whose `ticket` this is.
+    /// Returns the owner whose `ticket` this is.
     pub(crate) fn owner_of(ticket: &str) -> &str {
         ticket.split_once(':').map_or(ticket, |(_, owner)| owner)
-    }
-}
-
-/// How a waiter wants to be queued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct QueueOptions {
-    /// Who does not ask again for so long counts as dead.
-    pub(crate) patience: Duration,
-    /// Whether no majority has seen the ticket before: then its time must be about right.
-    pub(crate) is_fresh: bool,
-}
-
-impl QueueOptions {
-    /// How far the time in a fresh ticket may be from a master's clock: what a client whose clock is wrong can
-    /// gain at most over others.
-    const WINDOW: Duration = Duration::from_secs(1);
-
-    /// In milliseconds, and the window in microseconds, zero for any.
-    pub(super) fn in_words(self) -> (u64, u64) {
-        let millis = u64::try_from(self.patience.as_millis()).unwrap_or(u64::MAX);
-        let window = if self.is_fresh {
-            Self::WINDOW
-        } else {
-            Duration::ZERO
-        };
-        (millis, window.as_micros() as u64)
     }
 }
 
@@ -72,4 +73,35 @@ impl std::borrow::Borrow<str> for Ticket {
     fn borrow(&self) -> &str {
         &self.0
     }
+}
+
+/// How masters queue a waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueOptions {
+    /// The time after which a waiter that has not asked again counts as dead.
+    pub(crate) waiter_timeout: Duration,
+    /// Whether no majority has seen the ticket before. The time in a fresh ticket is checked.
+    pub(crate) is_fresh: bool,
+}
+
+impl QueueOptions {
+    /// The largest difference between the time in a fresh ticket and a master's clock. It limits
+    /// what a client whose clock is wrong can gain over others.
+    const WINDOW: Duration = Duration::from_secs(1);
+
+    /// Returns the waiter timeout in milliseconds, and the window in microseconds. A window of 0
+    /// stands for no check.
+    pub(super) fn in_words(self) -> [u64; 2] {
+        let window = if self.is_fresh {
+            Self::WINDOW
+        } else {
+            Duration::ZERO
+        };
+        [whole_millis(self.waiter_timeout), window.as_micros() as u64]
+    }
+}
+
+/// Returns `duration` in milliseconds.
+pub(super) fn whole_millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

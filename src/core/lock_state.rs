@@ -1,42 +1,52 @@
-//! How a held lock stands.
+//! The state of a lock that was won.
 
 use std::fmt;
 
-/// How a lock stands that was won.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The state of a lock that was won, from [`Guard::state`](crate::Guard::state).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(
     clippy::exhaustive_enums,
     reason = "the three states are the algorithm; a match on them should be complete"
 )]
 pub enum LockState {
-    /// It is ours.
+    /// The guard holds the lock.
     Held,
-    /// It is ours, and the last attempt to extend it did not find a majority. It is tried again until
-    /// the validity ends.
+    /// The guard holds the lock, but no majority confirmed the last attempt to renew it. The
+    /// attempt is repeated until the validity ends.
     InDoubt,
-    /// It is not ours any more, for good: no guard comes back from this.
+    /// The lock is lost for good: it never becomes valid again.
     Lost(LostReason),
 }
 
-/// Why a lock was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The reason why a lock was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// A majority of masters say that it is not ours. Its keys were deleted, expired or belong to
-    /// somebody else.
+    /// A majority of masters say that the guard does not hold the lock. Its keys were deleted, have
+    /// expired or belong to another holder.
     Disowned,
-    /// Its validity ended without an extension.
+    /// The validity ended without an extension.
     Expired,
-    /// It was held for as long as it may be, and then its validity ended.
+    /// The limit of the [renewal](crate::Renewal) was reached, and then the validity ended.
     RenewalLimit,
+}
+
+impl fmt::Display for LockState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held => f.write_str("held"),
+            Self::InDoubt => f.write_str("in doubt"),
+            Self::Lost(reason) => write!(f, "lost: {reason}"),
+        }
+    }
 }
 
 impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Disowned => "the masters say that it is not ours any more",
+            Self::Disowned => "a majority of masters no longer hold it for this guard",
             Self::Expired => "its validity ended without an extension",
-            Self::RenewalLimit => "it was held for as long as it may be",
+            Self::RenewalLimit => "it reached the limit of its renewal",
         })
     }
 }

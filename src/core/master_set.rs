@@ -43,11 +43,6 @@ impl MasterSet {
     pub(crate) fn is_majority_of(self, masters: usize) -> bool {
         self.len() >= majority(masters)
     }
-
-    /// Returns the members of this set that are also in `other`.
-    pub(crate) fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
 }
 
 impl BitOr for MasterSet {
@@ -92,7 +87,6 @@ mod tests {
         assert_eq!(set.len(), 3);
         set.remove(63);
         assert_eq!(set - MasterSet::only(0), MasterSet::only(2));
-        assert_eq!(set.and(MasterSet::only(0)), MasterSet::only(0));
         assert_eq!(set | MasterSet::ALL, MasterSet::ALL);
         assert!((set - set).is_empty());
         assert!(set.is_majority_of(3) && !set.is_majority_of(4));

@@ -19,6 +19,8 @@ pub(crate) mod chances;
 pub(crate) mod command;
 pub(crate) mod config;
 pub(crate) mod config_error;
+pub(crate) mod effect;
+pub(crate) mod held_report;
 pub(crate) mod identity;
 pub(crate) mod inspection;
 pub(crate) mod lease;
@@ -26,7 +28,9 @@ pub(crate) mod lock_state;
 pub(crate) mod master_set;
 pub(crate) mod name;
 pub(crate) mod quorum;
+pub(crate) mod refused;
 pub(crate) mod renewal;
+mod reply;
 mod report;
 pub(crate) mod restart;
 pub(crate) mod retry;
@@ -38,4 +42,10 @@ pub(crate) mod round;
 pub(crate) mod script;
 pub(crate) mod timeout;
 pub(crate) mod votes;
+pub(crate) mod wait;
 pub(crate) mod wait_order;
+#[cfg_attr(
+    not(feature = "redis"),
+    allow(dead_code, reason = "only real masters are sent words")
+)]
+pub(crate) mod words;

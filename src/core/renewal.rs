@@ -1,29 +1,31 @@
-//! When a held lock is renewed, and for how long it may be.
+//! When a lock that is held is renewed, and for how long.
 
 use std::time::{Duration, Instant};
 
 use super::lease::Lease;
 
-/// How long a lock is renewed while its guard lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How long a lock is renewed while its guard lives, for [`Lock::renewal`](crate::Lock::renewal)
+/// and [`Builder::renewal`](crate::Builder::renewal).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Renewal {
-    /// Never: the lock ends with its validity unless it is [extended](crate::Guard::extend).
+    /// The lock is never renewed. It ends with its validity unless it is
+    /// [extended](crate::Guard::extend).
     Off,
-    /// For this long, counted from the round that won the lock. After that the lock ends with its
-    /// validity, even if its holder is alive and stuck.
+    /// The lock is renewed for this long, counted from the round that won it. After that it ends
+    /// with its validity, so that a holder that is alive but stuck does not keep it forever.
     UpTo(Duration),
-    /// As long as the guard lives.
+    /// The lock is renewed as long as the guard lives.
     Unlimited,
 }
 
 /// The times at which one held lock is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RenewalPlan {
-    /// How long before the end of a lease its renewal is due.
+    /// How long before the end of a lease the renewal is due.
     ahead: Duration,
     retry: Duration,
-    /// The last instant at which a renewal may be due. `None` without a limit.
+    /// No renewal is due at this instant or later. `None` without a limit.
     end: Option<Instant>,
 }
 
@@ -31,8 +33,8 @@ impl RenewalPlan {
     /// Plans the renewal of a lock whose leases are as long as `lease`, which began at `start`.
     /// A renewal that failed is tried again after `retry`. Returns `None` for [`Renewal::Off`].
     ///
-    /// A renewal is due with two thirds of a lease left. That leaves time for masters that are slow,
-    /// restarting or gone.
+    /// A renewal is due with two thirds of a lease left. That leaves time for masters that are
+    /// slow, restarting or gone.
     pub(crate) fn new(
         start: Instant,
         lease: Lease,
@@ -60,13 +62,13 @@ impl RenewalPlan {
         }
     }
 
-    /// Returns when to renew `lease`, however long it is. `None` if it is the last one.
+    /// Returns when to renew `lease`, whatever its length. `None` if it is the last lease.
     pub(crate) fn due(self, lease: Lease) -> Option<Instant> {
         let due = lease.until().checked_sub(self.ahead)?;
         self.end.is_none_or(|end| due < end).then_some(due)
     }
 
-    /// Returns when to look again at a renewal that was sent at `now`.
+    /// Returns when to check a renewal that was sent at `now`.
     pub(crate) fn look_again(self, now: Instant) -> Instant {
         now + self.retry
     }
@@ -86,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn renewed_with_two_thirds_left_until_the_most_is_over() {
+    fn a_lease_is_renewed_with_two_thirds_left_until_the_limit() {
         let (millis, seconds) = (Duration::from_millis, Duration::from_secs);
         let start = Instant::now();
         let drift = Drift::from_ppm(0).unwrap();
@@ -96,7 +98,7 @@ mod tests {
         for (at, ttl, due) in [
             (0, 9_002, Some(millis(3_000))),
             (3, 9_002, Some(millis(6_000))),
-            (3, 40_002, Some(seconds(37))), // extended by hand: due when that nears its end
+            (3, 40_002, Some(seconds(37))), // extended by hand: due near the end of that lease
             (57, 9_002, None),
             (56, 9_002, Some(millis(59_000))),
         ] {
@@ -108,7 +110,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_renewal_is_never_due_when_it_is_too_late(ttl in 53..1_000_000u64, ppm in 0..900_000u32) {
+        fn a_renewal_is_due_before_the_lease_ends(
+            ttl in 53..1_000_000u64,
+            ppm in 0..900_000u32,
+        ) {
             let start = Instant::now();
             let drift = Drift::from_ppm(ppm).unwrap();
             if let Some(ttl) = parse(ttl, drift) {

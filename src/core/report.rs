@@ -1,10 +1,10 @@
-//! What masters say of locks that others hold.
+//! The text that masters send in place of a grant.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use super::quorum::{Holder, Refusal};
+use super::{held_report::HeldReport, quorum::Refusal};
 
-/// What a script says instead of a grant: see `lua/README.md`. `None` when it makes no sense.
+/// Reads a script's refusal, whose format is in `lua/README.md`. `None` if it makes no sense.
 pub(super) fn refusal(text: &str) -> Option<Refusal> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     Some(match word {
@@ -12,19 +12,12 @@ pub(super) fn refusal(text: &str) -> Option<Refusal> {
             let mut words = rest.splitn(4, ' ');
             let remaining = millis(words.next()?)?;
             let depth = words.next()?.parse().ok()?;
-            let place = place(words.next()?)?;
-            let owner = words.next()?.into();
-            Refusal::Held {
-                remaining,
-                holder: Some(Arc::new(Holder {
-                    owner,
-                    depth,
-                    place,
-                })),
-            }
+            let position = position(words.next()?)?;
+            let owner = words.next()?.to_owned();
+            Refusal::Held(HeldReport::owned(remaining, owner, depth, position))
         }
         "queued" => Refusal::Queued {
-            place: place(rest)?,
+            position: position(rest)?,
         },
         "kind" => Refusal::OtherKind,
         "stale" => Refusal::Stale {
@@ -37,7 +30,7 @@ pub(super) fn refusal(text: &str) -> Option<Refusal> {
     })
 }
 
-/// A TTL as masters say it: -1 stands for none.
+/// Reads a TTL in milliseconds, where -1 stands for none.
 fn millis(text: &str) -> Option<Option<Duration>> {
     let left: i64 = text.parse().ok()?;
     // A key lives to the end of its last millisecond.
@@ -45,8 +38,8 @@ fn millis(text: &str) -> Option<Option<Duration>> {
     Some(left.map(Duration::from_millis))
 }
 
-/// A place in a queue: 0 stands for none.
-fn place(text: &str) -> Option<Option<u64>> {
-    let place = text.parse().ok()?;
-    Some((place > 0).then_some(place))
+/// Reads a position in a queue, where 0 stands for none.
+fn position(text: &str) -> Option<Option<u64>> {
+    let position = text.parse().ok()?;
+    Some((position > 0).then_some(position))
 }

@@ -36,6 +36,7 @@ pub(crate) fn quarantine(max_ttl: Ttl, drift: Drift) -> Duration {
 }
 
 /// What a master's guard key says; times in ms of the master's clock.
+#[cfg(any(test, feature = "test-util"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GuardRecord {
     /// The process that was seen last.
@@ -52,6 +53,7 @@ pub(crate) struct GuardRecord {
 }
 
 /// Who looks at a master.
+#[cfg(any(test, feature = "test-util"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Observation<'a> {
     /// The origins that this one knows the master by, and for how many milliseconds it has not
@@ -62,6 +64,7 @@ pub(crate) struct Observation<'a> {
     pub(crate) is_durable: Option<bool>,
 }
 
+#[cfg(any(test, feature = "test-util"))]
 impl GuardRecord {
     /// What the key of a master says after a look at the process `run_id`, and before it was `found` to say: what
     /// `lua/shared/guard.lua` makes of it, when the log of the master is in order.

@@ -125,6 +125,17 @@ impl Round {
         !is_held_by_others && self.may_hold().is_majority_of(self.cast.len())
     }
 
+    /// Returns the masters that granted.
+    pub(crate) fn granted(&self) -> MasterSet {
+        self.masters(|vote| vote == Some(&Vote::Grant))
+    }
+
+    /// Returns whether any master says that the fair lock is free there, but other waiters come first.
+    pub(crate) fn lets_others_pass(&self) -> bool {
+        let is_queue = |vote: &Vote| matches!(vote, Vote::Refuse(Refusal::Queued { .. }));
+        self.votes_cast().any(is_queue)
+    }
+
     /// The masters that have not answered and were not given up on.
     pub(crate) fn unheard(&self) -> MasterSet {
         self.masters(|vote| vote.is_none())
@@ -162,7 +173,7 @@ impl Round {
         let keeps_place = |vote: &Vote| {
             matches!(
                 vote,
-                Vote::Grant | Vote::Refuse(Refusal::Held { .. } | Refusal::Queued { .. })
+                Vote::Grant | Vote::Refuse(Refusal::Held(_) | Refusal::Queued { .. })
             )
         };
         self.queues && self.majority_say(keeps_place)
@@ -171,24 +182,17 @@ impl Round {
     /// Whether a majority of masters say that one and the same owner holds the lock: nobody can have it before
     /// that gives it up. In a split vote there is no such owner.
     pub(crate) fn is_held_by_one(&self) -> bool {
-        let holder = |vote: &Vote| match vote {
-            Vote::Refuse(Refusal::Held { holder, .. }) => holder.clone(),
-            _ => None,
-        };
-        self.votes_cast().filter_map(holder).any(|one| {
-            self.majority_say(|vote| holder(vote).is_some_and(|other| other.owner == one.owner))
-        })
+        self.votes_cast()
+            .filter_map(owner)
+            .any(|one| self.majority_say(|vote| owner(vote) == Some(one)))
     }
 
     /// Whether any master says that we are the next one in its queue, or has granted us the lock.
     pub(crate) fn is_next(&self) -> bool {
         self.votes_cast().any(|vote| match vote {
             Vote::Grant => true,
-            Vote::Refuse(Refusal::Held {
-                holder: Some(holder),
-                ..
-            }) => holder.place == Some(1),
-            Vote::Refuse(Refusal::Queued { place }) => *place == Some(1),
+            Vote::Refuse(Refusal::Held(report)) => report.position() == Some(1),
+            Vote::Refuse(Refusal::Queued { position }) => *position == Some(1),
             _ => false,
         })
     }
@@ -198,7 +202,7 @@ impl Round {
         let mut left: Vec<_> = self
             .votes_cast()
             .filter_map(|vote| match vote {
-                Vote::Fail(Failure::Quarantined { left }) => Some(*left),
+                Vote::Fail(Failure::Quarantined { remaining }) => Some(*remaining),
                 _ => None,
             })
             .collect();
@@ -294,7 +298,7 @@ impl Round {
         let mut left: Vec<_> = self
             .votes_cast()
             .filter_map(|vote| match vote {
-                Vote::Refuse(Refusal::Held { remaining, .. }) => *remaining,
+                Vote::Refuse(Refusal::Held(report)) => report.remaining(),
                 Vote::Refuse(Refusal::OtherKind) => None,
                 Vote::Grant
                 | Vote::Refuse(
@@ -328,6 +332,14 @@ impl Round {
     }
 }
 
+/// Returns the owner that holds the lock, as one master says.
+fn owner(vote: &Vote) -> Option<&str> {
+    match vote {
+        Vote::Refuse(Refusal::Held(report)) => report.owner(),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::disallowed_methods, reason = "an origin for the tables")]
@@ -335,6 +347,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::core::held_report::HeldReport;
 
     fn millis(n: u64) -> Duration {
         Duration::from_millis(n)
@@ -426,14 +439,9 @@ mod tests {
     }
 
     fn by(owner: &str, place: u64) -> Vote {
-        Vote::Refuse(Refusal::Held {
-            remaining: Some(millis(5)),
-            holder: Some(std::sync::Arc::new(crate::core::quorum::Holder {
-                owner: owner.into(),
-                depth: 1,
-                place: (place > 0).then_some(place),
-            })),
-        })
+        let position = (place > 0).then_some(place);
+        let report = HeldReport::owned(Some(millis(5)), owner.to_owned(), 1, position);
+        Vote::Refuse(Refusal::Held(report))
     }
 
     fn round_of(votes: Vec<Vote>) -> Round {
@@ -466,7 +474,7 @@ mod tests {
 
     #[test]
     fn next_where_one_master_says_so() {
-        let queued = |place| Vote::Refuse(Refusal::Queued { place });
+        let queued = |position| Vote::Refuse(Refusal::Queued { position });
         for (votes, next) in [
             (vec![by("a", 2), by("a", 3)], false),
             (vec![by("a", 2), by("a", 1)], true),
@@ -480,7 +488,7 @@ mod tests {
 
     #[test]
     fn queued_when_a_majority_says_so() {
-        let queued = Vote::Refuse(Refusal::Queued { place: Some(1) });
+        let queued = Vote::Refuse(Refusal::Queued { position: Some(1) });
         let fail = vote('f');
         let mut round = round_of(vec![queued.clone(), fail.clone(), by("a", 1), fail.clone()]);
         round.queue();

@@ -1,9 +1,9 @@
-//! The scripts, as they stand in `lua/`.
+//! The scripts of `lua/`, put together from their files.
 
-/// The scripts that masters keep, from `lua/`.
+/// A script that masters keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
-    /// Of a fenced one only.
+    /// Takes a fenced mutex. Other mutexes are taken without a script.
     MutexAcquire,
     MutexExtend,
     MutexRelease,
@@ -20,14 +20,14 @@ pub(crate) enum Script {
     Check,
 }
 
-/// A script from `lua/`, behind the shared parts that it needs.
+/// The text of a script from `lua/`, after the shared parts that it needs.
 macro_rules! lua {
     ($($file:literal),+) => {
         concat!($(include_str!(concat!("../../lua/", $file, ".lua"))),+)
     };
 }
 
-/// A release, with the tombstone behind it.
+/// The text of a release, followed by the tombstone.
 macro_rules! fenced {
     ($($file:literal),+) => {
         concat!(
@@ -57,18 +57,17 @@ impl Script {
         Self::Check,
     ];
 
-    /// The script in its place for a fenced lock, and whether that goes by a window.
-    pub(super) fn fenced(self) -> Option<(Self, bool)> {
+    /// Returns the script that takes the place of this one for a fenced lock.
+    pub(super) fn fenced(self) -> Self {
         match self {
-            Self::MutexAcquire | Self::ReentrantAcquire | Self::FairAcquire => Some((self, true)),
-            Self::MutexRelease => Some((Self::MutexReleaseFenced, false)),
-            Self::ReentrantRelease => Some((Self::ReentrantReleaseFenced, false)),
-            Self::FairRelease => Some((Self::FairReleaseFenced, false)),
-            _ => None,
+            Self::MutexRelease => Self::MutexReleaseFenced,
+            Self::ReentrantRelease => Self::ReentrantReleaseFenced,
+            Self::FairRelease => Self::FairReleaseFenced,
+            other => other,
         }
     }
 
-    /// Which argument is the channel that a release is made known on, if any is.
+    /// Returns which argument is the channel on which a release is published, if any is.
     #[cfg(feature = "redis")]
     pub(crate) fn channel(self) -> Option<usize> {
         match self {
@@ -86,37 +85,49 @@ impl Script {
             Self::MutexReleaseFenced => fenced!("mutex/release"),
             Self::ReentrantAcquire => {
                 lua!(
-                    "shared/held",
-                    "shared/hold",
-                    "shared/mine",
+                    "shared/holder",
+                    "shared/store",
+                    "shared/ownership",
                     "shared/ballot",
                     "reentrant/acquire"
                 )
             }
-            Self::ReentrantExtend => lua!("shared/held", "shared/mine", "reentrant/extend"),
-            Self::ReentrantRelease => lua!("shared/held", "shared/mine", "reentrant/release"),
+            Self::ReentrantExtend => lua!("shared/holder", "shared/ownership", "reentrant/extend"),
+            Self::ReentrantRelease => {
+                lua!("shared/holder", "shared/ownership", "reentrant/release")
+            }
             Self::ReentrantReleaseFenced => {
-                fenced!("shared/held", "shared/mine", "reentrant/release")
+                fenced!("shared/holder", "shared/ownership", "reentrant/release")
             }
             Self::FairAcquire => concat!(
                 lua!(
-                    "shared/held",
-                    "shared/hold",
-                    "shared/mine",
+                    "shared/holder",
+                    "shared/store",
+                    "shared/ownership",
                     "shared/queue",
                     "shared/ballot"
                 ),
                 "local function acquire()\n",
                 lua!("fair/acquire"),
                 "end\n",
-                lua!("shared/sides")
+                lua!("shared/companions")
             ),
-            Self::FairRelease => lua!("shared/held", "shared/mine", "shared/queue", "fair/release"),
+            Self::FairRelease => lua!(
+                "shared/holder",
+                "shared/ownership",
+                "shared/queue",
+                "fair/release"
+            ),
             Self::FairReleaseFenced => {
-                fenced!("shared/held", "shared/mine", "shared/queue", "fair/release")
+                fenced!(
+                    "shared/holder",
+                    "shared/ownership",
+                    "shared/queue",
+                    "fair/release"
+                )
             }
-            Self::FairYield => lua!("shared/mine", "shared/queue", "fair/yield"),
-            Self::Inspect => lua!("shared/held", "shared/inspect"),
+            Self::FairYield => lua!("shared/ownership", "shared/queue", "fair/yield"),
+            Self::Inspect => lua!("shared/holder", "shared/inspect"),
             Self::Check => lua!("shared/check"),
         }
     }

@@ -1,11 +1,11 @@
-//! For how long a lock is waited for.
+//! The time to wait for a lock.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
+use std::time::{Duration, Instant};
+
+use super::{
+    clock,
+    denied::{Denied, NotAcquired},
 };
-
-use crate::{driver::clock, error::AcquireError};
 
 /// The start and the end of a wait.
 #[derive(Clone, Copy, Debug)]
@@ -19,12 +19,13 @@ impl Deadline {
         let start = clock::now();
         Self {
             start,
-            // A time that no clock can hold is without end.
+            // A limit beyond what the clock can hold is none.
             end: within.and_then(|within| start.checked_add(within)),
         }
     }
 
-    pub(super) fn not_later(self, at: Instant) -> Instant {
+    /// Returns `at`, or the end if that is earlier.
+    pub(super) fn limit(self, at: Instant) -> Instant {
         self.end.map_or(at, |end| end.min(at))
     }
 
@@ -32,9 +33,10 @@ impl Deadline {
         self.end.is_some_and(|end| end <= clock::now())
     }
 
-    /// Returns until when to wait for the turn to make an attempt that takes `attempt`. An attempt
-    /// that is under way when the time is over does not add to how long the last one is waited for.
-    pub(super) fn turn_by(self, attempt: Duration) -> Instant {
+    /// Returns until when to wait for the permit to make an attempt, which takes `attempt` at most.
+    /// An attempt of another task that is under way at the end does not add to the wait for the last
+    /// one.
+    pub(super) fn permit_by(self, attempt: Duration) -> Instant {
         let now = clock::now();
         match self.end {
             None => now + attempt,
@@ -43,45 +45,34 @@ impl Deadline {
         }
     }
 
-    /// Returns until when to wait for the turn in a queue that is kept meanwhile.
-    pub(super) fn last_turn(self, attempt: Duration) -> Option<Instant> {
+    /// Returns until when to wait for the permit to ask once more from a queue.
+    pub(super) fn queued_permit_by(self, attempt: Duration) -> Option<Instant> {
         let end = self.end?;
         Some(end.checked_add(attempt).unwrap_or(end))
     }
 
-    /// Returns the error for a wait that ended while another task of the owner made an attempt.
-    pub(super) fn over(self, name: &Arc<str>, failures: u32) -> AcquireError {
-        self.gave_up(
-            name,
-            AcquireError::OwnerBusy { name: name.clone() },
-            failures,
-        )
-    }
-
-    fn gave_up(self, name: &Arc<str>, last: AcquireError, failures: u32) -> AcquireError {
-        AcquireError::Deadline {
-            name: name.clone(),
+    /// Returns the reason for giving up after `last`, which came after this many failures.
+    pub(super) fn expired(self, last: Denied, failures: u32) -> NotAcquired {
+        NotAcquired::Deadline {
             waited: clock::now().saturating_duration_since(self.start),
             attempts: failures.saturating_add(1),
-            last: Box::new(last),
+            last,
         }
     }
 
-    /// Returns an error unless the wait goes on after `error`, which came after so many failures.
-    /// LocalWaiters fixes neither a wrong setting nor a wrong kind.
+    /// Returns an error unless the wait goes on after `denied`, which came after this many failures.
     pub(super) fn check(
         self,
-        name: &Arc<str>,
-        error: AcquireError,
+        denied: &Denied,
         is_last: bool,
         failures: u32,
-    ) -> Result<(), AcquireError> {
-        match error {
-            AcquireError::Closed | AcquireError::Config(_) | AcquireError::OtherKind { .. } => {
-                Err(error)
-            }
-            last if is_last => Err(self.gave_up(name, last, failures)),
-            _ => Ok(()),
+    ) -> Result<(), NotAcquired> {
+        if denied.refused.is_final() {
+            Err(denied.clone().into())
+        } else if is_last {
+            Err(self.expired(denied.clone(), failures))
+        } else {
+            Ok(())
         }
     }
 }

@@ -1,261 +1,298 @@
-//! How a fair lock is waited for: in the queues of all masters, in one order.
+//! Waiting for a fair lock: in the queues of all masters, in one order.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::SemaphorePermit, task::yield_now};
 
-use super::{deadline::Deadline, engine::Engine, select::first_of};
-use crate::{
-    core::{
-        chances::{Chance, Chances, Position},
-        identity::{Identity, QueueOptions, Ticket},
-        retry::Backoff,
-        round::{Outcome, Round},
-    },
-    driver::claim::{Claim, Level, LockRequest, NextRound},
-    driver::clock,
-    driver::fair_waiters::FairWaiter,
-    driver::live_round::LiveRound,
-    driver::owned_lock::{LockOwner, OwnedLock},
-    error::AcquireError,
+use super::{
+    claim::{Claim, Level, LockRequest, ballots::MORE_BALLOTS, rounds::NextRound},
+    clock,
+    deadline::Deadline,
+    denied::{Denied, NotAcquired},
+    fair_waiters::FairWaiter,
+    live_round::LiveRound,
+    masters::Masters,
+    owned_lock::{LockOwner, OwnedLock},
+    probe::can_vote,
+    select::first_of,
+    shared::Shared,
+};
+use crate::core::{
+    chances::{Chance, Chances, Position},
+    identity::{QueueOptions, Ticket},
+    refused::Refused,
+    retry::Backoff,
+    round::{Outcome, Round},
+    wait::{Told, WaitPolicy, next_wait},
 };
 
-/// Masters that cannot agree on the time are not asked for it for ever.
+/// The number of times that a waiter corrects the time in its ticket. Masters that disagree on the
+/// time must not make it do so for ever.
 const CORRECTIONS: u32 = 2;
 
-/// How the wait in the queues ended.
-enum End {
+/// The end of a stay in the queues.
+enum Stay {
     Won(Level),
-    /// The ticket has another time than the masters' clocks, which show this.
+    /// The time in the ticket differs from the clocks of the masters, which show this.
     Skewed(Duration),
-    /// No majority of masters have answered in time for too long.
+    /// For too long, no majority of masters has answered in time.
     Unable,
 }
 
-impl Engine {
-    /// Rounds until one is won, from one place in the queues of all masters.
-    pub(super) async fn acquire_fair(
-        self: &Arc<Self>,
-        request: &LockRequest,
-        owner: &Arc<LockOwner<Claim>>,
-        owned: &Arc<OwnedLock<Claim>>,
-        limit: Deadline,
-    ) -> Result<Level, AcquireError> {
-        let patience = self.waiter_timeout();
-        let mut corrections = 0;
-        let mut place = FairWait {
-            engine: self,
-            request,
-            owned,
-            limit,
-            owner,
-            ticket: Ticket::new(self.next_timestamp(), owner.id()),
-            patience: QueueOptions {
-                patience,
-                is_fresh: true,
-            },
-            chances: self.chances(),
-            left: None,
-            failures: 0,
-            splits: 0,
-            disputes: 0,
-            bids: 0,
-        };
-        loop {
-            match place.stand().await? {
-                End::Won(held) => return Ok(held),
-                End::Skewed(clock) => {
-                    self.correct_clock(clock);
-                    corrections += 1;
-                    place.ticket = Ticket::new(self.next_timestamp(), owner.id());
-                    place.patience.is_fresh = corrections < CORRECTIONS;
-                    place.disputes = 0;
-                }
-                End::Unable => {
-                    place.wait_aside().await?;
-                    if place.patience.is_fresh {
-                        // No majority knows the ticket, and its time is not that of the masters any
-                        // more.
-                        place.ticket = Ticket::new(self.next_timestamp(), owner.id());
-                    }
+/// Makes rounds until one is won, from one position in the queues of all masters.
+pub(super) async fn acquire_fair(
+    shared: &Shared,
+    request: &LockRequest,
+    owner: &LockOwner<Claim>,
+    owned: &Arc<OwnedLock<Claim>>,
+    deadline: Deadline,
+) -> Result<Level, NotAcquired> {
+    let masters = shared.masters();
+    let mut wait = FairWait {
+        shared,
+        request,
+        owner,
+        owned,
+        deadline,
+        ticket: Ticket::new(masters.timestamps.next(), owner.id()),
+        options: QueueOptions {
+            waiter_timeout: masters.waiter_timeout(),
+            is_fresh: true,
+        },
+        chances: shared.chances(),
+        quarantine: None,
+        failures: 0,
+        splits: 0,
+        disputes: 0,
+        ballots: 0,
+    };
+    let mut corrections = 0;
+    loop {
+        match wait.stay().await? {
+            Stay::Won(level) => return Ok(level),
+            Stay::Skewed(clock) => {
+                masters.timestamps.correct(clock);
+                corrections += 1;
+                wait.draw_ticket();
+                wait.options.is_fresh = corrections < CORRECTIONS;
+                wait.disputes = 0;
+            }
+            Stay::Unable => {
+                wait.wait_aside().await?;
+                if wait.options.is_fresh {
+                    // No majority knows the ticket, and the clocks of the masters have moved on.
+                    wait.draw_ticket();
                 }
             }
         }
     }
 }
 
-/// A wait with one ticket at a time, in the queues of the masters or aside.
-pub(super) struct FairWait<'a> {
-    pub(super) engine: &'a Arc<Engine>,
-    pub(super) request: &'a LockRequest,
+/// A wait for a fair lock, with one ticket at a time, in the queues of the masters or aside.
+struct FairWait<'a> {
+    shared: &'a Shared,
+    request: &'a LockRequest,
+    owner: &'a LockOwner<Claim>,
     owned: &'a Arc<OwnedLock<Claim>>,
-    pub(super) limit: Deadline,
-    owner: &'a Arc<LockOwner<Claim>>,
-    pub(super) ticket: Ticket,
-    pub(super) patience: QueueOptions,
+    deadline: Deadline,
+    ticket: Ticket,
+    options: QueueOptions,
     chances: Chances,
-    /// For how long still the masters have no vote, if that was why the last round was not won.
-    pub(super) left: Option<Duration>,
+    /// The rest of the quarantine that was the reason why the last round was not won.
+    quarantine: Option<Duration>,
     failures: u32,
+    /// Rounds in a row that were split or had no quorum.
     splits: u32,
+    /// Rounds in which a master disagreed with the time in the ticket.
     disputes: u32,
-    bids: usize,
+    /// Further ballots in a row for a fencing token.
+    ballots: usize,
 }
 
 impl<'a> FairWait<'a> {
-    async fn stand(&mut self) -> Result<End, AcquireError> {
-        let mut asking = self.asking().await?;
-        let mut is_last = self.limit.is_over();
-        let owned = Some(self.owned.clone());
-        let identity = self.identity();
-        // Not in the queue yet: who finds the lock free need not listen.
-        let held = Level::new(Claim::ask(self.engine, self.request, identity, owned, None));
-        let mut turn = None;
+    /// Waits in the queues.
+    async fn stay(&mut self) -> Result<Stay, NotAcquired> {
+        let mut permit = self.permit().await?;
+        let mut is_last = self.deadline.is_over();
+        // The first round takes no position in a queue, as the lock may be free.
+        let identity = self.owner.identity(Some(self.ticket.clone()));
+        let context = &self.shared.context;
+        let claim = Claim::begin(context, self.request, identity, Some(self.owned.clone()));
+        let level = Level::new(claim);
+        let mut waiter = None;
         loop {
-            let outcome = Engine::decided(&held).await;
+            let outcome = level.decided_for_ballot().await;
             if outcome == Outcome::Won {
-                self.owned.won(&held);
-                self.engine.note_chance(Chance::Had, clock::now());
-                return Ok(End::Won(held));
+                self.owned.won(&level);
+                self.shared.note_chance(Chance::Had, clock::now());
+                return Ok(Stay::Won(level));
             }
-            let round = held.newest_round();
-            let is_fresh = self.patience.is_fresh;
+            let round = level.newest_round();
+            let is_fresh = self.options.is_fresh;
             if let Some(clock) = round.read(Round::skewed_to).filter(|_| is_fresh) {
-                return Ok(End::Skewed(clock));
+                return Ok(Stay::Skewed(clock));
             }
-            if self.raises_ballot(&held, turn.is_some()) {
+            if self.raise_ballot(&level, waiter.is_some()) {
                 continue;
             }
-            self.give_back(&held, &round, turn.as_ref()).await;
-            drop(asking);
-            self.check(&held, outcome, is_last).await?;
-            if self.look_back(&round, outcome) == Position::Aside {
-                return Ok(End::Unable); // and out of the queues, as the hold is dropped
+            self.give_back(&level, &round, waiter.as_ref()).await;
+            drop(permit);
+            self.check(&round, outcome, is_last).await?;
+            if self.note_round(&round, outcome) == Position::Aside {
+                return Ok(Stay::Unable); // this also leaves the queues, as the level is dropped
             }
-            if let Some(turn) = &turn {
-                self.wait(turn, &round).await;
+            if let Some(waiter) = &waiter {
+                self.wait(waiter, &round).await;
                 self.failures = self.failures.saturating_add(1);
             }
-            // Ahead of the place in the queue, so that no call is missed.
-            let turn =
-                turn.get_or_insert_with(|| self.engine.turns.join(self.engine, &self.ticket));
-            asking = self.asking().await?;
-            is_last = self.limit.is_over();
-            turn.attempt();
-            held.ask_again(NextRound {
-                identity: Some(self.identity()),
-                patience: Some(self.patience),
+            // Before the first request for a position in the queues, so that no call is missed.
+            let waiter = waiter.get_or_insert_with(|| self.listen());
+            permit = self.permit().await?;
+            is_last = self.deadline.is_over();
+            waiter.begin_attempt();
+            level.ask_again(NextRound {
+                // A new attempt: the command that gives this one back may arrive late.
+                identity: Some(self.owner.identity(Some(self.ticket.clone()))),
+                queue: Some(self.options),
                 candidate: None,
             });
         }
     }
 
-    /// What a round that was not won says of the next one, and where to wait for that.
-    fn look_back(&mut self, round: &LiveRound, outcome: Outcome) -> Position {
-        // Those that are up may have no majority for either: then nobody would ever be the first on
-        // one.
-        self.disputes += u32::from(round.read(Round::is_skewed_to_any));
-        self.patience.is_fresh &= !round.read(Round::is_queued) && self.disputes < CORRECTIONS;
-        self.left = round.read(Round::quarantined);
-        let chance = round.read(|round| Chance::of_round(round, outcome));
-        self.chances = self.engine.note_chance(chance, round.read(Round::start));
-        self.chances.position(self.patience.patience)
-    }
-
-    /// Whether it bids again for a fencing token, which is of use a few times in a row.
-    fn raises_ballot(&mut self, held: &Level, is_queued: bool) -> bool {
-        let queued = is_queued.then_some(self.patience);
-        let again = self.bids < Engine::MORE_BALLOTS && self.engine.raise_ballot(held, queued);
-        self.bids = if again { self.bids + 1 } else { 0 };
-        again
-    }
-
-    /// A new one for each round: what gives one back may come late, behind the next.
-    fn identity(&self) -> Identity {
-        self.owner.identity(Some(self.ticket.clone()))
-    }
-
-    /// Whether to go on after a round that was not won.
-    async fn check(
-        &self,
-        held: &Level,
-        outcome: Outcome,
-        is_last: bool,
-    ) -> Result<(), AcquireError> {
-        let round = held.newest_round();
-        if round.read(Round::lacks_masters)
-            || self.chances.position(self.patience.patience) == Position::Aside
-        {
-            round.settled().await; // for a full table; masters that are down have failed already
-        }
-        let remaining = round.read(Round::free_in);
-        let error = self.engine.why_not(held, outcome, remaining);
-        self.limit.check(held.name(), error, is_last, self.failures)
-    }
-
-    /// The turn to ask, as two attempts of one owner would take what they are granted from one another.
-    async fn asking(&self) -> Result<SemaphorePermit<'a>, AcquireError> {
-        let end = self.limit.last_turn(self.engine.attempt());
-        loop {
-            let asking = self.owned.attempt(end).await;
-            self.engine.check_open()?;
-            let Some(asking) = asking else {
-                return Err(self.limit.over(self.request.resource.name(), self.failures));
+    /// Waits out of the queues, until a majority of masters answer in time or the deadline is over.
+    async fn wait_aside(&mut self) -> Result<(), NotAcquired> {
+        // No master calls this waiter. The coordinator does when it is closed.
+        let waiter = self.listen();
+        let masters = self.masters();
+        let retry = masters.config().retry;
+        let probes = Chances::probes(self.options.waiter_timeout);
+        for probe in 0.. {
+            waiter.begin_attempt();
+            self.shared.check_open()?;
+            let random = clock::random_u64();
+            let delay = match self.quarantine.take() {
+                // No client can win before that.
+                Some(left) => left + retry.least(),
+                None if masters.has_quorum() => probes.delay(probe, random),
+                // Nothing is sent while there are too few connections.
+                None => retry.delay(u32::MAX, random),
             };
-            if self
-                .owned
-                .claim()
-                .filter(|claim| claim.can_reenter())
-                .is_none()
-            {
-                return Ok(asking);
+            let end = self.deadline.limit(clock::now() + delay);
+            waiter.called(end).await;
+            // At the deadline there is a last attempt.
+            if self.deadline.is_over() || can_vote(masters, self.request).await {
+                break;
             }
-            drop(asking);
-            // Another task of the owner's has won: whoever waits for that drops this now, and enters there. If
-            // that one has given it up meanwhile, nobody would ever tell.
+        }
+        Ok(())
+    }
+
+    fn masters(&self) -> &'a Masters {
+        self.shared.masters()
+    }
+
+    fn listen(&self) -> FairWaiter<'a> {
+        let waiters = &self.shared.fair_waiters;
+        waiters.join(self.masters(), &self.ticket)
+    }
+
+    fn draw_ticket(&mut self) {
+        let timestamp = self.masters().timestamps.next();
+        self.ticket = Ticket::new(timestamp, self.owner.id());
+    }
+
+    /// Waits for the permit to ask: two attempts of one owner would take each other's grants.
+    async fn permit(&self) -> Result<SemaphorePermit<'a>, NotAcquired> {
+        let timeout = self.masters().attempt_timeout();
+        let end = self.deadline.queued_permit_by(timeout);
+        loop {
+            let permit = self.owned.attempt(end).await;
+            self.shared.check_open()?;
+            let Some(permit) = permit else {
+                return Err(self.deadline.expired(Denied::owner_busy(), self.failures));
+            };
+            if !self.owned.claim().is_some_and(|claim| claim.can_reenter()) {
+                return Ok(permit);
+            }
+            drop(permit);
+            // Another task of the owner has won, so the future that polls this one drops it and
+            // reenters. If the lock was released meanwhile, this one goes on.
             yield_now().await;
         }
     }
 
-    /// Gives back what a minority granted: at once what is known of, and the rest when it has come in, or when
-    /// asking again cannot wait for that.
-    ///
-    /// A round is lost before all have answered. By the first answers alone whoever waits would take itself for
-    /// the next one, or the vote for split, and would come back far too soon.
-    async fn give_back(&self, held: &Level, round: &LiveRound, turn: Option<&FairWaiter<'_>>) {
-        let patience = self.patience;
-        let known = round.read(|round| round.may_hold() - round.unheard());
-        held.yield_grants(known, patience);
-        if let Some(turn) = turn {
-            let until = clock::now() + self.engine.node_timeout();
-            first_of(pin!(round.settled()), pin!(turn.called(until))).await;
-        }
-        held.yield_grants(round.read(Round::may_hold) - known, patience);
+    /// Notes what a round that was not won says of the next one. Returns where to wait for that.
+    fn note_round(&mut self, round: &LiveRound, outcome: Outcome) -> Position {
+        // If the masters that are up have no majority for either time, no waiter would ever be the
+        // first on a majority.
+        self.disputes += u32::from(round.read(Round::is_skewed_to_any));
+        self.options.is_fresh &= !round.read(Round::is_queued) && self.disputes < CORRECTIONS;
+        self.quarantine = round.read(Round::quarantined);
+        let chance = round.read(|round| Chance::of_round(round, outcome));
+        self.chances = self.shared.note_chance(chance, round.read(Round::start));
+        self.chances.position(self.options.waiter_timeout)
     }
 
-    /// Waits until asking again is worth it, or must be done to keep the place.
-    async fn wait(&mut self, turn: &FairWaiter<'_>, round: &LiveRound) {
-        let now = clock::now();
-        // Well before a master takes us for dead, and not all at once.
-        let patience = self.patience.patience;
-        let poll = Backoff::between(patience / 4, patience / 3);
-        let mut until = now + poll.delay(u32::MAX, clock::random_u64());
-        let is_contender = round.read(Round::is_next);
-        let is_split = is_contender && !round.read(Round::is_held_by_one);
-        if let Some(left) = round.read(Round::quarantined) {
-            // Nobody is served before that, and only the place is to be kept.
-            until = until.min(now + left + self.engine.config.retry.least());
-        } else if is_split || round.read(Round::lacks_masters) {
-            until = until.min(self.engine.retry_at(self.splits));
-            self.splits = self.splits.saturating_add(1);
-        } else {
-            self.splits = 0;
-            // Who is next looks when the lock expires. A key lives to the end of its last millisecond.
-            let expiry = round.read(Round::free_in).filter(|_| is_contender);
-            let expiry = expiry.map(|left| now + left + Duration::from_millis(2));
-            until = expiry.map_or(until, |expiry| until.min(expiry));
+    /// Tries another ballot for a fencing token, a few times in a row.
+    fn raise_ballot(&mut self, level: &Level, is_queued: bool) -> bool {
+        let queue = is_queued.then_some(self.options);
+        let is_raised = self.ballots < MORE_BALLOTS && level.raise_ballot(queue);
+        self.ballots = if is_raised { self.ballots + 1 } else { 0 };
+        is_raised
+    }
+
+    /// Returns an error unless the wait goes on after a round that was not won.
+    async fn check(
+        &self,
+        round: &Arc<LiveRound>,
+        outcome: Outcome,
+        is_last: bool,
+    ) -> Result<(), NotAcquired> {
+        let position = self.chances.position(self.options.waiter_timeout);
+        if round.read(Round::lacks_masters) || position == Position::Aside {
+            // For a complete table of votes. Masters that are down have failed already.
+            round.settled().await;
         }
-        turn.called(self.limit.not_later(until)).await;
+        let free_in = round.read(Round::free_in);
+        let denied = Denied::by(round.clone(), outcome, free_in);
+        self.deadline.check(&denied, is_last, self.failures)
+    }
+
+    /// Gives back the grants of a minority: the known ones at once, and the others when all votes are
+    /// in, or when the next round cannot wait for them.
+    ///
+    /// A round is lost before all masters have answered. By the first answers alone, a waiter would
+    /// take itself for the next one, or the votes for split, and would ask again far too soon.
+    async fn give_back(&self, level: &Level, round: &LiveRound, waiter: Option<&FairWaiter<'_>>) {
+        let timeout = self.options.waiter_timeout;
+        let known = round.read(|round| round.may_hold() - round.unheard());
+        level.yield_grants(known, timeout);
+        if let Some(waiter) = waiter {
+            let end = clock::now() + self.masters().node_timeout();
+            first_of(round.settled(), waiter.called(end)).await;
+        }
+        level.yield_grants(round.read(Round::may_hold) - known, timeout);
+    }
+
+    /// Waits until another round is worth it, or must be made to keep the position.
+    async fn wait(&mut self, waiter: &FairWaiter<'_>, round: &LiveRound) {
+        let now = clock::now();
+        // Well before a master takes this waiter for dead, and not all waiters at the same time.
+        let timeout = self.options.waiter_timeout;
+        let policy = WaitPolicy {
+            retry: self.masters().config().retry,
+            poll: Backoff::between(timeout / 4, timeout / 3),
+        };
+        let refused = round.read(Refused::in_queue);
+        let random = clock::random_u64();
+        let wait = next_wait(&refused, Told::Nothing, self.splits, policy, random);
+        match refused {
+            Refused::NoQuorum | Refused::Split => self.splits = self.splits.saturating_add(1),
+            Refused::Quarantined(_) => {}
+            _ => self.splits = 0,
+        }
+        let until = now + wait.end.min(policy.poll.delay(u32::MAX, random));
+        waiter.called(self.deadline.limit(until)).await;
     }
 }
 
@@ -273,7 +310,7 @@ mod tests {
             let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
             let right = Coordinator::new(&masters).unwrap();
             let wrong = Coordinator::new(&masters).unwrap();
-            let offset = &wrong.engine().clock_offset;
+            let offset = &wrong.engine().masters().timestamps.offset;
             offset.store(off, Ordering::Relaxed);
             let guard = right.fair("r", &right.owner()).acquire().await.unwrap();
             let mut came = Vec::new();
@@ -320,7 +357,7 @@ mod tests {
                 .iter()
                 .for_each(|master| master.set_clock(APART));
             let locks = [(); 3].map(|()| Coordinator::new(&masters).unwrap());
-            let offset = &locks[1].engine().clock_offset;
+            let offset = &locks[1].engine().masters().timestamps.offset;
             offset.store(APART, Ordering::Relaxed);
             tokio::time::sleep(seconds(1)).await;
             let held = &locks[2];

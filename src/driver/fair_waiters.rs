@@ -1,28 +1,25 @@
-//! LocalWaiters for a fair lock: the masters call up who is next.
+//! Waiters of this process for fair locks: the masters call the waiter at the head of the queue.
 
 use std::{
     collections::HashMap,
-    pin::pin,
+    ops::ControlFlow,
     sync::{Arc, Weak},
     time::Instant,
 };
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 
+use super::{clock, masters::Masters, signal::Signal};
 use crate::{
     core::{identity::Ticket, master_set::MasterSet},
-    driver::clock,
-    driver::{engine::Engine, select::first_of},
     master::{ChannelEvent, Subscriber},
-    user_code::shielded,
 };
 
-/// The waiters of this process for all its fair locks, who are called up on one channel.
+/// The waiters of this process for all fair locks. Masters call them on one channel.
 #[derive(Debug)]
 pub(crate) struct FairWaiters {
     channel: Arc<str>,
-    board: Arc<Inbox>,
+    inbox: Arc<Inbox>,
 }
 
 #[derive(Debug, Default)]
@@ -32,117 +29,114 @@ struct Inbox {
 
 #[derive(Debug, Default)]
 struct Wakeup {
-    /// The masters that did, a bit each.
+    /// The masters that have called the waiter.
     by: Mutex<MasterSet>,
-    heard: Notify,
+    heard: Signal,
 }
 
 impl FairWaiters {
-    /// Of the process that is called `process`.
     pub(crate) fn new(process: &str) -> Self {
         Self {
             channel: format!("quorlock:turn:{process}").into(),
-            board: Arc::default(),
+            inbox: Arc::default(),
         }
     }
 
-    /// Listens for `ticket`. What is posted behind this cannot be answered with a call that is missed.
-    pub(crate) fn join<'a>(&self, engine: &'a Engine, ticket: &Ticket) -> FairWaiter<'a> {
-        let called = Arc::<Wakeup>::default();
-        let mut waiters = self.board.waiters.lock();
+    /// Listens for calls of `ticket`. A request that is posted after this cannot cause a call that
+    /// is missed.
+    pub(crate) fn join<'a>(&'a self, masters: &'a Masters, ticket: &Ticket) -> FairWaiter<'a> {
+        let wakeup = Arc::<Wakeup>::default();
+        let mut waiters = self.inbox.waiters.lock();
         let is_first = waiters.is_empty();
-        waiters.insert(ticket.clone(), called.clone());
+        waiters.insert(ticket.clone(), wakeup.clone());
         if is_first {
-            // Under the lock, so that it is ahead of what the last one to leave does.
-            engine.each_mailbox(|mailbox| mailbox.subscribe(&self.channel, self.subscriber()));
+            // Under the lock, so that the last waiter to leave unsubscribes after this.
+            masters.subscribe(&self.channel, &self.subscriber());
         }
         FairWaiter {
-            engine,
+            waiters: self,
+            masters,
             ticket: ticket.clone(),
-            called,
+            wakeup,
         }
     }
 
-    /// Has all who wait ask again, as there is something new to learn.
+    /// Has all waiters ask again.
     pub(crate) fn wake_all(&self) {
-        let waiters: Vec<_> = self.board.waiters.lock().values().cloned().collect();
-        for called in waiters {
-            called.call(MasterSet::ALL);
-        }
-    }
-
-    fn leave(&self, turn: &FairWaiter<'_>) {
-        let mut waiters = self.board.waiters.lock();
-        waiters.remove(&turn.ticket);
-        if waiters.is_empty() {
-            let subscriber = self.subscriber();
-            turn.engine
-                .each_mailbox(|mailbox| mailbox.unsubscribe(&self.channel, &subscriber));
+        let waiters: Vec<_> = self.inbox.waiters.lock().values().cloned().collect();
+        for wakeup in waiters {
+            wakeup.call(MasterSet::ALL);
         }
     }
 
     fn subscriber(&self) -> Weak<dyn Subscriber> {
-        Arc::downgrade(&self.board) as Weak<dyn Subscriber>
+        Arc::downgrade(&self.inbox) as Weak<dyn Subscriber>
     }
 }
 
 impl Subscriber for Inbox {
-    fn hear(&self, master: usize, heard: ChannelEvent<'_>) {
-        let ChannelEvent::Message(ticket) = heard else {
-            return; // what was missed meanwhile is noticed by polling
+    fn on_event(&self, master: usize, event: ChannelEvent<'_>) {
+        let ChannelEvent::Message(ticket) = event else {
+            return; // a poll makes up for calls that were missed
         };
-        let called = self.waiters.lock().get(ticket).cloned();
-        if let Some(called) = called {
-            called.call(MasterSet::only(master));
+        let wakeup = self.waiters.lock().get(ticket).cloned();
+        if let Some(wakeup) = wakeup {
+            wakeup.call(MasterSet::only(master));
         }
     }
 }
 
 impl Wakeup {
-    /// By `masters`, a bit each.
-    fn call(&self, masters: MasterSet) {
-        *self.by.lock() |= masters;
-        shielded(|| self.heard.notify_waiters());
+    fn call(&self, by: MasterSet) {
+        *self.by.lock() |= by;
+        self.heard.notify();
     }
 }
 
-/// A waiter who listens, until this is dropped.
+/// A waiter that masters can call. It stops listening when dropped.
 #[derive(Debug)]
 pub(crate) struct FairWaiter<'a> {
-    engine: &'a Engine,
+    waiters: &'a FairWaiters,
+    masters: &'a Masters,
     ticket: Ticket,
-    called: Arc<Wakeup>,
+    wakeup: Arc<Wakeup>,
 }
 
 impl FairWaiter<'_> {
-    /// Forgets what was heard: from here on counts what happens during and after the next attempt.
-    pub(crate) fn attempt(&self) {
-        *self.called.by.lock() = MasterSet::NONE;
+    /// Forgets the calls before the attempt that begins now.
+    pub(crate) fn begin_attempt(&self) {
+        *self.wakeup.by.lock() = MasterSet::NONE;
     }
 
-    /// Waits until a majority of masters have called, or so long that the rest will not, or to `end`.
+    /// Waits until a majority of masters have called, until `end` at most. After the first call, it
+    /// waits only as long as the others may need.
     pub(crate) async fn called(&self, end: Instant) {
         let mut last = None;
-        loop {
-            let mut heard = pin!(self.called.heard.notified());
-            heard.as_mut().enable(); // first register, then look
-            let by = *self.called.by.lock();
+        let check = || {
+            let by = *self.wakeup.by.lock();
             let now = clock::now();
             if !by.is_empty() && last.is_none() {
-                last = Some(end.min(now + self.engine.config().retry.least()));
+                last = Some(end.min(now + self.masters.config().retry.least()));
             }
             let until = last.unwrap_or(end);
-            if by.is_majority_of(self.engine.size()) || now >= until {
-                return;
+            if by.is_majority_of(self.masters.count()) || now >= until {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(Some(until))
             }
-            first_of(heard, pin!(clock::sleep_until(until))).await;
-        }
+        };
+        self.wakeup.heard.wait(check).await;
     }
 }
 
 impl Drop for FairWaiter<'_> {
     fn drop(&mut self) {
-        self.engine.turns().leave(self);
+        let mut waiters = self.waiters.inbox.waiters.lock();
+        waiters.remove(&self.ticket);
+        if waiters.is_empty() {
+            let subscriber = self.waiters.subscriber();
+            self.masters.unsubscribe(&self.waiters.channel, &subscriber);
+        }
     }
 }
 
@@ -181,7 +175,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(locks.engine().turns().board.waiters.lock().len(), 0);
+        assert_eq!(locks.engine().fair_waiters().inbox.waiters.lock().len(), 0);
         locks.close().await;
         tokio::time::sleep(patience).await;
         assert!(masters.iter().all(|master| master.listeners() == 0));

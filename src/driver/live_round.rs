@@ -1,85 +1,62 @@
-//! A round while its votes come in: who waits for it, and what a vote sets off.
+//! A round while its votes come in, and the tasks that wait for it.
 
 use std::{
     future::poll_fn,
     mem,
-    sync::{Arc, Weak},
+    sync::Arc,
     task::{Poll, Waker},
     time::{Duration, Instant},
 };
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::clock;
 use crate::{
     core::{
-        lease::{Lease, Ttl},
-        master_set::MasterSet,
         quorum::Vote,
         round::{Outcome, Round},
         votes::CastVote,
     },
-    driver::claim::Claim,
-    driver::clock,
-    driver::engine::PendingRelease,
     master::CountVotes,
     user_code::shielded,
 };
 
-/// A round that masters cast their votes into, from whatever task they are served by.
+/// A round that masters cast their votes into, each from the task that serves it.
 #[derive(Debug)]
 pub(crate) struct LiveRound {
     state: Mutex<State>,
-    extends: Option<Extends>,
-}
-
-/// What an extension is for.
-#[derive(Debug)]
-pub(crate) struct Extends {
-    pub(crate) hold: Weak<Claim>,
-    /// What the hold gets if a majority confirms.
-    pub(crate) lease: Lease,
-    pub(crate) ttl: Ttl,
 }
 
 #[derive(Debug)]
 struct State {
     round: Round,
+    /// The task that waits for the outcome.
     decided: Option<Waker>,
+    /// The tasks that wait for all votes.
     settled: Vec<Waker>,
 }
 
 impl LiveRound {
-    pub(crate) fn of_acquisition(round: Round) -> Arc<Self> {
-        Self::open(round, None)
-    }
-
-    pub(crate) fn of_extension(round: Round, extends: Extends) -> Arc<Self> {
-        Self::open(round, Some(extends))
-    }
-
-    pub(crate) fn of_release(round: Round) -> Arc<Self> {
-        Self::open(round, None)
-    }
-
-    fn open(round: Round, extends: Option<Extends>) -> Arc<Self> {
+    pub(crate) fn open(round: Round) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State {
                 round,
                 decided: None,
                 settled: Vec::new(),
             }),
-            extends,
         })
     }
 
-    /// Waits until the outcome is certain. One task at a time: who posts a round waits for it.
+    /// Waits until the outcome is certain. Only one task at a time may wait: the one that posted the
+    /// round.
     pub(crate) async fn decided(&self) -> Outcome {
         poll_fn(|cx| {
             match self.read(Round::outcome) {
                 Outcome::Pending => {}
                 outcome => return Poll::Ready(outcome),
             }
-            // Cloned and dropped with the state unlocked, as both run code of the program's.
+            // Wakers are code of the program: they are cloned and dropped while the state is
+            // unlocked.
             let mut waker = Some(cx.waker().clone());
             let mut state = self.state.lock();
             match state.round.outcome() {
@@ -100,7 +77,7 @@ impl LiveRound {
             if self.read(Round::is_settled) {
                 return Poll::Ready(());
             }
-            // As above, and dropped after the state, in whose scope it is not.
+            // Dropped after the state is unlocked, as it is declared before.
             let waker = cx.waker().clone();
             let mut state = self.state.lock();
             if state.round.is_settled() {
@@ -122,7 +99,7 @@ impl LiveRound {
         ask(&self.state.lock().round)
     }
 
-    /// For how long it has been under way.
+    /// Returns how long the round has been under way.
     pub(crate) fn elapsed(&self, now: Instant) -> Duration {
         self.read(|round| now.saturating_duration_since(round.start()))
     }
@@ -131,22 +108,38 @@ impl LiveRound {
         self.read(Round::outcome) == Outcome::Pending
     }
 
-    /// Whether no majority came together, or too late.
+    /// Returns whether there was no majority, or only one that came too late.
     pub(crate) fn has_failed(&self) -> bool {
         matches!(self.read(Round::outcome), Outcome::Lost | Outcome::TooLate)
     }
 
-    /// Whether the lock was ours at some time, by what is known after this round.
-    pub(crate) fn was_won(&self) -> bool {
-        self.extends.is_some() || self.read(Round::outcome) == Outcome::Won
+    /// Counts a vote that came at `now` on the monotonic clock. Returns what `look` makes of the
+    /// round, which is also given the outcome before the vote. Call [`wake`](Self::wake) after that.
+    pub(crate) fn cast<T>(
+        &self,
+        master: usize,
+        vote: Vote,
+        now: Instant,
+        look: impl FnOnce(&Round, Outcome) -> T,
+    ) -> T {
+        let now = clock::from_monotonic(now);
+        let mut state = self.state.lock();
+        let before = state.round.outcome();
+        state.round.on_vote(master, vote, now);
+        look(&state.round, before)
     }
 
-    /// Of an extension: the lease that a majority confirms with it.
-    pub(crate) fn extended_to(&self) -> Option<Lease> {
-        self.extends.as_ref().map(|extends| extends.lease)
+    /// Notes that the key was put back on `master`.
+    pub(crate) fn healed(&self, master: usize) {
+        self.state.lock().round.healed(master);
     }
 
-    fn wake(mut state: MutexGuard<'_, State>) {
+    /// Wakes the tasks that no longer have to wait.
+    pub(crate) fn wake(&self) {
+        Self::wake_all(self.state.lock());
+    }
+
+    fn wake_all(mut state: MutexGuard<'_, State>) {
         if state.round.outcome() == Outcome::Pending {
             return;
         }
@@ -156,7 +149,7 @@ impl LiveRound {
         } else {
             Vec::new()
         };
-        drop(state); // whoever wakes may look at once
+        drop(state); // a task that wakes may look at once
         for waker in decided.into_iter().chain(settled) {
             shielded(|| waker.wake());
         }
@@ -164,7 +157,7 @@ impl LiveRound {
 }
 
 impl Drop for LiveRound {
-    /// Whoever waited has been woken, or did not wait to the end. Drops what is left of them.
+    /// Drops the wakers of tasks that did not wait to the end.
     fn drop(&mut self) {
         let state = self.state.get_mut();
         let wakers = state.decided.take().into_iter();
@@ -177,78 +170,13 @@ impl Drop for LiveRound {
 impl CountVotes for Arc<LiveRound> {
     fn count(&self, master: usize, vote: Vote, now: Instant) {
         let now = clock::from_monotonic(now);
-        // A failure may be counted by the very call that posts the round, under the hold's lock: only
-        // answers may be passed on to the hold.
-        let is_answer = !matches!(vote, Vote::Fail(_));
         let mut state = self.state.lock();
-        let before = state.round.outcome();
-        let after = state.round.on_vote(master, vote, now);
-        let Some(extends) = self.extends.as_ref().filter(|_| is_answer) else {
-            return LiveRound::wake(state);
-        };
-        let is_won_now = before == Outcome::Pending && after == Outcome::Won;
-        let to_heal = match after {
-            // The majority is confirmed: the others may have it back, whoever said so before or now.
-            Outcome::Won if is_won_now => state.round.missing_key(),
-            Outcome::Won => state.round.missing_key().and(MasterSet::only(master)),
-            Outcome::Lost | Outcome::Pending | Outcome::TooLate => MasterSet::NONE,
-        };
-        let is_disowned = after == Outcome::Lost && state.round.is_disowned();
-        drop(state);
-        if let Some(hold) = extends.hold.upgrade() {
-            if is_won_now {
-                hold.renewed(self);
-            }
-            if is_disowned {
-                hold.disowned();
-            }
-            if !to_heal.is_empty() {
-                hold.heal(to_heal, extends.ttl, self);
-            }
-        }
-        LiveRound::wake(self.state.lock());
+        state.round.on_vote(master, vote, now);
+        LiveRound::wake_all(state);
     }
 }
 
-/// A release on its way. The count of those that are not delivered goes with it, and not with the round:
-/// whoever looks at that keeps nobody waiting.
-#[derive(Debug)]
-pub(crate) struct PostedRelease {
-    pub(crate) release: Arc<LiveRound>,
-    /// When the last key that we may have written is gone by itself, on the monotonic clock.
-    pub(crate) keys_until: Instant,
-    /// Masters that may hold the key, a bit each, and the last round that may have put it anywhere.
-    pub(crate) may_hold: MasterSet,
-    pub(crate) newest: Arc<LiveRound>,
-    pub(crate) _pending: PendingRelease,
-}
-
-impl CountVotes for PostedRelease {
-    fn count(&self, master: usize, vote: Vote, now: Instant) {
-        self.release.count(master, vote, now);
-    }
-
-    fn owed_until(&self, master: usize) -> Option<Instant> {
-        let may_hold = self.may_hold | self.newest.read(Round::may_keep);
-        may_hold.contains(master).then_some(self.keys_until)
-    }
-}
-
-/// What the masters say to having the key put back.
-#[derive(Debug)]
-pub(crate) struct HealVotes {
-    pub(crate) extension: Arc<LiveRound>,
-}
-
-impl CountVotes for HealVotes {
-    fn count(&self, master: usize, vote: Vote, _now: Instant) {
-        if vote == Vote::Grant {
-            self.extension.state.lock().round.healed(master);
-        }
-    }
-}
-
-/// Nobody waits for the votes.
+/// Counts nothing, for requests whose votes do not matter.
 #[derive(Debug)]
 pub(crate) struct IgnoreVotes;
 

@@ -1,4 +1,4 @@
-//! LocalWaiters for a lock that another holds: who is next in this process, and when it is worth trying.
+//! Waiters of this process for mutexes and reentrant locks: they take turns to contend.
 
 use std::{
     collections::HashMap,
@@ -13,6 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::{clock, masters::Masters, select::first_of, signal::Signal};
 use crate::{
     core::{
         command::WakeScope,
@@ -20,57 +21,55 @@ use crate::{
         name::Resource,
         wait_order::{Turn, WaitOrder},
     },
-    driver::clock,
-    driver::{engine::Engine, select::first_of},
     master::{ChannelEvent, Subscriber},
     user_code::shielded,
 };
 
-/// The queues of this process, one for each name that somebody waits for.
+/// The wait queues of this process, one for each name that a task waits for.
 #[derive(Debug, Default)]
 pub(crate) struct LocalWaiters {
     queues: Mutex<HashMap<Resource, Arc<WaitQueue>>>,
-    /// How many queues there are.
+    /// The number of queues.
     count: AtomicUsize,
 }
 
-/// The waiters of one name. One of them at a time contends for the lock on the masters, in the order in
-/// which they came.
-#[derive(Debug)]
+/// The waiters for one name. One of them at a time contends on the masters, in the order in which
+/// they came.
+#[derive(Debug, Default)]
 struct WaitQueue {
     state: Mutex<State>,
-    /// Something was heard.
-    heard: Notify,
+    /// A master has told of something.
+    heard: Signal,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Under the lock of the queues as well: a queue without waiters is taken down.
+    /// The number of waiters. It changes under the lock of the queues as well, as a queue without
+    /// waiters is removed.
     waiters: usize,
     order: WaitOrder<Arc<Notify>>,
-    is_listening: bool,
-    /// Masters that will tell of a release, a bit each.
-    listening: MasterSet,
-    /// Masters that would have told of a release at some time, a bit each.
-    listened: MasterSet,
-    /// Masters that will never tell, a bit each.
-    refused: MasterSet,
-    /// Somebody who held the lock has released it, or may have.
+    is_subscribed: bool,
+    /// The masters that will tell of a release.
+    telling: MasterSet,
+    /// The masters that would have told of a release at some time.
+    told_before: MasterSet,
+    /// The masters that will never tell of a release.
+    denied: MasterSet,
+    /// A holder has released the lock, or may have.
     is_released: bool,
-    /// Masters on which a lost round gave the key back, a bit each.
+    /// The masters on which a lost round gave the key back.
     given_back: MasterSet,
 }
 
 impl LocalWaiters {
-    /// Joins the queue for `resource`.
-    pub(crate) fn join<'a>(&self, engine: &'a Engine, resource: &'a Resource) -> LocalWaiter<'a> {
+    /// Joins the wait queue for `resource`.
+    pub(crate) fn join<'a>(
+        &'a self,
+        masters: &'a Masters,
+        resource: &'a Resource,
+    ) -> LocalWaiter<'a> {
         let mut queues = self.queues.lock();
-        let queue = queues.entry(resource.clone()).or_insert_with(|| {
-            Arc::new(WaitQueue {
-                state: Mutex::default(),
-                heard: Notify::new(),
-            })
-        });
+        let queue = queues.entry(resource.clone()).or_default();
         let number = {
             let mut state = queue.state.lock();
             state.waiters += 1;
@@ -79,48 +78,39 @@ impl LocalWaiters {
         let queue = queue.clone();
         self.count.store(queues.len(), Ordering::Release);
         LocalWaiter {
-            engine,
+            waiters: self,
+            masters,
             resource,
             queue,
             number,
         }
     }
 
-    /// A guard of this process has just posted its release: whoever contends for the lock will find it
-    /// free on every master, as its commands go the same way.
+    /// Notes that a guard of this process has just posted its release. A waiter that contends now
+    /// finds the lock free on every master, as its commands take the same way.
     ///
-    /// Cheap when nobody waits for anything: who has joined a queue and sent an attempt that can fail by this
-    /// lock did so before the release, through the same mailboxes, and is in the count.
+    /// This is cheap while no task waits for any name. A waiter whose attempt can fail because of
+    /// this lock joined its queue before the release was posted, so it is in the count.
     pub(crate) fn released(&self, resource: &Resource) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
         }
         let queue = self.queues.lock().get(resource).cloned();
         if let Some(queue) = queue {
-            queue.state.lock().released();
-            shielded(|| queue.heard.notify_waiters());
+            queue.released();
         }
     }
 
-    /// Has all who contend try again, as there is something new to learn.
+    /// Has every waiter that contends try again.
     pub(crate) fn wake_all(&self) {
         let queues: Vec<_> = self.queues.lock().values().cloned().collect();
         for queue in queues {
-            queue.state.lock().released();
-            shielded(|| queue.heard.notify_waiters());
+            queue.released();
         }
     }
 
-    fn leave(&self, waiter: &LocalWaiter<'_>) {
-        let next = self.take_out(waiter);
-        // Not under the locks: this wakes a task.
-        if let Some(next) = next {
-            shielded(|| next.notify_one());
-        }
-    }
-
-    /// Removes `waiter`. Whose turn has come now.
-    fn take_out(&self, waiter: &LocalWaiter<'_>) -> Option<Arc<Notify>> {
+    /// Removes `waiter`. Returns how to tell the waiter whose turn has come.
+    fn remove(&self, waiter: &LocalWaiter<'_>) -> Option<Arc<Notify>> {
         let mut queues = self.queues.lock();
         let mut state = waiter.queue.state.lock();
         let next = state.order.leave(waiter.number, clock::now());
@@ -130,30 +120,29 @@ impl LocalWaiters {
         }
         queues.remove(waiter.resource);
         self.count.store(queues.len(), Ordering::Release);
-        if state.is_listening {
-            // Under the lock, so that who joins next subscribes behind this.
-            let channel = waiter.resource.channel();
+        if state.is_subscribed {
+            // Under the lock, so that the next waiter to join subscribes after this.
             let subscriber = waiter.queue.subscriber();
-            waiter
-                .engine
-                .each_mailbox(|mailbox| mailbox.unsubscribe(channel, &subscriber));
+            let channel = waiter.resource.channel();
+            waiter.masters.unsubscribe(channel, &subscriber);
         }
         next
     }
 }
 
-/// A place in a queue, given up when dropped.
+/// A waiter in its queue. It leaves the queue when dropped.
 #[derive(Debug)]
 pub(crate) struct LocalWaiter<'a> {
-    engine: &'a Engine,
+    waiters: &'a LocalWaiters,
+    masters: &'a Masters,
     resource: &'a Resource,
     queue: Arc<WaitQueue>,
     number: u64,
 }
 
 impl LocalWaiter<'_> {
-    /// Waits until it is this waiter's turn to contend, but not longer than to `deadline`. It may
-    /// have to wait again after the next attempt, if it was not polled for too long.
+    /// Waits for the turn of this waiter to contend, until `deadline` at most. The waiter may have to
+    /// wait again after the next attempt, if it was not polled for too long.
     pub(crate) async fn turn(&self, deadline: Option<Instant>) {
         loop {
             let now = clock::now();
@@ -168,7 +157,7 @@ impl LocalWaiter<'_> {
                 return;
             }
             let end = deadline.map_or(look_again, |deadline| deadline.min(look_again));
-            first_of(pin!(told.notified()), pin!(clock::sleep_until(end))).await;
+            first_of(told.notified(), pin!(clock::sleep_until(end))).await;
         }
     }
 
@@ -177,13 +166,13 @@ impl LocalWaiter<'_> {
         self.queue.state.lock().order.expect(self.number, at);
     }
 
-    /// Sleeps until `at`, without another waiter taking over meanwhile.
+    /// Sleeps until `at`, without losing the turn.
     pub(crate) async fn sleep_until(&self, at: Instant) {
         self.expect(at);
         clock::sleep_until(at).await;
     }
 
-    /// Has this waiter come after all others of its queue.
+    /// Moves this waiter to the end of its queue.
     pub(crate) fn step_back(&mut self) {
         let next = {
             let mut state = self.queue.state.lock();
@@ -193,88 +182,85 @@ impl LocalWaiter<'_> {
             }
             next
         };
-        if let Some(next) = next {
-            shielded(|| next.notify_one());
-        }
+        tell(next);
     }
 
-    /// Forgets what was heard: from here on counts what happens during and after the next attempt.
-    pub(crate) fn attempt(&self) {
+    /// Forgets what was heard before the attempt that begins now.
+    pub(crate) fn begin_attempt(&self) {
         let mut state = self.queue.state.lock();
         state.is_released = false;
         state.given_back = MasterSet::NONE;
     }
 
-    /// Has the masters tell of releases. Whether that is new: then a release may have been missed just
-    /// before, and it is worth trying again as soon as they listen.
-    pub(crate) async fn listen(&self, end: Instant) -> bool {
+    /// Has the masters tell of releases, and waits until a majority will, or will not, until `end`
+    /// at most. Returns whether that is new. If so, a release may have been missed just before, and
+    /// the lock is worth another attempt.
+    pub(crate) async fn subscribe(&self, end: Instant) -> bool {
         {
             let mut state = self.queue.state.lock();
-            if state.is_listening {
+            if state.is_subscribed {
                 return false;
             }
-            state.is_listening = true;
+            state.is_subscribed = true;
         }
         let channel = self.resource.channel();
-        self.engine
-            .each_mailbox(|mailbox| mailbox.subscribe(channel, self.queue.subscriber()));
-        let masters = self.engine.size();
-        self.look_until(end, |state| {
-            state.listening.is_majority_of(masters)
-                || state.refused.is_majority_of(masters)
+        self.masters.subscribe(channel, &self.queue.subscriber());
+        let masters = self.masters.count();
+        self.wait_until(end, |state| {
+            state.telling.is_majority_of(masters)
+                || state.denied.is_majority_of(masters)
                 || state.is_released
         })
         .await;
         true
     }
 
-    /// Waits until somebody has released the lock, but not longer than to `end`. Whether that was heard.
+    /// Waits until a holder has released the lock, until `end` at most. Returns whether the release
+    /// was heard.
     ///
-    /// `granted` are the masters that granted the last attempt, a bit each, and have the key no
-    /// more. They and those on which others gave it back are free: this also ends when they are a
-    /// majority. So a waiter does not wake itself, and waiters do not wake each other while
-    /// somebody holds a majority.
+    /// The masters in `granted` granted the last attempt, and do not have the key any more. They are
+    /// free, and so are those on which other attempts gave the key back. This also ends when all
+    /// these are a majority. In this way a waiter does not wake itself, and waiters do not wake each
+    /// other while a holder has a majority.
     pub(crate) async fn released(&self, granted: MasterSet, end: Instant) -> bool {
-        let masters = self.engine.size();
+        let masters = self.masters.count();
         let is_free = |state: &State| {
             state.is_released
                 || !state.given_back.is_empty()
                     && (state.given_back | granted).is_majority_of(masters)
         };
-        self.look_until(end, is_free).await;
+        self.wait_until(end, is_free).await;
         is_free(&self.queue.state.lock())
     }
 
-    /// Whether a majority of masters tell of releases.
+    /// Returns whether a majority of masters tell of releases.
     pub(crate) fn can_be_told(&self) -> bool {
-        self.queue
-            .state
-            .lock()
-            .listening
-            .is_majority_of(self.engine.size())
+        let telling = self.queue.state.lock().telling;
+        telling.is_majority_of(self.masters.count())
     }
 
-    async fn look_until(&self, end: Instant, done: impl Fn(&State) -> bool) {
+    async fn wait_until(&self, end: Instant, is_done: impl Fn(&State) -> bool) {
         self.expect(end);
-        loop {
-            let mut heard = pin!(self.queue.heard.notified());
-            heard.as_mut().enable(); // first register, then look
-            if done(&self.queue.state.lock()) || clock::now() >= end {
-                return;
-            }
-            first_of(heard, pin!(clock::sleep_until(end))).await;
-        }
+        let is_done = || is_done(&self.queue.state.lock());
+        self.queue.heard.wait_until(end, is_done).await;
     }
 }
 
 impl Drop for LocalWaiter<'_> {
     fn drop(&mut self) {
-        self.engine.waiting().leave(self);
+        tell(self.waiters.remove(self));
+    }
+}
+
+/// Wakes the waiter whose turn has come. The caller holds no lock, as a waker is code of the program.
+fn tell(next: Option<Arc<Notify>>) {
+    if let Some(next) = next {
+        shielded(|| next.notify_one());
     }
 }
 
 impl State {
-    /// Somebody who held the lock has released it, so whoever contends is to try again.
+    /// Notes that a holder has released the lock, so that the waiter that contends tries again.
     fn released(&mut self) {
         self.is_released = true;
         self.order.hear(clock::now());
@@ -282,28 +268,33 @@ impl State {
 }
 
 impl WaitQueue {
+    fn released(&self) {
+        self.state.lock().released();
+        self.heard.notify();
+    }
+
     fn subscriber(self: &Arc<Self>) -> Weak<dyn Subscriber> {
         Arc::downgrade(self) as Weak<dyn Subscriber>
     }
 }
 
 impl Subscriber for WaitQueue {
-    fn hear(&self, master: usize, heard: ChannelEvent<'_>) {
+    fn on_event(&self, master: usize, event: ChannelEvent<'_>) {
         let mut state = self.state.lock();
-        match heard {
-            ChannelEvent::Disconnected => state.listening.remove(master),
+        match event {
+            ChannelEvent::Disconnected => state.telling.remove(master),
             ChannelEvent::Subscribed => {
-                // Over a new connection: what was published meanwhile is missed for good.
-                state.is_released |= state.listened.contains(master);
-                state.listening.insert(master);
-                state.listened.insert(master);
+                // Over a new connection. Messages since the old one broke are lost.
+                state.is_released |= state.told_before.contains(master);
+                state.telling.insert(master);
+                state.told_before.insert(master);
             }
             ChannelEvent::Message(WakeScope::THIS_MASTER) => state.given_back.insert(master),
             ChannelEvent::Message(_) => state.released(),
-            ChannelEvent::Denied => state.refused.insert(master),
+            ChannelEvent::Denied => state.denied.insert(master),
         }
         drop(state);
-        shielded(|| self.heard.notify_waiters());
+        self.heard.notify();
     }
 }
 
@@ -335,7 +326,7 @@ mod tests {
             lock.acquire_within(patience).await.unwrap_err();
             let _ = timeout(patience, lock.acquire()).await;
         }
-        assert_eq!(locks.engine().waiting().queues.lock().len(), 0);
+        assert_eq!(locks.engine().local_waiters().queues.lock().len(), 0);
         locks.close().await;
         tokio::time::sleep(patience).await;
         assert!(masters.iter().all(|master| master.listeners() == 0));
@@ -353,16 +344,16 @@ mod tests {
         let mut waiting = pin!(lock.acquire());
         let moment = Duration::from_millis(50);
         assert!(timeout(moment, waiting.as_mut()).await.is_err());
-        let queues = locks.engine().waiting().queues.lock().clone();
+        let queues = locks.engine().local_waiters().queues.lock().clone();
         let queue = queues.values().next().unwrap();
         let sent = masters[0].commands();
         for master in [3, 4] {
-            queue.hear(master, ChannelEvent::Message("00"));
+            queue.on_event(master, ChannelEvent::Message("00"));
             assert!(timeout(moment, waiting.as_mut()).await.is_err());
         }
         assert_eq!(masters[0].commands(), sent, "two masters are no majority");
         masters[0].delete("r");
-        queue.hear(0, ChannelEvent::Message("00"));
+        queue.on_event(0, ChannelEvent::Message("00"));
         let got = timeout(moment, waiting.as_mut()).await;
         drop(got.expect("three masters are one").unwrap());
     }
@@ -405,7 +396,7 @@ mod tests {
                 assert_eq!(master.listeners(), 0, "{polls} polls");
                 assert_eq!(master.keys().len(), 0, "{polls} polls");
             }
-            assert_eq!(locks.engine().waiting().queues.lock().len(), 0);
+            assert_eq!(locks.engine().local_waiters().queues.lock().len(), 0);
         }
         assert_eq!(told, 31);
     }

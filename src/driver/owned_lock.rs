@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     fmt,
-    pin::pin,
+    ops::ControlFlow,
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
@@ -12,15 +12,12 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{clock, select::within};
-use crate::{
-    core::{
-        identity::{Identity, Ticket},
-        name::Resource,
-    },
-    user_code::shielded,
+use super::{clock, select::within, signal::Signal};
+use crate::core::{
+    identity::{FairAttempt, Identity, OwnerAttempt, Ticket},
+    name::Resource,
 };
 
 /// An owner of reentrant and fair locks. `C` is a claim on a lock.
@@ -49,15 +46,13 @@ impl<C> LockOwner<C> {
     /// Returns the identity of a new attempt, whose number is larger than all before it. An attempt
     /// at a fair lock has a ticket.
     pub(crate) fn identity(&self, ticket: Option<Ticket>) -> Identity {
-        let owner = self.id.clone();
-        let attempt = self.attempts.fetch_add(1, Ordering::Relaxed) + 1;
+        let owner = OwnerAttempt {
+            owner: self.id.clone(),
+            attempt: self.attempts.fetch_add(1, Ordering::Relaxed) + 1,
+        };
         match ticket {
-            None => Identity::Owner { owner, attempt },
-            Some(ticket) => Identity::Ticket {
-                owner,
-                attempt,
-                ticket,
-            },
+            None => Identity::Owner(owner),
+            Some(ticket) => Identity::Ticket(FairAttempt { owner, ticket }),
         }
     }
 
@@ -72,7 +67,7 @@ impl<C> LockOwner<C> {
             resource: resource.clone(),
             attempt: Semaphore::new(1),
             claim: Mutex::default(),
-            is_won: Notify::new(),
+            is_won: Signal::default(),
         });
         locks.insert(resource.clone(), Arc::downgrade(&lock));
         lock
@@ -92,7 +87,7 @@ pub(crate) struct OwnedLock<C> {
     /// Two attempts of one owner at the same time would take each other's grants.
     attempt: Semaphore,
     claim: Mutex<Weak<C>>,
-    is_won: Notify,
+    is_won: Signal,
 }
 
 impl<C> OwnedLock<C> {
@@ -115,19 +110,16 @@ impl<C> OwnedLock<C> {
     /// Has the other tasks of the owner share `claim`.
     pub(crate) fn won(&self, claim: &Arc<C>) {
         *self.claim.lock() = Arc::downgrade(claim);
-        shielded(|| self.is_won.notify_waiters());
+        self.is_won.notify();
     }
 
     /// Waits until the owner has a claim that `is_held`.
     pub(crate) async fn until_held(&self, is_held: impl Fn(&C) -> bool) {
-        loop {
-            let mut is_won = pin!(self.is_won.notified());
-            is_won.as_mut().enable(); // register first, then look
-            if self.claim().is_some_and(|claim| is_held(&claim)) {
-                return;
-            }
-            is_won.await;
-        }
+        let check = || match self.claim() {
+            Some(claim) if is_held(&claim) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(None),
+        };
+        self.is_won.wait(check).await;
     }
 }
 

@@ -1,10 +1,8 @@
-//! Keeps locks: one schedule for all guards of a coordinator.
+//! Renews locks: one schedule and one task for all guards of a coordinator.
 
 use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, VecDeque},
+    collections::VecDeque,
     future::poll_fn,
-    mem,
     pin::pin,
     sync::{Arc, Weak},
     task::{Poll, Waker},
@@ -13,132 +11,99 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{
-    core::round::Round,
-    driver::{claim::Claim, clock, live_round::LiveRound},
+use super::{
+    clock,
+    live_round::LiveRound,
+    schedule::{Schedule, TimerKey},
 };
+use crate::core::round::Round;
 
-/// When which hold is due. Renewals are posted to the masters' mailboxes, and those that are due at once share a
-/// batch per master. Nobody waits for a single one; see [`UnderWay`] for when there are very many.
-#[derive(Debug, Default)]
+/// A claim that can be renewed.
+pub(crate) trait Renew: Send + Sync {
+    /// Renews the lock if it is time to. Returns when to call again, if at all, and the round of a
+    /// renewal that was posted.
+    fn renew(self: Arc<Self>, now: Instant) -> (Option<Instant>, Option<Arc<LiveRound>>);
+}
+
+/// Renews locks when they are due. Renewals that are due at the same time share a batch per master,
+/// and the task waits for none of them, unless there are very many: see [`Backlog`].
+#[derive(Default)]
 pub(crate) struct Renewer {
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
-    due: BinaryHeap<Reverse<(Instant, u32, u32)>>,
-    /// Where a hold that ends before it is due is forgotten at once; what is left of it in `due` is a
-    /// few bytes.
-    holds: Vec<Slot>,
-    free: Vec<u32>,
+    schedule: Schedule<Weak<dyn Renew>>,
     waker: Option<Waker>,
     is_closed: bool,
 }
 
-#[derive(Debug)]
-struct Slot {
-    generation: u32,
-    hold: Option<Weak<Claim>>,
-}
-
-/// A hold's timer_key in the schedule.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TimerKey {
-    slot: u32,
-    generation: u32,
-}
-
 impl Renewer {
-    /// Has `hold` looked after at `due`, and then whenever it says.
-    pub(crate) fn watch(&self, due: Instant, hold: Weak<Claim>) -> TimerKey {
+    /// Renews `claim` at `due`, and then whenever it says.
+    pub(crate) fn add(&self, due: Instant, claim: Weak<dyn Renew>) -> TimerKey {
         let mut state = self.state.lock();
-        let slot = state.free.pop().unwrap_or_else(|| {
-            state.holds.push(Slot {
-                generation: 0,
-                hold: None,
-            });
-            (state.holds.len() - 1) as u32
-        });
-        let generation = state.holds[slot as usize].generation;
-        state.holds[slot as usize].hold = Some(hold);
-        state.push(due, slot, generation);
-        TimerKey { slot, generation }
+        let first = state.schedule.next_due();
+        let key = state.schedule.insert(due, claim);
+        if first.is_none_or(|first| due < first) {
+            state.wake();
+        }
+        key
     }
 
-    pub(crate) fn forget(&self, timer_key: TimerKey) {
-        self.state
-            .lock()
-            .forget(timer_key.slot, timer_key.generation);
+    pub(crate) fn remove(&self, key: TimerKey) {
+        self.state.lock().schedule.remove(key);
     }
 
     /// Ends the task.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.is_closed = true;
-        if let Some(waker) = state.waker.take() {
-            waker.wake();
-        }
+        state.wake();
     }
 
-    /// Looks after all holds until the coordinator is gone.
+    /// Renews all claims until the coordinator is gone.
     pub(crate) async fn run(self: Arc<Self>) {
-        let mut under_way = UnderWay::default();
-        while let Some(due) = self.next().await {
+        let mut backlog = Backlog::default();
+        while let Some(due) = self.next_due().await {
             let now = clock::now();
             if now < due {
                 self.sleep_until(due).await;
                 continue;
             }
             if let Some(batch) = self.renew_some(now) {
-                under_way.push(batch).await;
+                backlog.push(batch).await;
             }
             tokio::task::yield_now().await;
         }
     }
 
-    /// Looks after some of the holds that are due at `now`.
-    fn renew_some(&self, now: Instant) -> Option<Batch> {
-        /// How many holds are looked after before others get to run.
-        const BATCH: usize = 128;
-        let mut last = None;
-        let mut renewals = 0;
-        for _ in 0..BATCH {
-            let mut posted = None;
-            if !self.renew_one(now, &mut posted) {
-                break;
-            }
-            renewals += usize::from(posted.is_some());
-            last = posted.or(last);
-        }
-        last.map(|last| Batch { last, renewals })
-    }
-
-    /// When the next hold is due, once there is one; `None` when closed.
-    async fn next(&self) -> Option<Instant> {
+    /// Waits until there is a claim, and returns when the next one is due. Returns `None` when
+    /// closed.
+    async fn next_due(&self) -> Option<Instant> {
         poll_fn(|cx| {
             let mut state = self.state.lock();
-            state.drop_forgotten();
-            match state.due.peek() {
-                _ if state.is_closed => Poll::Ready(None),
-                Some(Reverse((due, ..))) => Poll::Ready(Some(*due)),
-                None => {
-                    state.waker = Some(cx.waker().clone());
-                    Poll::Pending
-                }
+            if state.is_closed {
+                return Poll::Ready(None);
             }
+            let due = state.schedule.next_due();
+            if due.is_none() {
+                state.waker = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(due)
         })
         .await
     }
 
-    /// Sleeps until `due`, or something is due earlier.
+    /// Sleeps until `due`, or until an earlier claim is added.
     async fn sleep_until(&self, due: Instant) {
         let mut sleep = pin!(clock::sleep_until(due));
         poll_fn(|cx| {
             {
                 let mut state = self.state.lock();
-                let earlier = state.due.peek().is_some_and(|Reverse((at, ..))| *at < due);
-                if state.is_closed || earlier {
+                let next = state.schedule.next_due();
+                if state.is_closed || next.is_some_and(|next| next < due) {
                     return Poll::Ready(());
                 }
                 state.waker = Some(cx.waker().clone());
@@ -148,67 +113,77 @@ impl Renewer {
         .await;
     }
 
-    /// Looks after the hold that has been due longest. Whether there was one.
-    fn renew_one(&self, now: Instant, posted: &mut Option<Arc<LiveRound>>) -> bool {
-        let (hold, slot, generation) = {
-            let mut state = self.state.lock();
-            state.drop_forgotten();
-            match state.due.peek() {
-                Some(Reverse((due, ..))) if *due <= now => {}
-                _ => return false,
-            }
-            let Some(Reverse((_, slot, generation))) = state.due.pop() else {
-                return false;
+    /// Renews some of the claims that are due at `now`.
+    fn renew_some(&self, now: Instant) -> Option<Batch> {
+        /// The number of claims after which other tasks get to run.
+        const BATCH: usize = 128;
+        let mut batch: Option<Batch> = None;
+        for _ in 0..BATCH {
+            let Some((key, claim)) = self.state.lock().schedule.pop_due(now) else {
+                break;
             };
-            let hold = state.holds[slot as usize]
-                .hold
-                .as_ref()
-                .and_then(Weak::upgrade);
-            (hold, slot, generation)
-        };
-        let next = hold.and_then(|hold| hold.renew(now, posted));
-        let mut state = self.state.lock();
-        match next {
-            Some(at) if state.holds[slot as usize].generation == generation => {
-                state.push(at, slot, generation);
+            let claim = claim.upgrade();
+            let (next, posted) = claim.map_or((None, None), |claim| claim.renew(now));
+            if let Some(last) = posted {
+                let renewals = batch.map_or(0, |batch| batch.renewals) + 1;
+                batch = Some(Batch { last, renewals });
             }
-            Some(_) => {}
-            None => state.forget(slot, generation),
+            let schedule = &mut self.state.lock().schedule;
+            match next {
+                Some(at) => schedule.restart(key, at),
+                None => schedule.remove(key),
+            }
         }
-        true
+        batch
     }
 }
 
-/// Renewals that were posted at once.
+impl std::fmt::Debug for Renewer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Renewer").finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// Wakes the task of the renewer, which is a task of tokio: this only schedules it.
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Renewals that were posted together.
 #[derive(Debug)]
 struct Batch {
     last: Arc<LiveRound>,
     renewals: usize,
 }
 
-/// Batches that not all masters have answered yet, oldest first. More at once than the masters answer within the
-/// node timeout would fail for nothing, and again when they are tried again.
+/// Batches that some masters have not answered yet, oldest first. If more were posted than the
+/// masters answer within the node timeout, they would fail for nothing, and be posted again.
 ///
-/// A batch is decided, or settled, with its last round: masters answer in order. So one that hangs delays nobody
-/// while a majority answers, unless very many are due; and then by a node timeout, until it counts as down.
+/// Masters answer in order, so a batch is decided, or settled, with its last round. A master that
+/// hangs therefore delays no renewal while a majority answers, unless very many are due. Then it
+/// delays them by one node timeout, until it counts as down.
 #[derive(Debug, Default)]
-struct UnderWay {
+struct Backlog {
     batches: VecDeque<Batch>,
 }
 
-impl UnderWay {
-    /// How many may be undecided.
-    const MOST: usize = 384;
-    /// How many of those that are decided may lack the answer of a slow master.
-    const MOST_UNSETTLED: usize = 4 * Self::MOST;
+impl Backlog {
+    /// The number of renewals that may be undecided.
+    const UNDECIDED: usize = 384;
+    /// The number of renewals that may lack the answer of a slow master.
+    const UNSETTLED: usize = 4 * Self::UNDECIDED;
 
     /// Adds a batch and waits until more may be posted.
     async fn push(&mut self, batch: Batch) {
         self.batches.push_back(batch);
-        if let Some(round) = self.newest_but(Self::MOST) {
+        if let Some(round) = self.newest_before(Self::UNDECIDED) {
             round.decided().await;
         }
-        if let Some(round) = self.newest_but(Self::MOST_UNSETTLED) {
+        if let Some(round) = self.newest_before(Self::UNSETTLED) {
             round.settled().await;
         }
         let is_over = |batch: &Batch| batch.last.read(Round::is_settled);
@@ -217,58 +192,14 @@ impl UnderWay {
         }
     }
 
-    /// The newest round behind which `most` renewals were posted, or nearly so.
-    fn newest_but(&self, most: usize) -> Option<&LiveRound> {
-        let mut renewals = 0;
+    /// Returns the newest round after which about `renewals` were posted.
+    fn newest_before(&self, renewals: usize) -> Option<&LiveRound> {
+        let mut posted = 0;
         let mut batches = self.batches.iter().rev();
         let batch = batches.find(|batch| {
-            renewals += batch.renewals;
-            renewals >= most
+            posted += batch.renewals;
+            posted >= renewals
         });
         batch.map(|batch| &*batch.last)
-    }
-}
-
-impl State {
-    fn push(&mut self, due: Instant, slot: u32, generation: u32) {
-        let is_next = self
-            .due
-            .peek()
-            .is_none_or(|Reverse((first, ..))| due < *first);
-        self.due.push(Reverse((due, slot, generation)));
-        if is_next && let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
-    }
-
-    fn forget(&mut self, slot: u32, generation: u32) {
-        if self.holds[slot as usize].generation == generation
-            && self.holds[slot as usize].hold.is_some()
-        {
-            self.holds[slot as usize].generation = generation.wrapping_add(1);
-            self.holds[slot as usize].hold = None;
-            self.free.push(slot);
-        }
-        // Much locking and little holding: what was forgotten must not outgrow what is there.
-        if self.due.len() > 64 + 4 * (self.holds.len() - self.free.len()) {
-            let due = mem::take(&mut self.due).into_vec();
-            self.due = due
-                .into_iter()
-                .filter(|Reverse((_, slot, generation))| self.is_current(*slot, *generation))
-                .collect();
-        }
-    }
-
-    fn drop_forgotten(&mut self) {
-        while let Some(Reverse((_, slot, generation))) = self.due.peek()
-            && !self.is_current(*slot, *generation)
-        {
-            self.due.pop();
-        }
-    }
-
-    fn is_current(&self, slot: u32, generation: u32) -> bool {
-        self.holds[slot as usize].generation == generation
-            && self.holds[slot as usize].hold.is_some()
     }
 }

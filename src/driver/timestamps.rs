@@ -1,86 +1,56 @@
-//! Drawing tickets and candidates for fencing tokens, by the masters' time.
+//! Timestamps for tickets and fencing tokens, by the clocks of the masters.
 
-use std::{sync::atomic::Ordering, time::Duration};
-
-use super::engine::Engine;
-use crate::{
-    core::{
-        identity::QueueOptions,
-        round::{Outcome, Round},
-    },
-    driver::claim::{Level, NextRound},
-    driver::clock,
-    user_code::shielded,
+use std::{
+    sync::atomic::{AtomicI64, AtomicU64, Ordering},
+    time::Duration,
 };
 
-impl Engine {
-    /// How often in a row a bid is made again: once for counters that are ahead of ours, once for a clock that is not
-    /// the masters'. What then still cannot win, as masters do not agree on the time, waits like any other.
-    pub(super) const MORE_BALLOTS: usize = 2;
+use super::clock;
+use crate::user_code::shielded;
 
-    /// A number behind all that this process has drawn or seen: the masters' time in microseconds, as far as it
-    /// is known.
-    pub(crate) fn next_timestamp(&self) -> u64 {
-        let offset = self.clock_offset.load(Ordering::Relaxed);
+/// Hands out timestamps in microseconds since 1970. Each is larger than all before it.
+#[derive(Debug, Default)]
+pub(crate) struct Timestamps {
+    /// The newest timestamp that was handed out or seen.
+    last: AtomicU64,
+    /// By how many microseconds the clocks of the masters are ahead of the local one.
+    pub(super) offset: AtomicI64,
+}
+
+impl Timestamps {
+    /// Returns the time of the masters, as far as it is known, or the first free number after the
+    /// newest timestamp if that is later.
+    pub(crate) fn next(&self) -> u64 {
+        let offset = self.offset.load(Ordering::Relaxed);
         let now = clock::wall_micros().saturating_add_signed(offset);
-        let behind = |last: u64| now.max(last.saturating_add(1));
+        let after = |last: u64| now.max(last.saturating_add(1));
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        let last = self
-            .last_timestamp
-            .fetch_update(set, fetch, |last| Some(behind(last)));
-        last.map_or(now, behind)
+        let last = self.last.fetch_update(set, fetch, |last| Some(after(last)));
+        last.map_or(now, after)
     }
 
-    /// Goes by the masters' clocks from now on.
-    pub(super) fn correct_clock(&self, theirs: Duration) {
+    /// Notes a timestamp that the masters have seen.
+    pub(crate) fn note(&self, timestamp: u64) {
+        self.last.fetch_max(timestamp, Ordering::Relaxed);
+    }
+
+    /// Goes by the masters from now on, whose clocks show `theirs`.
+    pub(crate) fn correct(&self, theirs: Duration) {
         let theirs = i64::try_from(theirs.as_micros()).unwrap_or(i64::MAX);
         let ours = i64::try_from(clock::wall_micros()).unwrap_or(i64::MAX);
         let offset_us = theirs.saturating_sub(ours);
-        let before = self.clock_offset.swap(offset_us, Ordering::Relaxed);
-        // Else it was only the ticket that came late.
+        let before = self.offset.swap(offset_us, Ordering::Relaxed);
+        // A smaller difference only means that a ticket took long to arrive.
         if offset_us.abs_diff(before) > 500_000 {
             shielded(|| {
-                tracing::warn!(offset_us, "this clock is not the masters': going by theirs");
+                tracing::warn!(
+                    offset_us,
+                    "the local clock differs from the clocks of the masters: using theirs"
+                );
             });
         }
-        // What was drawn by a clock that was ahead must not hold back what is drawn by the right one.
-        self.last_timestamp.store(0, Ordering::Relaxed);
-    }
-
-    /// How the newest round ended, when enough is known to tell whether to bid again.
-    pub(super) async fn decided(held: &Level) -> Outcome {
-        let outcome = held.decided().await;
-        if outcome == Outcome::Lost {
-            let round = held.newest_round();
-            if round.read(Round::may_need_another_ballot) {
-                round.settled().await;
-            }
-        }
-        outcome
-    }
-
-    /// Bids again for a fencing token, in place: what was granted stays ours meanwhile. Whether that is of use: a
-    /// majority of masters are free, and have seen a later token or another time.
-    pub(super) fn raise_ballot(&self, held: &Level, patience: Option<QueueOptions>) -> bool {
-        if held.fencing_token().is_none() {
-            return false;
-        }
-        let round = held.newest_round();
-        let candidate = round.read(Round::next_candidate);
-        if let Some(candidate) = candidate {
-            // Whoever bids next in this process need not be told again.
-            self.last_timestamp.fetch_max(candidate, Ordering::Relaxed);
-        } else if let Some(clock) = round.read(Round::skewed_to) {
-            self.correct_clock(clock);
-        } else {
-            return false;
-        }
-        held.ask_again(NextRound {
-            identity: None, // nothing was given back
-            patience,
-            candidate,
-        });
-        true
+        // A timestamp from a clock that was ahead must not hold back those from the right one.
+        self.last.store(0, Ordering::Relaxed);
     }
 }
 
@@ -119,7 +89,7 @@ mod tests {
     }
 
     fn set_clock(locks: &Coordinator, ahead: i64) {
-        let offset = &locks.engine().clock_offset;
+        let offset = &locks.engine().masters().timestamps.offset;
         offset.store(ahead, Ordering::Relaxed);
     }
 

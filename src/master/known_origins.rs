@@ -1,60 +1,52 @@
-//! What this process remembers of a master, whichever of its coordinators saw it.
+//! The origins by which this process knows a master, whichever of its coordinators saw it.
 
 use std::{sync::Arc, time::Instant};
 
 use parking_lot::Mutex;
 
-/// What is remembered of one master. Clones share it.
+/// The known origins of the servers that answered at the address of one master. Clones share them.
+///
+/// An origin is the run id of the process that a server's data goes back to. The instant is when
+/// that process, or one that inherited its data, last answered.
 #[derive(Clone, Debug, Default)]
-pub(super) struct KnownOrigins(Arc<Mutex<Vec<Sighting>>>);
+pub(super) struct KnownOrigins(Arc<Mutex<Vec<(String, Instant)>>>);
 
-/// A server that was found at a master's place.
-#[derive(Debug)]
-struct Sighting {
-    /// What it remembers goes back to the process with this run id.
-    origin: String,
-    /// When that process, or one that inherited its data, last answered.
-    heard: Instant,
-}
-
-/// Where the guard keys of real masters are, and what is remembered of each.
+/// The known origins of each real master, by address and database.
 #[cfg(feature = "redis")]
-type Places = std::collections::BTreeMap<String, KnownOrigins>;
+type Masters = std::collections::BTreeMap<String, KnownOrigins>;
 
 impl KnownOrigins {
-    /// Returns what is remembered of the master at `place`, for as long as the process lives.
+    /// Returns the known origins of the master with this address and database. They live as long as
+    /// the process.
     #[cfg(feature = "redis")]
-    pub(super) fn of(place: &str) -> Self {
-        static PLACES: Mutex<Places> = Mutex::new(Places::new());
-        find(&mut PLACES.lock(), place)
+    pub(super) fn of(address: &str) -> Self {
+        static MASTERS: Mutex<Masters> = Mutex::new(Masters::new());
+        find(&mut MASTERS.lock(), address)
     }
 
-    /// Returns the origins that the master is known by, and for how many milliseconds each has not
-    /// been heard from, rounded up: the master counts in whole ones. There are two where two
-    /// servers answer in one place.
+    /// Returns each known origin with the milliseconds since it was last heard from, rounded up as
+    /// the master counts whole ones. There are two origins if two servers answer at one address.
     pub(super) fn known(&self, now: Instant) -> Vec<(String, u64)> {
-        let known_origins = self.0.lock();
-        let known = known_origins.iter().map(|sighting| {
-            let away = now.saturating_duration_since(sighting.heard).as_millis();
+        let origins = self.0.lock();
+        let known = origins.iter().map(|(origin, heard)| {
+            let away = now.saturating_duration_since(*heard).as_millis();
             let away = u64::try_from(away).unwrap_or(u64::MAX);
-            (sighting.origin.clone(), away.saturating_add(1))
+            (origin.clone(), away.saturating_add(1))
         });
         known.collect()
     }
 
-    /// Notes that a server with this origin answered at `now`, to one who was `asked` what it knew.
+    /// Notes that a server with this origin answered at `now`, when it was told what this process
+    /// knew at `asked`.
     ///
-    /// What was known then is of no use any more: the server that answered counts its quarantine
-    /// from later. Fails when another one was heard from since, of which the server that answered
-    /// was told nothing.
+    /// Drops the origins that were known at `asked`, as the server that answered counts its
+    /// quarantine from a later time. Fails if another origin was heard from after `asked`, as the
+    /// server was not told of that one.
     pub(super) fn meet(&self, origin: &str, asked: Instant, now: Instant) -> Result<(), String> {
-        let mut known_origins = self.0.lock();
-        known_origins.retain(|known| known.origin != origin && known.heard > asked);
-        known_origins.push(Sighting {
-            origin: origin.to_owned(),
-            heard: now,
-        });
-        if known_origins.len() > 1 {
+        let mut origins = self.0.lock();
+        origins.retain(|(known, heard)| known != origin && *heard > asked);
+        origins.push((origin.to_owned(), now));
+        if origins.len() > 1 {
             return Err("another server answered at this address during the dial".to_owned());
         }
         Ok(())
@@ -62,44 +54,37 @@ impl KnownOrigins {
 
     /// Notes when a connection to the server with this origin last had an answer.
     pub(super) fn hear(&self, origin: &str, at: Instant) {
-        let mut known_origins = self.0.lock();
-        match known_origins
-            .iter_mut()
-            .find(|known| known.origin == origin)
-        {
-            Some(known) => known.heard = known.heard.max(at),
-            None => known_origins.push(Sighting {
-                origin: origin.to_owned(),
-                heard: at,
-            }),
+        let mut origins = self.0.lock();
+        match origins.iter_mut().find(|(known, _)| known == origin) {
+            Some((_, heard)) => *heard = at.max(*heard),
+            None => origins.push((origin.to_owned(), at)),
         }
     }
 
     #[cfg(feature = "redis")]
     fn last_heard(&self) -> Option<Instant> {
-        let known_origins = self.0.lock();
-        known_origins.iter().map(|known| known.heard).max()
+        self.0.lock().iter().map(|(_, heard)| *heard).max()
     }
 }
 
-/// As [`KnownOrigins::of`]. Remembers a bounded number of masters that no coordinator uses.
+/// Does the work of [`KnownOrigins::of`]. Bounds the number of masters that no coordinator uses.
 #[cfg(feature = "redis")]
-fn find(places: &mut Places, place: &str) -> KnownOrigins {
-    /// The most places, but for those that are in use.
-    const MOST: usize = 4096;
-    if let Some(known) = places.get(place) {
+fn find(masters: &mut Masters, address: &str) -> KnownOrigins {
+    /// The most masters that are remembered. Masters in use are never forgotten.
+    const MAX: usize = 4096;
+    if let Some(known) = masters.get(address) {
         return known.clone();
     }
-    if places.len() >= MOST {
-        let unused = places
+    if masters.len() >= MAX {
+        let unused = masters
             .iter()
             .filter(|(_, known)| Arc::strong_count(&known.0) == 1);
         let oldest = unused.min_by_key(|(_, known)| known.last_heard());
-        if let Some(oldest) = oldest.map(|(place, _)| place.clone()) {
-            places.remove(&oldest);
+        if let Some(oldest) = oldest.map(|(address, _)| address.clone()) {
+            masters.remove(&oldest);
         }
     }
-    places.entry(place.to_owned()).or_default().clone()
+    masters.entry(address.to_owned()).or_default().clone()
 }
 
 #[cfg(test)]
@@ -112,33 +97,33 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn whoever_was_heard_from_is_known() {
+    fn an_origin_that_answered_is_known() {
         let start = clock::monotonic();
         let known_origins = KnownOrigins::default();
         assert_eq!(known_origins.known(start), []);
         known_origins.meet("a", start, start).unwrap();
         known_origins.hear("a", start + SECOND);
-        known_origins.hear("a", start); // by a connection that ended earlier and was slower to say so
+        known_origins.hear("a", start); // reported late, by a connection that ended earlier
         let known = known_origins.known(start + 2 * SECOND);
         assert_eq!(known, [("a".to_owned(), 1_001)]);
-        // A later process, which was asked by one who knew that.
+        // A later process, which was told of the first one.
         known_origins
             .meet("b", start + 2 * SECOND, start + 3 * SECOND)
             .unwrap();
         let known = known_origins.known(start + 3 * SECOND);
         assert_eq!(known, [("b".to_owned(), 1)]);
-        // The one before is still there.
+        // The first process still answers.
         known_origins.hear("a", start + 4 * SECOND);
         let known = known_origins.known(start + 4 * SECOND);
         assert_eq!(known, [("b".to_owned(), 1_001), ("a".to_owned(), 1)]);
-        // Both have been told of to whoever answers next.
+        // The next server that answers was told of both.
         let (asked, now) = (start + 4 * SECOND, start + 5 * SECOND);
         known_origins.meet("b", asked, now).unwrap();
         assert_eq!(known_origins.known(now), [("b".to_owned(), 1)]);
     }
 
     #[test]
-    fn an_answer_to_one_who_did_not_know_enough_is_of_no_use() {
+    fn a_server_that_was_not_told_of_every_origin_is_refused() {
         let start = clock::monotonic();
         let known_origins = KnownOrigins::default();
         known_origins.meet("a", start, start + SECOND).unwrap();
@@ -154,18 +139,18 @@ mod tests {
 
     #[cfg(feature = "redis")]
     #[test]
-    fn places_that_nobody_uses_are_forgotten_in_the_end() {
+    fn the_number_of_unused_masters_is_bounded() {
         let start = clock::monotonic();
-        let mut places = Places::new();
-        let used = find(&mut places, "used");
+        let mut masters = Masters::new();
+        let used = find(&mut masters, "used");
         used.hear("origin", start);
-        for place in 0..5_000 {
-            let seen = find(&mut places, &place.to_string());
-            seen.hear("origin", start + SECOND + Duration::from_millis(place));
+        for address in 0..5_000 {
+            let unused = find(&mut masters, &address.to_string());
+            unused.hear("origin", start + SECOND + Duration::from_millis(address));
         }
-        assert_eq!(places.len(), 4_096);
-        assert_eq!(find(&mut places, "used").known(start).len(), 1);
-        assert_eq!(find(&mut places, "4999").known(start).len(), 1);
-        assert_eq!(find(&mut places, "0").known(start).len(), 0);
+        assert_eq!(masters.len(), 4_096);
+        assert_eq!(find(&mut masters, "used").known(start).len(), 1);
+        assert_eq!(find(&mut masters, "4999").known(start).len(), 1);
+        assert_eq!(find(&mut masters, "0").known(start).len(), 0);
     }
 }

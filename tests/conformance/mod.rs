@@ -8,6 +8,11 @@
     reason = "a server keeps real time, somebody has to spawn the supervisors, and a failed test ends"
 )]
 
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
 use parking_lot::Mutex;
 use proptest::{
     prelude::*,
@@ -25,14 +30,23 @@ use self::{
     store::Store,
     words::{alike, in_seconds, written},
 };
-use super::*;
+use super::{
+    config::MasterConfig,
+    mailbox::Mailbox,
+    memory::{Fault, MemoryMaster},
+    request::{CountVotes, Request},
+    restart::RestartTracker,
+    spec::MasterSpec,
+};
 use crate::core::{
     ballot::Ballot,
-    command::{Verb, WakeScope},
+    command::{Action, Command, NewKey, Verb, WakeScope},
     identity::Identity,
     lease::{Drift, Ttl},
+    master_set::MasterSet,
     name::{KeyTemplate, Kind, Resource, Token},
-    quorum::{Failure, Refusal},
+    quorum::{Failure, Refusal, Vote},
+    retry::Backoff,
     timeout::NodeTimeout,
 };
 
@@ -413,7 +427,7 @@ impl Subject {
             redial: Backoff::new(MILLISECOND * 20, seconds(1)).unwrap(),
             now: || now().into_std(),
             random: || u64::MAX / 2,
-            guarding: RestartTracker::new(
+            restart_tracker: RestartTracker::new(
                 crate::core::restart::RestartGuard::Off,
                 false,
                 crate::driver::clock::monotonic,
@@ -493,12 +507,11 @@ impl Subject {
     /// The vote, and what was published.
     async fn say(&mut self, key: &str, asked: &Asked) -> String {
         self.store.listen(key);
-        let mut command = asked.command(key);
-        command.ballot = asked.ballot.map(|off| Ballot {
-            counter: command.resource.counter(),
+        let ballot = asked.ballot.map(|off| Ballot {
+            counter: step::resource(asked.kind, key).counter(),
             candidate: self.began.saturating_add_signed(off),
         });
-        self.post(command, None);
+        self.post(asked.command(key, ballot), None);
         let (_, vote, note) = self.votes.recv().await.unwrap();
         let said = match &vote {
             Vote::Refuse(Refusal::Stale { counter }) => format!("stale {}", self.since(*counter)),
@@ -591,7 +604,7 @@ fn wall_micros() -> u64 {
 }
 
 fn command(verb: Verb, key: &str, who: char, ttl: Duration) -> Command {
-    Asked::mutex(verb, who, ttl).command(key)
+    Asked::mutex(verb, who, ttl).command(key, None)
 }
 
 fn seconds(count: u64) -> Duration {

@@ -142,24 +142,27 @@ fn any_asked() -> impl Strategy<Value = Asked> {
         3 => (Just(Kind::Reentrant), verbs(&[Acquire, Acquire, Extend, Heal, Release])),
         8 => (Just(Kind::Fair), verbs(&[Acquire, Acquire, Acquire, Extend, Heal, Inspect, Release, Yield])),
     ];
-    let patience = (any_ttl(), prop::bool::weighted(0.1));
-    let patience = patience.prop_map(|(patience, is_fresh)| QueueOptions { patience, is_fresh });
+    let queue = (any_ttl(), prop::bool::weighted(0.1));
+    let queue = queue.prop_map(|(waiter_timeout, is_fresh)| QueueOptions {
+        waiter_timeout,
+        is_fresh,
+    });
     let numbers = (0..3u8, 1..4u64, 0..3u32, 1..4u64);
     (
         asked,
         numbers,
         any_ttl(),
-        prop::option::weighted(0.7, patience),
+        prop::option::weighted(0.7, queue),
         prop::option::weighted(0.5, any_bid()),
     )
         .prop_map(
-            |((kind, verb), (who, attempt, depth, drawn), ttl, patience, bid)| {
+            |((kind, verb), (who, attempt, depth, drawn), ttl, queue, bid)| {
                 let first = if kind == Kind::Mutex { b'A' } else { b'a' };
                 Asked {
                     attempt,
                     drawn,
                     ttl,
-                    patience,
+                    queue,
                     ballot: bid,
                     depth: depth + u32::from(verb != Release),
                     ..Asked::new(kind, verb, char::from(first + who))

@@ -8,7 +8,7 @@
 //! attempt.
 
 use super::*;
-use crate::core::identity::{QueueOptions, Ticket};
+use crate::core::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
@@ -40,7 +40,7 @@ pub(super) struct Asked {
     pub(super) depth: u32,
     /// In seconds from an origin long ago.
     pub(super) drawn: u64,
-    pub(super) patience: Option<QueueOptions>,
+    pub(super) queue: Option<QueueOptions>,
     pub(super) wakes: WakeScope,
     /// In microseconds from when the row began.
     pub(super) ballot: Option<i64>,
@@ -63,34 +63,63 @@ impl Asked {
             ttl: seconds(40),
             depth: u32::from(verb != Verb::Release),
             drawn: u64::from(who as u8 % 32),
-            patience: None,
+            queue: None,
             wakes: WakeScope::Everybody,
             ballot: None,
         }
     }
 
-    pub(super) fn command(&self, key: &str) -> Command {
-        let owner: Arc<str> = owner(self.who).into();
-        let attempt = self.attempt;
-        let identity = match (self.verb, self.kind) {
-            (Verb::Inspect, _) => Identity::Nobody,
-            (_, Kind::Mutex) => Identity::Token(token(self.who)),
-            (_, Kind::Reentrant) => Identity::Owner { owner, attempt },
-            (_, Kind::Fair) => Identity::Ticket {
-                ticket: ticket(self.who, self.drawn),
-                owner,
-                attempt,
+    pub(super) fn command(&self, key: &str, ballot: Option<Ballot>) -> Command {
+        let resource = resource(self.kind, key);
+        Command::new(&resource, self.action(ballot))
+    }
+
+    fn action(&self, ballot: Option<Ballot>) -> Action {
+        let (depth, wakes) = (self.depth, self.wakes);
+        let ttl = checked(self.ttl);
+        let timeout = self.queue.map(|queue| queue.waiter_timeout);
+        let key = |ballot| NewKey { ttl, depth, ballot };
+        match (self.verb, self.identity()) {
+            (Verb::Acquire, by) => match (by, self.queue) {
+                (Identity::Ticket(by), Some(queue)) => {
+                    let key = key(ballot);
+                    Action::AcquireOrQueue { by, queue, key }
+                }
+                (by, _) => Action::Acquire {
+                    by,
+                    key: key(ballot),
+                },
             },
+            (Verb::Heal, by) => Action::Heal {
+                by,
+                key: key(ballot),
+            },
+            (Verb::Extend, by) => Action::Extend { by, ttl, depth },
+            (Verb::Release, by) => match by.owner().cloned() {
+                Some(by) if depth > 0 => Action::SetDepth { by, depth, ballot },
+                _ => Action::Release { by, wakes, ballot },
+            },
+            (Verb::Yield, Identity::Ticket(by)) => Action::Yield {
+                by,
+                timeout: timeout.unwrap_or_default(),
+            },
+            (Verb::Inspect, _) => Action::Inspect,
+            (verb @ (Verb::Yield | Verb::Probe), _) => panic!("no step is {verb:?}"),
+        }
+    }
+
+    fn identity(&self) -> Identity {
+        let owner = OwnerAttempt {
+            owner: owner(self.who).into(),
+            attempt: self.attempt,
         };
-        Command {
-            verb: self.verb,
-            resource: resource(self.kind, key),
-            identity,
-            ttl: Ttl::parse(self.ttl, Duration::ZERO, Drift::from_ppm(0).unwrap()).unwrap(),
-            depth: self.depth,
-            wakes: self.wakes,
-            patience: self.patience,
-            ballot: None,
+        match self.kind {
+            Kind::Mutex => Identity::Token(token(self.who)),
+            Kind::Reentrant => Identity::Owner(owner),
+            Kind::Fair => Identity::Ticket(FairAttempt {
+                owner,
+                ticket: ticket(self.who, self.drawn),
+            }),
         }
     }
 
@@ -114,9 +143,12 @@ impl Asked {
                 ("x", depth) => asked.depth = depth.parse().unwrap(),
                 ("^", off) => asked.ballot = Some(micros(off)),
                 ("@", drawn) => asked.drawn = drawn.parse().unwrap(),
-                ("~", patience) => {
-                    let patience = parse_ttl(patience).unwrap();
-                    asked.patience = Some(QueueOptions { patience, is_fresh });
+                ("~", timeout) => {
+                    let waiter_timeout = parse_ttl(timeout).unwrap();
+                    asked.queue = Some(QueueOptions {
+                        waiter_timeout,
+                        is_fresh,
+                    });
                 }
                 _ => asked.ttl = parse_ttl(word).unwrap(),
             }
@@ -198,6 +230,10 @@ pub(super) fn parse_field(text: &str) -> (String, String) {
 fn parse_ttl(text: &str) -> Option<Duration> {
     let number = text.strip_suffix('s')?;
     Some(Duration::from_secs_f64(number.parse().unwrap()))
+}
+
+pub(super) fn checked(ttl: Duration) -> Ttl {
+    Ttl::parse(ttl, Duration::ZERO, Drift::from_ppm(0).unwrap()).unwrap()
 }
 
 pub(super) fn resource(kind: Kind, key: &str) -> Resource {

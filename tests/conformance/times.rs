@@ -1,16 +1,42 @@
 //! What happens when time passes, on the masters' own clocks.
 
 use super::*;
-use crate::core::identity::{QueueOptions, Ticket};
+use crate::core::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
 
-fn fair(verb: Verb, who: char, patience: Duration) -> Asked {
+fn fair(verb: Verb, who: char, waiter_timeout: Duration) -> Asked {
     Asked {
-        patience: Some(QueueOptions {
-            patience,
+        queue: Some(QueueOptions {
+            waiter_timeout,
             is_fresh: false,
         }),
         ..Asked::new(Kind::Fair, verb, who)
     }
+}
+
+/// Returns an acquisition of a fair lock with a ticket of its own.
+fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
+    let by = FairAttempt {
+        owner: OwnerAttempt {
+            owner: "b".into(),
+            attempt: 1,
+        },
+        ticket: Ticket::new(drawn, "b"),
+    };
+    let queue = QueueOptions {
+        waiter_timeout: seconds(40),
+        is_fresh,
+    };
+    let new = NewKey {
+        ttl: step::checked(seconds(40)),
+        depth: 1,
+        ballot: None,
+    };
+    let action = Action::AcquireOrQueue {
+        by,
+        queue,
+        key: new,
+    };
+    Command::new(&step::resource(Kind::Fair, key), action)
 }
 
 #[tokio::test]
@@ -114,15 +140,8 @@ async fn the_time_in_a_ticket_is_checked_by_the_masters_clock() {
                 let others = Asked::new(Kind::Fair, Verb::Acquire, 'a');
                 assert_eq!(subject.say(&key, &others).await, "granted");
                 let before = wall_micros();
-                let mut command = fair(Verb::Acquire, 'b', seconds(40)).command(&key);
                 let drawn = before.saturating_add_signed(off * 1000);
-                command.identity = Identity::Ticket {
-                    owner: "b".into(),
-                    attempt: 1,
-                    ticket: Ticket::new(drawn, "b"),
-                };
-                command.patience.as_mut().unwrap().is_fresh = true;
-                let vote = subject.ask(command.clone()).await;
+                let vote = subject.ask(queue_up(&key, drawn, true)).await;
                 let after = wall_micros();
                 if after - before > 200_000 {
                     continue;
@@ -136,13 +155,11 @@ async fn the_time_in_a_ticket_is_checked_by_the_masters_clock() {
                             "{before} {clock} {after}"
                         );
                         // A majority has seen it elsewhere.
-                        command.patience.as_mut().unwrap().is_fresh = false;
-                        subject.ask(command.clone()).await;
-                        command.patience.as_mut().unwrap().is_fresh = true;
+                        subject.ask(queue_up(&key, drawn, false)).await;
                     }
                     _ => assert!(is_queued, "{off}"),
                 }
-                let queued = subject.ask(command).await;
+                let queued = subject.ask(queue_up(&key, drawn, true)).await;
                 assert!(written(&queued, "").starts_with("held a x1 #1 "));
                 break;
             }

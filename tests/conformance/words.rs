@@ -9,15 +9,15 @@ pub(super) fn written(vote: &Vote, note: &str) -> String {
         Vote::Grant => "granted".to_owned(),
         Vote::Refuse(Refusal::Gone) => "gone".to_owned(),
         Vote::Refuse(Refusal::OtherKind) => "kind".to_owned(),
-        Vote::Refuse(Refusal::Queued { place }) => format!("queued{}", place_of(*place)),
+        Vote::Refuse(Refusal::Queued { position }) => format!("queued{}", place_of(*position)),
         Vote::Refuse(Refusal::Skewed { .. }) => "skewed".to_owned(),
         Vote::Refuse(Refusal::Stale { counter }) => format!("stale {counter}"), // with the row's time where there is one
-        Vote::Refuse(Refusal::Held { remaining, holder }) => {
-            let holder = holder.as_ref().map_or_else(String::new, |holder| {
-                let (owner, place) = (short(&holder.owner), place_of(holder.place));
-                format!(" {owner} x{}{place}", holder.depth)
+        Vote::Refuse(Refusal::Held(report)) => {
+            let holder = report.owner().map_or_else(String::new, |owner| {
+                let (owner, place) = (short(owner), place_of(report.position()));
+                format!(" {owner} x{}{place}", report.depth())
             });
-            let remaining = remaining.map_or_else(
+            let remaining = report.remaining().map_or_else(
                 || "-".to_owned(),
                 |remaining| in_seconds(remaining.as_secs_f64()),
             );

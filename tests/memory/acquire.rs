@@ -2,7 +2,7 @@
 
 use std::{pin::pin, time::Duration};
 
-use quorlock::{AcquireError, Fault, Guard};
+use quorlock::{AcquireError, Contention, Fault, Guard};
 use tokio::time::{Instant, advance, sleep};
 
 use crate::world::{NAME, World, delay, millis, said, seconds, start, timed, valid};
@@ -45,12 +45,14 @@ async fn an_attempt_is_lost_as_soon_as_a_majority_is_impossible() {
     // masters have answered it.
     assert_eq!(took, millis(60));
     let AcquireError::Contended {
-        remaining, votes, ..
+        reason: Contention::Held { remaining },
+        votes,
+        ..
     } = error.unwrap_err()
     else {
-        panic!("held by another");
+        panic!("held by another holder");
     };
-    assert_eq!(said(&votes)[..3], ["held by another"; 3]);
+    assert_eq!(said(&votes)[..3], ["held by another holder"; 3]);
     // The first of the three said so 20 ms ago. It is the last of them to become free.
     assert_eq!(Instant::now() - millis(20) + remaining.unwrap(), expires);
 }
@@ -76,14 +78,21 @@ async fn two_of_four_masters_are_no_majority() {
     world.occupy([0, 3], seconds(5));
     let error = world.lock().try_acquire().await.unwrap_err();
     let AcquireError::Contended {
-        remaining, votes, ..
+        reason: Contention::Held { remaining },
+        votes,
+        ..
     } = error
     else {
         panic!("split: {error:?}");
     };
     assert_eq!(
         said(&votes),
-        ["held by another", "granted", "granted", "held by another"]
+        [
+            "held by another holder",
+            "granted",
+            "granted",
+            "held by another holder"
+        ]
     );
     // Two of the four masters are free now. A third one is free when the other client's key
     // expires.

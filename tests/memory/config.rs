@@ -41,20 +41,11 @@ async fn every_setting_is_checked() {
         Duration::MAX,
     ] {
         let builder = || Coordinator::builder().master(MemoryMaster::new()).ttl(YEAR);
-        for (builder, name) in [
-            (builder().node_timeout(given), "node timeout"),
-            (builder().connect_timeout(given), "connect timeout"),
-        ] {
-            let error = builder.build().unwrap_err();
-            assert_eq!(
-                error,
-                ConfigError::Timeout {
-                    which: name,
-                    given,
-                    most: seconds(60)
-                }
-            );
-        }
+        let (least, most) = (millis(1), seconds(60));
+        let error = builder().node_timeout(given).build().unwrap_err();
+        assert_eq!(error, ConfigError::NodeTimeout { given, least, most });
+        let error = builder().connect_timeout(given).build().unwrap_err();
+        assert_eq!(error, ConfigError::ConnectTimeout { given, least, most });
     }
     assert_eq!(
         refused(|builder| builder.drift_ppm(1_000_000)),

@@ -21,7 +21,7 @@ async fn a_connection_is_given_up_after_three_silent_node_timeouts() {
     assert_eq!(ask("at 100").await.0, millis(50));
 
     // From now on, requests to this master fail at once.
-    let gone = "unreachable: no answer to anything, given up".to_owned();
+    let gone = "unreachable: no reply for too long, connection given up".to_owned();
     assert_eq!(ask("at 150").await, (millis(0), gone));
     sleep(seconds(10)).await;
     let no_dial = "unreachable: no connection in 1s".to_owned();

@@ -14,7 +14,7 @@ async fn a_held_lock_is_explained() {
     assert_text(
         &world,
         world.lock().try_acquire().await.unwrap_err(),
-        r#"could not lock "orders/42": held by another on 3 of 3 masters for 5.0s: a held by another, b held by another, c held by another"#,
+        r#"could not lock "orders/42": held by another holder on 3 of 3 masters for 5.0s: a held by another holder, b held by another holder, c held by another holder"#,
     );
     // Two masters hold the lock without a TTL, so the message names no time.
     world.masters[0].set_hash("orders/42", [("field", "1")], None);
@@ -23,7 +23,7 @@ async fn a_held_lock_is_explained() {
     assert_text(
         &world,
         world.lock().try_acquire().await.unwrap_err(),
-        r#"could not lock "orders/42": held by another on 2 of 3 masters: a held by another, b held by another, c not answered yet"#,
+        r#"could not lock "orders/42": held by another holder on 2 of 3 masters: a held by another holder, b held by another holder, c not answered yet"#,
     );
 }
 
@@ -36,7 +36,7 @@ async fn a_missing_quorum_is_explained() {
     assert_text(
         &world,
         world.lock().try_acquire().await.unwrap_err(),
-        r#"could not lock "orders/42": only 2 of 5 masters voted (need 3): a granted, b held by another, c unreachable: connection refused, d no answer in 50ms, e answered OOM no room"#,
+        r#"could not lock "orders/42": only 2 of 5 masters voted (need 3): a granted, b held by another holder, c unreachable: connection refused, d no answer in 50ms, e answered OOM no room"#,
     );
 }
 
@@ -50,7 +50,7 @@ async fn a_majority_that_was_too_slow_is_explained() {
     assert_text(
         &world,
         acquisition.await.unwrap_err(),
-        r#"could not lock "orders/42": a majority took 12.0s to grant a ttl of 10s: a granted, b granted, c granted"#,
+        r#"could not lock "orders/42": a majority took 12.0s to grant a TTL of 10s: a granted, b granted, c granted"#,
     );
 }
 
@@ -87,7 +87,7 @@ async fn a_name_used_with_another_kind_is_explained() {
     assert_text(
         &world,
         world.lock().acquire().await.unwrap_err(),
-        r#"could not lock "orders/42" as a mutex, use one kind for each name: a held as another kind of lock, b held as another kind of lock, c held as another kind of lock"#,
+        r#"could not lock "orders/42" as a mutex: it is held as another kind of lock, use each name with one kind: a held as another kind of lock, b held as another kind of lock, c held as another kind of lock"#,
     );
 }
 
@@ -131,7 +131,7 @@ async fn failed_extensions_are_explained() {
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
-        r#"could not extend "orders/42": it is lost: a holds nothing, b granted, c held by another for 60.0s"#,
+        r#"could not extend "orders/42": it is lost: a holds nothing, b granted, c held by another holder for 60.0s"#,
     );
 
     // Once lost, the lock stays lost, whatever its validity.
@@ -139,7 +139,7 @@ async fn failed_extensions_are_explained() {
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
-        r#"could not extend "orders/42": it is lost: a holds nothing, b granted, c held by another for 60.0s"#,
+        r#"could not extend "orders/42": it is lost: a holds nothing, b granted, c held by another holder for 60.0s"#,
     );
 
     world.masters.iter().for_each(MemoryMaster::forget);
@@ -173,7 +173,7 @@ async fn a_release_on_a_minority_is_explained() {
     assert_text(
         &world,
         guard.release().await.unwrap_err(),
-        r#"released "orders/42" on only 1 of 3 masters (need 2), the rest are owed it until its ttl has passed: a connection lost: connection reset, b no answer in 50ms, c granted"#,
+        r#"released "orders/42" on only 1 of 3 masters (need 2), the others are owed the release until the TTL has passed: a connection lost: connection reset, b no answer in 50ms, c granted"#,
     );
 }
 
@@ -188,7 +188,7 @@ async fn unusable_settings_are_explained() {
         (Coordinator::new(none), "no masters were given"),
         (
             Coordinator::new((0..65).map(|_| master())),
-            "65 masters are too many: the most is 64, and 3 or 5 are usual",
+            "65 masters are too many: the maximum is 64, and 3 or 5 are usual",
         ),
         (
             builder().drift_ppm(2_000_000).build(),
@@ -200,23 +200,23 @@ async fn unusable_settings_are_explained() {
         ),
         (
             builder().retry_delay(millis(20), millis(10)).build(),
-            "a retry delay between 20ms and 10ms is no range: it needs 0 < least <= most <= 1 h",
+            "a retry delay from 20ms to 10ms is not a range: it needs 0 < least <= most <= 1 h",
         ),
         (
             builder().node_timeout(Duration::ZERO).build(),
-            "a node timeout of 0ns is out of range: it must be between 1 ms and 60s",
+            "a node timeout of 0ns is out of range: it must be from 1ms to 60s",
         ),
         (
             builder().connect_timeout(seconds(61)).build(),
-            "a connect timeout of 61s is out of range: it must be between 1 ms and 60s",
+            "a connect timeout of 61s is out of range: it must be from 1ms to 60s",
         ),
         (
             builder().ttl(seconds(366 * 24 * 60 * 60 + 1)).build(),
-            "a ttl of 31622401s is too long: the most is 31622400s, see Builder::max_ttl",
+            "a TTL of 31622401s is too long: the maximum is 31622400s, see Builder::max_ttl",
         ),
         (
             builder().ttl(millis(50)).build(),
-            "a ttl of 50ms is too short: it must be above 52.5ms, the node timeout and the drift allowance together",
+            "a TTL of 50ms is too short: it must exceed 52.5ms, the node timeout and the drift allowance together",
         ),
     ] {
         assert_text(&world, error.unwrap_err(), expected);
@@ -227,7 +227,7 @@ async fn unusable_settings_are_explained() {
         panic!("{error}");
     };
     let expected = format!(
-        "masters 2 and 3 are the same server, {address}: every master needs one of its own"
+        "masters 2 and 3 are the same server, {address}: every master must be a server of its own"
     );
     assert_text(&world, &error, &expected);
     assert_text(

@@ -95,7 +95,11 @@ async fn an_extension_finds_a_lock_that_a_majority_forgot_lost() {
     };
     assert_eq!(
         said(&votes),
-        ["holds nothing", "granted", "held by another for 60.0s"]
+        [
+            "holds nothing",
+            "granted",
+            "held by another holder for 60.0s"
+        ]
     );
     sleep(millis(1)).await;
     assert_eq!(before, snapshot(&world, &guard));

@@ -210,7 +210,10 @@ async fn another_clients_key_is_left_alone() {
     sleep(seconds(1)).await;
     assert_eq!(world.holders(), ["another", "mine", "mine"]);
     let votes = said(&guard.votes());
-    assert_eq!(votes, ["held by another for 60.0s", "granted", "granted"]);
+    assert_eq!(
+        votes,
+        ["held by another holder for 60.0s", "granted", "granted"]
+    );
 }
 
 /// Another client takes the key after the master answered that it was gone, and before it is put

@@ -74,7 +74,7 @@ async fn votes(locks: &Coordinator) -> Votes {
 /// Returns the time until `master` has a vote, or `None` if it has one.
 async fn quarantine(locks: &Coordinator, master: usize) -> Option<Duration> {
     match votes(locks).await.iter().nth(master).unwrap().failure() {
-        Some(Failure::Quarantined { left }) => Some(*left),
+        Some(Failure::Quarantined { remaining: left }) => Some(*left),
         None => None,
         Some(failure) => panic!("{failure}"),
     }
@@ -88,7 +88,7 @@ async fn restarted(world: &World, master: usize) -> Option<Duration> {
         let votes = votes(&world.locks).await;
         match votes.iter().nth(master).unwrap().failure() {
             Some(Failure::Unreachable(_)) => {}
-            Some(Failure::Quarantined { left }) => return Some(*left),
+            Some(Failure::Quarantined { remaining: left }) => return Some(*left),
             _ => return None,
         }
     }
@@ -323,7 +323,12 @@ async fn a_majority_in_quarantine_is_its_own_error_and_says_when_it_ends() {
         }
         let refused = world.lock().try_acquire().await.unwrap_err();
         let text = refused.to_string();
-        let AcquireError::Quarantined { left, votes, .. } = refused else {
+        let AcquireError::Quarantined {
+            remaining: left,
+            votes,
+            ..
+        } = refused
+        else {
             panic!("{text}");
         };
         assert_eq!(votes.failed(), restarts);
@@ -406,7 +411,7 @@ async fn a_first_dial_that_ends_in_quarantine_fails_the_attempt_at_once() {
     let (took, refused) = timed(locks.mutex(NAME).try_acquire()).await;
     let refused = refused.unwrap_err();
     assert!(
-        matches!(&refused, AcquireError::Quarantined { left, .. } if *left >= QUARANTINE - millis(30)),
+        matches!(&refused, AcquireError::Quarantined { remaining: left, .. } if *left >= QUARANTINE - millis(30)),
         "{refused}"
     );
     assert!(took <= millis(25), "{took:?}"); // the dial, and the release of the grants
@@ -553,11 +558,16 @@ async fn the_longest_ttl_defaults_to_a_minute_or_the_ttl_and_without_the_restart
     let with = |guard| refused(TTL, None, guard).unwrap();
     assert!(with(RestartGuard::Off).try_acquire().await.is_ok());
     let error = with(RestartGuard::Observed).try_acquire().await;
-    assert!(error.unwrap_err().to_string().contains("the most is 60s"));
+    assert!(
+        error
+            .unwrap_err()
+            .to_string()
+            .contains("the maximum is 60s")
+    );
     let locks = refused(seconds(61), None, RestartGuard::Observed).unwrap();
     assert!(locks.try_acquire().await.is_ok());
     let error = refused(seconds(61), Some(seconds(60)), RestartGuard::Off).unwrap_err();
-    assert!(error.contains("the most is 60s"), "{error}");
+    assert!(error.contains("the maximum is 60s"), "{error}");
 }
 
 /// The time until the next renewal has put a key back.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorlock::{AcquireError, ConfigError, Coordinator, ExtendError, Renewal, Vote};
+use quorlock::{AcquireError, ConfigError, Contention, Coordinator, ExtendError, Renewal, Vote};
 
 use crate::common::*;
 
@@ -109,8 +109,11 @@ fn a_second_contender_is_told_how_long_the_lock_is_held() {
         let refused = theirs.mutex("r").try_acquire().await;
         let Err(AcquireError::Contended {
             name,
-            remaining: Some(remaining),
+            reason: Contention::Held {
+                remaining: Some(remaining),
+            },
             votes,
+            ..
         }) = refused
         else {
             panic!("{refused:?}");

@@ -75,10 +75,8 @@ impl Served {
 
 /// Returns the owner of `lock`, according to the masters.
 async fn guard_owner(lock: &quorlock::Lock) -> String {
-    let holding = lock.inspect().await.unwrap().holding;
-    holding
-        .and_then(|holding| holding.owner)
-        .unwrap_or_default()
+    let holder = lock.inspect().await.unwrap().holder;
+    holder.and_then(|holder| holder.owner).unwrap_or_default()
 }
 
 async fn finish(tasks: impl IntoIterator<Item = JoinHandle<()>>) {
@@ -281,7 +279,7 @@ fn an_attempt_takes_no_queue_position_and_overtakes_no_one() {
         let Err(AcquireError::Contended { votes, .. }) = lock.try_acquire().await else {
             panic!("the attempt won out of turn");
         };
-        let queued = Vote::Refuse(Refusal::Queued { place: None });
+        let queued = Vote::Refuse(Refusal::Queued { position: None });
         let said = votes.iter().filter_map(|row| row.vote().cloned());
         let said: Vec<_> = said.collect(); // the votes of a majority at least
         assert!(said.len() >= 2 && said.iter().all(|vote| *vote == queued));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, ExtendError, Refusal, Vote};
+use quorlock::{AcquireError, Contention, ExtendError, Refusal, Vote};
 
 use crate::common::*;
 
@@ -15,7 +15,9 @@ fn a_minority_of_grants_is_given_back() {
         }
         let refused = locks.mutex("r").try_acquire().await;
         let Err(AcquireError::Contended {
-            remaining: Some(remaining),
+            reason: Contention::Held {
+                remaining: Some(remaining),
+            },
             votes,
             ..
         }) = refused
@@ -68,7 +70,7 @@ fn a_foreign_key_without_a_ttl_refuses_without_a_time() {
         assert!(matches!(
             refused,
             Err(AcquireError::Contended {
-                remaining: None,
+                reason: Contention::Held { remaining: None },
                 ..
             })
         ));
@@ -136,13 +138,10 @@ fn a_lock_that_was_taken_over_is_lost() {
             panic!("unexpected result");
         };
         assert_eq!((votes.granted(), votes.refused()), (2, 3));
-        assert!(matches!(
-            row(&votes, 0).vote(),
-            Some(Vote::Refuse(Refusal::Held {
-                remaining: Some(_),
-                ..
-            }))
-        ));
+        let Some(Vote::Refuse(Refusal::Held(report))) = row(&votes, 0).vote() else {
+            panic!("{votes}");
+        };
+        assert!(report.remaining().is_some());
         guard.release().await.unwrap();
         locks.close().await;
         for master in &masters[..3] {

@@ -2,7 +2,7 @@
 
 use std::{net::TcpListener, time::Duration};
 
-use quorlock::{AcquireError, ConfigError};
+use quorlock::{AcquireError, ConfigError, Contention};
 
 use crate::common::*;
 
@@ -86,7 +86,9 @@ fn a_lock_of_another_library_excludes_us() {
         let lock = locks.mutex("r");
         let refused = lock.try_acquire().await;
         let Err(AcquireError::Contended {
-            remaining: Some(remaining),
+            reason: Contention::Held {
+                remaining: Some(remaining),
+            },
             ..
         }) = refused
         else {

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{AcquireError, ExtendError, Kind, Refusal, Vote};
+use quorlock::{AcquireError, Contention, ExtendError, Kind, Refusal, Vote};
 use tokio::time::{sleep, timeout};
 
 use crate::common::*;
@@ -164,16 +164,19 @@ fn redissons_lock_on_a_majority_excludes_ours_until_its_last_unlock() {
                 assert_eq!(client.lock(), "(nil)");
             }
             let lock = locks.reentrant(name, &locks.owner());
-            let holding = lock.inspect().await.unwrap().holding.unwrap();
-            assert_eq!((holding.kind, holding.owner), (Some(Kind::Reentrant), None));
-            assert_eq!(holding.depth, 2);
-            let left = holding.remaining.unwrap();
+            let holder = lock.inspect().await.unwrap().holder.unwrap();
+            assert_eq!((holder.kind, holder.owner), (Some(Kind::Reentrant), None));
+            assert_eq!(holder.depth, 2);
+            let left = holder.remaining.unwrap();
             assert!(left > Duration::from_secs(50) && left <= Duration::from_secs(60));
             assert!(lock.is_held().await.unwrap());
             for depth in [2, 1] {
                 let refused = lock.try_acquire().await;
                 let Err(AcquireError::Contended {
-                    remaining: Some(remaining),
+                    reason:
+                        Contention::Held {
+                            remaining: Some(remaining),
+                        },
                     votes,
                     ..
                 }) = refused
@@ -183,14 +186,12 @@ fn redissons_lock_on_a_majority_excludes_ours_until_its_last_unlock() {
                 assert!(remaining > Duration::from_secs(50), "{remaining:?}");
                 assert!(remaining <= Duration::from_secs(60), "{remaining:?}");
                 for (master, client) in theirs.iter().enumerate() {
-                    let Some(Vote::Refuse(Refusal::Held {
-                        holder: Some(holder),
-                        ..
-                    })) = row(&votes, master).vote()
+                    let Some(Vote::Refuse(Refusal::Held(report))) = row(&votes, master).vote()
                     else {
                         panic!("{votes}");
                     };
-                    assert_eq!((&holder.owner, holder.depth), (&client.owner, depth));
+                    assert_eq!(report.owner(), Some(&*client.owner));
+                    assert_eq!(report.depth(), depth);
                     client.unlock();
                 }
             }
@@ -267,12 +268,12 @@ fn an_inspection_reads_redissons_lock() {
                 assert_eq!(client.lock(), "(nil)");
             }
         }
-        let holding = lock.inspect().await.unwrap().holding.unwrap();
-        assert_eq!(holding.kind, Some(Kind::Reentrant));
-        let owner = holding.owner.unwrap();
+        let holder = lock.inspect().await.unwrap().holder.unwrap();
+        assert_eq!(holder.kind, Some(Kind::Reentrant));
+        let owner = holder.owner.unwrap();
         assert_eq!(owner, "6e3814a1-e847-452b-a982-45baf93a1df2:1");
-        assert_eq!(holding.depth, 3);
-        let left = holding.remaining.unwrap();
+        assert_eq!(holder.depth, 3);
+        let left = holder.remaining.unwrap();
         assert!(left > Duration::from_secs(50) && left <= Duration::from_secs(60));
     });
 }

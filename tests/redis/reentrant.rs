@@ -44,7 +44,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{AcquireError, Coordinator, Holding, Kind, Lock, LostReason, Owner, Renewal};
+use quorlock::{AcquireError, Coordinator, Holder, Kind, Lock, LostReason, Owner, Renewal};
 use tokio::time::{sleep, timeout};
 
 use crate::common::*;
@@ -62,8 +62,8 @@ fn lock(kind: Kind, locks: &Coordinator, owner: &Owner) -> Lock {
     lock_of_kind(kind, "r", locks, owner)
 }
 
-async fn holding(lock: &Lock) -> Option<Holding> {
-    lock.inspect().await.unwrap().holding
+async fn holder(lock: &Lock) -> Option<Holder> {
+    lock.inspect().await.unwrap().holder
 }
 
 fn is_contended<T>(result: &Result<T, AcquireError>) -> bool {
@@ -115,10 +115,10 @@ fn depth_is_the_number_of_levels_that_the_owner_holds() {
         let mine = lock(kind, &locks, &owner);
         let theirs = lock(kind, &others, &others.owner());
         let depth = async || {
-            let holding = holding(&theirs).await?;
-            assert_eq!(holding.owner.as_deref(), Some(owner.id()));
-            assert_eq!(holding.kind, Some(kind));
-            Some(holding.depth)
+            let holder = holder(&theirs).await?;
+            assert_eq!(holder.owner.as_deref(), Some(owner.id()));
+            assert_eq!(holder.kind, Some(kind));
+            Some(holder.depth)
         };
         let mut guards = Vec::new();
         for count in 1..=3 {
@@ -164,7 +164,7 @@ fn every_client_sees_who_holds_a_lock() {
             let guard = mine.acquire().await.unwrap();
             for seen in [&mine, &theirs] {
                 assert!(seen.is_held().await.unwrap());
-                let by = holding(seen).await.unwrap().owner;
+                let by = holder(seen).await.unwrap().owner;
                 assert_eq!(by.as_deref(), Some(owner.id()));
             }
             guard.release().await.unwrap();
@@ -183,7 +183,7 @@ fn a_lock_on_a_majority_counts_as_held() {
         let lock = locks.reentrant("r", &owner);
         let guard = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
         assert_eq!(guard.settled().await.granted(), 2);
-        assert_eq!(holding(&lock).await.unwrap().depth, 1);
+        assert_eq!(holder(&lock).await.unwrap().depth, 1);
         guard.release().await.unwrap(); // a majority is enough for the release, too
         assert!(!lock.is_held().await.unwrap());
     });
@@ -275,7 +275,7 @@ fn releasing_a_level_does_not_shorten_the_lease() {
     with_both(3, async |masters, kind| {
         let locks = coordinator(patient(), masters);
         let mine = lock(kind, &locks, &locks.owner());
-        let left = async || holding(&mine).await.unwrap().remaining.unwrap();
+        let left = async || holder(&mine).await.unwrap().remaining.unwrap();
         let hour = Duration::from_secs(3_600);
         let outer = acquire_on_all(
             &mine
@@ -299,7 +299,7 @@ fn releasing_a_level_does_not_shorten_the_lease() {
             assert!(pttl(master, "r") > 3_500_000);
         }
         outer.release().await.unwrap();
-        assert!(holding(&mine).await.is_none());
+        assert!(holder(&mine).await.is_none());
     });
 }
 

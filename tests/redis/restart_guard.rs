@@ -313,7 +313,9 @@ fn a_majority_in_quarantine_says_when_it_ends_and_a_waiter_gets_the_lock_then() 
         masters[1].restart();
         let left = until("a quarantine", async || {
             match locks.mutex("r").try_acquire().await {
-                Err(AcquireError::Quarantined { left, .. }) => Some(left),
+                Err(AcquireError::Quarantined {
+                    remaining: left, ..
+                }) => Some(left),
                 Err(AcquireError::NoQuorum { .. }) => None,
                 other => panic!("{other:?}"),
             }
@@ -724,7 +726,7 @@ fn a_malformed_guard_key_starts_a_quarantine_and_is_replaced() {
             let locks = locks.build().unwrap();
             let refused = locks.mutex("r").try_acquire().await.unwrap_err();
             assert!(
-                matches!(&refused, AcquireError::Quarantined { left, .. } if *left + TTL > QUARANTINE),
+                matches!(&refused, AcquireError::Quarantined { remaining: left, .. } if *left + TTL > QUARANTINE),
                 "{words:?}: {refused}"
             );
             let replaced = master.command(&["HMGET", KEY, "run_id", "origin", "durable"]);

@@ -192,7 +192,7 @@ fn the_rights_in_the_guide_are_enough_for_mutexes() {
                 (seen.votes.granted() == 3).then_some(seen)
             })
             .await;
-            assert_eq!(seen.holding.unwrap().kind, Some(kind));
+            assert_eq!(seen.holder.unwrap().kind, Some(kind));
             for master in &masters {
                 assert_eq!(master.command(&["DEL", "app:r"]), "1");
             }

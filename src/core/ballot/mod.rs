@@ -20,6 +20,7 @@ impl Ballot {
 }
 
 /// What a master makes of a candidate.
+#[cfg(any(test, feature = "test-util"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BallotReply {
     /// It may win, and the counter is raised to it.
@@ -32,6 +33,7 @@ pub(crate) enum BallotReply {
 
 /// The rule of `lua/shared/ballot.lua`, for a lock that is free or `is_mine`. Without a window it is for what puts a lock
 /// back.
+#[cfg(any(test, feature = "test-util"))]
 pub(crate) fn ballot_reply(
     candidate: u64,
     counter: u64,

@@ -1,7 +1,9 @@
-//! One attempt at a lock, from its first byte to its release.
+//! A claim on a lock: what it may have left on the masters, how it is kept, and how it is released.
 
-mod keeping;
-mod rounds;
+pub(crate) mod ballots;
+pub(crate) mod extension;
+mod lock_state;
+pub(crate) mod rounds;
 
 use std::{
     ops::{Deref, DerefMut},
@@ -10,92 +12,109 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
 
+use super::{
+    clock,
+    context::Context,
+    live_round::LiveRound,
+    owned_lock::{LockOwner, OwnedLock},
+    pending_releases::PendingRelease,
+    schedule::TimerKey,
+    signal::Signal,
+};
 use crate::{
     core::{
         ballot::Ballot,
-        command::{Command, Verb, WakeScope},
+        command::{Action, Command, NewKey, Verb, WakeScope},
         identity::Identity,
         lease::{Lease, Ttl},
-        lock_state::{LockState, LostReason},
+        lock_state::LostReason,
         master_set::MasterSet,
-        name::{Kind, Resource},
+        name::Resource,
+        quorum::Vote,
         renewal::RenewalPlan,
         round::{Outcome, Round},
         votes::Votes,
     },
-    driver::clock,
-    driver::engine::Engine,
-    driver::live_round::{HealVotes, LiveRound, PostedRelease},
-    driver::owned_lock::{LockOwner, OwnedLock},
-    driver::renewer::TimerKey,
-    master::Request,
+    master::{CountVotes, Request},
     user_code::shielded,
 };
 
-pub(crate) use rounds::NextRound;
-
-/// What is asked for: a lock, for how long, and in whose name.
+/// A request for a lock: which one, for how long, and for whom.
 #[derive(Clone, Debug)]
 pub(crate) struct LockRequest {
     pub(crate) resource: Resource,
     pub(crate) ttl: Ttl,
-    /// Of a mutex there is none.
+    /// `None` for a mutex.
     pub(crate) owner: Option<Arc<LockOwner<Claim>>>,
     /// The counter of a fenced lock.
     pub(crate) counter: Option<Arc<str>>,
 }
 
-/// What a claim may have left on the masters, how it is kept, and how it is taken back.
+/// A claim on a lock, from its first round to its release.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    engine: Arc<Engine>,
+    context: Arc<Context>,
     resource: Resource,
     ttl: Ttl,
-    /// Of a fenced lock.
+    /// The counter of a fenced lock.
     counter: Option<Arc<str>>,
-    /// For the owner's other attempts, while this one is held.
-    _owned: Option<Arc<OwnedLock<Claim>>>,
-    /// When the first attempt began, on the monotonic clock.
+    /// Lets other tasks of the owner find this claim.
+    _owned: Option<Arc<OwnedLock<Self>>>,
+    /// When the first round began, on the monotonic clock.
     began: Instant,
     state: Mutex<State>,
-    /// The lock may be lost: whoever waits for that looks again.
-    changed: Notify,
+    /// The lock may have been lost.
+    changed: Signal,
 }
 
 #[derive(Debug)]
 struct State {
-    /// That of the newest attempt: what gives it back gives back those before it, too, and nothing that comes
-    /// after it.
+    /// The identity of the newest attempt. A release in its name takes back the attempts before it,
+    /// too, and none after it.
     identity: Identity,
     lease: Lease,
-    /// What was left of the lease when it was won.
+    /// The rest of the lease when the lock was won or last extended.
     validity: Duration,
-    /// When the last key that we may have written is gone by itself, on the monotonic clock: a wall
+    /// When the last key that this claim may have written expires, on the monotonic clock. A wall
     /// clock that is set forward must not make a release look needless.
     keys_until: Instant,
-    /// Masters that may hold the key, a bit each; those of the newest round come on top.
+    /// The masters that may hold the key because of earlier rounds than the newest.
     may_hold: MasterSet,
-    /// What the newest acquisition offered for a fencing token.
+    /// The number that the newest acquisition offered for a fencing token.
     candidate: u64,
-    /// How many rounds it has taken to acquire the lock.
+    /// The number of rounds that acquired the lock.
     rounds: u32,
-    /// How many guards there are, or will be when their rounds are won.
+    /// The number of guards, including those whose rounds are under way.
     depth: u32,
     /// The acquisition, or the last extension.
     newest: Arc<LiveRound>,
+    /// There has been an extension, so the lock was held.
+    was_extended: bool,
     /// An extension before the newest round failed, and none has succeeded since.
     in_doubt: bool,
-    /// Never unset: who was told that it is lost must not hear otherwise later.
+    /// Set once, and never changed: a loss that was announced stays one.
     lost: Option<LostReason>,
     renewal: Option<RenewalPlan>,
-    timer_key: Option<TimerKey>,
+    timer: Option<TimerKey>,
     release: Option<Arc<LiveRound>>,
 }
 
+impl State {
+    fn was_won(&self) -> bool {
+        self.was_extended || self.newest.read(Round::outcome) == Outcome::Won
+    }
+
+    /// Counts the masters of the newest round among those that may hold the key, before another
+    /// round takes its place.
+    fn keep_newest(&mut self) {
+        let may_keep = self.newest.read(Round::may_keep);
+        self.may_hold |= may_keep;
+    }
+}
+
 /// The state while it is locked. A loss is announced after it is unlocked, as that runs code of the
-/// program's.
+/// program.
 #[derive(Debug)]
 struct Locked<'a> {
     /// Dropped first, as it comes first.
@@ -117,19 +136,19 @@ impl DerefMut for Locked<'_> {
     }
 }
 
-/// Announces a loss, if there is one, when this is dropped.
+/// Announces a loss, if there is one, when dropped.
 #[derive(Debug)]
 struct Announcement<'a> {
-    hold: &'a Claim,
+    claim: &'a Claim,
     lost: Option<LostReason>,
 }
 
 impl Drop for Announcement<'_> {
     fn drop(&mut self) {
         if let Some(reason) = self.lost {
-            let hold = self.hold;
-            shielded(|| tracing::warn!(name = %hold.name(), ?reason, "lock lost"));
-            shielded(|| hold.changed.notify_waiters());
+            let name = self.claim.name();
+            shielded(|| tracing::warn!(%name, ?reason, "lock lost"));
+            self.claim.changed.notify();
         }
     }
 }
@@ -139,157 +158,38 @@ impl Claim {
         Locked {
             state: self.state.lock(),
             announcement: Announcement {
-                hold: self,
+                claim: self,
                 lost: None,
             },
         }
-    }
-
-    /// Waits for the outcome of the acquisition. A lock that was won is still given up when nothing is
-    /// left of its validity by the time this task gets to run.
-    pub(crate) async fn decided(&self) -> Outcome {
-        let acquisition = self.newest_round();
-        let outcome = acquisition.decided().await;
-        if outcome != Outcome::Won {
-            return outcome;
-        }
-        let now = clock::now();
-        let mut state = self.state.lock();
-        state.validity = state.lease.remaining(now);
-        if state.lease.is_valid(now) {
-            Outcome::Won
-        } else {
-            Outcome::TooLate
-        }
-    }
-
-    /// Takes one level off, and with the last one the claim back from all masters: behind whatever was sent for
-    /// it, and owed to those that may hold it and cannot be reached now.
-    fn leave(&self) -> Arc<LiveRound> {
-        let start = clock::now();
-        let round = Round::open(Verb::Release, self.engine.size(), start, None);
-        let release = LiveRound::of_release(round);
-        let mut state = self.lock();
-        state.depth = state.depth.saturating_sub(1);
-        if state.depth > 0 {
-            // Owed to nobody: whatever comes next sets the depth right.
-            let command = self.command(&state, Verb::Release, self.ttl);
-            let ask = self.engine.ask(command, release.clone());
-            self.engine.post(&ask);
-            return release;
-        }
-        state.release = Some(release.clone());
-        let (delivery, was_won) = self.deliver(&state, &release);
-        if let Some(timer_key) = state.timer_key.take() {
-            self.engine.renewer().forget(timer_key);
-        }
-        drop(state);
-        // Not under the lock: both may wake a task.
-        drop(delivery);
-        if was_won {
-            self.engine.waiting().released(&self.resource);
-        }
-        release
-    }
-
-    /// Posts the release of the last level. Whether others wait for it comes with what is posted,
-    /// which is to be dropped after unlocking.
-    fn deliver(
-        &self,
-        state: &State,
-        release: &Arc<LiveRound>,
-    ) -> (Arc<Request<PostedRelease>>, bool) {
-        let (was_won, wakes) = (state.newest.was_won(), self.wakes(state));
-        let delivery = PostedRelease {
-            release: release.clone(),
-            keys_until: state.keys_until,
-            may_hold: state.may_hold,
-            newest: state.newest.clone(),
-            _pending: self.engine.pending_release(state.keys_until),
-        };
-        let publishers = match &state.identity {
-            Identity::Token(token) if was_won => self.engine.publishers(token.spread()),
-            // It is not known which masters have the key, and the others tell nobody. A waiter of
-            // Redisson listens to a single master, which may be any.
-            _ => MasterSet::ALL,
-        };
-        let command = Command {
-            wakes,
-            ..self.command(state, Verb::Release, self.ttl)
-        };
-        let engine = &self.engine;
-        let ask = engine.request_with_publishers(command, publishers, delivery);
-        engine.post(&ask);
-        (ask, was_won)
-    }
-
-    /// Puts the key back on `masters`, a bit each, which lost it. Only ever called when a majority
-    /// has confirmed that the lock is ours. Does nothing after a release, nor when the validity is
-    /// over: a master that answers late may do so after that.
-    pub(crate) fn heal(&self, masters: MasterSet, ttl: Ttl, extension: &Arc<LiveRound>) {
-        let start = clock::now();
-        let mut state = self.lock();
-        let is_lost = matches!(self.look(&mut state, start), LockState::Lost(_));
-        if state.release.is_some() || is_lost {
-            return;
-        }
-        state.keys_until = state.keys_until.max(end_of(ttl));
-        state.may_hold |= masters;
-        let healing = HealVotes {
-            extension: extension.clone(),
-        };
-        let command = self.command(&state, Verb::Heal, ttl);
-        let ask = self.engine.ask(command, healing);
-        self.engine.post_to(masters, &ask);
-    }
-
-    pub(crate) fn kind(&self) -> Kind {
-        self.resource.kind()
-    }
-
-    /// How many guards there are.
-    pub(crate) fn depth(&self) -> u32 {
-        self.state.lock().depth
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
         self.resource.name()
     }
 
-    /// How long the acquisition has been under way, and what it asked for.
-    pub(crate) fn elapsed(&self) -> (Duration, Duration) {
-        let elapsed = self.newest_round().elapsed(clock::now());
-        (elapsed, self.ttl.duration())
+    /// Returns the number of guards.
+    pub(crate) fn depth(&self) -> u32 {
+        self.state.lock().depth
     }
 
-    pub(crate) fn validity(&self) -> Duration {
-        self.state.lock().validity
+    /// Returns the number of rounds that acquired the lock.
+    pub(crate) fn rounds(&self) -> u32 {
+        self.state.lock().rounds
     }
 
-    /// When the lease ends, on the clock that users have. After a step of the wall clock this could
-    /// lie before the start, so it is never earlier than that.
-    pub(crate) fn valid_until(&self) -> Instant {
-        let until = self.state.lock().lease.until();
-        clock::to_monotonic(until, self.began)
-    }
-
-    /// The acquisition, or the last extension.
+    /// Returns the acquisition, or the last extension.
     pub(crate) fn newest_round(&self) -> Arc<LiveRound> {
         self.state.lock().newest.clone()
     }
 
     pub(crate) fn votes(&self, round: &LiveRound) -> Votes {
-        self.engine.votes(round)
+        self.context.masters.votes(round)
     }
 
-    /// The fencing token, of a fenced lock that is held.
+    /// Returns the fencing token, if the lock is fenced.
     pub(crate) fn fencing_token(&self) -> Option<u64> {
         self.counter.is_some().then(|| self.state.lock().candidate)
-    }
-
-    /// How many rounds it has taken to acquire the lock.
-    pub(crate) fn rounds(&self) -> u32 {
-        self.state.lock().rounds
     }
 
     fn ballot(&self, state: &State) -> Option<Ballot> {
@@ -299,65 +199,147 @@ impl Claim {
         })
     }
 
-    /// Returns whom the last release wakes.
-    ///
-    /// A lost round has found the lock held by others, and gives back what it got on some masters.
-    /// Waiters of this crate count these masters, see [`ChannelEvent`](crate::master::ChannelEvent): if each such
-    /// message woke them, they would wake each other with every attempt.
-    fn wakes(&self, state: &State) -> WakeScope {
-        let may_have_been_held =
-            state.newest.was_won() || state.newest.read(Round::may_have_barred);
-        match &state.identity {
-            // Its scripts call the next waiter by themselves.
-            Identity::Ticket { .. } => WakeScope::Nobody,
-            _ if may_have_been_held => WakeScope::Everybody,
-            // Redisson takes no part in it, and a message would be one more command per master.
-            Identity::Token(_) => WakeScope::Nobody,
-            Identity::Nobody | Identity::Owner { .. } => WakeScope::ThisMaster,
+    /// Returns the key that a master writes when it grants the lock.
+    fn new_key(&self, state: &State, ttl: Ttl) -> NewKey {
+        NewKey {
+            ttl,
+            depth: state.depth,
+            ballot: self.ballot(state),
         }
     }
 
-    fn command(&self, state: &State, verb: Verb, ttl: Ttl) -> Command {
-        Command {
-            verb,
-            resource: self.resource.clone(),
-            identity: state.identity.clone(),
-            ttl,
-            depth: state.depth,
-            wakes: WakeScope::Nobody,
-            patience: None,
+    fn command(&self, action: Action) -> Command {
+        Command::new(&self.resource, action)
+    }
+
+    /// Removes one level. The last one takes the claim back from all masters. That release arrives
+    /// after every request of this claim, and is owed to masters that may hold the key and cannot be
+    /// reached now.
+    fn leave(&self) -> Arc<LiveRound> {
+        let masters = &self.context.masters;
+        let round = Round::open(Verb::Release, masters.count(), clock::now(), None);
+        let release = LiveRound::open(round);
+        let mut state = self.lock();
+        state.depth = state.depth.saturating_sub(1);
+        if let Some(owner) = state.identity.owner().filter(|_| state.depth > 0) {
+            // Owed to no master: the next command of this claim sets the depth as well.
+            let action = Action::SetDepth {
+                by: owner.clone(),
+                depth: state.depth,
+                ballot: self.ballot(&state),
+            };
+            masters.post(self.command(action), release.clone());
+            return release;
+        }
+        state.release = Some(release.clone());
+        let was_won = state.was_won();
+        let request = self.post_release(&state, &release);
+        if let Some(timer) = state.timer.take() {
+            self.context.renewer.remove(timer);
+        }
+        drop(state);
+        // After unlocking, as both may wake a task.
+        drop(request);
+        if was_won {
+            self.context.local_waiters.released(&self.resource);
+        }
+        release
+    }
+
+    /// Posts the release of the last level. The caller drops the request after unlocking the state.
+    fn post_release(&self, state: &State, release: &Arc<LiveRound>) -> Arc<Request<PostedRelease>> {
+        let masters = &self.context.masters;
+        let posted = PostedRelease {
+            release: release.clone(),
+            keys_until: state.keys_until,
+            may_hold: state.may_hold,
+            newest: state.newest.clone(),
+            _pending: masters.pending_releases.add(state.keys_until),
+        };
+        let publishers = match &state.identity {
+            Identity::Token(token) if state.was_won() => masters.publishers(token.spread()),
+            // Only masters that have the key publish, and it is not known which ones do. A waiter of
+            // Redisson listens to one master, which may be any.
+            _ => MasterSet::ALL,
+        };
+        let action = Action::Release {
+            by: state.identity.clone(),
+            wakes: self.wakes(state),
             ballot: self.ballot(state),
+        };
+        masters.post_release(self.command(action), publishers, posted)
+    }
+
+    /// Returns which waiters the release wakes.
+    ///
+    /// A lost round has found that others hold the lock, and gives back the grants of some masters.
+    /// The waiters of this crate count these masters, see
+    /// [`LocalWaiters`](super::local_waiters::LocalWaiters). If each of these messages woke them,
+    /// waiters would wake each other with every attempt.
+    fn wakes(&self, state: &State) -> WakeScope {
+        let may_have_been_held = state.was_won() || state.newest.read(Round::may_have_barred);
+        match &state.identity {
+            // The scripts of a fair lock call the next waiter.
+            Identity::Ticket { .. } => WakeScope::Nobody,
+            _ if may_have_been_held => WakeScope::Everybody,
+            // Redisson does not know these locks, and a message costs every master a command.
+            Identity::Token(_) => WakeScope::Nobody,
+            Identity::Owner { .. } => WakeScope::ThisMaster,
         }
     }
 }
 
-/// When what is written now with `ttl` is gone by itself, on the monotonic clock.
-fn end_of(ttl: Ttl) -> Instant {
+/// Returns when a key that is written now with `ttl` expires, on the monotonic clock.
+fn expiry_of(ttl: Ttl) -> Instant {
     let now = clock::monotonic();
     now.checked_add(ttl.duration()).unwrap_or(now)
 }
 
-/// One level of a hold, which is given up when this is dropped, wherever its owner's future was: this is what
-/// makes every round that does not end in a lock end in a release.
+/// A release that was posted. The count of pending releases travels with this and not with the
+/// round: a task that looks at the round does not keep the coordinator open.
+#[derive(Debug)]
+struct PostedRelease {
+    release: Arc<LiveRound>,
+    /// When the last key that the claim may have written expires, on the monotonic clock.
+    keys_until: Instant,
+    /// The masters that may hold the key because of rounds before the newest.
+    may_hold: MasterSet,
+    newest: Arc<LiveRound>,
+    _pending: PendingRelease,
+}
+
+impl CountVotes for PostedRelease {
+    fn count(&self, master: usize, vote: Vote, now: Instant) {
+        self.release.count(master, vote, now);
+    }
+
+    fn owed_until(&self, master: usize) -> Option<Instant> {
+        let may_hold = self.may_hold | self.newest.read(Round::may_keep);
+        may_hold.contains(master).then_some(self.keys_until)
+    }
+}
+
+/// One level of a claim, for one guard. Dropping it removes the level, wherever the future of its
+/// owner is. This is how every round that does not end in a lock is followed by a release.
 #[derive(Debug)]
 #[must_use = "dropping it releases the lock"]
 pub(crate) struct Level {
-    hold: Arc<Claim>,
+    claim: Arc<Claim>,
     release: OnceLock<Arc<LiveRound>>,
 }
 
 impl Level {
-    /// The first level.
-    pub(crate) fn new(hold: Arc<Claim>) -> Self {
+    /// Creates the first level of a claim, or one that was counted by [`Claim::reenter`].
+    pub(crate) fn new(claim: Arc<Claim>) -> Self {
         Self {
-            hold,
+            claim,
             release: OnceLock::new(),
         }
     }
 
-    /// Gives the level up, once.
+    /// Removes the level, once.
     pub(crate) fn release(&self) -> Arc<LiveRound> {
-        self.release.get_or_init(|| self.hold.leave()).clone()
+        self.release.get_or_init(|| self.claim.leave()).clone()
     }
 }
 
@@ -365,7 +347,7 @@ impl Deref for Level {
     type Target = Arc<Claim>;
 
     fn deref(&self) -> &Arc<Claim> {
-        &self.hold
+        &self.claim
     }
 }
 

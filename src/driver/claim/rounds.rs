@@ -1,4 +1,4 @@
-//! How masters are asked for a lock, and asked again.
+//! The rounds that acquire a lock.
 
 use std::{
     sync::Arc,
@@ -6,176 +6,158 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 
-use super::{Claim, LockRequest, State, end_of};
+use super::{Claim, LockRequest, State, expiry_of};
 use crate::{
     core::{
-        ballot::Ballot,
-        command::{Command, Verb, WakeScope},
+        command::{Action, Verb},
         identity::{Identity, QueueOptions},
-        lease::{Lease, Ttl},
+        lease::Lease,
         master_set::MasterSet,
-        name::Resource,
-        round::Round,
+        round::{Outcome, Round},
     },
-    driver::clock,
-    driver::engine::Engine,
-    driver::live_round::{IgnoreVotes, LiveRound},
-    driver::owned_lock::OwnedLock,
+    driver::{
+        clock,
+        context::Context,
+        live_round::{IgnoreVotes, LiveRound},
+        masters::Masters,
+        owned_lock::OwnedLock,
+        signal::Signal,
+    },
 };
 
-/// How an attempt asks again.
+/// What differs in the next round of a claim.
 #[derive(Debug)]
 pub(crate) struct NextRound {
-    /// In the name of a new attempt, when what gives the last one back may come late.
+    /// The identity of a new attempt, if a command that takes the last one back may arrive late.
     pub(crate) identity: Option<Identity>,
-    pub(crate) patience: Option<QueueOptions>,
-    /// For a fencing token; else one is drawn.
+    /// How to wait in the queues of the masters, if at all.
+    pub(crate) queue: Option<QueueOptions>,
+    /// The number to offer for a fencing token, or `None` for a new timestamp.
     pub(crate) candidate: Option<u64>,
 }
 
 impl Claim {
-    /// Asks all masters for the lock.
-    pub(crate) fn ask(
-        engine: &Arc<Engine>,
+    /// Asks all masters for the lock, in a first round.
+    pub(crate) fn begin(
+        context: &Arc<Context>,
         request: &LockRequest,
         identity: Identity,
-        owned: Option<Arc<OwnedLock<Claim>>>,
-        patience: Option<QueueOptions>,
+        owned: Option<Arc<OwnedLock<Self>>>,
     ) -> Arc<Self> {
+        let masters = &context.masters;
         let (began, start) = (clock::monotonic(), clock::now());
-        let lease = Lease::new(start, request.ttl, engine.config().drift);
-        let ballot = request.counter.as_ref().map(|counter| Ballot {
-            counter: counter.clone(),
-            candidate: engine.next_timestamp(),
-        });
-        let candidate = ballot.as_ref().map_or(0, |ballot| ballot.candidate);
-        let question = RoundRequest {
-            engine,
-            resource: &request.resource,
-            identity: &identity,
-            ttl: request.ttl,
-            ballot: ballot.as_ref(),
-        };
-        let newest = question.post(patience, start, lease);
-        let keys_until = question.keys_until(patience);
-        Arc::new(Self {
-            engine: engine.clone(),
+        let lease = Lease::new(start, request.ttl, masters.config().drift);
+        let counter = request.counter.clone();
+        let candidate = counter.as_ref().map_or(0, |_| masters.timestamps.next());
+        let newest = open_round(masters, start, lease, false);
+        let claim = Arc::new(Self {
+            context: context.clone(),
             resource: request.resource.clone(),
             ttl: request.ttl,
-            counter: request.counter.clone(),
+            counter,
             _owned: owned,
             began,
             state: Mutex::new(State {
                 identity,
                 lease,
                 validity: Duration::ZERO,
-                keys_until,
+                keys_until: expiry_of(request.ttl),
                 may_hold: MasterSet::NONE,
                 candidate,
                 rounds: 1,
                 depth: 1,
                 newest,
+                was_extended: false,
                 in_doubt: false,
                 lost: None,
                 renewal: None,
-                timer_key: None,
+                timer: None,
                 release: None,
             }),
-            changed: Notify::new(),
-        })
+            changed: Signal::default(),
+        });
+        claim.post_acquire(&claim.state.lock(), None);
+        claim
     }
 
-    /// Asks all masters once more: from the same place in their queues, or with another candidate for the fencing
-    /// token.
-    pub(crate) fn ask_again(&self, again: NextRound) {
+    /// Asks all masters once more: from the same position in their queues, or with another number
+    /// for the fencing token.
+    pub(crate) fn ask_again(&self, next: NextRound) {
+        let masters = &self.context.masters;
         let start = clock::now();
         let mut state = self.state.lock();
         state.rounds = state.rounds.saturating_add(1);
-        if let Some(identity) = again.identity {
+        if let Some(identity) = next.identity {
             state.identity = identity;
         }
         if self.counter.is_some() {
-            state.candidate = again
-                .candidate
-                .unwrap_or_else(|| self.engine.next_timestamp());
+            let candidate = next.candidate;
+            state.candidate = candidate.unwrap_or_else(|| masters.timestamps.next());
         }
-        let patience = again.patience;
-        let ballot = self.ballot(&state);
-        let question = RoundRequest {
-            engine: &self.engine,
-            resource: &self.resource,
-            identity: &state.identity,
-            ttl: self.ttl,
-            ballot: ballot.as_ref(),
-        };
-        let keys_until = question.keys_until(patience);
-        let lease = Lease::new(start, self.ttl, self.engine.config().drift);
-        let newest = question.post(patience, start, lease);
-        state.lease = lease;
-        let may_keep = state.newest.read(Round::may_keep);
-        state.may_hold |= may_keep;
-        state.keys_until = state.keys_until.max(keys_until);
-        state.newest = newest;
+        state.keep_newest();
+        state.lease = Lease::new(start, self.ttl, masters.config().drift);
+        state.keys_until = state.keys_until.max(self.keys_until(next.queue));
+        state.newest = open_round(masters, start, state.lease, next.queue.is_some());
+        self.post_acquire(&state, next.queue);
     }
 
-    /// Gives back what `masters`, a bit each, granted to a round that did not win, and keeps the place in the
-    /// queues.
-    pub(crate) fn yield_grants(&self, masters: MasterSet, patience: QueueOptions) {
-        if !masters.is_empty() {
-            let command = Command {
-                patience: Some(patience),
-                ..self.command(&self.state.lock(), Verb::Yield, self.ttl)
-            };
-            let ask = self.engine.ask(command, IgnoreVotes);
-            self.engine.post_to(masters, &ask);
+    fn post_acquire(&self, state: &State, queue: Option<QueueOptions>) {
+        let key = self.new_key(state, self.ttl);
+        let action = match (state.identity.clone(), queue) {
+            (Identity::Ticket(by), Some(queue)) => Action::AcquireOrQueue { by, queue, key },
+            (by, _) => Action::Acquire { by, key },
+        };
+        let masters = &self.context.masters;
+        masters.post(self.command(action), state.newest.clone());
+    }
+
+    /// Returns when everything expires that a round leaves on the masters, if it is posted now. On
+    /// the monotonic clock.
+    fn keys_until(&self, queue: Option<QueueOptions>) -> Instant {
+        let key = expiry_of(self.ttl);
+        let position =
+            |queue: QueueOptions| clock::monotonic().checked_add(queue.waiter_timeout * 2);
+        queue
+            .and_then(position)
+            .map_or(key, |position| position.max(key))
+    }
+
+    /// Gives back what some masters granted to a round that was not won, and keeps the position in
+    /// their queues.
+    pub(crate) fn yield_grants(&self, to: MasterSet, timeout: Duration) {
+        let by = match &self.state.lock().identity {
+            Identity::Ticket(by) if !to.is_empty() => by.clone(),
+            _ => return,
+        };
+        let action = Action::Yield { by, timeout };
+        let masters = &self.context.masters;
+        masters.post_to(to, self.command(action), IgnoreVotes);
+    }
+
+    /// Waits for the outcome of the newest round. A majority that leaves no validity by the time that
+    /// this task runs came too late.
+    pub(crate) async fn decided(&self) -> Outcome {
+        let acquisition = self.newest_round();
+        let outcome = acquisition.decided().await;
+        if outcome != Outcome::Won {
+            return outcome;
+        }
+        let now = clock::now();
+        let mut state = self.state.lock();
+        state.validity = state.lease.remaining(now);
+        if state.lease.is_valid(now) {
+            Outcome::Won
+        } else {
+            Outcome::TooLate
         }
     }
 }
 
-/// The question for a lock.
-#[derive(Clone, Copy)]
-struct RoundRequest<'a> {
-    engine: &'a Engine,
-    resource: &'a Resource,
-    identity: &'a Identity,
-    ttl: Ttl,
-    ballot: Option<&'a Ballot>,
-}
-
-impl RoundRequest<'_> {
-    fn post(self, patience: Option<QueueOptions>, start: Instant, lease: Lease) -> Arc<LiveRound> {
-        let mut round = Round::open(
-            Verb::Acquire,
-            self.engine.size(),
-            start,
-            Some(lease.until()),
-        );
-        if patience.is_some() {
-            round.queue();
-        }
-        let acquisition = LiveRound::of_acquisition(round);
-        let command = Command {
-            verb: Verb::Acquire,
-            resource: self.resource.clone(),
-            identity: self.identity.clone(),
-            ttl: self.ttl,
-            depth: 1,
-            wakes: WakeScope::Nobody,
-            patience,
-            ballot: self.ballot.cloned(),
-        };
-        let ask = self.engine.ask(command, acquisition.clone());
-        self.engine.post(&ask);
-        acquisition
+fn open_round(masters: &Masters, start: Instant, lease: Lease, is_queued: bool) -> Arc<LiveRound> {
+    let mut round = Round::open(Verb::Acquire, masters.count(), start, Some(lease.until()));
+    if is_queued {
+        round.queue();
     }
-
-    /// When what a question leaves that is posted now is gone by itself, on the monotonic clock.
-    fn keys_until(self, patience: Option<QueueOptions>) -> Instant {
-        let key = end_of(self.ttl);
-        let place = |patience: QueueOptions| clock::monotonic().checked_add(patience.patience * 2);
-        let place = patience.and_then(place);
-        place.map_or(key, |place| place.max(key))
-    }
+    LiveRound::open(round)
 }

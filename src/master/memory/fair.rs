@@ -1,9 +1,9 @@
 //! What the scripts of `lua/fair/` do, line by line.
 
 use super::{
-    State,
     keys::{Answer, WRONGTYPE},
     scripts::{FAIR, MODE, Mine, Replied, Words, is_at_most, is_of, other_kind, say, whole},
+    server::State,
 };
 use crate::core::command::Reply;
 

@@ -1,9 +1,9 @@
 //! What the parts of `lua/shared/` for fenced locks do, line by line.
 
 use super::{
-    State,
     keys::{Answer, Value},
     scripts::{Replied, Words, say, whole},
+    server::State,
 };
 use crate::core::{
     ballot::{Ballot, BallotReply, ballot_reply},

@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    State,
     keys::{Answer, Error, Value},
+    server::State,
 };
 use crate::core::{
     command::{Call, Command, Reply},
@@ -66,7 +66,7 @@ fn text<'a, const N: usize>(words: &[&'a [u8]]) -> [&'a str; N] {
 impl State {
     pub(super) fn execute(&mut self, command: &Command) -> Replied {
         self.keys(); // as they are now
-        command.request(|request| match request {
+        command.call(|call| match call {
             // There is nothing to set.
             Call::Plain([b"CONFIG", ..]) => Ok(Reply::Nil),
             Call::Plain(words) => self.set_nx_px(text(words)),

@@ -15,14 +15,15 @@ use crate::core::command::Command;
 use crate::{
     core::{command::Reply, script::Script},
     master::{
-        Request,
-        in_flight::InFlight,
+        connection::Connection,
+        in_flight::{InFlight, Transmit},
         redis::{
             resp::is_push,
             setting,
             wire::{self, Encoded, ScriptHead, ScriptHeads, Wire, encode},
         },
-        supervisor::Connection,
+        request::Request,
+        subscriptions::Change,
     },
 };
 
@@ -37,21 +38,28 @@ impl RedisConnection {
     }
 }
 
-impl Connection for RedisConnection {
-    fn send(&mut self, ask: &Request, master: usize) {
+impl Transmit for RedisConnection {
+    fn send(&mut self, request: &Request, master: usize) {
         let out = self.wire.out();
-        ask.wire
-            .get_or_init(|| Encoded::new(&ask.command, &HASHES, out))
-            .append_to(out, ask.wakes_on(master));
+        request
+            .encoded
+            .get_or_init(|| Encoded::new(&request.command, &HASHES, out))
+            .append_to(out, request.wakes_on(master));
     }
 
+    fn send_change(&mut self, change: &Change) {
+        let &Change {
+            ref channel,
+            begins,
+        } = change;
+        let verb: &[u8] = if begins { b"SUBSCRIBE" } else { b"UNSUBSCRIBE" };
+        encode(self.wire.out(), &[verb, channel.as_bytes()]);
+    }
+}
+
+impl Connection for RedisConnection {
     fn give_up(&mut self) {
         self.wire.forget_unsent();
-    }
-
-    fn listen(&mut self, channel: &str, listen: bool) {
-        let verb: &[u8] = if listen { b"SUBSCRIBE" } else { b"UNSUBSCRIBE" };
-        encode(self.wire.out(), &[verb, channel.as_bytes()]);
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
@@ -63,12 +71,12 @@ impl Connection for RedisConnection {
             now
         };
         let on_frame = |frame: &[u8], now: Instant, out: &mut Vec<u8>| {
-            let taken = if is_push(frame) {
-                pushed(frame, in_flight, now)
+            let handled = if is_push(frame) {
+                on_push(frame, in_flight, now)
             } else {
-                replied(frame, in_flight, now, master, out)
+                on_reply(frame, in_flight, now, master, out)
             };
-            taken.map_or_else(ControlFlow::Break, ControlFlow::Continue)
+            handled.map_or_else(ControlFlow::Break, ControlFlow::Continue)
         };
         let polled = self.wire.poll(cx, on_read, on_frame);
         if let Some(at) = read_at.get() {
@@ -78,34 +86,34 @@ impl Connection for RedisConnection {
     }
 }
 
-/// Passes on the reply to the oldest command, or sends that once more.
-fn replied(
+/// Passes on the reply to the oldest command, or sends the command once more.
+fn on_reply(
     frame: &[u8],
     in_flight: &mut InFlight<'_>,
     now: Instant,
     master: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), Arc<str>> {
-    /// Scripts are long: no more of them are sent at once than this many bytes.
-    const MOST: usize = 1024 * 1024;
+    /// The most bytes that wait to be written while commands are sent again: scripts are long.
+    const MAX: usize = 1024 * 1024;
     let reply = setting::answer(frame);
-    // Restarted with the connection kept by a proxy, or SCRIPT FLUSH: once more with the script
-    // itself, which the server then knows again.
+    // The server restarted while a proxy kept the connection, or there was a SCRIPT FLUSH. The
+    // command is sent again with the script itself, which the server then knows.
     let is_unknown = matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"));
     if is_unknown
-        && out.len() < MOST
-        && let Some(ask) = in_flight.again(now)
+        && out.len() < MAX
+        && let Some(request) = in_flight.resend(now)
     {
-        wire::encode_command(&ask.command_for(master), &TEXTS, out);
+        wire::encode_command(&request.command_for(master), &TEXTS, out);
         return Ok(());
     }
-    in_flight.answer(&reply, now)
+    in_flight.on_reply(&reply, now)
 }
 
-/// Passes on a message, or that a subscription is confirmed.
-fn pushed(frame: &[u8], in_flight: &mut InFlight<'_>, now: Instant) -> Result<(), Arc<str>> {
+/// Passes on a published message, or the confirmation of a subscription.
+fn on_push(frame: &[u8], in_flight: &mut InFlight<'_>, now: Instant) -> Result<(), Arc<str>> {
     let Ok(Value::Push { kind, data }) = ::redis::parse_redis_value(frame) else {
-        return Err("a push that makes no sense".into());
+        return Err("a push message could not be read".into());
     };
     let text = |at: usize| {
         data.get(at)
@@ -113,10 +121,10 @@ fn pushed(frame: &[u8], in_flight: &mut InFlight<'_>, now: Instant) -> Result<()
     };
     match (kind, text(0)) {
         (PushKind::Message, Some(channel)) => {
-            in_flight.message(&channel, &text(1).unwrap_or_default());
+            in_flight.on_message(&channel, &text(1).unwrap_or_default());
         }
         (PushKind::Subscribe | PushKind::Unsubscribe, Some(channel)) => {
-            return in_flight.confirmed(&channel, now);
+            return in_flight.on_confirmation(&channel, now);
         }
         _ => {}
     }

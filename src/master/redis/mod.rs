@@ -10,12 +10,13 @@ pub(super) mod wire;
 
 use std::{future::poll_fn, ops::ControlFlow, path::PathBuf, sync::Arc, time::Instant};
 
-use ::redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Value};
+pub(super) use ::redis::Client;
+use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Value};
 
 use super::{
-    MasterConfig, MasterSpec, Spec,
+    config::MasterConfig,
+    connection::{Dial, Dialled},
     restart::{Durability, RestartTracker},
-    supervisor::{Dial, Dialled},
 };
 use crate::core::{
     command::Reply,
@@ -77,7 +78,7 @@ impl Endpoint {
         }
     }
 
-    fn from_info(info: &ConnectionInfo) -> Result<Self, String> {
+    pub(super) fn from_info(info: &ConnectionInfo) -> Result<Self, String> {
         let place = match info.addr() {
             ConnectionAddr::Tcp(host, port) => Address::Tcp(host.clone(), *port),
             ConnectionAddr::Unix(path) => Address::Unix(path.clone()),
@@ -124,15 +125,15 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn dialer(self, master: usize, terms: &MasterConfig) -> Dialer {
+    pub(super) fn dialer(self, master: usize, config: &MasterConfig) -> Dialer {
         let place = format!("{}/{}", self.address(), self.database);
         Dialer {
             endpoint: self,
             master,
-            guarding: terms.guarding.at(&place),
-            now: terms.now,
+            guarding: config.restart_tracker.at(&place),
+            now: config.now,
             #[cfg(feature = "tls")]
-            tls: terms.tls.clone(),
+            tls: config.tls.clone(),
         }
     }
 }
@@ -142,15 +143,6 @@ fn tcp_address(host: &str, port: u16) -> Arc<str> {
         format!("[{host}]:{port}").into()
     } else {
         format!("{}:{port}", host.to_ascii_lowercase()).into()
-    }
-}
-
-impl From<Client> for MasterSpec {
-    fn from(client: Client) -> Self {
-        Self(
-            Endpoint::from_info(client.get_connection_info())
-                .map_or_else(Spec::Bad, |endpoint| Spec::Redis(Box::new(endpoint))),
-        )
     }
 }
 
@@ -305,6 +297,7 @@ impl Dialer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::MasterSpec;
 
     #[test]
     fn addresses_tell_servers_apart_and_show_no_secrets() {

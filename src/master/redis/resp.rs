@@ -1,10 +1,17 @@
-//! The replies of a server: where they end, and what they say.
+//! Parses the part of RESP that the replies to lock commands need.
+//!
+//! [`FrameScan`] finds the end of any RESP2 or RESP3 value. [`reply`] reads single values: `+OK`,
+//! nil, integers, strings and errors. Maps, arrays and pushes are left to the `redis` crate.
+//!
+//! The `redis` crate's parser is not used for lock commands, because it returns an owned `Value`,
+//! which allocates for strings and errors, and does not say where the value ends. The supervisor
+//! reads many replies from one buffer, and a reply must cost no allocation.
 
 use std::sync::Arc;
 
 use crate::core::command::Reply;
 
-/// The reply to a lock command.
+/// Reads the reply to a lock command.
 pub(in crate::master) fn reply(frame: &[u8]) -> Reply<'_> {
     let Some((kind, line)) = frame
         .strip_suffix(b"\r\n")
@@ -23,49 +30,41 @@ pub(in crate::master) fn reply(frame: &[u8]) -> Reply<'_> {
     }
 }
 
-/// A server that does not know a command repeats its arguments: a password, or a token.
+/// Cuts off the arguments that a server repeats if it does not know the command: one of them may be
+/// a password or a token.
 fn error(text: Option<&str>) -> Reply<'_> {
-    let text = text.unwrap_or("an unreadable error");
+    let text = text.unwrap_or("an error that is not UTF-8");
     let end = text.find(", with args").unwrap_or(text.len());
     Reply::Error(&text[..end])
 }
 
-/// Whether a frame is a message that nobody asked for.
+/// Returns whether a frame is a push, such as a published message, and not a reply.
 pub(in crate::master) fn is_push(frame: &[u8]) -> bool {
     frame.first() == Some(&b'>')
 }
 
-/// The length of the reply at the start of `bytes`, or `None` while it is incomplete.
+/// Returns the length of the reply at the start of `bytes`, or `None` if it is incomplete.
 pub(in crate::master) fn frame_length(bytes: &[u8]) -> Result<Option<usize>, Arc<str>> {
     FrameScan::default().length(bytes)
 }
 
-/// How far a reply has been read whose rest has not come yet. It goes on from there: a reply that
+/// The position in a reply that is not complete yet. The scan continues there, so a reply that
 /// comes in pieces costs no more than one that comes whole.
+#[derive(Default)]
 pub(in crate::master) struct FrameScan {
-    /// Where the next value begins. It may not be there yet.
+    /// The start of the next value, which may not have come yet.
     at: usize,
-    /// How many values are missing.
+    /// The number of values that are missing, once the first one was read.
     values: usize,
-    /// How far the end of the next value's line was looked for.
+    /// The end of the bytes that were searched for the end of the next value's line.
     searched: usize,
 }
 
-impl Default for FrameScan {
-    fn default() -> Self {
-        Self {
-            at: 0,
-            values: 1,
-            searched: 0,
-        }
-    }
-}
-
 impl FrameScan {
-    /// The length of the reply at the start of `bytes`, which were seen before but for those at the
-    /// end; `None` while it is incomplete.
+    /// Returns the length of the reply at the start of `bytes`, or `None` if it is incomplete. The
+    /// next call gets the same bytes and those that came since.
     pub(in crate::master) fn length(&mut self, bytes: &[u8]) -> Result<Option<usize>, Arc<str>> {
-        // The usual replies to lock commands, which are read whole.
+        // The usual replies to lock commands.
         if self.at == 0 {
             match bytes {
                 [b':', _, b'\r', b'\n', ..] => return Ok(Some(4)),
@@ -75,25 +74,25 @@ impl FrameScan {
                 _ => {}
             }
         }
-        while self.values > 0 {
+        while self.at == 0 || self.values > 0 {
             let Some((kind, line, next)) = self.take_line(bytes) else {
                 return Ok(None);
             };
-            // What is announced may be nonsense: it must not overflow.
+            // An announced length may be nonsense, and must not overflow.
             let (mut blob, mut more) = (0, 0);
             match kind {
                 b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => {}
-                // A length of -1 is a nil of RESP2: nothing follows.
+                // A length of -1 is the nil of RESP2: nothing follows.
                 b'$' | b'!' | b'=' => blob = length(line)?.map_or(0, |length| length + 2),
                 b'*' | b'~' | b'>' => more = length(line)?.unwrap_or(0),
                 b'%' => more = 2 * length(line)?.unwrap_or(0),
-                // An attribute comes in front of the value that it is about.
+                // An attribute is followed by the value that it describes.
                 b'|' => more = 1 + 2 * length(line)?.unwrap_or(0),
                 _ => return Err("the answer is not RESP: is this a Redis server?".into()),
             }
             self.at = next + blob;
             self.searched = self.at;
-            self.values = (self.values - 1).saturating_add(more);
+            self.values = self.values.saturating_sub(1).saturating_add(more);
         }
         Ok((self.at <= bytes.len()).then_some(self.at))
     }
@@ -102,7 +101,7 @@ impl FrameScan {
         let (kind, rest) = bytes.get(self.at..)?.split_first()?;
         let from = self.searched.saturating_sub(self.at + 1);
         let Some(end) = rest[from..].windows(2).position(|pair| pair == b"\r\n") else {
-            // The last byte may be the first one of the two.
+            // The last byte may be the first of the two.
             self.searched = bytes.len() - 1;
             return None;
         };
@@ -115,12 +114,12 @@ fn length(digits: &[u8]) -> Result<Option<usize>, Arc<str>> {
     match integer(digits) {
         Some(-1) => Ok(None),
         Some(length @ 0..=0xff_ffff) => Ok(Some(length as usize)),
-        _ => Err("a length that makes no sense in the answer".into()),
+        _ => Err("a reply announces an invalid length".into()),
     }
 }
 
 fn integer(digits: &[u8]) -> Option<i64> {
-    // What nearly all replies to a script are.
+    // Nearly all replies to scripts have one digit.
     if let [digit @ b'0'..=b'9'] = digits {
         return Some(i64::from(digit - b'0'));
     }
@@ -186,18 +185,18 @@ mod tests {
     }
 
     proptest! {
-        /// However a stream of replies is cut, nothing panics and no part is taken for the whole.
+        /// Wherever a reply is cut, nothing panics and the part is incomplete.
         #[test]
-        fn a_part_of_a_reply_is_no_reply(cut in 0..64usize) {
+        fn a_part_of_a_reply_is_incomplete(cut in 0..64usize) {
             let whole = b"%2\r\n$4\r\nrole\r\n$6\r\nmaster\r\n+proto\r\n*2\r\n:3\r\n$-1\r\n";
             let cut = cut.min(whole.len());
             let length = frame_length(&whole[..cut]).unwrap();
             prop_assert_eq!(length, (cut == whole.len()).then_some(cut));
         }
 
-        /// In whatever pieces a stream comes, its replies end where they would if it came whole.
+        /// A stream in pieces of any length has the same replies as the whole stream.
         #[test]
-        fn pieces_of_replies_are_read_on_where_they_end(
+        fn replies_in_pieces_end_where_whole_ones_do(
             pieces in prop::collection::vec(1..9usize, 0..40),
         ) {
             let stream = b"+OK\r\n$6\r\na\r\nb\r\n\r\n*2\r\n:1\r\n%1\r\n+a\r\n$-1\r\n-ERR no\r\n";
@@ -219,7 +218,7 @@ mod tests {
         }
 
         #[test]
-        fn nonsense_is_survived(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn random_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             if let Ok(Some(length)) = frame_length(&bytes) {
                 prop_assert!(length <= bytes.len());
                 let _ = reply(&bytes[..length]);

@@ -1,9 +1,10 @@
-//! The answer to `CONFIG GET`, a map where all other answers are single values.
+//! The reply to `CONFIG GET`: a map, where all other replies are single values.
 
 use super::resp::{frame_length, reply};
 use crate::core::command::Reply;
 
-/// What a server says; of a map with one entry, which a setting is, the value.
+/// Reads a single value, or the value in a map with one entry, which is how a server returns a
+/// setting.
 pub(in crate::master) fn answer(frame: &[u8]) -> Reply<'_> {
     if frame == b"%0\r\n" {
         return Reply::Nil;

@@ -11,7 +11,7 @@ use tokio_rustls::{
 
 use super::wire::{Stream, Wire, connect_tcp};
 
-/// The system's trusted roots, read once.
+/// A configuration with the system's trusted roots, which are read once.
 static SYSTEM: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
@@ -19,7 +19,7 @@ static SYSTEM: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
     if roots.is_empty() {
         return Err("the system has no trusted certificates: give some with Builder::tls".into());
     }
-    // By name, because a process with two providers compiled in has no default one.
+    // The provider is named because a process with two providers has no default.
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
@@ -28,6 +28,7 @@ static SYSTEM: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
     Ok(Arc::new(config))
 });
 
+/// Connects, with the system's trusted roots unless there is a `config`.
 pub(in crate::master) async fn connect(
     config: Option<Arc<ClientConfig>>,
     host: &str,
@@ -35,7 +36,7 @@ pub(in crate::master) async fn connect(
 ) -> Result<Wire, String> {
     let config = config.map_or_else(|| SYSTEM.clone(), Ok)?;
     let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| "its host is no name that a certificate could have".to_owned())?;
+        .map_err(|_| "its host is not a name that a certificate can have".to_owned())?;
     TlsConnector::from(config)
         .connect(name, connect_tcp(host, port).await?)
         .await

@@ -19,10 +19,11 @@ use tokio::{
 
 use super::resp::FrameScan;
 use crate::core::{
-    command::{Call, Command, WakeScope, decimal},
+    command::{Call, Command},
     script::Script,
+    words::decimal,
 };
-use crate::master::supervisor::give_way;
+use crate::master::task::poll_yield;
 
 /// What a connection runs over: TCP, TLS or a unix socket.
 pub(in crate::master) trait Stream: AsyncRead + AsyncWrite + Send {
@@ -115,7 +116,7 @@ impl Wire {
                 return Poll::Ready(Ok(done));
             }
         }
-        give_way(cx)
+        poll_yield(cx)
     }
 
     /// What `read` makes of the next reply.
@@ -260,7 +261,7 @@ impl Encoded {
         Self {
             bytes,
             channel: channel
-                .filter(|_| command.wakes != WakeScope::Nobody)
+                .filter(|_| command.wakes())
                 .map(|channel| channel.start - start..channel.end - start),
         }
     }
@@ -306,7 +307,7 @@ pub(in crate::master) fn encode_command(
     scripts: &ScriptHeads,
     out: &mut Vec<u8>,
 ) -> Option<Range<usize>> {
-    command.request(|request| match request {
+    command.call(|call| match call {
         Call::Plain(words) => {
             encode(out, words);
             None
@@ -355,14 +356,13 @@ fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::core::{
-        command::Verb,
-        identity::Identity,
-        lease::{Drift, Ttl},
-        name::{KeyTemplate, Kind, Token},
+        command::{
+            Verb,
+            fixture::{of as command_for, resource},
+        },
+        name::Kind,
     };
 
     #[test]
@@ -382,42 +382,32 @@ mod tests {
         let scripts = Script::ALL.map(|script| ScriptHead::new(b"EVALSHA", script.text()));
         for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
             for (length, wakes, on_this) in [
-                (1, WakeScope::Everybody, true),
-                (1, WakeScope::Everybody, false),
-                (1, WakeScope::Nobody, false),
-                (99, WakeScope::Everybody, false),
-                (100, WakeScope::Everybody, true),
-                (1_000, WakeScope::Everybody, true),
-                (1_000, WakeScope::Everybody, false),
+                (1, true, true),
+                (1, true, false),
+                (1, false, false),
+                (99, true, false),
+                (100, true, true),
+                (1_000, true, true),
+                (1_000, true, false),
             ] {
-                let names = KeyTemplate::parse("{name}").unwrap();
-                let command = Command {
-                    verb,
-                    resource: names
-                        .resource(Kind::Mutex, "n".repeat(length).into())
-                        .unwrap(),
-                    identity: Identity::Token(Token::new([0; 20])),
-                    ttl: Ttl::parse(
-                        Duration::from_secs(1),
-                        Duration::ZERO,
-                        Drift::from_ppm(0).unwrap(),
-                    )
-                    .unwrap(),
-                    depth: 1,
-                    wakes,
-                    patience: None,
-                    ballot: None,
+                let resource = resource(Kind::Mutex, &"n".repeat(length));
+                let command = command_for(&resource, verb, 1, None);
+                let command = if wakes {
+                    command
+                } else {
+                    command.without_wakeup()
                 };
                 let mut out = b"before ".to_vec();
                 let encoded = Encoded::new(&command, &scripts, &mut out);
                 encoded.append_to(&mut out, on_this);
                 let mut expected = b"before ".to_vec();
-                let command = Command {
-                    wakes: if on_this { wakes } else { WakeScope::Nobody },
-                    ..command
+                let command = if on_this {
+                    command
+                } else {
+                    command.without_wakeup()
                 };
                 encode_command(&command, &scripts, &mut expected);
-                assert_eq!(out, expected, "{verb:?} {length} {wakes:?} {on_this}");
+                assert_eq!(out, expected, "{verb:?} {length} {wakes} {on_this}");
             }
         }
     }

@@ -1,0 +1,107 @@
+//! Waiting for a mutex or a reentrant lock: attempts in turn, when a release is likely.
+
+use super::{
+    attempt::attempt,
+    claim::{Level, LockRequest},
+    clock,
+    deadline::Deadline,
+    denied::{Denied, NotAcquired},
+    local_waiters::LocalWaiter,
+    probe::may_win,
+    shared::Shared,
+};
+use crate::core::{
+    chances::Chance,
+    master_set::MasterSet,
+    refused::Refused,
+    round::Round,
+    wait::{Told, WaitPolicy, next_wait},
+};
+
+/// Makes attempts until one is won. The last one begins at the deadline, if there is one.
+pub(super) async fn contend(
+    shared: &Shared,
+    request: &LockRequest,
+    deadline: Deadline,
+) -> Result<Level, NotAcquired> {
+    let masters = shared.masters();
+    let mut waiter = shared
+        .context
+        .local_waiters
+        .join(masters, &request.resource);
+    let mut was_told = false;
+    let mut chances = shared.chances();
+    for failures in 0.. {
+        // At once, unless this waiter has been silent for too long and another has taken over.
+        waiter.turn(deadline.end).await;
+        let is_last = deadline.is_over();
+        let timeout = masters.attempt_timeout();
+        let permit_by = deadline.permit_by(timeout);
+        waiter.expect(permit_by + timeout);
+        if !is_last && !may_win(masters, request, chances).await {
+            shared.check_open()?;
+            let at = deadline.limit(shared.retry_at(failures));
+            waiter.sleep_until(at).await;
+            continue;
+        }
+        waiter.begin_attempt();
+        let start = clock::now();
+        let denied = match attempt(shared, request, || permit_by).await {
+            Ok(level) => {
+                shared.note_chance(Chance::Had, start);
+                return Ok(level);
+            }
+            Err(NotAcquired::Denied(denied)) => denied,
+            Err(other) => return Err(other),
+        };
+        chances = shared.note_chance(denied.chance(), start);
+        deadline.check(&denied, is_last, failures)?;
+        if denied.refused == Refused::OwnerBusy {
+            waiter.step_back(); // other owners do not wait for the tasks of this one
+        }
+        was_told = wait(shared, &waiter, &denied, failures, was_told, deadline).await;
+    }
+    Err(NotAcquired::Closed) // no one counts that far
+}
+
+/// Waits until another attempt is worth it. Returns whether a release was heard. `was_told` says
+/// whether that was the reason for the attempt that was denied.
+async fn wait(
+    shared: &Shared,
+    waiter: &LocalWaiter<'_>,
+    denied: &Denied,
+    failures: u32,
+    was_told: bool,
+    deadline: Deadline,
+) -> bool {
+    let (masters, now) = (shared.masters(), clock::now());
+    if let Refused::HeldUntil(_) = denied.refused {
+        let end = deadline.limit(now + masters.node_timeout());
+        if waiter.subscribe(end).await {
+            return false;
+        }
+    }
+    let told = match (was_told, waiter.can_be_told()) {
+        (true, _) => Told::OfRelease,
+        (false, true) => Told::Nothing,
+        (false, false) => Told::Never,
+    };
+    let config = masters.config();
+    let policy = WaitPolicy {
+        retry: config.retry,
+        poll: config.poll,
+    };
+    let wait = next_wait(&denied.refused, told, failures, policy, clock::random_u64());
+    if !wait.pause.is_zero() {
+        waiter.sleep_until(deadline.limit(now + wait.pause)).await;
+    }
+    if wait.end <= wait.pause {
+        return false;
+    }
+    let granted = denied.round.as_ref();
+    let granted = granted.map_or(MasterSet::NONE, |round| round.read(Round::granted));
+    let was_heard = waiter
+        .released(granted, deadline.limit(now + wait.end))
+        .await;
+    was_heard && matches!(denied.refused, Refused::HeldUntil(_))
+}

@@ -1,0 +1,19 @@
+//! The parts of a coordinator that a claim uses.
+
+use std::sync::Arc;
+
+use super::{local_waiters::LocalWaiters, masters::Masters, renewer::Renewer};
+
+/// The parts of a coordinator that a claim uses. Its background tasks end when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) masters: Masters,
+    pub(crate) renewer: Arc<Renewer>,
+    pub(crate) local_waiters: LocalWaiters,
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        self.renewer.close();
+    }
+}

@@ -1,0 +1,33 @@
+//! Finding out whether a majority of masters answer in time, without asking for a lock.
+
+use super::{claim::LockRequest, clock, live_round::LiveRound, masters::Masters};
+use crate::core::{
+    chances::{Chances, Position},
+    command::{Action, Command, Verb},
+    round::Round,
+};
+
+/// Returns whether another attempt is worth it.
+pub(super) async fn may_win(masters: &Masters, request: &LockRequest, chances: Chances) -> bool {
+    match chances.position(masters.waiter_timeout()) {
+        Position::Aside => can_vote(masters, request).await,
+        Position::Queued => true,
+    }
+}
+
+/// Returns whether a majority of masters answer a question while a lock that was asked for at the
+/// same time would be valid. The question changes nothing. Errors count as answers: the next round
+/// shows whether they matter.
+pub(super) async fn can_vote(masters: &Masters, request: &LockRequest) -> bool {
+    if !masters.has_quorum() {
+        return false;
+    }
+    let start = clock::now();
+    let limit = start + masters.longest_validity(request.ttl);
+    let round = Round::open(Verb::Inspect, masters.count(), start, Some(limit));
+    let probe = LiveRound::open(round);
+    let command = Command::new(&request.resource, Action::Inspect);
+    masters.post(command, probe.clone());
+    probe.settled().await;
+    probe.read(Round::is_answered)
+}

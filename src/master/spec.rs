@@ -1,0 +1,137 @@
+//! A master as users give it, and how its supervisor starts.
+
+use std::{fmt, future::Future, pin::Pin, sync::Arc};
+
+#[cfg(feature = "test-util")]
+use super::memory::MemoryMaster;
+#[cfg(feature = "redis")]
+use super::redis;
+use super::{config::MasterConfig, mailbox::Mailbox, supervisor::supervise};
+
+/// One master, as given to [`Builder::master`](crate::Builder::master): a URL, a
+/// [`MemoryMaster`], or a ready `redis::Client`.
+///
+/// URLs are `redis://[user][:password@]host[:port][/db]`, `rediss://` for TLS (feature `tls`), and
+/// `unix:///path[?db=n&user=..&pass=..]`.
+#[derive(Debug)]
+pub struct MasterSpec(Spec);
+
+enum Spec {
+    #[cfg(feature = "test-util")]
+    Memory(MemoryMaster),
+    #[cfg(feature = "redis")]
+    Redis(Box<redis::Endpoint>),
+    /// The reason why the master cannot be used. `build` reports it, with the master's number.
+    Bad(String),
+}
+
+impl fmt::Debug for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            #[cfg(feature = "test-util")]
+            Self::Memory(memory) => memory.fmt(f),
+            #[cfg(feature = "redis")]
+            Self::Redis(endpoint) => f.write_str(&endpoint.address()),
+            Self::Bad(reason) => f.write_str(reason),
+        }
+    }
+}
+
+#[cfg(feature = "redis")]
+impl From<Result<redis::Endpoint, String>> for Spec {
+    fn from(endpoint: Result<redis::Endpoint, String>) -> Self {
+        endpoint.map_or_else(Self::Bad, |endpoint| Self::Redis(Box::new(endpoint)))
+    }
+}
+
+impl From<&str> for MasterSpec {
+    #[cfg(feature = "redis")]
+    fn from(url: &str) -> Self {
+        Self(redis::Endpoint::from_url(url).into())
+    }
+
+    #[cfg(not(feature = "redis"))]
+    fn from(_url: &str) -> Self {
+        Self(Spec::Bad(
+            "a URL needs the feature `redis` of quorlock".to_owned(),
+        ))
+    }
+}
+
+impl From<&&str> for MasterSpec {
+    fn from(url: &&str) -> Self {
+        Self::from(*url)
+    }
+}
+
+impl From<String> for MasterSpec {
+    fn from(url: String) -> Self {
+        Self::from(url.as_str())
+    }
+}
+
+impl From<&String> for MasterSpec {
+    fn from(url: &String) -> Self {
+        Self::from(url.as_str())
+    }
+}
+
+#[cfg(feature = "redis")]
+impl From<redis::Client> for MasterSpec {
+    fn from(client: redis::Client) -> Self {
+        Self(redis::Endpoint::from_info(client.get_connection_info()).into())
+    }
+}
+
+#[cfg(feature = "test-util")]
+impl From<MemoryMaster> for MasterSpec {
+    fn from(memory: MemoryMaster) -> Self {
+        Self(Spec::Memory(memory))
+    }
+}
+
+#[cfg(feature = "test-util")]
+impl From<&MemoryMaster> for MasterSpec {
+    fn from(memory: &MemoryMaster) -> Self {
+        Self(Spec::Memory(memory.clone()))
+    }
+}
+
+/// The task that looks after one master. The coordinator spawns it.
+pub(crate) type Supervisor = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl MasterSpec {
+    /// Returns the address without secrets. Two masters with the same address are the same server.
+    pub(crate) fn address(&self) -> Result<Arc<str>, String> {
+        match &self.0 {
+            #[cfg(feature = "test-util")]
+            Spec::Memory(memory) => Ok(memory.address()),
+            #[cfg(feature = "redis")]
+            Spec::Redis(endpoint) => Ok(endpoint.address()),
+            Spec::Bad(reason) => Err(reason.clone()),
+        }
+    }
+
+    /// Returns the mailbox of this master, which is number `master`, and the task that serves it.
+    pub(crate) fn open(
+        self,
+        master: usize,
+        address: Arc<str>,
+        config: &MasterConfig,
+    ) -> (Arc<Mailbox>, Supervisor) {
+        let mailbox = Arc::new(Mailbox::new(master, address, config.now));
+        let (served, shared) = (mailbox.clone(), config.clone());
+        let supervisor: Supervisor = match self.0 {
+            #[cfg(feature = "test-util")]
+            Spec::Memory(memory) => {
+                Box::pin(supervise(memory.dialer(master, config), served, shared))
+            }
+            #[cfg(feature = "redis")]
+            Spec::Redis(endpoint) => {
+                Box::pin(supervise(endpoint.dialer(master, config), served, shared))
+            }
+            Spec::Bad(_) => Box::pin(async {}),
+        };
+        (mailbox, supervisor)
+    }
+}
