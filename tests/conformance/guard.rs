@@ -280,8 +280,8 @@ const CASES: &[Case] = &[
         None,
         (Own, Now, Own, true, Now),
     ),
-    // The key of an earlier version, without the time when it was first written. And a clock that was
-    // set back.
+    // The key of an earlier version, without the time when it was first written. And a clock that
+    // was set back.
     (
         Some((Own, Never, Own, false, Never)),
         Nobody,

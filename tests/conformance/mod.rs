@@ -1,5 +1,5 @@
-//! One suite for memory masters and servers: the same rows must give the same votes and leave the same
-//! keys.
+//! One suite for memory masters and servers: the same rows must give the same votes and leave the
+//! same keys.
 //!
 //! Most tests of the crate run on memory masters. Because of this suite, their results hold for
 //! servers.
@@ -245,8 +245,8 @@ fn a_vote_is_in_time_whatever_happens() {
                     .unwrap();
                 runtime.block_on(async {
                     let subject = Subject::memory(MILLISECOND * 50);
-                    // One timeout to be sent and one for the answer. Before that, the time for the first
-                    // dial.
+                    // One timeout to be sent and one for the answer. Before that, the time for the
+                    // first dial.
                     let mut longest = MILLISECOND * 2 * 50;
                     if is_connected {
                         tokio::time::sleep(MILLISECOND).await;
@@ -278,7 +278,8 @@ fn a_vote_is_in_time_whatever_happens() {
         .unwrap();
 }
 
-/// A supervisor ends when the runtime of the coordinator shuts down. A caller may live in another one.
+/// A supervisor ends when the runtime of the coordinator shuts down. A caller may live in another
+/// one.
 #[tokio::test(start_paused = true)]
 async fn a_supervisor_that_ends_fails_all_votes() {
     let mut subject = Subject::memory(MILLISECOND * 50);
@@ -294,8 +295,8 @@ async fn a_supervisor_that_ends_fails_all_votes() {
     }
 }
 
-/// Runs each row on both kinds of master. Then runs it again, and sends every command twice that may
-/// be copied: this must leave the same keys and publish nothing more.
+/// Runs each row on both kinds of master. Then runs it again, and sends every command twice that
+/// may be copied: this must leave the same keys and publish nothing more.
 async fn check(rows: &[&str]) {
     for mut subject in subjects().await {
         for (number, row) in rows.iter().enumerate() {
@@ -325,8 +326,8 @@ fn runner(cases: u32) -> TestRunner {
     })
 }
 
-/// Checks when and how a master votes on a command of each verb. `before` and `after` run before and
-/// after the command is posted.
+/// Checks when and how a master votes on a command of each verb. `before` and `after` run before
+/// and after the command is posted.
 async fn check_time(
     before: impl AsyncFn(&MemoryMaster),
     after: impl AsyncFn(&MemoryMaster),

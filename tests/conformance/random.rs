@@ -69,8 +69,8 @@ async fn random_run(subject: &mut Subject, steps: &Steps, run: usize) -> Ran {
     Ran { seen, took }
 }
 
-/// Returns a state without dead waiters. A command that is sent twice removes more of them: those that
-/// were after its own ticket the first time.
+/// Returns a state without dead waiters. A command that is sent twice removes more of them: those
+/// that were after its own ticket the first time.
 fn without_dead_waiters(state: &str) -> String {
     let words: Vec<_> = state.split(' ').collect();
     let bars: Vec<_> = (0..words.len()).filter(|&at| words[at] == "|").collect();

@@ -64,7 +64,7 @@ async fn a_reentrant_lock_is_acquired() {
         "reentrant acquire a1: granted, reentrant acquire a1 x2 80s: granted, left a=2 reentrant=1 80s",
         "reentrant acquire a1 80s: granted, reentrant acquire a1 x2 40s: granted, left a=2 reentrant=1 80s",
         "write-hash a=1 reentrant=1 -, reentrant acquire a1 40s: granted, left a=1 reentrant=1 40s",
-        // By another owner.
+        // Another owner acquires.
         "reentrant acquire a1 x2: granted, reentrant acquire b1: held a x2 40s, left a=2 reentrant=1 40s",
         "write-hash a=1 reentrant=1 -, reentrant acquire b1: held a x1 -, left a=1 reentrant=1 modeless -",
         // A later attempt of the same owner takes over. An earlier one, which is late, does not.
@@ -170,7 +170,7 @@ async fn a_fair_lock_is_acquired() {
         "fair acquire a1: granted, fair acquire a1 x2 80s: granted, left a=2 fair=1 80s",
         "fair acquire a1 80s: granted, fair acquire a1 x2 40s: granted, left a=2 fair=1 80s",
         "fair acquire a1: granted, enqueue b@2 20s, fair acquire a1 x2: granted, left a=2 fair=1 40s | b@2 20s | - -",
-        // By another owner, which waits or does not.
+        // Another owner acquires, which waits or does not.
         "fair acquire a1 x2: granted, fair acquire b1: held a x2 40s, left a=2 fair=1 40s",
         "write-hash a=1 fair=1 -, fair acquire b1: held a x1 -, left a=1 fair=1 modeless -",
         "fair acquire a1: granted, fair acquire b1 ~20s: held a x1 #1 40s, left a=1 fair=1 40s | b@2 20s | 40s 40s",
@@ -210,7 +210,8 @@ async fn a_fair_lock_has_a_queue() {
         "enqueue b@2 20s, fair acquire c1 ~20s: queued #2, left nothing | b@2 20s c@3 20s | 40s 40s",
         "enqueue b@2 20s, enqueue c@3 20s, fair acquire b1: granted, left b=1 fair=1 40s | c@3 20s | - -",
         "enqueue b@2 20s, fair acquire b1: granted, left b=1 fair=1 40s",
-        // A waiter with the first ticket takes the lock. An attempt that does not wait has no ticket.
+        // A waiter with the first ticket takes the lock. An attempt that does not wait has no
+        // ticket.
         "enqueue b@2 20s, fair acquire a1 ~20s: granted, left a=1 fair=1 40s | b@2 20s | 40s 40s",
         "enqueue b@2 20s, fair acquire a1: queued, left nothing | b@2 20s | - -",
         // Dead waiters are removed from the head of the queue, and only from there. If the lock is

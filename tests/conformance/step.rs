@@ -1,7 +1,7 @@
 //! The steps of a row.
 //!
-//! A step begins with a verb and an attempt. `A`, `B` and `C` are tokens of mutexes. `a1` is an owner
-//! and the number of its attempt. After these come options in any order:
+//! A step begins with a verb and an attempt. `A`, `B` and `C` are tokens of mutexes. `a1` is an
+//! owner and the number of its attempt. After these come options in any order:
 //!
 //! - `40s`: the TTL
 //! - `x2`: the depth
@@ -222,9 +222,9 @@ pub(super) fn candidate(micros: i64) -> String {
     }
 }
 
-/// Parses a field of a hash. `a=1` is the field of an owner. `reentrant=1`, `fair=1` and `odd=1` are
-/// fields that tell the kind. A lock that is left also has the field `mode=quorlock`, unless the row
-/// says `modeless`.
+/// Parses a field of a hash. `a=1` is the field of an owner. `reentrant=1`, `fair=1` and `odd=1`
+/// are fields that tell the kind. A lock that is left also has the field `mode=quorlock`, unless
+/// the row says `modeless`.
 pub(super) fn parse_field(text: &str) -> (String, String) {
     let (name, value) = text.split_once('=').unwrap();
     let name = match name {

@@ -165,8 +165,8 @@ impl Store {
             .collect()
     }
 
-    /// Returns the state of a lock: its holder; its waiters and when each of them counts as dead; the
-    /// TTLs of the queue and of the deadlines.
+    /// Returns the state of a lock: its holder; its waiters and when each of them counts as dead;
+    /// the TTLs of the queue and of the deadlines.
     pub(super) fn state(&self, key: &str) -> String {
         let fair = resource(Kind::Fair, key);
         let mut spoilt = String::new();

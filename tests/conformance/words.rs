@@ -72,8 +72,8 @@ pub(super) fn in_seconds(seconds: f64) -> String {
     format!("{seconds:.3}s")
 }
 
-/// Returns whether two texts are the same. Times may differ by `slack`, which includes stalls of the
-/// machine.
+/// Returns whether two texts are the same. Times may differ by `slack`, which includes stalls of
+/// the machine.
 pub(super) fn alike(one: &str, other: &str, slack: Duration) -> bool {
     let slack = (slack + MILLISECOND * 2).as_secs_f64();
     let same = |(one, other): (&str, &str)| match (time(one), time(other)) {
