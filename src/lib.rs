@@ -20,8 +20,7 @@
 //! # Where to start
 //!
 //! - [`Coordinator`] is a set of masters, [`Lock`] a name on it, and [`Guard`] a lock that is held.
-//! - [`Coordinator::mutex`] returns a lock that is held once at a time, in the common Redlock
-//!   format.
+//! - [`Coordinator::mutex`] returns a lock with one guard at a time, in the common Redlock format.
 //! - [`Coordinator::reentrant`] returns a lock that is held by an [`Owner`], which may acquire it
 //!   again, in the format of Redisson's plain lock.
 //! - [`Coordinator::fair`] returns a reentrant lock whose waiters are served in the order in which
@@ -34,8 +33,8 @@
 //! # What is not promised
 //!
 //! A holder that is paused, by its scheduler, a page fault or a migration of its virtual machine,
-//! can act after its validity has ended. No lock with a TTL can prevent that; a [fencing
-//! token](Lock::fenced) can. See [`docs::guarantees`].
+//! can act after its validity has ended. No lock with a TTL can prevent that. A resource that
+//! checks [fencing tokens](Lock::fenced) can refuse such a holder. See [`docs::guarantees`].
 //!
 //! # Logs
 //!
@@ -56,10 +55,12 @@
     allow(
         dead_code,
         unused_imports,
+        unused_variables,
         reason = "there is no kind of master to talk to"
     )
 )]
 
+mod builder;
 mod check;
 mod coordinator;
 mod core;
@@ -73,8 +74,9 @@ mod owner;
 mod user_code;
 
 pub use crate::{
+    builder::Builder,
     check::{Finding, Preflight, Severity},
-    coordinator::{Builder, Coordinator},
+    coordinator::Coordinator,
     core::{
         held_report::HeldReport,
         inspection::{Holder, Inspection},

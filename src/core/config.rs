@@ -91,20 +91,10 @@ impl Config {
         } = settings;
         let node_timeout = node_timeout.map_or(NodeTimeout::Measured, NodeTimeout::Fixed);
         let least = node_timeout.least();
-        timeout(least, |given, least, most| ConfigError::NodeTimeout {
-            given,
-            least,
-            most,
-        })?;
-        timeout(connect_timeout, |given, least, most| {
-            ConfigError::ConnectTimeout { given, least, most }
-        })?;
         let drift = Drift::from_ppm(drift_ppm)?;
-        let max_ttl = max_ttl.unwrap_or_else(|| match restart_guard {
-            // No master waits until all locks have ended.
-            RestartGuard::Off => Ttl::MOST,
-            RestartGuard::Observed | RestartGuard::Strict => ttl.max(MAX_TTL),
-        });
+        check_node_timeout(least)?;
+        let connect_timeout = checked_connect_timeout(connect_timeout)?;
+        let max_ttl = max_ttl.unwrap_or_else(|| default_max_ttl(restart_guard, ttl));
         let max_ttl = Ttl::parse(max_ttl, least, drift)?;
         Ok(Self {
             ttl: Ttl::parse(ttl, least, drift)?.at_most(max_ttl)?,
@@ -141,6 +131,19 @@ fn range(
     Backoff::new(least, most).ok_or_else(|| error(least, most))
 }
 
+/// The least and the most of the node timeout and the connect timeout.
+const TIMEOUTS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(60));
+
+fn check_node_timeout(given: Duration) -> Result<(), ConfigError> {
+    let error = |given, least, most| ConfigError::NodeTimeout { given, least, most };
+    checked(given, TIMEOUTS, error).map(drop)
+}
+
+fn checked_connect_timeout(given: Duration) -> Result<Duration, ConfigError> {
+    let error = |given, least, most| ConfigError::ConnectTimeout { given, least, most };
+    checked(given, TIMEOUTS, error)
+}
+
 /// Checks the waiter timeout, which must be long enough for two polls of a slow master.
 fn checked_waiter_timeout(
     given: Option<Duration>,
@@ -150,27 +153,28 @@ fn checked_waiter_timeout(
     const MOST: Duration = Duration::from_secs(60 * 60);
     let least = 4 * node_timeout;
     let given = given.unwrap_or_else(|| least.max(DEFAULT));
-    if (least..=MOST).contains(&given) {
+    let error = |given, least, most| ConfigError::WaiterTimeout { given, least, most };
+    checked(given, (least, MOST), error)
+}
+
+/// Returns `given` if it is from `least` to `most`.
+fn checked(
+    given: Duration,
+    (least, most): (Duration, Duration),
+    error: impl FnOnce(Duration, Duration, Duration) -> ConfigError,
+) -> Result<Duration, ConfigError> {
+    if (least..=most).contains(&given) {
         Ok(given)
     } else {
-        Err(ConfigError::WaiterTimeout {
-            given,
-            least,
-            most: MOST,
-        })
+        Err(error(given, least, most))
     }
 }
 
-fn timeout(
-    given: Duration,
-    error: impl FnOnce(Duration, Duration, Duration) -> ConfigError,
-) -> Result<(), ConfigError> {
-    const LEAST: Duration = Duration::from_millis(1);
-    const MOST: Duration = Duration::from_secs(60);
-    if (LEAST..=MOST).contains(&given) {
-        Ok(())
-    } else {
-        Err(error(given, LEAST, MOST))
+fn default_max_ttl(restart_guard: RestartGuard, ttl: Duration) -> Duration {
+    match restart_guard {
+        // No master waits until all locks have ended.
+        RestartGuard::Off => Ttl::MOST,
+        RestartGuard::Observed | RestartGuard::Strict => ttl.max(MAX_TTL),
     }
 }
 

@@ -12,7 +12,7 @@ pub enum ConfigError {
     BadMaster {
         /// The number of the master in the list, starting at 1.
         master: usize,
-        /// What is wrong with the master.
+        /// The mistake.
         reason: String,
     },
 

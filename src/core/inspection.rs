@@ -42,8 +42,8 @@ pub struct Holder {
     /// Redisson's `RedissonRedLock` holds the lock, which has another ID on every master, and for a
     /// moment while several clients contend for the lock.
     pub owner: Option<String>,
-    /// How many times the owner has acquired the lock. Without a single owner, the median of what
-    /// the masters say.
+    /// The number of times that the owner has acquired the lock. Without a single owner, the median
+    /// of what the masters say.
     pub depth: u64,
     /// The time until fewer than a majority of masters hold the lock for its holder, unless the
     /// holder extends or releases it. Without a single owner, the time until a majority of masters

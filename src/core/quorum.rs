@@ -70,7 +70,7 @@ pub enum Failure {
     /// The master may have forgotten locks, and has no vote until all of these have ended. Nothing
     /// was sent.
     Quarantined {
-        /// How long the quarantine still lasts.
+        /// The rest of the quarantine.
         remaining: Duration,
     },
     /// The master answered with an error, such as `OOM`, `LOADING`, `READONLY` or `NOPERM`.

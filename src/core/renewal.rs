@@ -1,11 +1,11 @@
-//! When a lock that is held is renewed, and for how long.
+//! The times at which a held lock is renewed.
 
 use std::time::{Duration, Instant};
 
 use super::lease::Lease;
 
-/// How long a lock is renewed while its guard lives, for [`Lock::renewal`](crate::Lock::renewal)
-/// and [`Builder::renewal`](crate::Builder::renewal).
+/// A limit for the renewal of a lock while its guard lives, for
+/// [`Lock::renewal`](crate::Lock::renewal) and [`Builder::renewal`](crate::Builder::renewal).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Renewal {
@@ -22,7 +22,7 @@ pub enum Renewal {
 /// The times at which one held lock is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RenewalPlan {
-    /// How long before the end of a lease the renewal is due.
+    /// The time from a renewal being due to the end of the lease.
     ahead: Duration,
     retry: Duration,
     /// No renewal is due at this instant or later. `None` without a limit.

@@ -59,9 +59,9 @@ pub enum AcquireError {
     Contended {
         /// The lock's name.
         name: Arc<str>,
-        /// What prevented the attempt from winning.
+        /// The reason why the attempt did not win.
         reason: Contention,
-        /// What each master answered.
+        /// The votes of the round that failed.
         votes: Votes,
     },
 
@@ -71,7 +71,7 @@ pub enum AcquireError {
     Deadline {
         /// The lock's name.
         name: Arc<str>,
-        /// How long the call has waited.
+        /// The duration of the call.
         waited: Duration,
         /// The number of attempts.
         attempts: u32,
@@ -92,7 +92,7 @@ pub enum AcquireError {
     NoQuorum {
         /// The lock's name.
         name: Arc<str>,
-        /// What each master answered.
+        /// The votes of the round that failed.
         votes: Votes,
     },
 
@@ -108,7 +108,7 @@ pub enum AcquireError {
         name: Arc<str>,
         /// The kind that was asked for.
         asked: Kind,
-        /// What each master answered.
+        /// The votes of the round that failed.
         votes: Votes,
     },
 
@@ -141,7 +141,7 @@ pub enum AcquireError {
         /// The time until enough masters may vote again. Wait for it and try again, as
         /// [`Lock::acquire`](crate::Lock::acquire) does.
         remaining: Duration,
-        /// What each master answered.
+        /// The votes of the round that failed.
         votes: Votes,
     },
 
@@ -153,11 +153,11 @@ pub enum AcquireError {
     TooSlow {
         /// The lock's name.
         name: Arc<str>,
-        /// How long the majority took.
+        /// The time that the majority took.
         elapsed: Duration,
         /// The TTL that was asked for.
         ttl: Duration,
-        /// What each master answered.
+        /// The votes of the round that failed.
         votes: Votes,
     },
 }
@@ -186,8 +186,7 @@ impl AcquireError {
     }
 }
 
-/// What prevented an attempt from winning a lock, from
-/// [`AcquireError::Contended`].
+/// The reason why an attempt failed with [`AcquireError::Contended`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Contention {
@@ -254,7 +253,7 @@ pub enum ExtendError {
     Lost {
         /// The lock's name.
         name: Arc<str>,
-        /// What each master answered.
+        /// The votes of the round that failed.
         votes: Votes,
     },
 
@@ -268,9 +267,9 @@ pub enum ExtendError {
     NoQuorum {
         /// The lock's name.
         name: Arc<str>,
-        /// How long the guard is still valid.
+        /// The rest of the guard's validity.
         remaining: Duration,
-        /// What each master answered.
+        /// The votes of the round that failed.
         votes: Votes,
     },
 
@@ -281,7 +280,7 @@ pub enum ExtendError {
     TooSlow {
         /// The lock's name.
         name: Arc<str>,
-        /// What each master answered.
+        /// The votes of the round that failed.
         votes: Votes,
     },
 }
@@ -303,7 +302,7 @@ pub enum InspectError {
     NoQuorum {
         /// The lock's name.
         name: Arc<str>,
-        /// What each master answered.
+        /// The votes of the round that failed.
         votes: Votes,
     },
 }
@@ -315,9 +314,9 @@ pub enum InspectError {
 pub struct LostError {
     /// The lock's name.
     pub name: Arc<str>,
-    /// Why the lock was lost.
+    /// The reason.
     pub reason: LostReason,
-    /// What each master answered in the last round.
+    /// The votes of the last round.
     pub votes: Votes,
 }
 
@@ -354,7 +353,7 @@ pub enum ReleaseError {
     NoQuorum {
         /// The lock's name.
         name: Arc<str>,
-        /// What each master answered.
+        /// The votes of the round that failed.
         votes: Votes,
     },
 }

@@ -39,7 +39,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "tokio::",
-        "src/driver/ src/master/ src/check/ask.rs src/coordinator.rs",
+        "src/driver/ src/master/ src/check/ask.rs src/builder.rs",
         "the other floors know no runtime",
     ),
     (
