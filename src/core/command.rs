@@ -20,7 +20,7 @@ pub(crate) struct Command {
     pub(crate) action: Action,
 }
 
-/// What a [`Command`] does with its lock.
+/// The action of a [`Command`] on its lock.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Takes a lock that is free.
@@ -87,7 +87,7 @@ pub(crate) enum Probe {
     Setting(&'static str),
 }
 
-/// What kind of question a [`Command`] is.
+/// The kind of a [`Command`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Acquire,
@@ -109,7 +109,7 @@ pub(crate) enum WakeScope {
     Everybody,
 }
 
-/// How a command goes to a server: as a plain command, or as a script with its keys and arguments.
+/// The words of a command for a server: a plain command, or a script with its keys and arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Call<'a> {
     Plain(&'a [&'a [u8]]),

@@ -75,12 +75,12 @@ impl std::borrow::Borrow<str> for Ticket {
     }
 }
 
-/// How masters queue a waiter.
+/// The options for a waiter in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueOptions {
     /// The time after which a waiter that has not asked again counts as dead.
     pub(crate) waiter_timeout: Duration,
-    /// Whether no majority has seen the ticket before. The time in a fresh ticket is checked.
+    /// `true` if no majority has seen the ticket before. The time in a fresh ticket is checked.
     pub(crate) is_fresh: bool,
 }
 

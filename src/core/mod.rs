@@ -24,7 +24,7 @@
 //! | `quorum`, `votes` | votes, majorities, and the table of who voted what |
 //! | `round`, `master_set` | one command to all masters, and its outcome |
 //! | `ballot` | fencing tokens |
-//! | `retry`, `timeout` | the delay before the next attempt, and the time that a master has to answer |
+//! | `retry`, `timeout` | the delay before the next attempt, and the time for a master's answer |
 //! | `wait_order` | the order in which the waiters of one process contend |
 //! | `chances` | whether a waiter of a fair lock can win |
 //! | `inspection` | what masters say about a lock and its queue |

@@ -69,8 +69,8 @@ impl Resource {
         };
         let channel = match kind {
             Kind::Mutex => WAKE.key(&key),
-            // Redisson's rule. Names with and without braces may share a channel, which is harmless:
-            // messages are only hints.
+            // Redisson's rule. Names with and without braces may share a channel, which is
+            // harmless: messages are only hints.
             Kind::Reentrant if key.contains('{') => format!("redisson_lock__channel:{key}"),
             Kind::Reentrant => format!("redisson_lock__channel:{{{key}}}"),
             // The scripts tell the next waiter on a channel of its own.
@@ -125,9 +125,9 @@ impl Resource {
 struct CompanionKey {
     /// The purpose of the key, with a colon at the end.
     prefix: &'static str,
-    /// Letters that bring the CRC16 of the prefix, these letters and a colon to zero. Then the CRC16
-    /// of the whole is that of the part after them, so that the whole has the slot of the lock's
-    /// key.
+    /// Letters that bring the CRC16 of the prefix, these letters and a colon to zero. Then the
+    /// CRC16 of the whole is that of the part after them, so that the whole has the slot of the
+    /// lock's key.
     neutral: &'static str,
 }
 
@@ -148,7 +148,7 @@ impl CompanionKey {
         if has_hash_tag(key) {
             format!("{prefix}:{key}")
         } else if key.contains('}') {
-            // In braces, the key would be cut off there. It is hashed whole, and so is this.
+            // Braces around the key would cut it off there. It is hashed whole, and so is this.
             format!("{prefix}{neutral}:{key}")
         } else {
             format!("{prefix}{{{key}}}")

@@ -134,7 +134,7 @@ mod tests {
             assert_eq!(said("stale 5"), stale(5));
             assert_eq!(said("skew 5"), skewed(5));
         }
-        // Who offered nothing is told nothing of that.
+        // A lock that is not fenced has no candidate, so this reply makes no sense.
         let text = Reply::Text("stale 5".into());
         assert_eq!(command(Kind::Mutex, Acquire, 1).vote(&text), nonsense());
     }

@@ -8,8 +8,8 @@ use super::lease::{Drift, Ttl};
 /// `FLUSHALL`, or because a replica took their place.
 ///
 /// Such a master is quarantined: it must not vote until every lock that it may have lost is over.
-/// The coordinator keeps the key `quorlock:guard` on every master, and reads it on every dial. A key
-/// that makes no sense counts as changed.
+/// The coordinator keeps the key `quorlock:guard` on every master, and reads it on every dial. A
+/// key that makes no sense counts as changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RestartGuard {
@@ -43,14 +43,15 @@ pub(crate) fn quarantine(max_ttl: Ttl, drift: Drift) -> Duration {
 pub(crate) struct GuardRecord {
     /// The run id of the server process that was seen last.
     pub(crate) run_id: String,
-    /// When the master was first seen to have lost locks. 0 if it is not known to have lost any.
+    /// The time when the master was first seen to have lost locks. 0 if it is not known to have
+    /// lost any.
     pub(crate) since: u64,
     /// The first of the processes whose data this process has, each having passed it on complete.
     pub(crate) origin: String,
-    /// Whether the process is known to lose nothing when it ends.
+    /// `true` if the process is known to lose nothing when it ends.
     pub(crate) is_durable: bool,
-    /// When the key was first written. 0 if an earlier version of the crate wrote it, which did not
-    /// store the time.
+    /// The time when the key was first written. 0 if an earlier version of the crate wrote it,
+    /// which did not store the time.
     pub(crate) seen: u64,
 }
 
@@ -62,14 +63,15 @@ pub(crate) struct Observation<'a> {
     /// answer. Usually there is one. There is none if the client has never seen the master.
     pub(crate) known: &'a [(String, u64)],
     pub(crate) is_strict: bool,
-    /// Whether the master was found to be durable. `None` if the client did not ask, or may not.
+    /// The durability that was found. `None` if the client did not ask, or may not.
     pub(crate) is_durable: Option<bool>,
 }
 
 #[cfg(any(test, feature = "test-util"))]
 impl GuardRecord {
-    /// Returns the contents of the key after `look` at the process `run_id`. `found` are the contents
-    /// before. It does the same as `lua/shared/guard.lua` for a master whose log is in order.
+    /// Returns the contents of the key after `look` at the process `run_id`. `found` are the
+    /// contents before. It does the same as `lua/shared/guard.lua` for a master whose log is in
+    /// order.
     pub(crate) fn looked_at(
         found: Option<Self>,
         look: Observation<'_>,
@@ -217,8 +219,8 @@ mod tests {
         }
     }
 
-    /// Returns a look of any client: one that knows the master or not, strict or not, that may ask or
-    /// not.
+    /// Returns a look of any client: one that knows the master or not, strict or not, that may ask
+    /// or not.
     fn any_look() -> impl Strategy<Value = (Option<usize>, bool, Option<bool>)> {
         let known = prop::option::of(0..4usize);
         (known, any::<bool>(), any::<Option<bool>>())
@@ -257,7 +259,7 @@ mod tests {
         now: u64,
         restarts: usize,
         key: Option<GuardRecord>,
-        /// When locks were last lost.
+        /// The time when locks were last lost.
         lost: u64,
         /// For each client process, the origin that it knows, and when that last answered.
         known: [Option<(String, u64)>; 4],
@@ -335,7 +337,8 @@ mod tests {
             }
         }
 
-        /// Unless the process before was seen as durable, the first look after a restart notices it.
+        /// Unless the process before was seen as durable, the first look after a restart notices
+        /// it.
         #[test]
         fn a_restart_is_a_quarantine_unless_it_was_durable_before_and_is_now(
             looks in prop::collection::vec(any_look(), 0..6),

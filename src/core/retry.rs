@@ -40,7 +40,7 @@ impl Backoff {
             .min(self.most);
         let spread = nanos(ceiling.saturating_sub(self.least));
         let part = (u128::from(spread) * u128::from(random)) >> 64;
-        self.least.saturating_add(Duration::from_nanos(part as u64)) // the upper half of a 128-bit product
+        self.least.saturating_add(Duration::from_nanos(part as u64)) // the upper half
     }
 }
 

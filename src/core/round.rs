@@ -35,7 +35,7 @@ pub(crate) struct Round {
     failed: u8,
     cast: CastVotes,
     outcome: Outcome,
-    /// Whether masters that refuse queue us.
+    /// `true` if masters that refuse the command queue us.
     queues: bool,
 }
 
@@ -131,7 +131,8 @@ impl Round {
         self.masters(|vote| vote == Some(&Vote::Grant))
     }
 
-    /// Returns whether any master says that the fair lock is free there, but other waiters come first.
+    /// Returns whether any master says that the fair lock is free there, but other waiters come
+    /// first.
     pub(crate) fn lets_others_pass(&self) -> bool {
         let is_queue = |vote: &Vote| matches!(vote, Vote::Refuse(Refusal::Queued { .. }));
         self.votes_cast().any(is_queue)
@@ -180,8 +181,8 @@ impl Round {
         self.queues && self.majority_say(keeps_place)
     }
 
-    /// Returns whether a majority of masters name the same owner as the holder. Then no one else can
-    /// have the lock before that owner releases it. After a split vote there is no such owner.
+    /// Returns whether a majority of masters name the same owner as the holder. Then no one else
+    /// can have the lock before that owner releases it. After a split vote there is no such owner.
     pub(crate) fn is_held_by_one(&self) -> bool {
         self.votes_cast()
             .filter_map(owner)
@@ -214,8 +215,8 @@ impl Round {
         left.get(missing.checked_sub(1)?).copied()
     }
 
-    /// Returns a candidate above all counters. `None` unless a majority of masters are free to accept
-    /// one, and some of them refused the candidate of this round.
+    /// Returns a candidate above all counters. `None` unless a majority of masters are free to
+    /// accept one, and some of them refused the candidate of this round.
     pub(crate) fn next_candidate(&self) -> Option<u64> {
         let counter = |vote: &Vote| match vote {
             Vote::Refuse(Refusal::Stale { counter }) => Some(*counter),
@@ -227,8 +228,8 @@ impl Round {
             .then(|| highest.saturating_add(1))
     }
 
-    /// Returns the median clock of the masters that say that our ticket's time is off. `None` unless
-    /// they are a majority.
+    /// Returns the median clock of the masters that say that our ticket's time is off. `None`
+    /// unless they are a majority.
     pub(crate) fn skewed_to(&self) -> Option<Duration> {
         let mut clocks: Vec<_> = self
             .votes_cast()
@@ -242,8 +243,8 @@ impl Round {
         middle.filter(|_| clocks.len() >= majority(self.cast.len()))
     }
 
-    /// Returns whether the answers of more masters may still give a [`next_candidate`] or a clock that
-    /// we are [`skewed_to`]. They may, if masters that failed decided the round before.
+    /// Returns whether the answers of more masters may still give a [`next_candidate`] or a clock
+    /// that we are [`skewed_to`]. They may, if masters that failed decided the round before.
     ///
     /// [`next_candidate`]: Self::next_candidate
     /// [`skewed_to`]: Self::skewed_to
@@ -360,8 +361,8 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    /// Returns the vote for a letter: `g` grants, `h` is held by another, `0` is gone, `f` timed out,
-    /// `u` is unreachable.
+    /// Returns the vote for a letter: `g` grants, `h` is held by another, `0` is gone, `f` timed
+    /// out, `u` is unreachable.
     fn vote(letter: char) -> Vote {
         match letter {
             'g' => Vote::Grant,

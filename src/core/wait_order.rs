@@ -24,7 +24,7 @@ pub(crate) struct WaitOrder<T> {
 #[derive(Clone, Copy, Debug)]
 struct Contender {
     number: u64,
-    /// When the contender counts as silent, unless it has acted before.
+    /// The time at which the contender counts as silent, unless it has acted before.
     due: Instant,
 }
 
@@ -86,7 +86,8 @@ impl<T: Clone> WaitOrder<T> {
         }
     }
 
-    /// Puts waiter `number` after all others. Returns the means to tell the waiter whose turn it is.
+    /// Puts waiter `number` after all others. Returns the means to tell the waiter whose turn it
+    /// is.
     pub(crate) fn step_back(&mut self, number: u64, now: Instant) -> Option<T> {
         if self.waiting.is_empty() {
             return None;

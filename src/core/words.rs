@@ -403,7 +403,7 @@ mod tests {
                 1,
                 format!("MutexAcquire r {counter} {token} 10000 {candidate} 1000000"),
             ),
-            // What is put back may have been won long ago.
+            // A key that is put back may have been won long ago.
             (
                 Mutex,
                 Heal,

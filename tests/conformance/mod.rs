@@ -1,6 +1,8 @@
-//! One suite for both kinds of master: the same rows, the same votes, the same keys left behind.
+//! One suite for memory masters and servers: the same rows must give the same votes and leave the
+//! same keys.
 //!
-//! Most tests run on memory masters. What they show holds for servers because of this.
+//! Most tests of the crate run on memory masters. Because of this suite, their results hold for
+//! servers.
 
 #![allow(
     clippy::disallowed_methods,
@@ -60,7 +62,7 @@ mod store;
 mod times;
 mod words;
 
-/// In steps that are posted at once, which is how a rollback follows its acquire.
+/// Posts several steps at once, as a rollback follows its acquisition.
 #[tokio::test]
 async fn the_order_of_posts_is_the_order_of_execution() {
     for mut subject in subjects().await {
@@ -89,7 +91,7 @@ async fn the_order_of_posts_is_the_order_of_execution() {
 async fn a_key_lives_for_its_ttl_and_not_much_longer() {
     const TTL: Duration = Duration::from_millis(60);
     for mut subject in subjects().await {
-        // Acquired with it, and extended to it.
+        // Acquired with the TTL, and extended to it.
         for (key, first) in [("acquired", TTL), ("extended", TTL / 6)] {
             let mut before = now();
             let acquire = command(Verb::Acquire, key, 'A', first);
@@ -123,7 +125,7 @@ async fn a_key_lives_for_its_ttl_and_not_much_longer() {
     }
 }
 
-/// A key is kept to the end of the millisecond in which it expires, as on a server.
+/// A key lives until the end of the millisecond in which it expires, as on a server.
 #[tokio::test(start_paused = true)]
 async fn the_last_millisecond_of_a_key() {
     let mut subject = Subject::memory(seconds(10));
@@ -139,7 +141,7 @@ async fn the_last_millisecond_of_a_key() {
     }
 }
 
-/// A vote for every ask, in time, whatever is wrong with the master.
+/// Every request gets a vote in time, with any fault of the master.
 #[tokio::test(start_paused = true)]
 async fn a_vote_is_in_time() {
     for (fault, after, expected) in [
@@ -152,7 +154,7 @@ async fn a_vote_is_in_time() {
         (Fault::Mute, 50, "no answer in 50ms"),
     ] {
         let order = async |master: &MemoryMaster| {
-            tokio::time::sleep(MILLISECOND).await; // it dials
+            tokio::time::sleep(MILLISECOND).await; // the supervisor dials
             master.inject(fault.clone());
             yield_now().await;
         };
@@ -160,7 +162,7 @@ async fn a_vote_is_in_time() {
     }
 }
 
-/// A command waits for the first dial, and its time begins after that.
+/// A command waits for the first dial. Its timeout begins after that.
 #[tokio::test(start_paused = true)]
 async fn a_vote_is_in_time_during_the_first_dial() {
     for (fault, after, expected) in [
@@ -189,7 +191,7 @@ async fn a_vote_is_in_time_when_the_command_is_on_its_way() {
         (Fault::Mute, 50, "no answer in 50ms"),
     ] {
         let slow = async |master: &MemoryMaster| {
-            tokio::time::sleep(MILLISECOND).await; // it dials
+            tokio::time::sleep(MILLISECOND).await; // the supervisor dials
             master.inject(delay(30));
         };
         let strike = async |master: &MemoryMaster| {
@@ -200,7 +202,7 @@ async fn a_vote_is_in_time_when_the_command_is_on_its_way() {
     }
 }
 
-/// An owed command is sent first, and its vote was cast long ago.
+/// An owed command is sent first. Its vote was cast long before.
 #[tokio::test(start_paused = true)]
 async fn a_vote_is_in_time_after_an_owed_command() {
     let mut subject = Subject::memory(MILLISECOND * 50);
@@ -210,7 +212,7 @@ async fn a_vote_is_in_time_after_an_owed_command() {
     let release = command(Verb::Release, "key", 'A', seconds(40));
     subject.post(release, Some(now() + seconds(40)));
     subject.store.memory().inject(Fault::None);
-    // It is dialled again after a pause of 30 ms.
+    // The next dial is after a pause of 30 ms.
     tokio::time::sleep(MILLISECOND * 28).await;
     subject.store.memory().inject(delay(80));
     tokio::time::sleep(MILLISECOND * 90).await;
@@ -243,8 +245,8 @@ fn a_vote_is_in_time_whatever_happens() {
                     .unwrap();
                 runtime.block_on(async {
                     let subject = Subject::memory(MILLISECOND * 50);
-                    // For its turn to be sent, and for the answer; and before that for the first
-                    // dial.
+                    // One timeout to be sent and one for the answer. Before that, the time for the
+                    // first dial.
                     let mut longest = MILLISECOND * 2 * 50;
                     if is_connected {
                         tokio::time::sleep(MILLISECOND).await;
@@ -257,16 +259,16 @@ fn a_vote_is_in_time_whatever_happens() {
                         match event {
                             Event::Order(fault) => subject.store.memory().inject(fault),
                             Event::Post(verb, owed) => {
-                                let (votes, ballot) = unbounded_channel();
+                                let (votes, answer) = unbounded_channel();
                                 let owed = owed.then(|| now() + seconds(1));
                                 let command = command(verb, "key", 'A', seconds(1));
                                 subject.post_with(command, owed, votes);
-                                asked.push((now(), ballot));
+                                asked.push((now(), answer));
                             }
                         }
                     }
-                    for (start, mut ballot) in asked {
-                        let (at, ..) = ballot.recv().await.unwrap();
+                    for (start, mut answer) in asked {
+                        let (at, ..) = answer.recv().await.unwrap();
                         prop_assert!(at - start <= longest, "after {:?}", at - start);
                     }
                     Ok(())
@@ -276,14 +278,15 @@ fn a_vote_is_in_time_whatever_happens() {
         .unwrap();
 }
 
-/// As when the runtime that the coordinator was built in shuts down, and a caller lives in another.
+/// A supervisor ends when the runtime of the coordinator shuts down. A caller may live in another
+/// one.
 #[tokio::test(start_paused = true)]
-async fn a_supervisor_that_ends_leaves_nobody_waiting() {
+async fn a_supervisor_that_ends_fails_all_votes() {
     let mut subject = Subject::memory(MILLISECOND * 50);
-    tokio::time::sleep(MILLISECOND).await; // it dials
+    tokio::time::sleep(MILLISECOND).await; // the supervisor dials
     subject.store.memory().inject(Fault::Hang);
     subject.post(command(Verb::Acquire, "key", 'A', seconds(40)), None);
-    tokio::time::sleep(MILLISECOND).await; // it sends
+    tokio::time::sleep(MILLISECOND).await; // the supervisor sends
     subject.supervisor.abort();
     subject.post(command(Verb::Acquire, "key", 'A', seconds(40)), None);
     for _ in 0..2 {
@@ -292,22 +295,22 @@ async fn a_supervisor_that_ends_leaves_nobody_waiting() {
     }
 }
 
-/// Runs each row on both kinds of master as it is written, and with every command that may be copied sent twice,
-/// which must leave the same and tell nobody more.
+/// Runs each row on both kinds of master. Then runs it again, and sends every command twice that
+/// may be copied: this must leave the same keys and publish nothing more.
 async fn check(rows: &[&str]) {
     for mut subject in subjects().await {
         for (number, row) in rows.iter().enumerate() {
             for copies in [1, 2] {
-                // Again, if the machine stood still for so long that candidates are too old.
+                // Tries again if the machine stood still so long that candidates are too old.
                 for again in 0.. {
                     let key = format!("{number} {copies} {again}");
                     let start = now();
-                    let told = subject.tell(&key, row, copies, start).await;
+                    let result = subject.run_row(&key, row, copies, start).await;
                     if start.elapsed() > seconds(1) && row.contains('^') {
                         continue;
                     }
                     let kind = subject.store.kind();
-                    told.unwrap_or_else(|wrong| panic!("{row}: {wrong} on {kind}"));
+                    result.unwrap_or_else(|wrong| panic!("{row}: {wrong} on {kind}"));
                     break;
                 }
             }
@@ -318,13 +321,13 @@ async fn check(rows: &[&str]) {
 fn runner(cases: u32) -> TestRunner {
     TestRunner::new(Config {
         cases,
-        failure_persistence: None, // a failure is printed, smallest case and all
+        failure_persistence: None, // a failure prints its smallest case
         ..Config::default()
     })
 }
 
-/// Asks a master of every verb, and when and how it votes. `before` and `after` the command is posted
-/// things may happen to the master.
+/// Checks when and how a master votes on a command of each verb. `before` and `after` run before
+/// and after the command is posted.
 async fn check_time(
     before: impl AsyncFn(&MemoryMaster),
     after: impl AsyncFn(&MemoryMaster),
@@ -353,7 +356,7 @@ async fn check_time(
 #[derive(Clone, Debug)]
 enum Event {
     Order(Fault),
-    /// And whether the master is owed it.
+    /// A command, and whether it is owed to the master.
     Post(Verb, bool),
 }
 
@@ -384,31 +387,31 @@ fn error() -> Fault {
     Fault::ErrorReply("OOM no room".into())
 }
 
-/// A master behind its mailbox, and what it votes.
+/// A master with its mailbox and its votes.
 struct Subject {
     store: Store,
     mailbox: Arc<Mailbox>,
     supervisor: AbortHandle,
-    /// From when candidates count.
+    /// The time that candidates are counted from.
     began: u64,
-    ballots: UnboundedSender<BallotReply>,
-    votes: UnboundedReceiver<BallotReply>,
+    answers: UnboundedSender<Answer>,
+    votes: UnboundedReceiver<Answer>,
 }
 
-/// When a master voted, what, and what it said in more words.
-type BallotReply = (tokio::time::Instant, Vote, String);
+/// The time of a vote, the vote, and the text of the reply, if there is one.
+type Answer = (tokio::time::Instant, Vote, String);
 
-/// Both kinds of master, or the one there is.
+/// Returns both kinds of master, or only a memory master if there is no server to start.
 async fn subjects() -> Vec<Subject> {
-    // Nothing is slow here unless the machine is.
-    let patience = seconds(20);
-    let mut subjects = vec![Subject::memory(patience)];
+    // Only the machine can be slow here.
+    let timeout = seconds(20);
+    let mut subjects = vec![Subject::memory(timeout)];
     if !server::only_urls() {
         let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
         let spec = MasterSpec::from(server.url());
         let listener = server.listen();
         let store = Store::Real(server, listener);
-        subjects.push(Subject::new(store, spec, patience));
+        subjects.push(Subject::new(store, spec, timeout));
     }
     subjects
 }
@@ -439,19 +442,19 @@ impl Subject {
         let address = spec.address().unwrap();
         let (mailbox, supervisor) = spec.open(0, address, &terms);
         let supervisor = tokio::spawn(supervisor).abort_handle();
-        let (ballots, votes) = unbounded_channel();
+        let (answers, votes) = unbounded_channel();
         Self {
             store,
             mailbox,
             supervisor,
             began: wall_micros(),
-            ballots,
+            answers,
             votes,
         }
     }
 
-    /// A row from its first step to what is left. An error is what is not as it is written.
-    async fn tell(
+    /// Runs a row. Returns the first difference as an error.
+    async fn run_row(
         &mut self,
         key: &str,
         row: &str,
@@ -476,7 +479,7 @@ impl Subject {
         }
     }
 
-    /// Runs one step, a command `copies` times: what is said the first time counts.
+    /// Runs one step, and a command `copies` times. Returns its first answer.
     async fn run(&mut self, key: &str, step: &Step, copies: usize) -> String {
         let asked = match step {
             Step::Request(asked) => asked,
@@ -504,7 +507,7 @@ impl Subject {
         said
     }
 
-    /// The vote, and what was published.
+    /// Returns the vote, and the messages that were published.
     async fn say(&mut self, key: &str, asked: &Asked) -> String {
         self.store.listen(key);
         let ballot = asked.ballot.map(|off| Ballot {
@@ -520,7 +523,7 @@ impl Subject {
         said + &self.store.heard(key)
     }
 
-    /// All there is of a lock, with its counter if there is one.
+    /// Returns all keys of a lock, with its counter if there is one.
     fn state(&self, key: &str) -> String {
         let state = self.store.state(key);
         let Some((counter, ttl)) = self.store.counter(key) else {
@@ -545,14 +548,14 @@ impl Subject {
     }
 
     fn post(&self, command: Command, owed_until: Option<tokio::time::Instant>) {
-        self.post_with(command, owed_until, self.ballots.clone());
+        self.post_with(command, owed_until, self.answers.clone());
     }
 
     fn post_with(
         &self,
         command: Command,
         owed_until: Option<tokio::time::Instant>,
-        ballots: UnboundedSender<BallotReply>,
+        answers: UnboundedSender<Answer>,
     ) {
         let posted = now().into_std();
         let owed_until = owed_until.map(tokio::time::Instant::into_std);
@@ -560,8 +563,8 @@ impl Subject {
             command,
             MasterSet::only(0),
             posted,
-            BallotBox {
-                ballots,
+            AnswerBox {
+                answers,
                 owed_until,
                 note: Mutex::default(),
             },
@@ -576,17 +579,17 @@ impl Drop for Subject {
     }
 }
 
-struct BallotBox {
-    ballots: UnboundedSender<BallotReply>,
+struct AnswerBox {
+    answers: UnboundedSender<Answer>,
     owed_until: Option<Instant>,
     note: Mutex<String>,
 }
 
-impl CountVotes for BallotBox {
+impl CountVotes for AnswerBox {
     fn count(&self, master: usize, vote: Vote, _now: Instant) {
         assert_eq!(master, 0);
         let note = std::mem::take(&mut *self.note.lock());
-        let _ = self.ballots.send((now(), vote, note)); // a later vote may find that nobody is interested
+        let _ = self.answers.send((now(), vote, note)); // no one may wait for a later vote
     }
 
     fn note(&self, _master: usize, text: &str) {

@@ -1,11 +1,17 @@
-//! What is done to a master, as rows write it.
+//! The steps of a row.
 //!
-//! A step is a word for what, who, and what else matters, in any order: `40s` the TTL, `x2` the
-//! depth, `@2` the time in the ticket, `~20s` the patience, `^500` the candidate of a fenced lock,
-//! in milliseconds from when the row began, and `^500+1` a microsecond more, `fresh` for a ticket
-//! that no majority has seen, `quiet` for a release that tells nobody, `lost` for one after a lost
-//! round. Mutexes are asked for by `A`, `B`, `C`, the token; other locks by `a1`, the owner and the
-//! attempt.
+//! A step begins with a verb and an attempt. `A`, `B` and `C` are tokens of mutexes. `a1` is an
+//! owner and the number of its attempt. After these come options in any order:
+//!
+//! - `40s`: the TTL
+//! - `x2`: the depth
+//! - `@2`: the time in the ticket
+//! - `~20s`: the waiter timeout
+//! - `^500`: the candidate of a fenced lock, in milliseconds from the start of the row; `^500+1` is
+//!   one microsecond more
+//! - `fresh`: no majority has seen the ticket
+//! - `quiet`: the release wakes no one
+//! - `lost`: the release follows a lost round
 
 use super::*;
 use crate::core::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
@@ -14,19 +20,20 @@ use crate::core::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
 pub(super) enum Step {
     Request(Asked),
     Delete,
-    /// By somebody who is not us: a string under this letter's token, or anybody's.
+    /// Writes a string without this crate: the token of this letter, or another text for `?`.
     Write(char, Option<Duration>),
-    /// The same, of a hash.
+    /// Writes a hash without this crate.
     WriteHash(Vec<(String, String)>, Option<Duration>),
-    /// The counter of a fenced lock, as a candidate is written.
+    /// Writes the counter of a fenced lock, in microseconds like a candidate.
     Count(i64),
-    /// The same, as what nobody of us writes, and its TTL: some text, or a hash.
+    /// Writes a text or a hash, with a TTL, in place of the counter.
     Miscount(&'static str, Option<Duration>),
-    /// Puts a text where the waiters of a fair lock are; in the queue, or else in the deadlines.
+    /// Writes a text in place of the queue of a fair lock, or of its deadlines.
     Spoil {
         is_queue: bool,
     },
-    /// A ticket in the queue, with in how many seconds it counts as dead, if that is known.
+    /// Puts a ticket into the queue. It counts as dead after this many seconds, if there is a
+    /// deadline.
     Enqueue(String, Option<i64>),
 }
 
@@ -38,11 +45,11 @@ pub(super) struct Asked {
     pub(super) attempt: u64,
     pub(super) ttl: Duration,
     pub(super) depth: u32,
-    /// In seconds from an origin long ago.
+    /// The time in the ticket, in seconds from an origin long ago.
     pub(super) drawn: u64,
     pub(super) queue: Option<QueueOptions>,
     pub(super) wakes: WakeScope,
-    /// In microseconds from when the row began.
+    /// The candidate, in microseconds from the start of the row.
     pub(super) ballot: Option<i64>,
 }
 
@@ -123,7 +130,7 @@ impl Asked {
         }
     }
 
-    /// What takes a mutex is never sent twice, but for a fenced one.
+    /// Returns whether the command may be sent twice: all but SET, which takes a mutex.
     pub(super) fn may_be_copied(&self) -> bool {
         self.ballot.is_some()
             || self.kind != Kind::Mutex
@@ -172,7 +179,7 @@ impl Step {
             ["extend", who, rest @ ..] => ask(Verb::Extend, who, rest),
             ["release", who, rest @ ..] => ask(Verb::Release, who, rest),
             ["yield", who, rest @ ..] => ask(Verb::Yield, who, rest),
-            // A fair lock is more to look at than others, and they are where it is.
+            // An inspection of a fair lock also shows locks of the other kinds.
             ["inspect"] => Self::Request(Asked::new(Kind::Fair, Verb::Inspect, '?')),
             ["write", ttl] => Self::Write('?', parse_ttl(ttl)),
             ["write-A", ttl] => Self::Write('A', parse_ttl(ttl)),
@@ -201,13 +208,13 @@ impl Step {
     }
 }
 
-/// `500+1` is half a second and a microsecond.
+/// Parses a candidate: `500+1` is half a second and a microsecond.
 fn micros(text: &str) -> i64 {
     let (millis, micros) = text.split_once('+').unwrap_or((text, "0"));
     millis.parse::<i64>().unwrap() * 1000 + micros.parse::<i64>().unwrap()
 }
 
-/// As it is parsed.
+/// Writes a candidate as `micros` parses it.
 pub(super) fn candidate(micros: i64) -> String {
     match micros.rem_euclid(1000) {
         0 => format!("^{}", micros / 1000),
@@ -215,8 +222,9 @@ pub(super) fn candidate(micros: i64) -> String {
     }
 }
 
-/// A field of a hash: `a=1` is an owner's, and `reentrant=1`, `fair=1` and `odd=1` are marks. What
-/// is left of a lock has the field `mode=quorlock`, too, where it does not say `modeless`.
+/// Parses a field of a hash. `a=1` is the field of an owner. `reentrant=1`, `fair=1` and `odd=1`
+/// are fields that tell the kind. A lock that is left also has the field `mode=quorlock`, unless
+/// the row says `modeless`.
 pub(super) fn parse_field(text: &str) -> (String, String) {
     let (name, value) = text.split_once('=').unwrap();
     let name = match name {
@@ -249,7 +257,7 @@ pub(super) fn text_of(token: Token) -> String {
     String::from_utf8(token.as_bytes().to_vec()).unwrap()
 }
 
-/// One owner for each process.
+/// Returns the owner of this letter. Each process has one.
 fn owner(who: char) -> String {
     format!("{}:1", process(who))
 }
@@ -266,7 +274,7 @@ pub(super) fn ticket(who: char, drawn: u64) -> Ticket {
     Ticket::new((ORIGIN + drawn) * 1_000_000, &owner(who))
 }
 
-/// What a master said, with short names: `a` for an owner, `b@2` for a ticket.
+/// Shortens a text of a master: `a` is an owner, `b@2` is a ticket.
 pub(super) fn short(text: &str) -> String {
     if let Some((micros, who)) = text.split_once(':')
         && let Ok(micros) = micros.parse::<u64>()

@@ -1,4 +1,4 @@
-//! What happens when time passes, on the masters' own clocks.
+//! Effects of time, on the masters' own clocks.
 
 use super::*;
 use crate::core::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
@@ -40,17 +40,13 @@ fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
 }
 
 #[tokio::test]
-async fn a_queue_that_nobody_polls_vanishes() {
-    const PATIENCE: Duration = Duration::from_millis(40);
+async fn a_queue_without_polls_expires() {
+    const TIMEOUT: Duration = Duration::from_millis(40);
     for mut subject in subjects().await {
         let before = now();
-        let held = subject
-            .say("key", &fair(Verb::Acquire, 'a', PATIENCE))
-            .await;
+        let held = subject.say("key", &fair(Verb::Acquire, 'a', TIMEOUT)).await;
         assert_eq!(held, "granted");
-        subject
-            .say("key", &fair(Verb::Acquire, 'b', PATIENCE))
-            .await;
+        subject.say("key", &fair(Verb::Acquire, 'b', TIMEOUT)).await;
         let answered = now();
         let mut last_seen = before;
         loop {
@@ -61,36 +57,36 @@ async fn a_queue_that_nobody_polls_vanishes() {
             last_seen = asked;
             yield_now().await;
         }
-        assert!(now() - before >= PATIENCE * 2);
-        assert!(last_seen < answered + PATIENCE * 2 + MILLISECOND * 2);
+        assert!(now() - before >= TIMEOUT * 2);
+        assert!(last_seen < answered + TIMEOUT * 2 + MILLISECOND * 2);
     }
 }
 
 #[tokio::test]
-async fn who_does_not_poll_is_passed_over() {
-    const PATIENCE: Duration = Duration::from_millis(20);
+async fn a_waiter_that_does_not_poll_is_passed_over() {
+    const TIMEOUT: Duration = Duration::from_millis(20);
     for mut subject in subjects().await {
         let mut key = 0;
-        // Again, if the machine stood still for so long that b was dead already.
+        // Tries again if the machine stood still so long that b is already dead.
         loop {
             key += 1;
             let key = format!("key {key}");
             let before = now();
-            subject.say(&key, &fair(Verb::Acquire, 'a', PATIENCE)).await;
-            subject.say(&key, &fair(Verb::Acquire, 'b', PATIENCE)).await;
+            subject.say(&key, &fair(Verb::Acquire, 'a', TIMEOUT)).await;
+            subject.say(&key, &fair(Verb::Acquire, 'b', TIMEOUT)).await;
             subject
                 .say(&key, &fair(Verb::Acquire, 'c', seconds(40)))
                 .await;
-            let released = subject.say(&key, &fair(Verb::Release, 'a', PATIENCE)).await;
+            let released = subject.say(&key, &fair(Verb::Release, 'a', TIMEOUT)).await;
             let refused = subject
                 .say(&key, &fair(Verb::Acquire, 'c', seconds(40)))
                 .await;
-            if before.elapsed() >= PATIENCE {
+            if before.elapsed() >= TIMEOUT {
                 continue;
             }
             assert_eq!(released, "granted +turn-b:b@2");
             assert_eq!(refused, "queued #2");
-            break tokio::time::sleep(PATIENCE + MILLISECOND).await;
+            break tokio::time::sleep(TIMEOUT + MILLISECOND).await;
         }
         let key = format!("key {key}");
         let granted = subject
@@ -133,7 +129,7 @@ async fn the_time_in_a_ticket_is_checked_by_the_masters_clock() {
             (-700, true),
             (-1300, false),
         ] {
-            // Again, if the machine stood still for so long that it made a difference.
+            // Tries again if the machine stood still so long that it made a difference.
             loop {
                 key += 1;
                 let key = format!("{key}");
@@ -154,7 +150,7 @@ async fn the_time_in_a_ticket_is_checked_by_the_masters_clock() {
                             (before..=after).contains(&clock),
                             "{before} {clock} {after}"
                         );
-                        // A majority has seen it elsewhere.
+                        // As if a majority had seen the ticket.
                         subject.ask(queue_up(&key, drawn, false)).await;
                     }
                     _ => assert!(is_queued, "{off}"),

@@ -33,7 +33,8 @@ pub(crate) enum BallotReply {
 }
 
 /// Returns the answer to a candidate for a lock that is free, or held by the same attempt
-/// (`is_mine`). It is the rule of `lua/shared/ballot.lua`. `window` is 0 for a key that is put back.
+/// (`is_mine`). It is the rule of `lua/shared/ballot.lua`. `window` is 0 for a key that is put
+/// back.
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) fn ballot_reply(
     candidate: u64,

@@ -179,8 +179,8 @@ impl State {
         self.publish(&format!("quorlock:turn:{process}"), ticket);
     }
 
-    /// Returns the time of the master's own clock, by which keys expire, in milliseconds, and that of
-    /// the clock by which tickets are checked, in microseconds.
+    /// Returns the time of the master's own clock, by which keys expire, in milliseconds, and that
+    /// of the clock by which tickets are checked, in microseconds.
     fn clock(&self) -> (u64, u64) {
         (self.keys.now(), self.wall_micros())
     }

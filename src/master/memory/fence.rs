@@ -33,9 +33,9 @@ impl State {
         Ok(Reply::Int(1))
     }
 
-    /// Returns the reply that refuses a candidate. `None` if it is accepted, or the lock is not fenced.
-    /// The counter is key number `key`. The candidate is argument number `argument`, and the window is
-    /// the next one.
+    /// Returns the reply that refuses a candidate. `None` if it is accepted, or the lock is not
+    /// fenced. The counter is key number `key`. The candidate is argument number `argument`, and
+    /// the window is the next one.
     pub(super) fn ballot_reply(
         &mut self,
         words: Words<'_>,

@@ -344,8 +344,8 @@ pub(super) fn whole(argument: &str) -> u64 {
     argument.parse().unwrap_or(u64::MAX)
 }
 
-/// Returns a digest of a token. Servers show its SHA-1. A memory master only needs a text that is the
-/// same for the same token and does not reveal it.
+/// Returns a digest of a token. Servers show its SHA-1. A memory master only needs a text that is
+/// the same for the same token and does not reveal it.
 fn digest(token: &str) -> String {
     let mut hasher = DefaultHasher::new();
     token.hash(&mut hasher);

@@ -1,7 +1,8 @@
 //! The bytes of a connection to a server.
 //!
-//! A cycle of five masters takes ten lock commands. They are written and read here, in place, without
-//! an allocation per command. Other replies are only measured here. The `redis` crate reads them.
+//! A cycle of five masters takes ten lock commands. They are written and read here, in place,
+//! without an allocation per command. Other replies are only measured here. The `redis` crate reads
+//! them.
 
 use std::{
     future::poll_fn,
@@ -56,7 +57,7 @@ pub(in crate::master) struct Wire {
     stream: Pin<Box<dyn Stream>>,
     out: Vec<u8>,
     written: usize,
-    /// Whether all is written, but a layer below may still hold some of it back.
+    /// `true` if all is written, but a layer below may still hold some of it back.
     flushing: bool,
     input: Vec<u8>,
     filled: usize,
@@ -69,8 +70,8 @@ impl Wire {
     const FIRST_INPUT: usize = 16 * 1024;
     /// The longest reply. A peer that sends more is not a Redis server.
     const MOST_INPUT: usize = 1024 * 1024;
-    /// The most reads in one poll. More would delay timers and other tasks, because a server may send
-    /// without end.
+    /// The most reads in one poll. More would delay timers and other tasks, because a server may
+    /// send without end.
     const MOST_READS: usize = 4;
 
     pub(in crate::master) fn new(stream: impl Stream + 'static) -> Self {
@@ -85,8 +86,8 @@ impl Wire {
         }
     }
 
-    /// Drops bytes that were not sent. Must be called before the stream of a silent peer is given up:
-    /// otherwise the kernel would still deliver them, after those of the next connection.
+    /// Drops bytes that were not sent. Must be called before the stream of a silent peer is given
+    /// up: otherwise the kernel would still deliver them, after those of the next connection.
     pub(in crate::master) fn forget_unsent(&self) {
         self.stream.forget_unsent();
     }
@@ -102,7 +103,8 @@ impl Wire {
     /// read. `on_frame` may append to the bytes to write. Resolves when `on_frame` breaks, or fails
     /// with the error of the stream.
     ///
-    /// Each call tries both directions, because a server that cannot send its replies stops reading.
+    /// Each call tries both directions, because a server that cannot send its replies stops
+    /// reading.
     pub(in crate::master) fn poll<R: Copy, B>(
         &mut self,
         cx: &mut Context<'_>,
@@ -208,8 +210,8 @@ impl Wire {
     }
 }
 
-/// The bytes of a lock command for all masters. Masters that wake no one get an empty word in place of
-/// the channel.
+/// The bytes of a lock command for all masters. Masters that wake no one get an empty word in place
+/// of the channel.
 pub(in crate::master) struct Encoded {
     bytes: Bytes,
     /// The position of the channel, which only masters that wake waiters get.
@@ -378,7 +380,7 @@ mod tests {
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
-    /// With or without a wake-up, and for names of all lengths.
+    /// Holds with and without a wake-up, and for names of all lengths.
     #[test]
     fn a_command_encoded_once_has_the_bytes_of_one_encoded_for_each_master() {
         let scripts = Script::ALL.map(|script| ScriptHead::new(b"EVALSHA", script.text()));

@@ -1,10 +1,10 @@
 //! The design that is in use.
 //!
 //! A command that was sent may be executed at any later time, any number of times, or never. So
-//! delays, losses, copies and reordering need no steps of their own. An answer is counted at once or
-//! never: counting it later is the same as sending its consequences later. A lock may vanish at any
-//! time: it expires, a clock jumps, or its holder stands still. This has no effect until the next
-//! command is executed there, so it happens then, or not at all.
+//! delays, losses, copies and reordering need no steps of their own. An answer is counted at once
+//! or never: counting it later is the same as sending its consequences later. A lock may vanish at
+//! any time: it expires, a clock jumps, or its holder stands still. This has no effect until the
+//! next command is executed there, so it happens then, or not at all.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -36,8 +36,8 @@ pub(super) enum Broken {
 /// The choice of the states to search.
 pub(super) struct Ballots<const A: usize> {
     broken: Broken,
-    /// Whether all attempts are those of one owner of a reentrant or a fair lock. Then a later attempt
-    /// takes over from an earlier one.
+    /// `true` if all attempts are those of one owner of a reentrant or a fair lock. Then a later
+    /// attempt takes over from an earlier one.
     is_one_owner: bool,
     /// The number of candidates that an attempt may try.
     rounds: u8,
@@ -46,8 +46,8 @@ pub(super) struct Ballots<const A: usize> {
     /// A number above all that occur.
     top: u8,
     bits: usize,
-    /// Candidates below all counters, equal to the highest counter, and above it. Several attempts may
-    /// have the same.
+    /// Candidates below all counters, equal to the highest counter, and above it. Several attempts
+    /// may have the same.
     candidates: Vec<u8>,
     decisions: RefCell<Vec<Option<Decision>>>,
 }
@@ -133,7 +133,7 @@ pub(super) struct Put {
     attempt: usize,
     candidate: u8,
     master: usize,
-    /// Whether the lock that was held there is gone.
+    /// `true` if the lock that was held there is gone.
     vanished: bool,
     heals: bool,
 }
@@ -161,7 +161,8 @@ impl<const A: usize> Ballots<A> {
     pub(super) fn new(starts: &[[u8; MASTERS]], time: Option<Time>) -> Self {
         let highest = starts.iter().flatten().max().unwrap();
         let top = match time {
-            None => highest.max(&1) + 2 + A as u8, // a candidate above, and one more for each attempt
+            // A candidate above, and one more for each attempt.
+            None => highest.max(&1) + 2 + A as u8,
             Some(time) => {
                 let off = time.off.iter().max().unwrap();
                 time.end * time.tick + off.unsigned_abs() + 1 + A as u8
@@ -418,7 +419,7 @@ impl<const A: usize> Ballots<A> {
                 visit(Step::Heal(put), next);
             }
         }
-        // That the key is gone makes no difference after a release.
+        // After a release, it makes no difference that the key is gone.
         if now.phase >= Phase::Failed && before.counter < now.candidate() {
             let mut next = *state;
             next.masters[master].counter = now.candidate();

@@ -27,9 +27,9 @@ enum Design {
 struct Counting {
     design: Design,
     start: [u8; MASTERS],
-    /// Whether a lock vanishes only when its holder releases it.
+    /// `true` if a lock vanishes only when its holder releases it.
     is_timely: bool,
-    /// Whether an acquisition may be executed more than once.
+    /// `true` if an acquisition may be executed more than once.
     has_copies: bool,
 }
 

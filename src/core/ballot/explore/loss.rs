@@ -1,7 +1,7 @@
 //! A master that loses its data, and clocks.
 //!
-//! A candidate is near the clock of every master that accepts it. So a master needs to stay away only
-//! until the clocks have passed all candidates that it may have accepted before.
+//! A candidate is near the clock of every master that accepts it. So a master needs to stay away
+//! only until the clocks have passed all candidates that it may have accepted before.
 
 use super::{
     ballots::{Ballots, Broken, Time},

@@ -1,6 +1,6 @@
 //! A search of everything that can happen to a few attempts on three masters, step by step. The
-//! guarantees of fencing tokens hold after each step. The same search finds the flaws of designs that
-//! are known to be wrong.
+//! guarantees of fencing tokens hold after each step. The same search finds the flaws of designs
+//! that are known to be wrong.
 //!
 //! As in production, the masters decide by [`ballot_reply`](super::ballot_reply) and the clients by
 //! [`Round`](crate::core::round::Round).
