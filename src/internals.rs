@@ -1,4 +1,4 @@
-//! Not part of the API: single steps of the rules, for `benches/` to time without a runtime.
+//! Single steps of the rules, which `benches/` times without a runtime. Not part of the API.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::core::{
 
 const MASTERS: usize = 5;
 
-/// Counts five votes. Whether they won.
+/// Counts five votes. Returns whether they won.
 pub fn tally(votes: [bool; MASTERS]) -> bool {
     let mut tally = Tally::new(MASTERS);
     let mut last = Verdict::Pending;
@@ -23,7 +23,7 @@ pub fn tally(votes: [bool; MASTERS]) -> bool {
     last == Verdict::Won
 }
 
-/// Opens a round of five and counts until it is decided. Whether it was won.
+/// Counts the votes of a round of five masters. Returns whether it was won.
 pub fn round(now: Instant) -> bool {
     let limit = now.checked_add(Duration::from_secs(10));
     let mut round = Round::open(Verb::Acquire, MASTERS, now, limit);
@@ -34,17 +34,17 @@ pub fn round(now: Instant) -> bool {
     outcome == Outcome::Won
 }
 
-/// When a lease that starts `now` ends.
+/// Returns when a lease that starts `now` ends.
 pub fn lease(now: Instant, ttl: &TtlAndDrift) -> Instant {
     Lease::new(now, ttl.0, ttl.1).until()
 }
 
-/// A checked TTL of 10 s with the default drift.
+/// A checked TTL of 10 s and the default drift.
 #[derive(Debug)]
 pub struct TtlAndDrift(Ttl, Drift);
 
 impl TtlAndDrift {
-    /// `None` cannot happen.
+    /// Never returns `None`.
     pub fn new() -> Option<Self> {
         let drift = Drift::from_ppm(10_000).ok()?;
         let ttl = Ttl::parse(Duration::from_secs(10), Duration::from_millis(50), drift).ok()?;
@@ -52,12 +52,12 @@ impl TtlAndDrift {
     }
 }
 
-/// An acquisition as it goes over the wire.
+/// An acquisition, to be encoded for a server.
 #[derive(Debug)]
 pub struct Acquisition(Command);
 
 impl Acquisition {
-    /// `None` cannot happen.
+    /// Never returns `None`.
     pub fn new() -> Option<Self> {
         let resource = KeyTemplate::parse("{name}")
             .ok()?
@@ -73,7 +73,7 @@ impl Acquisition {
         Some(Self(Command::new(&resource, action)))
     }
 
-    /// Appends its bytes.
+    /// Appends the bytes of the command.
     pub fn encode(&self, out: &mut Vec<u8>) {
         crate::master::encode_command(&self.0, out);
     }

@@ -1,4 +1,4 @@
-//! When a waiter that cannot win steps aside, so that it does not hold up those who can.
+//! Waiters that cannot win: they step aside, so that they do not hold up the others.
 
 use std::time::{Duration, Instant};
 
@@ -7,22 +7,22 @@ use super::{
     round::{Outcome, Round},
 };
 
-/// Where a waiter waits.
+/// The position of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
-    /// Without asking for the lock, until a majority of masters answer in time: out of the queues
-    /// of a fair lock, and with its ticket.
+    /// Out of the queues of a fair lock, but with its ticket. It does not ask for the lock until a
+    /// majority of masters answer in time.
     Aside,
-    /// In the queues of the masters, or asking for the lock now and then.
+    /// In the queues of the masters. A waiter for another lock asks for it now and then.
     Queued,
 }
 
-/// The verdict of a lost round on whether this client can win at all.
+/// The chance of this client to win, as far as one lost round shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chance {
     /// A majority of masters answered in time.
     Had,
-    /// They did not.
+    /// No majority of masters answered in time.
     None,
     /// Too few masters have answered to tell.
     Unknown,
@@ -50,35 +50,38 @@ impl Chance {
     }
 }
 
-/// Whether a majority of masters have answered in time lately.
+/// The chances of waiters, by whether a majority of masters has answered in time lately.
 ///
-/// A client that hears from no majority cannot win, but its requests may still arrive. It is then
-/// granted what it cannot use, again and again. So it may ask for half a patience, for the sake of
-/// its place in a queue if the outage is a short one. After that, one round decides whether it may
-/// come back.
+/// A client that hears from no majority cannot win, but its requests may still arrive. Masters then
+/// grant it locks that it cannot use, again and again. So it may ask for half a waiter timeout,
+/// which keeps its position in a queue if the outage is short. After that, one round decides
+/// whether it may come back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chances {
     unable: Option<Unable>,
 }
 
+/// A time without a majority that answers.
 #[derive(Clone, Copy, Debug)]
 struct Unable {
-    /// When the first of the rounds began.
+    /// The start of the first round.
     since: Instant,
-    /// When the last of them was over.
+    /// The end of the last round.
     until: Instant,
 }
 
 impl Chances {
-    /// Returns what still counts for a waiter that comes at `now`: nothing that is old.
-    pub(crate) fn at(self, now: Instant, patience: Duration) -> Self {
-        let is_new = |unable: &Unable| now.saturating_duration_since(unable.until) <= patience * 2;
+    /// Returns the chances of a waiter that comes at `now`, for which old failures do not count.
+    pub(crate) fn at(self, now: Instant, waiter_timeout: Duration) -> Self {
+        let age = |unable: &Unable| now.saturating_duration_since(unable.until);
         Self {
-            unable: self.unable.filter(is_new),
+            unable: self
+                .unable
+                .filter(|unable| age(unable) <= waiter_timeout * 2),
         }
     }
 
-    /// Notes what a round says that began at `start` and was over at `now`, and was not won.
+    /// Notes the chance that a round showed, which began at `start` and was lost at `now`.
     pub(crate) fn note(&mut self, chance: Chance, start: Instant, now: Instant) {
         match chance {
             Chance::Had => self.unable = None,
@@ -90,18 +93,18 @@ impl Chances {
         }
     }
 
-    /// Where to wait after what was noted.
-    pub(crate) fn position(self, patience: Duration) -> Position {
+    /// Returns the position for the next wait.
+    pub(crate) fn position(self, waiter_timeout: Duration) -> Position {
         let lasted = |unable: Unable| unable.until.saturating_duration_since(unable.since);
         match self.unable.map(lasted) {
-            Some(lasted) if lasted >= patience / 2 => Position::Aside,
+            Some(lasted) if lasted >= waiter_timeout / 2 => Position::Aside,
             Some(_) | None => Position::Queued,
         }
     }
 
-    /// How long to wait before the masters are asked whether they answer in time.
-    pub(crate) fn probes(patience: Duration) -> Backoff {
-        Backoff::between(patience / 4, patience)
+    /// Returns the delays before a waiter that stepped aside asks whether masters answer in time.
+    pub(crate) fn probes(waiter_timeout: Duration) -> Backoff {
+        Backoff::between(waiter_timeout / 4, waiter_timeout)
     }
 }
 
@@ -115,7 +118,7 @@ mod tests {
         quorum::{Failure, Refusal, Vote},
     };
 
-    const PATIENCE: Duration = Duration::from_secs(3);
+    const WAITER_TIMEOUT: Duration = Duration::from_secs(3);
 
     fn millis(count: u64) -> Duration {
         Duration::from_millis(count)
@@ -140,13 +143,13 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_that_cannot_win_for_half_a_patience_steps_aside() {
+    fn a_waiter_that_cannot_win_for_half_its_timeout_steps_aside() {
         use Outcome::{Lost, TooLate};
         use Position::{Aside, Queued};
         let origin = Instant::now();
         for (name, rounds) in [
             (
-                "others hold it",
+                "another holder",
                 vec![(0, "hhh", Lost, Queued), (9_000, "ghh", Lost, Queued)],
             ),
             (
@@ -176,7 +179,7 @@ mod tests {
                 vec![(0, "ggg", TooLate, Queued), (1_450, "ggg", TooLate, Aside)],
             ),
             (
-                "what is not known changes nothing",
+                "unknown chances change nothing",
                 vec![
                     (0, "fh-", Lost, Queued),
                     (1_000, "fff", Lost, Queued),
@@ -191,7 +194,7 @@ mod tests {
                 let start = origin + millis(at);
                 let chance = Chance::of_round(&round(letters, start), outcome);
                 chances.note(chance, start, start + millis(50));
-                assert_eq!(chances.position(PATIENCE), expected, "{name} {at}");
+                assert_eq!(chances.position(WAITER_TIMEOUT), expected, "{name} {at}");
             }
         }
     }
@@ -203,9 +206,9 @@ mod tests {
         chances.note(Chance::None, origin, origin);
         for (at, expected) in [(6_000, Position::Aside), (6_001, Position::Queued)] {
             let now = origin + millis(at);
-            let mut chances = chances.at(now, PATIENCE);
+            let mut chances = chances.at(now, WAITER_TIMEOUT);
             chances.note(Chance::None, now, now);
-            assert_eq!(chances.position(PATIENCE), expected, "{at}");
+            assert_eq!(chances.position(WAITER_TIMEOUT), expected, "{at}");
         }
     }
 }

@@ -5,8 +5,8 @@ use super::{
     round::{Outcome, Round},
 };
 
-/// A consequence of a vote on an extension. It is a value, so that it is carried out after the round
-/// is unlocked.
+/// A consequence of a vote on an extension. It is a value, so that it is carried out after the
+/// round is unlocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     None,
@@ -21,8 +21,8 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// Returns the consequence of the vote of `master`, which was just counted in `round`. The outcome
-    /// was `before` until then.
+    /// Returns the consequence of the vote of `master`, which was just counted in `round`. The
+    /// outcome was `before` until then.
     pub(crate) fn of_vote(round: &Round, before: Outcome, master: usize) -> Self {
         let missing = round.missing_key();
         match round.outcome() {

@@ -1,7 +1,8 @@
-//! The rules, and nothing else: no I/O, no clock, no async, no global randomness.
+//! The rules of the algorithm. No I/O, no clock, no async code and no global randomness.
 //!
-//! Time comes in as `now`, randomness as a number, and what a master said as a [`Vote`](quorum::Vote). Everything
-//! here is a total function of its arguments, so tables and laws can pin it down.
+//! The time comes in as `now`, randomness as a number, and a master's answer as a
+//! [`Vote`](quorum::Vote). Each function depends on its arguments only, so that tables and laws can
+//! test it.
 //!
 //! ```text
 //!   name ──┐
@@ -9,6 +10,25 @@
 //!   retry  │                                           │
 //!          └─────────────── round <── quorum <─────────┘
 //! ```
+//!
+//! | File | Contents |
+//! |---|---|
+//! | `config`, `config_error` | the settings of a coordinator, and why some are refused |
+//! | `name` | kinds and names of locks, their keys, and the tokens of mutexes |
+//! | `identity` | the identities by which masters tell attempts apart |
+//! | `lease`, `renewal` | TTL, drift and validity, and when a lock is renewed |
+//! | `lock_state` | whether a lock that was won is still held |
+//! | `command` | the commands that a master executes |
+//! | `words`, `script` | the words of a command, and the texts of its script |
+//! | `reply`, `report` | the vote that a reply stands for |
+//! | `quorum`, `votes` | votes, majorities, and the table of who voted what |
+//! | `round`, `master_set` | one command to all masters, and its outcome |
+//! | `ballot` | fencing tokens |
+//! | `retry`, `timeout` | the delay before the next attempt, and the time that a master has to answer |
+//! | `wait_order` | the order in which the waiters of one process contend |
+//! | `chances` | whether a waiter of a fair lock can win |
+//! | `inspection` | what masters say about a lock and its queue |
+//! | `restart` | when a master that may have lost locks may vote again |
 
 pub(crate) mod ballot;
 pub(crate) mod chances;

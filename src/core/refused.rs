@@ -7,8 +7,8 @@ use super::round::{Outcome, Round};
 /// The reason why an attempt did not end in a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// Another holds the lock, for this long unless it extends or releases. `None` if the masters do
-    /// not say.
+    /// Another holds the lock, for this long unless it extends or releases. `None` if the masters
+    /// do not say.
     HeldUntil(Option<Duration>),
     /// Too many masters failed for anyone to get the lock.
     NoQuorum,
@@ -27,8 +27,8 @@ pub(crate) enum Refused {
 }
 
 impl Refused {
-    /// Returns why `round`, an acquisition, did not end in a lock. The masters say that the lock will
-    /// be free in `free_in`, and `elapsed` has passed since the start of the round.
+    /// Returns why `round`, an acquisition, did not end in a lock. The masters say that the lock
+    /// will be free in `free_in`, and `elapsed` has passed since the start of the round.
     pub(crate) fn of(
         round: &Round,
         outcome: Outcome,
@@ -52,8 +52,8 @@ impl Refused {
         }
     }
 
-    /// Returns what keeps a waiter in the queues of a fair lock from the lock after `round`. A waiter
-    /// that is not the next one waits for a call, whatever is left of the TTL.
+    /// Returns what keeps a waiter in the queues of a fair lock from the lock after `round`. A
+    /// waiter that is not the next one waits for a call, whatever is left of the TTL.
     pub(crate) fn in_queue(round: &Round) -> Self {
         if let Some(left) = round.quarantined() {
             Self::Quarantined(left)

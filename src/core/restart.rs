@@ -1,73 +1,75 @@
-//! Masters that may have forgotten locks: when one may vote again.
+//! Masters that may have lost locks, and when they may vote again.
 
 use std::time::Duration;
 
 use super::lease::{Drift, Ttl};
 
-/// What is done about masters that may have forgotten the locks they held: by a restart, `FLUSHALL`, or a replica in
-/// their place.
+/// The protection against masters that may have lost the locks they held: by a restart, by
+/// `FLUSHALL`, or because a replica took their place.
 ///
-/// Such a master must not vote until every lock that it may have forgotten is over: that is its quarantine. The
-/// coordinator keeps a key on every master, `quorlock:guard`, and looks at it on every dial. One that makes no sense
-/// has changed.
+/// Such a master is quarantined: it must not vote until every lock that it may have lost is over.
+/// The coordinator keeps the key `quorlock:guard` on every master, and reads it on every dial. A key
+/// that makes no sense counts as changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RestartGuard {
-    /// Nothing. A master that restarts empty may grant a lock that others hold.
+    /// No protection. A master that restarts empty may grant a lock that others hold.
     Off,
-    /// A master that has another run id than its key says, or no key where this process has seen it
-    /// before (whichever coordinator it was), is quarantined. One that nobody has a memory of is
-    /// taken for new. One that cannot be asked (no right to `INFO`, say) is not watched, and the
-    /// log says so.
+    /// Quarantines a master whose run id differs from the one in its key. Also quarantines a master
+    /// without the key if any coordinator of this process has used the master before; otherwise the
+    /// master counts as new. A master that cannot be asked (without the right to `INFO`, for
+    /// example) is not watched, and the log says so.
     #[default]
     Observed,
-    /// As `Observed`, and a master without the key is quarantined, too; also when it is used for
-    /// the first time. A master that others took for new is quarantined from when the first of them
-    /// saw it. One that cannot be asked is not used.
+    /// Does the same as `Observed`, and quarantines every master without the key, also when it is
+    /// used for the first time. If other processes counted a master as new, its quarantine starts
+    /// when the first of them saw it. A master that cannot be asked is not used.
     Strict,
 }
 
-/// For how long a master that forgot must not vote, where no lock lives longer than `max_ttl`.
+/// Returns how long a master that may have lost locks must not vote, if no lock lives longer than
+/// `max_ttl`.
 pub(crate) fn quarantine(max_ttl: Ttl, drift: Drift) -> Duration {
-    /// Candidates for fencing tokens may be a second off either way, and clocks of masters half a second.
+    /// Candidates for fencing tokens may be a second off either way, and the clocks of masters half
+    /// a second.
     const TOKENS: Duration = Duration::from_secs(3);
     let ttl = max_ttl.duration();
     ttl.saturating_add(drift.allowance(ttl)).max(TOKENS)
 }
 
-/// What a master's guard key says; times in ms of the master's clock.
+/// The contents of a master's guard key. Times are in milliseconds of the master's clock.
 #[cfg(any(test, feature = "test-util"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GuardRecord {
-    /// The process that was seen last.
+    /// The run id of the server process that was seen last.
     pub(crate) run_id: String,
-    /// When the master was first seen to have forgotten; 0: never, as far as anybody knows.
+    /// When the master was first seen to have lost locks. 0 if it is not known to have lost any.
     pub(crate) since: u64,
-    /// The first one of the processes that have handed all they knew down to this one.
+    /// The first of the processes whose data this process has, each having passed it on complete.
     pub(crate) origin: String,
-    /// Whether it is known to lose nothing when it ends.
+    /// Whether the process is known to lose nothing when it ends.
     pub(crate) is_durable: bool,
-    /// When the key was written first; 0 if an earlier version wrote it, which did not store the
-    /// time.
+    /// When the key was first written. 0 if an earlier version of the crate wrote it, which did not
+    /// store the time.
     pub(crate) seen: u64,
 }
 
-/// Who looks at a master.
+/// The state of the client that looks at a master.
 #[cfg(any(test, feature = "test-util"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Observation<'a> {
-    /// The origins that this one knows the master by, and for how many milliseconds it has not
-    /// heard from each. Usually one; none where it has never seen the master.
+    /// The origins by which the client knows the master, each with the milliseconds since its last
+    /// answer. Usually there is one. There is none if the client has never seen the master.
     pub(crate) known: &'a [(String, u64)],
     pub(crate) is_strict: bool,
-    /// Whether the master was found to be durable; `None`: nobody asked, or nobody may.
+    /// Whether the master was found to be durable. `None` if the client did not ask, or may not.
     pub(crate) is_durable: Option<bool>,
 }
 
 #[cfg(any(test, feature = "test-util"))]
 impl GuardRecord {
-    /// What the key of a master says after a look at the process `run_id`, and before it was `found` to say: what
-    /// `lua/shared/guard.lua` makes of it, when the log of the master is in order.
+    /// Returns the contents of the key after `look` at the process `run_id`. `found` are the contents
+    /// before. It does the same as `lua/shared/guard.lua` for a master whose log is in order.
     pub(crate) fn looked_at(
         found: Option<Self>,
         look: Observation<'_>,
@@ -78,41 +80,45 @@ impl GuardRecord {
         let since = if is_new { 0 } else { now.max(1) };
         let mut fresh = Self::begin(run_id, now, look.is_durable.unwrap_or_default());
         fresh.since = since;
-        let Some(mut mark) = found else {
+        let Some(mut record) = found else {
             return fresh;
         };
-        let strangers = look.known.iter().filter(|(known, _)| *known != mark.origin);
+        let strangers = look
+            .known
+            .iter()
+            .filter(|(known, _)| *known != record.origin);
         let away = strangers.map(|(_, away)| *away).min();
-        if mark.run_id == run_id {
-            mark.is_durable = look.is_durable.unwrap_or(mark.is_durable);
-            let age = now.saturating_sub(mark.since);
-            // Whoever saw it first did not know it; or what it was handed down is not what this one knows; or it forgot
-            // before the one that is known was last heard from, so it is another server.
-            let is_another = |away| mark.since == 0 || mark.origin != run_id || age > away;
+        if record.run_id == run_id {
+            record.is_durable = look.is_durable.unwrap_or(record.is_durable);
+            let age = now.saturating_sub(record.since);
+            // The client that saw the process first did not know it. Or the process has the data of
+            // another origin. Or it lost its locks before the known origin last answered, so it is
+            // another server.
+            let is_another = |away| record.since == 0 || record.origin != run_id || age > away;
             if away.is_some_and(is_another) {
-                mark = Self::begin(run_id, now, mark.is_durable);
+                record = Self::begin(run_id, now, record.is_durable);
             }
-        } else if mark.is_durable && look.is_durable == Some(true) && away.is_none() {
-            run_id.clone_into(&mut mark.run_id);
+        } else if record.is_durable && look.is_durable == Some(true) && away.is_none() {
+            run_id.clone_into(&mut record.run_id);
         } else {
             return fresh;
         }
-        // A clock that was set back.
-        mark.since = mark.since.min(now);
-        mark.seen = if mark.seen == 0 {
+        // The clock may have been set back.
+        record.since = record.since.min(now);
+        record.seen = if record.seen == 0 {
             now
         } else {
-            mark.seen.min(now)
+            record.seen.min(now)
         };
-        mark
+        record
     }
 
-    /// Returns when the master may last have forgotten locks, as far as a look may rely on this; 0:
-    /// never.
+    /// Returns when the master may last have lost locks, as far as a look may rely on the key. 0 if
+    /// it may have lost none.
     ///
-    /// Whoever took the master for new knew nothing about it, which is not enough for a strict
-    /// look. But what the master forgot, it forgot before the key was there: what loses locks loses
-    /// the key, or has another run id.
+    /// A client that counted the master as new knew nothing about it, and a strict look must not
+    /// rely on that. But the master lost its locks before the key was written: a master that loses
+    /// locks also loses the key, or has another run id.
     pub(crate) fn counted_from(&self, is_strict: bool) -> u64 {
         if self.since == 0 && is_strict {
             self.seen
@@ -121,7 +127,7 @@ impl GuardRecord {
         }
     }
 
-    /// A process that was handed nothing down.
+    /// Returns the record of a process that has no data of another process.
     fn begin(run_id: &str, now: u64, is_durable: bool) -> Self {
         Self {
             run_id: run_id.to_owned(),
@@ -133,20 +139,20 @@ impl GuardRecord {
     }
 }
 
-/// A master as it was found on a dial.
+/// The state in which a dial found a master.
 #[cfg(any(test, feature = "redis"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Incarnation {
     pub(crate) run_id: String,
     pub(crate) origin: String,
-    /// How long ago it may have forgotten locks; `None`: not that anybody knows.
+    /// The time since the master may have lost locks. `None` if it is not known to have lost any.
     pub(crate) age: Option<Duration>,
     pub(crate) is_durable: bool,
 }
 
 #[cfg(any(test, feature = "redis"))]
 impl Incarnation {
-    /// See `lua/shared/guard.lua`. `None` when it makes no sense.
+    /// Reads the reply of `lua/shared/guard.lua`. Returns `None` if it makes no sense.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let words: Vec<_> = text.split(' ').collect();
         let [since, now, run_id, origin, durability] = words[..] else {
@@ -176,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn longer_than_any_lock_and_than_clocks_are_apart() {
+    fn a_quarantine_outlasts_every_lock_and_the_difference_of_clocks() {
         let drift = Drift::from_ppm(10_000).unwrap();
         let ttl =
             |seconds| Ttl::parse(Duration::from_secs(seconds), Duration::ZERO, drift).unwrap();
@@ -211,23 +217,24 @@ mod tests {
         }
     }
 
-    /// Whoever comes in whatever order, with or without a memory, allowed to ask or not.
+    /// Returns a look of any client: one that knows the master or not, strict or not, that may ask or
+    /// not.
     fn any_look() -> impl Strategy<Value = (Option<usize>, bool, Option<bool>)> {
         let known = prop::option::of(0..4usize);
         (known, any::<bool>(), any::<Option<bool>>())
     }
 
-    /// What happens to a master whose locks do not last, and who comes.
+    /// An event on a master that is not durable.
     #[derive(Clone, Debug)]
     enum Event {
         Wait(u64),
-        /// Its process ends. The key may come back with what was saved.
+        /// The process ends. The key may come back with the data that was saved.
         Restart {
             is_saved: bool,
         },
-        /// `FLUSHALL`, for which no connection breaks.
+        /// `FLUSHALL`, which breaks no connection.
         Flush,
-        /// A process dials it, which goes by what it was told the last time it did.
+        /// A client process dials the master. It knows what it was told when it last did.
         Observation {
             process: usize,
             is_strict: bool,
@@ -244,31 +251,31 @@ mod tests {
         ]
     }
 
-    /// A master, and what its visitors remember.
+    /// A master, and what its clients know about it.
     #[derive(Default)]
     struct Visited {
         now: u64,
         restarts: usize,
         key: Option<GuardRecord>,
-        /// When locks were last forgotten.
-        forgot: u64,
-        /// For each process, the origin that it knows and when it heard from it.
+        /// When locks were last lost.
+        lost: u64,
+        /// For each client process, the origin that it knows, and when that last answered.
         known: [Option<(String, u64)>; 4],
     }
 
     impl Visited {
-        /// Returns when a look counts from, if `event` is one.
+        /// Returns the time from which a look counts, if `event` is one.
         fn run(&mut self, event: &Event) -> Option<u64> {
             self.now += 1;
             match *event {
                 Event::Wait(millis) => self.now += millis,
                 Event::Restart { is_saved } => {
                     self.restarts += 1;
-                    self.forgot = self.now;
+                    self.lost = self.now;
                     self.key = self.key.take().filter(|_| is_saved);
                 }
                 Event::Flush => {
-                    self.forgot = self.now;
+                    self.lost = self.now;
                     self.key = None;
                 }
                 Event::Observation { process, is_strict } => {
@@ -289,33 +296,33 @@ mod tests {
                 is_durable: None,
             };
             let run_id = format!("r{}", self.restarts);
-            let mark = GuardRecord::looked_at(self.key.take(), look, &run_id, self.now);
-            self.known[process] = Some((mark.origin.clone(), self.now));
-            let from = mark.counted_from(is_strict);
-            self.key = Some(mark);
+            let record = GuardRecord::looked_at(self.key.take(), look, &run_id, self.now);
+            self.known[process] = Some((record.origin.clone(), self.now));
+            let from = record.counted_from(is_strict);
+            self.key = Some(record);
             from
         }
     }
 
     proptest! {
-        /// Whoever else came before, and however little they knew.
+        /// Holds regardless of the clients that came before, and of what they knew.
         #[test]
-        fn a_strict_look_counts_from_after_whatever_was_forgotten(
+        fn a_strict_look_counts_from_after_the_last_loss(
             events in prop::collection::vec(any_event(), 1..30),
         ) {
             let mut master = Visited::default();
             for event in events {
                 let from = master.run(&event);
                 if let (Some(from), Event::Observation { is_strict: true, .. }) = (from, &event) {
-                    prop_assert!(from > 0 && from >= master.forgot, "{from} {}", master.forgot);
+                    prop_assert!(from > 0 && from >= master.lost, "{from} {}", master.lost);
                     prop_assert!(from <= master.now);
                 }
             }
         }
 
-        /// So that masters which others have used for long are used at once.
+        /// So a master that others have used for long enough is used at once.
         #[test]
-        fn a_strict_look_counts_from_the_first_look_where_nothing_was_forgotten(
+        fn a_strict_look_counts_from_the_first_look_if_nothing_was_lost(
             looks in prop::collection::vec((1..50u64, 0..4usize, any::<bool>()), 1..10),
         ) {
             let mut master = Visited::default();
@@ -328,7 +335,7 @@ mod tests {
             }
         }
 
-        /// As long as nobody saw the process before as durable, a restart is noticed by the first who looks.
+        /// Unless the process before was seen as durable, the first look after a restart notices it.
         #[test]
         fn a_restart_is_a_quarantine_unless_it_was_durable_before_and_is_now(
             looks in prop::collection::vec(any_look(), 0..6),
@@ -338,14 +345,14 @@ mod tests {
             let knows = |known: Option<usize>| -> Vec<_> {
                 known.iter().map(|known| (ids[*known].to_owned(), u64::MAX)).collect()
             };
-            let mut mark = None;
+            let mut record = None;
             for (now, (known, is_strict, is_durable)) in looks.into_iter().enumerate() {
                 let look = Observation { known: &knows(known), is_strict, is_durable };
-                mark = Some(GuardRecord::looked_at(mark, look, "r1", now as u64 + 1));
+                record = Some(GuardRecord::looked_at(record, look, "r1", now as u64 + 1));
             }
-            let before = mark.clone();
+            let before = record.clone();
             let look = Observation { known: &knows(known), is_strict, is_durable };
-            let after = GuardRecord::looked_at(mark, look, "r2", 100);
+            let after = GuardRecord::looked_at(record, look, "r2", 100);
             prop_assert_eq!(&after.run_id, "r2");
             let is_kept = after.since != 100;
             match before {
@@ -360,9 +367,9 @@ mod tests {
             }
         }
 
-        /// Else every connection would begin a quarantine anew.
+        /// Otherwise every connection would start another quarantine.
         #[test]
-        fn who_looks_again_finds_what_there_was(
+        fn a_second_look_changes_nothing(
             found in prop::option::of(("r[0-2]", 0..200u64, "r[0-2]", any::<bool>(), 0..200u64)),
             (known, is_strict, is_durable) in any_look(),
         ) {
@@ -371,13 +378,13 @@ mod tests {
             });
             let known: Vec<_> = known.iter().map(|known| (format!("r{known}"), 50)).collect();
             let look = Observation { known: &known, is_strict, is_durable };
-            let mark = GuardRecord::looked_at(found, look, "r1", 100);
-            prop_assert!(mark.since <= 100 && (1..=100).contains(&mark.seen));
-            let known = [(mark.origin.clone(), 0)];
+            let record = GuardRecord::looked_at(found, look, "r1", 100);
+            prop_assert!(record.since <= 100 && (1..=100).contains(&record.seen));
+            let known = [(record.origin.clone(), 0)];
             let again = Observation { known: &known, is_strict, is_durable };
-            prop_assert_eq!(&GuardRecord::looked_at(Some(mark.clone()), again, "r1", 150), &mark);
+            prop_assert_eq!(&GuardRecord::looked_at(Some(record.clone()), again, "r1", 150), &record);
             let newcomer = Observation { known: &[], is_strict, is_durable: None };
-            prop_assert_eq!(&GuardRecord::looked_at(Some(mark.clone()), newcomer, "r1", 150), &mark);
+            prop_assert_eq!(&GuardRecord::looked_at(Some(record.clone()), newcomer, "r1", 150), &record);
         }
     }
 }

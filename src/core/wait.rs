@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{refused::Refused, retry::Backoff};
 
-/// The time from the end of a TTL to the moment when the key is gone for sure: a key lives to the end
-/// of its last millisecond.
+/// The time from the end of a TTL to the moment when the key is gone for sure: a key lives to the
+/// end of its last millisecond.
 const EXPIRY_MARGIN: Duration = Duration::from_millis(2);
 
 /// The settings for waiting.
@@ -17,7 +17,7 @@ pub(crate) struct WaitPolicy {
     pub(crate) poll: Backoff,
 }
 
-/// What a waiter knows from messages.
+/// The knowledge that a waiter has from messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// A release was heard, which is why the last attempt was made.
@@ -33,8 +33,8 @@ pub(crate) enum Told {
 pub(crate) struct Wait {
     /// The time during which messages do not matter.
     pub(crate) pause: Duration,
-    /// The end of the wait, unless a message ends it earlier. No message can if this is not after the
-    /// pause.
+    /// The end of the wait, unless a message ends it earlier. No message can if this is not after
+    /// the pause.
     pub(crate) end: Duration,
 }
 

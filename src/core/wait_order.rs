@@ -5,34 +5,34 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The waiters for one name. One of them at a time contends on the masters, in the order in which
-/// they came.
+/// The waiters for one name. They contend on the masters one at a time, in the order in which they
+/// came.
 ///
-/// A waiter is a future, which can stay alive without being polled. So one that contends says by
-/// when it will be heard of again, and is passed over when it is not. That costs a short time,
-/// once: it is in order again only when it has been polled again. `T` is how a waiter is told that
-/// its turn has come.
+/// A waiter is a future, which can stay alive without being polled. So a waiter that contends says
+/// when it will act next, and is passed over if it does not. The others then lose a short time,
+/// once: a waiter that was passed over has a turn again only after it was polled. `T` is the means
+/// to tell a waiter that its turn has come.
 #[derive(Debug)]
 pub(crate) struct WaitOrder<T> {
-    /// All but the one that contends.
+    /// All waiters except the one that contends.
     waiting: BTreeMap<u64, T>,
     contender: Option<Contender>,
-    /// How many numbers have been given out.
+    /// The last number that was given out.
     numbers: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Contender {
     number: u64,
-    /// When it will have been heard of again.
+    /// When the contender counts as silent, unless it has acted before.
     due: Instant,
 }
 
-/// Whether a waiter may contend.
+/// The answer to whether a waiter may contend.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Turn<T> {
     Contend,
-    /// Waits until it is told, or looks again at `look_again`.
+    /// The waiter waits until it is told, and asks again at `look_again` at the latest.
     Wait {
         told: T,
         look_again: Instant,
@@ -40,20 +40,19 @@ pub(crate) enum Turn<T> {
 }
 
 impl<T: Clone> WaitOrder<T> {
-    /// For how long a waiter may be late before it counts as silent.
-    const PATIENCE: Duration = Duration::from_secs(2);
-    /// Each waiter looks for a silent contender this much later than the one before it, so that the
-    /// first that is polled takes over.
+    /// The time that a waiter may be late before it counts as silent.
+    const GRACE: Duration = Duration::from_secs(2);
+    /// The time by which each waiter looks for a silent contender later than the waiter before it,
+    /// so that the first waiter that is polled takes over.
     const STEP: Duration = Duration::from_millis(10);
 
-    /// A number for a new waiter, larger than all before it.
+    /// Returns a number for a new waiter, which is larger than all numbers before it.
     pub(crate) fn number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
     }
 
-    /// Whether the turn of waiter `number` has come, by `now`. Called again and again by whoever
-    /// waits for it.
+    /// Returns whether waiter `number` may contend at `now`. A waiter asks this again and again.
     pub(crate) fn turn(&mut self, number: u64, now: Instant, tell: impl FnOnce() -> T) -> Turn<T> {
         let look_again = match self.contender {
             Some(contender) if contender.number != number => contender.due + self.delay(number),
@@ -64,30 +63,30 @@ impl<T: Clone> WaitOrder<T> {
             self.contend(number, now);
             return Turn::Contend;
         }
-        // The contender may change meanwhile, and only the next one is told of that.
-        let soon = now + Self::PATIENCE + self.delay(number);
+        // The contender may change meanwhile, and only the next waiter is told of that.
+        let soon = now + Self::GRACE + self.delay(number);
         Turn::Wait {
             told: self.waiting.entry(number).or_insert_with(tell).clone(),
             look_again: look_again.min(soon),
         }
     }
 
-    /// Notes that waiter `number`, if it contends, does not act before `at`.
+    /// Notes that waiter `number`, if it contends, will not act before `at`.
     pub(crate) fn expect(&mut self, number: u64, at: Instant) {
         if self.contends(number) {
             self.contend(number, at);
         }
     }
 
-    /// Notes that what the contender waits for has come, at `now`.
+    /// Notes that the event that the contender waits for has come at `now`.
     pub(crate) fn hear(&mut self, now: Instant) {
         if let Some(contender) = &mut self.contender {
-            let due = now.checked_add(Self::PATIENCE).unwrap_or(now);
+            let due = now.checked_add(Self::GRACE).unwrap_or(now);
             contender.due = contender.due.min(due);
         }
     }
 
-    /// Puts waiter `number` after all others. Returns how to tell the waiter whose turn has come.
+    /// Puts waiter `number` after all others. Returns the means to tell the waiter whose turn it is.
     pub(crate) fn step_back(&mut self, number: u64, now: Instant) -> Option<T> {
         if self.waiting.is_empty() {
             return None;
@@ -95,7 +94,7 @@ impl<T: Clone> WaitOrder<T> {
         self.leave(number, now)
     }
 
-    /// Removes waiter `number`. Returns how to tell the waiter whose turn has come.
+    /// Removes waiter `number`. Returns the means to tell the waiter whose turn it is.
     pub(crate) fn leave(&mut self, number: u64, now: Instant) -> Option<T> {
         self.waiting.remove(&number);
         if !self.contends(number) {
@@ -113,7 +112,7 @@ impl<T: Clone> WaitOrder<T> {
     }
 
     fn contend(&mut self, number: u64, at: Instant) {
-        let due = at.checked_add(Self::PATIENCE).unwrap_or(at);
+        let due = at.checked_add(Self::GRACE).unwrap_or(at);
         self.contender = Some(Contender { number, due });
     }
 
@@ -144,7 +143,8 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    /// In milliseconds after `start`: when waiter `number` looks again, if it does not contend.
+    /// Returns when waiter `number` looks again, in milliseconds after `start`. `None` if it
+    /// contends.
     fn turn(order: &mut WaitOrder<u64>, number: u64, start: Instant, at: u64) -> Option<u64> {
         match order.turn(number, start + millis(at), || number) {
             Turn::Contend => None,
@@ -179,12 +179,12 @@ mod tests {
         assert_eq!(turn(&mut order, 1, start, 0), None);
         order.expect(1, start + millis(500));
         for (number, at, look_again) in [
-            (2, 0, Some(2_000)), // the contender may be another one by then
+            (2, 0, Some(2_000)), // by then another waiter may contend
             (3, 0, Some(2_010)),
             (3, 2_500, Some(2_510)),
             (2, 2_499, Some(2_500)),
             (2, 2_500, None),
-            (1, 3_000, Some(4_500)), // polled again, and before 3
+            (1, 3_000, Some(4_500)), // polled again, and in order before 3
             (3, 3_000, Some(4_510)),
         ] {
             assert_eq!(
@@ -196,7 +196,7 @@ mod tests {
         order.expect(1, start + millis(9_000)); // it does not contend
         assert_eq!(turn(&mut order, 3, start, 3_000), Some(4_510));
         assert_eq!(order.leave(2, start + millis(3_000)), Some(1));
-        // It is not polled any more.
+        // Waiter 1 is not polled any more.
         assert_eq!(turn(&mut order, 3, start, 5_000), None);
         assert_eq!(order.leave(3, start), None);
     }

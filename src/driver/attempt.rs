@@ -18,8 +18,8 @@ use crate::core::{
     round::{Outcome, Round},
 };
 
-/// Makes one attempt. A task of an owner makes it only if the owner's other attempts are over by the
-/// instant that `permit_by` returns.
+/// Makes one attempt. A task of an owner makes it only if the owner's other attempts are over by
+/// the instant that `permit_by` returns.
 pub(super) async fn attempt(
     shared: &Shared,
     request: &LockRequest,
@@ -68,7 +68,8 @@ async fn decide(shared: &Shared, level: Level) -> Result<Level, Denied> {
     }
 }
 
-/// Takes back what a round that was not won may have left on the masters. Returns why it was not won.
+/// Takes back what a round that was not won may have left on the masters. Returns why it was not
+/// won.
 ///
 /// The answers to the release say how long others hold the lock, which the answers to the
 /// acquisition of a mutex do not.

@@ -1,4 +1,4 @@
-//! Where time and chance come in. Nobody else reads a clock or draws a random number.
+//! Clocks and random numbers. No other file reads a clock or draws a random number.
 
 use std::{
     sync::{
@@ -10,31 +10,33 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// The clock by which locks are held: the monotonic clock, moved on by what it slept through.
+/// Returns the time on the clock by which locks are held: the monotonic clock, plus the time that
+/// it slept through.
 ///
-/// That one stops while a machine is suspended, and the masters' TTLs run on. The wall clock does not stop:
-/// when it has run ahead of the monotonic one, the difference counts as time that has passed. A wall
-/// clock that is set forward looks the same, and costs a holder some validity; one that is set back
-/// changes nothing.
+/// The monotonic clock stops while a machine is suspended, and the masters' TTLs run on. The wall
+/// clock does not stop. When the wall clock has run ahead of the monotonic clock, the difference
+/// counts as time that has passed. A wall clock that is set forward looks the same, and costs a
+/// holder some validity. A wall clock that is set back changes nothing.
 ///
-/// Timers, and whatever is between us and one master, go by the [`monotonic`] clock alone. Under tokio's paused
-/// clock both are virtual time, which is how tests drive the real code.
+/// Timers, and everything between this process and one master, go by the [`monotonic`] clock alone.
+/// Under tokio's paused clock both are virtual time, which is how tests run the real code.
 pub(crate) fn now() -> Instant {
     let now = monotonic();
     compare_clocks(now);
     from_monotonic(now)
 }
 
-/// An instant of the [`monotonic`] clock on the clock of [`now`], but for what was slept through since that
-/// was last asked. For votes, whose outcome is looked at once more before anybody relies on it.
+/// Converts an instant of the [`monotonic`] clock to the clock of [`now`], by the last comparison
+/// of the clocks. This is for votes: the caller looks at the clock again before it relies on the
+/// outcome.
 pub(crate) fn from_monotonic(at: Instant) -> Instant {
     at + slept()
 }
 
-/// An instant of the clock of [`now`] on the [`monotonic`] one, if nothing more is slept through,
-/// or `least` if that is later. An instant that has passed on one clock has passed on the other,
-/// but the monotonic clock may never have shown it: it stood still then, or the wall clock was set
-/// forward.
+/// Converts an instant of the clock of [`now`] to the [`monotonic`] clock, if the machine is not
+/// suspended before it. Returns `least` if that is later. An instant that has passed on one clock
+/// has passed on the other. The monotonic clock may never have shown it, if it stood still then or
+/// the wall clock was set forward.
 pub(crate) fn to_monotonic(at: Instant, least: Instant) -> Instant {
     compare_clocks(monotonic());
     at.checked_sub(slept()).map_or(least, |at| at.max(least))
@@ -60,36 +62,37 @@ pub(crate) fn monotonic() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// The wall clock in microseconds since 1970, for tickets that are compared with those of other processes.
+/// The wall clock in microseconds since 1970, for tickets that are compared with those of other
+/// processes.
 pub(crate) fn wall_micros() -> u64 {
     let since = wall().duration_since(SystemTime::UNIX_EPOCH);
     u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// For how long the monotonic clock has stood still, in all, in nanoseconds. At most
-/// [`MOST_SLEPT`].
+/// The nanoseconds for which the monotonic clock has stood still, in all. At most [`MAX_SLEPT`].
 static SLEPT: AtomicU64 = AtomicU64::new(0);
 
-/// About 100 years, which any instant can be moved by. A wall clock that is set back and forth adds
-/// up to more only in tests of that.
-const MOST_SLEPT: u64 = 100 * 366 * 24 * 60 * 60 * 1_000_000_000;
+/// About 100 years, by which any instant can be moved. Only tests that set the wall clock back and
+/// forth add up to more.
+const MAX_SLEPT: u64 = 100 * 366 * 24 * 60 * 60 * 1_000_000_000;
 
 fn slept() -> Duration {
     Duration::from_nanos(SLEPT.load(Ordering::Relaxed))
 }
 
-/// Compares the clocks, if that was not done within a millisecond before `now`, on the [`monotonic`] clock. That one
-/// may not have moved while the machine was suspended, so it may go on for so long before that is noticed.
+/// Compares the clocks, unless that was done less than a millisecond before `now`, on the
+/// [`monotonic`] clock. If the machine was suspended, that clock may not have moved, so the
+/// suspension is noticed up to a millisecond later.
 fn compare_clocks(now: Instant) {
-    const OFTEN: Duration = Duration::from_millis(1);
+    const INTERVAL: Duration = Duration::from_millis(1);
     static ORIGIN: LazyLock<Instant> = LazyLock::new(monotonic);
-    /// When that was done, in nanoseconds after the origin.
+    /// The time of the last comparison, in nanoseconds after the origin.
     static DONE: AtomicU64 = AtomicU64::new(u64::MAX);
     static LAST: Mutex<Option<Reading>> = Mutex::new(None);
 
     let now = now.saturating_duration_since(*ORIGIN).as_nanos() as u64;
-    // Either way: clocks that tests wind on do not agree with each other.
-    if now.abs_diff(DONE.load(Ordering::Relaxed)) < OFTEN.as_nanos() as u64 {
+    // In both directions, as clocks that tests advance do not agree with each other.
+    if now.abs_diff(DONE.load(Ordering::Relaxed)) < INTERVAL.as_nanos() as u64 {
         return;
     }
     let Some(mut last) = LAST.try_lock() else {
@@ -97,17 +100,17 @@ fn compare_clocks(now: Instant) {
     };
     if let Some(reading) = Reading::take() {
         if let Some(last) = *last {
-            let slept = SLEPT.load(Ordering::Relaxed); // which changes under this lock only
+            let slept = SLEPT.load(Ordering::Relaxed); // changes only under this lock
             let slept = slept.saturating_add(reading.ahead_of(last));
-            SLEPT.store(slept.min(MOST_SLEPT), Ordering::Relaxed);
+            SLEPT.store(slept.min(MAX_SLEPT), Ordering::Relaxed);
         }
         *last = Some(reading);
         DONE.store(now, Ordering::Relaxed);
     }
 }
 
-/// The clocks whose difference tells of a suspended machine. Not tokio's, which tests may stop and wind
-/// on.
+/// A reading of the clocks whose difference shows that the machine was suspended. These are not
+/// tokio's clocks, which tests may pause and advance.
 #[derive(Clone, Copy)]
 struct Reading {
     monotonic: Instant,
@@ -126,7 +129,7 @@ fn wall() -> SystemTime {
 }
 
 impl Reading {
-    /// None when a pause while reading would look like sleep.
+    /// Reads both clocks. Returns `None` if a pause between them would look like sleep.
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place where the crate compares the clocks of the machine"
@@ -139,7 +142,7 @@ impl Reading {
         (monotonic - before < PAUSE).then_some(Self { monotonic, wall })
     }
 
-    /// By how many nanoseconds the wall clock has run ahead of the monotonic one since `last`.
+    /// Returns the nanoseconds that the wall clock has gained on the monotonic clock since `last`.
     fn ahead_of(self, last: Self) -> u64 {
         const NOISE: Duration = Duration::from_millis(5);
         let monotonic = self.monotonic.saturating_duration_since(last.monotonic);
@@ -169,7 +172,7 @@ pub(crate) fn random_u64() -> u64 {
 mod tests {
     #![expect(
         clippy::disallowed_methods,
-        reason = "what machines do while they are suspended takes real time"
+        reason = "a suspended machine takes real time"
     )]
 
     use std::{env, process::Command, thread};
@@ -179,28 +182,28 @@ mod tests {
     use super::*;
     use crate::{Coordinator, Guard, LockState, LostReason, MemoryMaster};
 
-    /// By how many milliseconds a test has set the wall clock ahead.
+    /// The milliseconds by which a test has set the wall clock forward.
     static AHEAD: AtomicU64 = AtomicU64::new(0);
 
     pub(super) fn ahead() -> Duration {
         Duration::from_millis(AHEAD.load(Ordering::Relaxed))
     }
 
-    /// Sleeps without the monotonic clock, as far as we can tell.
+    /// Suspends the machine: the wall clock moves on, and the monotonic clock stands still.
     async fn suspend(time: Duration) {
         let millis = u64::try_from(time.as_millis()).unwrap();
         AHEAD.fetch_add(millis, Ordering::Relaxed);
         pass().await;
     }
 
-    /// The clocks are not compared more often than once a millisecond.
+    /// Lets so much time pass that the clocks are compared again.
     async fn pass() {
         thread::sleep(Duration::from_millis(3));
         tokio::time::advance(Duration::from_millis(2)).await;
     }
 
-    /// How the lock stands, looked at until the clocks could be compared: a look that is itself held up does
-    /// not.
+    /// Returns the state of the lock after the clocks were compared. One look may be too slow to
+    /// compare them.
     async fn state(guard: &Guard) -> LockState {
         for _ in 0..4 {
             guard.state();
@@ -209,8 +212,8 @@ mod tests {
         guard.state()
     }
 
-    /// Runs `test` under the paused clock in a process of its own: what is slept through goes for all tests
-    /// of a process.
+    /// Runs `test` with a paused clock in a process of its own, as all tests of a process would be
+    /// suspended together.
     fn alone(name: &str, test: impl Future<Output = ()>) {
         const ALONE: &str = "QUORLOCK_TEST_ALONE";
         if env::var_os(ALONE).is_some() {
@@ -237,7 +240,7 @@ mod tests {
         Duration::from_secs(count)
     }
 
-    /// The default TTL is 10 s.
+    /// Acquires a lock with the default TTL, 10 s.
     async fn guard(name: &str, is_renewed: bool) -> (Vec<MemoryMaster>, Coordinator, Guard) {
         let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
         let locks = Coordinator::new(&masters).unwrap();
@@ -250,49 +253,50 @@ mod tests {
     }
 
     #[test]
-    fn who_wakes_up_after_the_validity_has_lost_the_lock() {
-        alone("who_wakes_up_after_the_validity_has_lost_the_lock", async {
-            for is_renewed in [true, false] {
-                let (masters, _locks, guard) = guard("r", is_renewed).await;
-                tokio::time::sleep(seconds(1)).await;
-                assert_eq!(state(&guard).await, LockState::Held);
-                suspend(seconds(10)).await;
-                let now = state(&guard).await;
-                assert_eq!(now, LockState::Lost(LostReason::Expired));
-                assert!(!guard.is_valid() && guard.remaining().is_zero());
-                let commands = masters[0].commands();
-                // The masters have it still, as their clock stood still, too. It is not ours any more.
-                assert_eq!(masters[0].keys(), ["r"]);
-                guard.extend(seconds(10)).await.unwrap_err();
-                tokio::time::sleep(seconds(5)).await;
-                assert_eq!(masters[0].commands(), commands);
-                guard.release().await.unwrap();
-            }
-        });
-    }
-
-    /// Its timer stands still with the monotonic clock, and is looked after all the same.
-    #[test]
-    fn who_waits_for_the_loss_hears_of_it_within_a_second_of_waking_up() {
+    fn a_lock_is_lost_when_the_machine_wakes_up_after_its_validity() {
         alone(
-            "who_waits_for_the_loss_hears_of_it_within_a_second_of_waking_up",
+            "a_lock_is_lost_when_the_machine_wakes_up_after_its_validity",
             async {
-                let (_masters, _locks, guard) = guard("r", false).await;
-                let early = timeout(seconds(2), guard.lost()).await;
-                assert!(early.is_err());
-                let (lost, ()) = tokio::join!(timeout(seconds(2), guard.lost()), async {
-                    tokio::time::sleep(Duration::from_millis(500)).await;
+                for is_renewed in [true, false] {
+                    let (masters, _locks, guard) = guard("r", is_renewed).await;
+                    tokio::time::sleep(seconds(1)).await;
+                    assert_eq!(state(&guard).await, LockState::Held);
                     suspend(seconds(10)).await;
-                });
-                assert_eq!(lost.unwrap().reason, LostReason::Expired);
+                    let now = state(&guard).await;
+                    assert_eq!(now, LockState::Lost(LostReason::Expired));
+                    assert!(!guard.is_valid() && guard.remaining().is_zero());
+                    let commands = masters[0].commands();
+                    // The masters still have the key, as their clock stood still, too. The lock is
+                    // lost nevertheless.
+                    assert_eq!(masters[0].keys(), ["r"]);
+                    guard.extend(seconds(10)).await.unwrap_err();
+                    tokio::time::sleep(seconds(5)).await;
+                    assert_eq!(masters[0].commands(), commands);
+                    guard.release().await.unwrap();
+                }
             },
         );
     }
 
+    /// The timer of `lost` stands still with the monotonic clock, and still ends in time.
     #[test]
-    fn who_wakes_up_in_time_renews_the_lock_within_a_second() {
+    fn lost_resolves_within_a_second_of_waking_up() {
+        alone("lost_resolves_within_a_second_of_waking_up", async {
+            let (_masters, _locks, guard) = guard("r", false).await;
+            let early = timeout(seconds(2), guard.lost()).await;
+            assert!(early.is_err());
+            let (lost, ()) = tokio::join!(timeout(seconds(2), guard.lost()), async {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                suspend(seconds(10)).await;
+            });
+            assert_eq!(lost.unwrap().reason, LostReason::Expired);
+        });
+    }
+
+    #[test]
+    fn a_lock_is_renewed_within_a_second_of_waking_up_in_time() {
         alone(
-            "who_wakes_up_in_time_renews_the_lock_within_a_second",
+            "a_lock_is_renewed_within_a_second_of_waking_up_in_time",
             async {
                 let (masters, _locks, guard) = guard("r", true).await;
                 let commands = masters[0].commands();
@@ -305,7 +309,7 @@ mod tests {
                 assert_eq!(masters[0].commands(), commands + 1);
                 assert_eq!(state(&guard).await, LockState::Held);
                 assert!(guard.remaining() > seconds(8), "{guard:?}");
-                suspend(seconds(7)).await; // more than was left before
+                suspend(seconds(7)).await; // longer than the rest of the first lease
                 assert_eq!(state(&guard).await, LockState::Held);
             },
         );
@@ -332,7 +336,7 @@ mod tests {
         });
     }
 
-    /// A step of the wall clock does not end what is owed.
+    /// A step of the wall clock does not end a pending release.
     #[test]
     fn a_release_is_owed_when_the_wall_clock_is_set_forward() {
         alone(

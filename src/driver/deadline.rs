@@ -34,8 +34,8 @@ impl Deadline {
     }
 
     /// Returns until when to wait for the permit to make an attempt, which takes `attempt` at most.
-    /// An attempt of another task that is under way at the end does not add to the wait for the last
-    /// one.
+    /// An attempt of another task that is under way at the end does not add to the wait for the
+    /// last one.
     pub(super) fn permit_by(self, attempt: Duration) -> Instant {
         let now = clock::now();
         match self.end {
@@ -60,7 +60,8 @@ impl Deadline {
         }
     }
 
-    /// Returns an error unless the wait goes on after `denied`, which came after this many failures.
+    /// Returns an error unless the wait goes on after `denied`, which came after this many
+    /// failures.
     pub(super) fn check(
         self,
         denied: &Denied,

@@ -14,8 +14,8 @@ pub(crate) struct Denied {
 }
 
 impl Denied {
-    /// Returns why `round`, an acquisition, did not end in a lock. The masters say that the lock will
-    /// be free in `free_in`.
+    /// Returns why `round`, an acquisition, did not end in a lock. The masters say that the lock
+    /// will be free in `free_in`.
     pub(crate) fn by(round: Arc<LiveRound>, outcome: Outcome, free_in: Option<Duration>) -> Self {
         let elapsed = round.elapsed(clock::now());
         let refused = round.read(|round| Refused::of(round, outcome, free_in, elapsed));

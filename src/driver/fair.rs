@@ -258,8 +258,8 @@ impl<'a> FairWait<'a> {
         self.deadline.check(&denied, is_last, self.failures)
     }
 
-    /// Gives back the grants of a minority: the known ones at once, and the others when all votes are
-    /// in, or when the next round cannot wait for them.
+    /// Gives back the grants of a minority: the known ones at once, and the others when all votes
+    /// are in, or when the next round cannot wait for them.
     ///
     /// A round is lost before all masters have answered. By the first answers alone, a waiter would
     /// take itself for the next one, or the votes for split, and would ask again far too soon.
@@ -304,7 +304,7 @@ mod tests {
     use crate::{Coordinator, MemoryMaster};
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_whose_clock_is_off_goes_by_the_masters_clocks() {
+    async fn a_client_with_a_wrong_clock_uses_the_clocks_of_the_masters() {
         const HOUR: i64 = 3_600_000_000;
         for off in [-HOUR, HOUR] {
             let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
@@ -321,11 +321,12 @@ mod tests {
                     let lock = locks.fair("r", &owner);
                     async move { drop(lock.acquire().await.unwrap()) }
                 });
-                let place = tokio::time::timeout(Duration::from_millis(10), waiter.as_mut());
-                assert!(place.await.is_err());
+                let wait = tokio::time::timeout(Duration::from_millis(10), waiter.as_mut());
+                assert!(wait.await.is_err());
                 came.push(owner.id().to_owned());
                 waiting.push(waiter);
-                // Their clocks are real ones, and a correction is as good as a round trip is short.
+                // The clocks are real ones, and a correction is only as exact as the round trip is
+                // short.
                 let came = clock::wall_micros();
                 while clock::wall_micros() < came + 5_000 {}
             }
@@ -342,9 +343,10 @@ mod tests {
         }
     }
 
-    /// Neither clock has a majority of those that are up: one client goes by one of them, one by the other.
+    /// No majority of masters agree on the time. One client uses one of the two clocks, and one
+    /// client uses the other.
     #[tokio::test(start_paused = true)]
-    async fn masters_that_are_split_over_the_time_serve_all_the_same() {
+    async fn masters_that_disagree_on_the_time_still_serve() {
         const APART: i64 = 3_000_000;
         let seconds = Duration::from_secs;
         for (size, down) in [(2, 0), (3, 1), (4, 0), (5, 1), (5, 2)] {

@@ -146,38 +146,37 @@ mod tests {
 
     use crate::{Coordinator, MemoryMaster};
 
-    /// Whether they got it, gave up or were dropped.
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_kept_of_those_who_do_not_wait_any_more() {
+    async fn waiters_leave_nothing_behind_when_they_win_give_up_or_are_dropped() {
         let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
         let (locks, others) = (
             Coordinator::new(&masters).unwrap(),
             Coordinator::new(&masters).unwrap(),
         );
-        let patience = Duration::from_millis(20);
+        let moment = Duration::from_millis(20);
         for name in 0..100 {
             let lock = locks.fair(format!("{name}"), &locks.owner());
             let held = others.fair(format!("{name}"), &others.owner());
             let held = held.acquire().await.unwrap();
             match name % 3 {
-                0 => assert!(lock.acquire_within(patience).await.is_err()),
+                0 => assert!(lock.acquire_within(moment).await.is_err()),
                 1 => {
                     let mut waiter = Box::pin(lock.acquire());
-                    let waits = tokio::time::timeout(patience, waiter.as_mut()).await;
+                    let waits = tokio::time::timeout(moment, waiter.as_mut()).await;
                     assert!(waits.is_err());
                     assert!(masters.iter().all(|master| master.listeners() == 1));
                     drop(held);
                     drop(waiter.await.unwrap());
                 }
                 _ => {
-                    let waits = tokio::time::timeout(patience, lock.acquire()).await;
+                    let waits = tokio::time::timeout(moment, lock.acquire()).await;
                     assert!(waits.is_err());
                 }
             }
         }
         assert_eq!(locks.engine().fair_waiters().inbox.waiters.lock().len(), 0);
         locks.close().await;
-        tokio::time::sleep(patience).await;
+        tokio::time::sleep(moment).await;
         assert!(masters.iter().all(|master| master.listeners() == 0));
     }
 }

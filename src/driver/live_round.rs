@@ -47,8 +47,8 @@ impl LiveRound {
         })
     }
 
-    /// Waits until the outcome is certain. Only one task at a time may wait: the one that posted the
-    /// round.
+    /// Waits until the outcome is certain. Only one task at a time may wait: the one that posted
+    /// the round.
     pub(crate) async fn decided(&self) -> Outcome {
         poll_fn(|cx| {
             match self.read(Round::outcome) {
@@ -114,7 +114,8 @@ impl LiveRound {
     }
 
     /// Counts a vote that came at `now` on the monotonic clock. Returns what `look` makes of the
-    /// round, which is also given the outcome before the vote. Call [`wake`](Self::wake) after that.
+    /// round, which is also given the outcome before the vote. Call [`wake`](Self::wake) after
+    /// that.
     pub(crate) fn cast<T>(
         &self,
         master: usize,

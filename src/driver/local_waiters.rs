@@ -141,8 +141,8 @@ pub(crate) struct LocalWaiter<'a> {
 }
 
 impl LocalWaiter<'_> {
-    /// Waits for the turn of this waiter to contend, until `deadline` at most. The waiter may have to
-    /// wait again after the next attempt, if it was not polled for too long.
+    /// Waits for the turn of this waiter to contend, until `deadline` at most. The waiter may have
+    /// to wait again after the next attempt, if it was not polled for too long.
     pub(crate) async fn turn(&self, deadline: Option<Instant>) {
         loop {
             let now = clock::now();
@@ -218,10 +218,10 @@ impl LocalWaiter<'_> {
     /// Waits until a holder has released the lock, until `end` at most. Returns whether the release
     /// was heard.
     ///
-    /// The masters in `granted` granted the last attempt, and do not have the key any more. They are
-    /// free, and so are those on which other attempts gave the key back. This also ends when all
-    /// these are a majority. In this way a waiter does not wake itself, and waiters do not wake each
-    /// other while a holder has a majority.
+    /// The masters in `granted` granted the last attempt, and do not have the key any more. They
+    /// are free, and so are those on which other attempts gave the key back. This also ends when
+    /// all these are a majority. In this way a waiter does not wake itself, and waiters do not wake
+    /// each other while a holder has a majority.
     pub(crate) async fn released(&self, granted: MasterSet, end: Instant) -> bool {
         let masters = self.masters.count();
         let is_free = |state: &State| {
@@ -252,7 +252,8 @@ impl Drop for LocalWaiter<'_> {
     }
 }
 
-/// Wakes the waiter whose turn has come. The caller holds no lock, as a waker is code of the program.
+/// Wakes the waiter whose turn has come. The caller holds no lock, as a waker is code of the
+/// program.
 fn tell(next: Option<Arc<Notify>>) {
     if let Some(next) = next {
         shielded(|| next.notify_one());
@@ -307,15 +308,14 @@ mod tests {
     use super::{ChannelEvent, Subscriber};
     use crate::{Coordinator, Fault, MemoryMaster};
 
-    /// Whether they got it, gave up or were dropped.
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_kept_of_names_that_nobody_waits_for() {
+    async fn waiters_leave_nothing_behind_when_they_win_give_up_or_are_dropped() {
         let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
         let (locks, others) = (
             Coordinator::new(&masters).unwrap(),
             Coordinator::new(&masters).unwrap(),
         );
-        let patience = Duration::from_millis(20);
+        let moment = Duration::from_millis(20);
         for name in 0..1_000 {
             let lock = locks.mutex(format!("{name}"));
             if name % 2 == 0 {
@@ -323,18 +323,18 @@ mod tests {
                 continue;
             }
             let _held = others.mutex(format!("{name}")).try_acquire().await.unwrap();
-            lock.acquire_within(patience).await.unwrap_err();
-            let _ = timeout(patience, lock.acquire()).await;
+            lock.acquire_within(moment).await.unwrap_err();
+            let _ = timeout(moment, lock.acquire()).await;
         }
         assert_eq!(locks.engine().local_waiters().queues.lock().len(), 0);
         locks.close().await;
-        tokio::time::sleep(patience).await;
+        tokio::time::sleep(moment).await;
         assert!(masters.iter().all(|master| master.listeners() == 0));
     }
 
-    /// Others have three of five masters, and nobody has the other two.
+    /// Another holder has three of five masters, and the other two are free.
     #[tokio::test(start_paused = true)]
-    async fn what_lost_rounds_give_back_wakes_when_it_makes_a_majority() {
+    async fn masters_that_were_given_back_wake_a_waiter_when_they_are_a_majority() {
         let masters: Vec<_> = (0..5).map(|_| MemoryMaster::new()).collect();
         let locks = Coordinator::new(&masters).unwrap();
         for master in &masters[..3] {
@@ -358,14 +358,14 @@ mod tests {
         drop(got.expect("three masters are one").unwrap());
     }
 
-    /// Whoever of a queue is dropped, and where: the others are told as before, and the last one has the masters
-    /// tell nobody any more.
+    /// Wherever a waiter is dropped, the others are still told of releases. The last one
+    /// unsubscribes.
     #[tokio::test(start_paused = true)]
     #[expect(
         clippy::disallowed_methods,
-        reason = "who is next in a queue goes on by itself"
+        reason = "the next waiter goes on by itself"
     )]
-    async fn no_master_tells_of_releases_when_who_waited_was_dropped_at_any_poll() {
+    async fn a_waiter_that_is_dropped_at_any_poll_unsubscribes() {
         let millis = Duration::from_millis;
         let mut told = 0;
         for polls in 1..32 {
@@ -385,12 +385,12 @@ mod tests {
                 dropped.await.is_ok_and(|got| got.is_none()),
                 "{polls} polls"
             );
-            // What is on its way, and time for the next to subscribe in its turn.
+            // Time for requests under way, and for the next waiter to subscribe.
             tokio::time::sleep(millis(400)).await;
             told += usize::from(masters.iter().all(|master| master.listeners() == 1));
             held.release().await.unwrap();
             let served = timeout(millis(60), next).await;
-            drop(served.expect("nobody told it").unwrap());
+            drop(served.expect("the waiter was not told").unwrap());
             tokio::time::sleep(millis(20)).await;
             for master in &masters {
                 assert_eq!(master.listeners(), 0, "{polls} polls");
@@ -401,7 +401,7 @@ mod tests {
         assert_eq!(told, 31);
     }
 
-    /// Polls `future` not more than `polls` times, whenever it asks for it, and drops it.
+    /// Polls `future` at most `polls` times, whenever it asks for it, and drops it.
     async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         let mut left = polls;

@@ -68,8 +68,8 @@ impl Masters {
         }
     }
 
-    /// Returns how long a waiter of a fair lock may be silent. That is at least four node timeouts of
-    /// the slowest master, so that one lost poll does not count as death.
+    /// Returns how long a waiter of a fair lock may be silent. That is at least four node timeouts
+    /// of the slowest master, so that one lost poll does not count as death.
     pub(crate) fn waiter_timeout(&self) -> Duration {
         self.config.waiter_timeout.max(self.node_timeout() * 4)
     }
@@ -121,7 +121,8 @@ impl Masters {
     }
 
     /// Returns up to two connected masters, which will make a release known. One of them may have
-    /// just died, so one would not be enough. All would make a release cost each master a quarter more.
+    /// just died, so one would not be enough. All would make a release cost each master a quarter
+    /// more.
     pub(crate) fn publishers(&self, spread: u8) -> MasterSet {
         let count = self.count();
         (0..count)

@@ -18,7 +18,7 @@ pub(crate) struct PendingReleases(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     count: AtomicUsize,
-    /// When the last key that any of them deletes has expired, in microseconds after the origin.
+    /// The expiry of the last key that any of them deletes, in microseconds after the origin.
     until: AtomicU64,
     origin: Instant,
     done: Signal,

@@ -13,7 +13,7 @@ use crate::user_code::shielded;
 pub(crate) struct Timestamps {
     /// The newest timestamp that was handed out or seen.
     last: AtomicU64,
-    /// By how many microseconds the clocks of the masters are ahead of the local one.
+    /// The microseconds by which the clocks of the masters are ahead of the local one.
     pub(super) offset: AtomicI64,
 }
 
@@ -93,16 +93,16 @@ mod tests {
         offset.store(ahead, Ordering::Relaxed);
     }
 
-    /// How many rounds the first acquisition takes, the next one after that of another client whose clock is right,
-    /// and the one after that.
+    /// The table lists the rounds of three acquisitions: by a client with a wrong clock, by one
+    /// with a right clock, and by the first one again.
     #[tokio::test(start_paused = true)]
-    async fn what_a_clock_that_is_off_costs() {
+    async fn a_wrong_clock_costs_a_round_or_two() {
         for kind in KINDS {
             for (ahead, rounds) in [
                 (0, [1, 1, 1]),
-                (900_000, [1, 2, 1]),  // the other one's is behind the counter
-                (-900_000, [1, 1, 2]), // and this one's
-                (HOUR, [2, 1, 1]),     // it goes by the masters' from then on
+                (900_000, [1, 2, 1]),  // the counter is ahead of the right clock
+                (-900_000, [1, 1, 2]), // and of the wrong one
+                (HOUR, [2, 1, 1]),     // corrected by the masters
                 (-HOUR, [2, 1, 1]),
             ] {
                 let masters = masters(3);
@@ -117,7 +117,7 @@ mod tests {
                     let guard = lock(kind, locks).acquire().await.unwrap();
                     let token = guard.fencing_token().unwrap();
                     assert!(token > last, "{kind} {ahead}: {token} after {last}");
-                    // A waiter for a fair lock begins anew, with another ticket.
+                    // A waiter for a fair lock starts again with another ticket.
                     let rounds = if kind == Kind::Fair && ahead.abs() == HOUR {
                         1
                     } else {
@@ -131,9 +131,9 @@ mod tests {
         }
     }
 
-    /// Whoever gives up a wrong candidate takes it back from where it never was.
+    /// A candidate that is taken back was never accepted.
     #[tokio::test(start_paused = true)]
-    async fn a_client_whose_clock_is_wrong_does_not_move_the_counters() {
+    async fn a_client_with_a_wrong_clock_does_not_raise_the_counters() {
         for kind in KINDS {
             let masters = masters(3);
             let (off, right) = (
@@ -157,9 +157,10 @@ mod tests {
         }
     }
 
-    /// A round is lost before a majority have said that the candidate is late, where one master says nothing.
+    /// A round is lost before a majority have said that the candidate is too low, if one master
+    /// does not answer.
     #[tokio::test(start_paused = true)]
-    async fn who_is_next_bids_again_while_a_master_is_down() {
+    async fn the_next_waiter_raises_its_ballot_while_a_master_is_down() {
         for (size, down, off) in [
             (3, 0, -900_000),
             (3, 1, -900_000),
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_master_whose_clock_is_off_is_no_obstacle() {
+    async fn one_master_with_a_wrong_clock_is_no_obstacle() {
         for kind in KINDS {
             for ahead in [-HOUR, -1_500_000, 1_500_000, HOUR] {
                 let masters = masters(3);
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tokens_grow_when_all_masters_clocks_go_back() {
+    async fn tokens_increase_when_the_clocks_of_all_masters_go_back() {
         for kind in KINDS {
             let masters = masters(3);
             let locks = Coordinator::new(&masters).unwrap();
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_masters_do_not_agree_on_the_time_a_limit_is_kept() {
+    async fn acquire_within_ends_in_time_if_masters_disagree_on_the_time() {
         for kind in KINDS {
             let masters = masters(3);
             for (hours, master) in (0..).zip(&masters) {
@@ -255,17 +256,17 @@ mod tests {
             let lock = lock(kind, &locks);
             let limited = lock.acquire_within(Duration::from_secs(5));
             let ended = tokio::time::timeout(Duration::from_secs(6), limited).await;
-            let error = ended.expect("it does not end").unwrap_err();
+            let error = ended.expect("acquire_within did not end").unwrap_err();
             assert!(matches!(error, AcquireError::Deadline { .. }), "{error}");
             let commands = masters[0].commands();
             assert!(commands < 400, "{kind}: {commands} in 5 s");
         }
     }
 
-    /// What has been seen of a lock's tokens.
+    /// The tokens of a lock so far.
     #[derive(Default)]
     struct Seen {
-        /// The largest of those whose acquisition has returned.
+        /// The largest token of an acquisition that has returned.
         largest: AtomicU64,
         all: Mutex<BTreeSet<u64>>,
     }
@@ -279,8 +280,8 @@ mod tests {
         }
     }
 
-    /// Sixteen processes, as it were, with tasks that all want one lock, which from time to time is deleted under
-    /// its holder.
+    /// Runs sixteen processes, with tasks that contend for one lock. From time to time a task
+    /// deletes the lock that it holds.
     async fn contend(kind: Kind, turns: usize) {
         const PROCESSES: i64 = 16;
         const TASKS: usize = 4;
@@ -310,12 +311,12 @@ mod tests {
                         let guard = lock.acquire().await.unwrap();
                         seen.note(&guard, before);
                         if (turn + task) % 8 == 7 {
-                            // Exclusion is gone, and the next one comes before the release.
+                            // Exclusion is broken: the next holder comes before the release.
                             masters.iter().for_each(|master| master.delete("r"));
                             tokio::time::sleep(Duration::from_millis(2)).await;
                         }
                         if turn == turns / 2 && task == 0 {
-                            set_clock(&locks, -HOUR); // it jumps back
+                            set_clock(&locks, -HOUR); // the clock jumps back
                         }
                         let _ = guard.release().await;
                     }
@@ -330,16 +331,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_token_is_drawn_twice_or_late_by_clients_whose_clocks_are_off() {
+    async fn clients_with_wrong_clocks_get_tokens_in_order() {
         for kind in KINDS {
             contend(kind, 20).await;
         }
     }
 
-    /// A million: `cargo test --release --lib a_million -- --ignored`, takes some minutes.
+    /// Run it by `cargo test --release --lib a_million -- --ignored`. It takes some minutes.
     #[tokio::test(start_paused = true)]
     #[ignore = "takes minutes"]
-    async fn a_million_tokens_of_clients_whose_clocks_are_off() {
+    async fn a_million_tokens_of_clients_with_wrong_clocks() {
         for kind in KINDS {
             contend(kind, 5_300).await;
         }

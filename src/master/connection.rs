@@ -22,14 +22,15 @@ pub(super) struct Dialled<C> {
     pub(super) connection: C,
     /// The time that the master took to answer the first request.
     pub(super) round_trip: Duration,
-    /// The time since the master may have forgotten locks, or `None` if nothing suggests that it did.
+    /// The time since the master may have forgotten locks, or `None` if nothing suggests that it
+    /// did.
     pub(super) age: Option<Duration>,
 }
 
 /// An open connection. Replies come in the order of sends.
 pub(super) trait Connection: Transmit + Send {
-    /// Drops what the master has not received yet, so that it never does. Called before a connection
-    /// to a silent master is closed.
+    /// Drops what the master has not received yet, so that it never does. Called before a
+    /// connection to a silent master is closed.
     fn give_up(&mut self) {}
 
     /// Writes and reads as much as possible, and hands each reply to `in_flight`. Resolves when the

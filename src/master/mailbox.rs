@@ -138,8 +138,8 @@ impl Mailbox {
         state.wake();
     }
 
-    /// Moves what was posted to `requests` and `changes`, which are empty. `cx` is woken by the next
-    /// post.
+    /// Moves what was posted to `requests` and `changes`, which are empty. `cx` is woken by the
+    /// next post.
     pub(super) fn take(
         &self,
         cx: &Context<'_>,
@@ -157,8 +157,8 @@ impl Mailbox {
         self.state.lock().is_done()
     }
 
-    /// Resolves with the next instant at which to call [`expire`](Self::expire), or with `None` once
-    /// the mailbox is done. Used while there is no connection.
+    /// Resolves with the next instant at which to call [`expire`](Self::expire), or with `None`
+    /// once the mailbox is done. Used while there is no connection.
     pub(super) fn poll_next_expiry(&self, cx: &Context<'_>) -> Poll<Option<Instant>> {
         let mut state = self.state.lock();
         state.set_waker(cx);
@@ -306,7 +306,8 @@ impl State {
         }
     }
 
-    /// Wakes the supervisor. Done under the lock: the waker is tokio's, and only schedules the task.
+    /// Wakes the supervisor. Done under the lock: the waker is tokio's, and only schedules the
+    /// task.
     fn wake(&self) {
         if let Some(waker) = &self.waker {
             waker.wake_by_ref();

@@ -51,7 +51,8 @@ impl Outage {
         }
     }
 
-    /// Notes how the connection ended. `was_given_up` means that the master was silent for too long.
+    /// Notes how the connection ended. `was_given_up` means that the master was silent for too
+    /// long.
     pub(super) fn disconnected(&mut self, was_given_up: bool, has_answered: bool, age: Duration) {
         const A_WHILE: Duration = Duration::from_secs(1);
         self.is_silent = was_given_up;

@@ -36,8 +36,8 @@ pub(crate) trait CountVotes: Send + Sync {
 /// One command for some of the masters, which share it.
 pub(crate) struct Request<C: ?Sized = dyn CountVotes> {
     pub(crate) command: Command,
-    /// The masters on which a command that wakes waiters publishes its message. On all other masters
-    /// it wakes nobody.
+    /// The masters on which a command that wakes waiters publishes its message. On all other
+    /// masters it wakes nobody.
     publishers: MasterSet,
     /// The time of the post. The node timeout of each master begins later, with the send.
     pub(crate) posted: Instant,

@@ -104,7 +104,8 @@ async fn unless_done<T>(mailbox: &Mailbox, step: impl Future<Output = T>) -> Opt
     .await
 }
 
-/// Serves one connection until it breaks, and returns why it did. Returns `None` once the mailbox is done.
+/// Serves one connection until it breaks, and returns why it did. Returns `None` once the mailbox
+/// is done.
 async fn serve<C: Connection>(
     dialled: Dialled<C>,
     outage: &mut Outage,

@@ -121,7 +121,7 @@ async fn validity_is_ttl_minus_drift_minus_elapsed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn validity_runs_out() {
+async fn a_lock_becomes_invalid_when_its_validity_ends() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     let validity = valid(seconds(10));

@@ -47,7 +47,7 @@ async fn a_dropped_acquire_within_leaves_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_acquire_leaves_nothing() {
     dropped_anywhere(8, async |world, end| {
-        world.occupy(0..3, millis(60)); // afterwards it is won
+        world.occupy(0..3, millis(60)); // the lock is won afterwards
         let lock = world.lock();
         end.of(lock.acquire()).await.is_some()
     })

@@ -315,7 +315,7 @@ async fn a_coordinators_tasks_end_with_its_last_handle() {
     let before = tasks();
     let world = World::new(3).await;
     world.masters[2].inject(Fault::Down);
-    // passes once the refusals are known, so that the masters are not owed a release
+    // Passes once the master is known to be down, so that it is not owed a release.
     sleep(millis(1)).await;
     let guard = world.guard().await;
     let World { locks, .. } = world;

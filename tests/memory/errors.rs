@@ -8,7 +8,7 @@ use tokio::time::{Instant, advance, sleep};
 use crate::world::{World, delay, error, millis, seconds, start};
 
 #[tokio::test(start_paused = true)]
-async fn message_of_a_held_lock() {
+async fn a_held_lock_is_explained() {
     let world = World::new(3).await;
     world.occupy(0..3, seconds(5));
     assert_text(
@@ -28,7 +28,7 @@ async fn message_of_a_held_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn message_without_a_quorum() {
+async fn a_missing_quorum_is_explained() {
     let world = World::new(5).await;
     world.occupy([1], seconds(5));
     world.inject([Fault::None, Fault::None, Fault::Down, Fault::Hang, error()]);
@@ -41,7 +41,7 @@ async fn message_without_a_quorum() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn message_of_a_majority_that_was_too_slow() {
+async fn a_majority_that_was_too_slow_is_explained() {
     let world = World::new(3).await;
     let lock = world.lock();
     let mut acquisition = std::pin::pin!(lock.try_acquire());
@@ -55,7 +55,7 @@ async fn message_of_a_majority_that_was_too_slow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn message_of_an_acquisition_that_reached_its_deadline() {
+async fn a_deadline_is_explained() {
     let world = World::with(1, |builder| builder.retry_delay(millis(250), millis(250))).await;
     world.inject_all(&Fault::ErrorReply("OOM no room".into()));
     let error = world.lock().acquire_within(seconds(1)).await.unwrap_err();
@@ -79,7 +79,7 @@ async fn message_of_an_acquisition_that_reached_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn message_of_a_name_used_with_another_kind() {
+async fn a_name_used_with_another_kind_is_explained() {
     let world = World::new(3).await;
     let owner = world.locks.owner();
     let _held = world.locks.fair("orders/42", &owner).acquire().await;
@@ -92,7 +92,7 @@ async fn message_of_a_name_used_with_another_kind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn message_of_a_lost_lock() {
+async fn a_lost_lock_is_explained() {
     let world = World::new(1).await;
     let guard = world.guard().await;
     assert_text(
@@ -103,7 +103,7 @@ async fn message_of_a_lost_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn message_of_a_closed_coordinator() {
+async fn a_closed_coordinator_is_explained() {
     let world = World::new(1).await;
     world.locks.close().await;
     assert_text(
@@ -114,7 +114,7 @@ async fn message_of_a_closed_coordinator() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn messages_of_failed_extensions() {
+async fn failed_extensions_are_explained() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.inject([Fault::Down, error()]);
@@ -153,7 +153,7 @@ async fn messages_of_failed_extensions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn message_of_an_extension_that_was_too_slow() {
+async fn an_extension_that_was_too_slow_is_explained() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.inject([delay(20), delay(20), Fault::Hang]);
@@ -166,7 +166,7 @@ async fn message_of_an_extension_that_was_too_slow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn message_of_a_release_on_a_minority() {
+async fn a_release_on_a_minority_is_explained() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.inject([Fault::Down, Fault::Mute]);
@@ -178,7 +178,7 @@ async fn message_of_a_release_on_a_minority() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn messages_of_unusable_settings() {
+async fn unusable_settings_are_explained() {
     let world = World::new(1).await;
     let master = || MemoryMaster::new();
     let builder = || Coordinator::builder().master(master());
@@ -246,7 +246,7 @@ async fn messages_of_unusable_settings() {
 }
 
 #[test]
-fn message_without_a_runtime() {
+fn a_missing_runtime_is_explained() {
     assert_eq!(
         Coordinator::new([MemoryMaster::new()])
             .unwrap_err()

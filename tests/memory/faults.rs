@@ -36,12 +36,12 @@ async fn an_acquisition_fails_in_time_with_two_faulty_masters() {
     for (fault, after, vote) in faults() {
         let world = struck(World::new(3).await, 2, &fault).await;
         let (took, error) = timed(world.lock().try_acquire()).await;
-        // The release takes the same time again, during which the refusals are explained.
+        // The release takes as long again. Its replies tell why the round failed.
         assert_eq!(took, millis(2 * after), "{:?}", fault);
         let Err(AcquireError::NoQuorum { votes, .. }) = error else {
             panic!("{:?}: {error:?}", fault);
         };
-        // Whatever the masters answer meanwhile.
+        // The first votes count, whatever the masters answer to the release.
         assert_eq!(said(&votes), [vote, vote, "granted"]);
         assert_eq!(world.holders()[2], "");
     }

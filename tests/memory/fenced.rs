@@ -174,7 +174,7 @@ async fn a_reentry_has_the_token_of_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_who_holds_the_lock_without_a_token_cannot_get_one() {
+async fn an_owner_that_holds_the_lock_without_a_token_cannot_get_one() {
     for kind in [Kind::Reentrant, Kind::Fair] {
         let world = World::new(3).await;
         let owner = world.locks.owner();

@@ -82,7 +82,8 @@ async fn another_owner_on_a_minority_neither_ends_the_lock_nor_is_harmed() {
     );
 }
 
-/// Whatever ended the lock, all ways to ask agree, and still do when the masters work again.
+/// All ways to ask agree that the lock is lost, whatever ended it, and still do when the masters
+/// work again.
 #[tokio::test(start_paused = true)]
 async fn a_lost_lock_stays_lost() {
     for (reason, fault) in [

@@ -214,7 +214,7 @@ async fn every_pending_release_has_its_own_end() {
 async fn a_master_that_was_never_asked_has_no_pending_release() {
     let world = World::new(3).await;
     world.masters[0].inject(Fault::Down);
-    sleep(millis(1)).await; // passes once the outcome is known
+    sleep(millis(1)).await; // passes once the master is known to be down
     world.guard().await.release().await.unwrap();
     let (took, ()) = timed(world.close()).await;
     assert_eq!(took, millis(0));

@@ -64,7 +64,7 @@ async fn run(seed: u64) -> Seen {
     }
     let longest = millis(LONGEST_TTL);
     for locks in locks {
-        // Pending releases end with the TTL. The master notices that at the next dial only.
+        // A pending release ends with the TTL, which is noticed only at the next dial.
         timeout(longest + millis(1_100), locks.close())
             .await
             .unwrap();

@@ -56,7 +56,7 @@ async fn a_lock_is_renewed_after_a_third_of_the_validity() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_of_five_that_hang_do_not_cost_the_lock() {
+async fn two_of_five_masters_that_hang_do_not_cost_the_lock() {
     let world = World::new(5).await;
     let guard = renewed(&world).await;
     world.inject([Fault::Hang, Fault::Hang]);
@@ -72,7 +72,7 @@ async fn two_of_five_that_hang_do_not_cost_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn three_of_five_that_hang_put_the_lock_in_doubt_and_then_end_it() {
+async fn three_of_five_masters_that_hang_put_the_lock_in_doubt_and_then_end_it() {
     let world = World::new(5).await;
     let guard = renewed(&world).await;
     let until = guard.valid_until();

@@ -266,7 +266,7 @@ async fn a_strict_client_trusts_masters_that_others_have_used_for_a_quarantine()
     }
 }
 
-/// It does not matter which coordinator of the process has seen the master.
+/// Any coordinator of the process may have seen the master.
 #[tokio::test(start_paused = true)]
 async fn a_process_knows_a_master_that_one_of_its_coordinators_has_seen() {
     for kind in KINDS {
@@ -348,7 +348,7 @@ async fn a_majority_in_quarantine_is_its_own_error_and_says_when_it_ends() {
     }
 }
 
-/// As long as no majority can vote, waiters send nothing, except to keep a position in a queue.
+/// Waiters send nothing as long as no majority can vote, except to keep a position in a queue.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_asks_again_when_a_majority_has_left_quarantine() {
     for (kind, most) in [(Kind::Mutex, 8), (Kind::Reentrant, 8), (Kind::Fair, 48)] {

@@ -46,7 +46,7 @@ async fn delays_are_random_within_their_bounds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_bounds_can_be_set() {
+async fn the_bounds_of_the_delays_can_be_set() {
     let world = World::with(3, |builder| builder.retry_delay(millis(700), millis(700))).await;
     world.inject_all(&Fault::ErrorReply("OOM no room".into()));
     let lock = world.lock();
@@ -135,7 +135,7 @@ async fn a_time_limit_beyond_the_clocks_range_is_no_limit() {
 
 /// Waiting goes on while no client can get the lock.
 #[tokio::test(start_paused = true)]
-async fn masters_that_are_down_are_waited_for() {
+async fn a_wait_goes_on_while_masters_are_down() {
     let world = World::new(3).await;
     world.inject_all(&Fault::Down);
     let lock = world.lock();

@@ -129,8 +129,8 @@ fn a_master_that_was_not_durable_before_or_is_not_now_has_no_vote() {
     });
 }
 
-/// The master loaded a snapshot, and no log was written before the restart, although its settings
-/// say so afterwards.
+/// At the restart, the master loads a snapshot, and its log is off. Switching the log on afterwards
+/// does not bring back lost writes.
 #[test]
 fn a_log_switched_on_after_the_restart_does_not_count() {
     if server::is_before_7() {

@@ -8,7 +8,7 @@
 //! - testConcurrency_MultiInstance_Ordering: `waiters_of_several_clients_are_served_in_order`
 //! - testWaitTimeoutDrift, testLockAcquiredTimeoutDrift, testAcquireFailedTimeoutDrift_Descrete,
 //!   testLockAcquiredTimeoutDrift_Descrete, testFirstThreadDeathTimeoutDrift:
-//!   `deadlines_do_not_add_up`
+//!   `the_deadlines_of_waiters_do_not_add_up`
 //! - testLockAcquiredBooleanTimeoutDrift_Descrete:
 //!   `an_attempt_takes_no_queue_position_and_overtakes_no_one`
 //! - testAbandonedTimeoutDrift_Descrete: `dead_waiters_cost_one_waiter_timeout_and_no_hot_loop`
@@ -205,7 +205,7 @@ fn many_waiters_are_all_served() {
 /// Redisson: the five tests of drifting timeouts. There, a waiter's deadline is counted from the
 /// deadline of the waiter before it.
 #[test]
-fn deadlines_do_not_add_up() {
+fn the_deadlines_of_waiters_do_not_add_up() {
     with_masters(3, async |masters| {
         let clients = clients(2, patient, &masters);
         let waiter_timeout = 20_000; // four node timeouts

@@ -155,8 +155,8 @@ fn a_lost_round_is_taken_back_from_masters_that_stood_still() {
     });
 }
 
-/// Whatever a master was sent before it stood still, over any number of connections: none of our
-/// keys remains on it.
+/// A master may have been sent anything before it stood still, over any number of connections. None
+/// of our keys remains on it.
 #[test]
 fn masters_that_stand_still_now_and_then_keep_nothing() {
     with_masters(5, async |masters| {

@@ -68,7 +68,7 @@ fn a_lock_is_kept_through_a_rolling_restart_of_all_masters() {
 }
 
 #[test]
-fn two_of_five_that_stand_still_do_not_cost_the_lock() {
+fn two_of_five_masters_that_stand_still_do_not_cost_the_lock() {
     with_masters(5, async |masters| {
         let ttl = millis(600);
         let locks = coordinator(brisk().ttl(ttl), &masters);
@@ -90,7 +90,7 @@ fn two_of_five_that_stand_still_do_not_cost_the_lock() {
 }
 
 #[test]
-fn three_of_five_that_stand_still_put_the_lock_in_doubt_and_then_end_it() {
+fn three_of_five_masters_that_stand_still_put_the_lock_in_doubt_and_then_end_it() {
     with_masters(5, async |masters| {
         let locks = coordinator(renewing(), &masters);
         let guard = acquire_on_all(&locks.mutex("r")).await;

@@ -38,7 +38,7 @@ const HELD: usize = 0;
 /// The lock that no client wants until all masters have restarted, and then one that has seen no
 /// token.
 const RARE: usize = 1;
-/// The shortest TTL for which masters have no vote as long as tokens require.
+/// Short enough that masters have no vote for as long as tokens require, and no longer.
 const TTL: Duration = Duration::from_millis(2_500);
 /// The offset up to which a client uses its own clock instead of the masters' clocks, in
 /// nanoseconds.
@@ -104,7 +104,7 @@ struct Contest {
     /// The name of the test, whose second run makes a client.
     test: &'static str,
     masters: usize,
-    /// How far a client's clock is ahead, in nanoseconds. Halfway, all clocks jump back by an hour.
+    /// The nanoseconds by which a client's clock is ahead. Halfway, all clocks jump back by an hour.
     ahead: fn(usize) -> i64,
     /// The number of locks of each kind, including the held one and the rare one.
     names: usize,
@@ -212,7 +212,7 @@ impl Contest {
     }
 }
 
-/// How long the held lock is held: more than a third of the TTL.
+/// The time for which the held lock is held: more than a third of the TTL.
 const HOLD_FOR: Duration = Duration::from_secs(1);
 
 fn strict() -> Builder {

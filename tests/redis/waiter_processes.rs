@@ -24,15 +24,17 @@ pub(crate) const QUEUE: &str = "quorlock:queue:{r}";
 pub(crate) const DEADLINES: &str = "quorlock:deadlines:{r}";
 
 /// Set in the processes that a test starts as second runs of itself.
-const MASTERS: &str = "QUORLOCK_CROWD_MASTERS";
-const JOB: &str = "QUORLOCK_CROWD_JOB";
+const MASTERS: &str = "QUORLOCK_WAITERS_MASTERS";
+const JOB: &str = "QUORLOCK_WAITERS_JOB";
 
 /// The work of one process: a number of waiters, which arrive one after the other and hold the lock
 /// once each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
     pub(crate) waiters: u32,
+    /// The time between two arrivals.
     pub(crate) every: Duration,
+    /// The time for which a waiter holds the lock.
     pub(crate) hold: Duration,
     pub(crate) waiter_timeout: Duration,
     pub(crate) ttl: Duration,

@@ -85,7 +85,8 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)); // makes the thread see that it is over
+        // One more connection, so that the listening thread sees that it is over.
+        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }
 

@@ -45,7 +45,7 @@ return 'filled'";
 
 const TIMEOUT_MS: &str = "300000";
 const TTL_MS: &str = "3600000";
-/// As long as Redisson's, which consist of a UUID and a thread number.
+/// The UUID of a process, as in Redisson, where a thread number follows.
 const PROCESS: &str = "6e0f6f4e-7c39-4d0b-9f0e-0a8f8d3c1b57:";
 
 /// A queue of that kind on one master, with a holder.

@@ -1,38 +1,39 @@
-//! Fencing tokens: what is offered for one, and what a master makes of it.
+//! Fencing tokens: the candidates, and the rule by which a master accepts one.
 
 use std::{sync::Arc, time::Duration};
 
 #[cfg(test)]
 mod explore;
 
-/// What an attempt offers for its fencing token. It is the token if a majority accepts it.
+/// The candidate of an attempt for its fencing token. It becomes the token if a majority of masters
+/// accept it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ballot {
     /// The key of the counter on the masters.
     pub(crate) counter: Arc<str>,
-    /// In microseconds since 1970, about, and below 2^53.
+    /// The time in microseconds since 1970, approximately. It is below 2^53.
     pub(crate) candidate: u64,
 }
 
 impl Ballot {
-    /// How far a candidate may be from a master's clock.
+    /// The largest difference between a candidate and a master's clock.
     pub(crate) const WINDOW: Duration = Duration::from_secs(1);
 }
 
-/// What a master makes of a candidate.
+/// A master's answer to a candidate.
 #[cfg(any(test, feature = "test-util"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BallotReply {
-    /// It may win, and the counter is raised to it.
+    /// The candidate may win. The counter is raised to it.
     Accepted,
-    /// The counter is as high already.
+    /// The counter is already as high.
     Stale,
-    /// It is too far from the master's clock.
+    /// The candidate is too far from the master's clock.
     Skewed,
 }
 
-/// The rule of `lua/shared/ballot.lua`, for a lock that is free or `is_mine`. Without a window it is for what puts a lock
-/// back.
+/// Returns the answer to a candidate for a lock that is free, or held by the same attempt
+/// (`is_mine`). It is the rule of `lua/shared/ballot.lua`. `window` is 0 for a key that is put back.
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) fn ballot_reply(
     candidate: u64,
@@ -64,8 +65,8 @@ mod tests {
         use BallotReply::{Accepted, Skewed, Stale};
         for (candidate, counter, is_mine, clock, window, expected) in [
             (100, 99, false, 100, 10, Accepted),
-            (100, 100, false, 100, 10, Stale),   // somebody has it
-            (100, 100, true, 100, 10, Accepted), // that is us
+            (100, 100, false, 100, 10, Stale), // another attempt has won with it
+            (100, 100, true, 100, 10, Accepted), // the same attempt
             (100, 101, true, 100, 10, Stale),
             (90, 0, false, 100, 10, Accepted),
             (89, 0, false, 100, 10, Skewed),
@@ -75,7 +76,7 @@ mod tests {
             (122, 120, false, 100, 10, Skewed),
             (50, 0, false, 100, 0, Accepted), // put back
             (50, 50, false, 100, 0, Accepted),
-            (50, 51, false, 100, 0, Stale), // somebody held it since
+            (50, 51, false, 100, 0, Stale), // another attempt has won since
         ] {
             assert_eq!(
                 ballot_reply(candidate, counter, is_mine, clock, window),

@@ -7,13 +7,13 @@ use crate::core::{
 };
 
 /// The most further ballots in a row: one for counters that are ahead of ours, and one for a clock
-/// that differs from those of the masters. If neither helps, the masters disagree on the time, and the
-/// claim waits like any other.
+/// that differs from those of the masters. If neither helps, the masters disagree on the time, and
+/// the claim waits like any other.
 pub(crate) const MORE_BALLOTS: usize = 2;
 
 impl Claim {
-    /// Waits for the outcome of the newest round, and for the votes that tell whether another ballot
-    /// can win.
+    /// Waits for the outcome of the newest round, and for the votes that tell whether another
+    /// ballot can win.
     pub(crate) async fn decided_for_ballot(&self) -> Outcome {
         let outcome = self.decided().await;
         if outcome == Outcome::Lost {

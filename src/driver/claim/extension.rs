@@ -1,4 +1,4 @@
-//! How a lock that was won is extended and renewed.
+//! Extension and renewal of a lock that was won.
 
 use std::{
     sync::{Arc, Weak},
@@ -52,8 +52,8 @@ pub(crate) struct Extension {
 }
 
 impl CountVotes for Arc<Extension> {
-    /// Counts the vote, and then carries out its consequences: by then the round is unlocked, and no
-    /// task has seen them missing.
+    /// Counts the vote, and then carries out its consequences: by then the round is unlocked, and
+    /// no task has seen them missing.
     fn count(&self, master: usize, vote: Vote, now: Instant) {
         let is_answer = !matches!(vote, Vote::Fail(_));
         let effect = self.round.cast(master, vote, now, |round, before| {
@@ -92,8 +92,8 @@ impl Claim {
         self.extended(&extension).await
     }
 
-    /// Adds a level, which takes a round like any extension. Returns `None` if the lock is no longer
-    /// held.
+    /// Adds a level, which takes a round like any extension. Returns `None` if the lock is no
+    /// longer held.
     pub(crate) fn reenter(self: &Arc<Self>, ttl: Ttl) -> Option<(Level, Arc<Extension>)> {
         let now = clock::now();
         let mut state = self.held_at(self.lock(), now).ok()?;
@@ -142,8 +142,8 @@ impl Claim {
         }
     }
 
-    /// Asks all masters to extend the lock. The state stays locked, so that a release is posted after
-    /// the extension, or instead of it.
+    /// Asks all masters to extend the lock. The state stays locked, so that a release is posted
+    /// after the extension, or instead of it.
     fn post_extension(
         self: &Arc<Self>,
         mut state: Locked<'_>,
@@ -152,8 +152,8 @@ impl Claim {
     ) -> Arc<Extension> {
         let masters = &self.context.masters;
         let lease = Lease::new(start, ttl, masters.config().drift);
-        // A majority counts only within the old validity: after that, another may have held the lock
-        // in between.
+        // A majority counts only within the old validity: after that, another may have held the
+        // lock in between.
         let limit = state.lease.until().min(lease.until());
         let round = Round::open(Verb::Extend, masters.count(), start, Some(limit));
         let extension = Arc::new(Extension {

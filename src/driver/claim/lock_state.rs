@@ -39,8 +39,8 @@ impl Claim {
         }
     }
 
-    /// Returns the end of the lease, on the clock of [`Instant`]. A step of the wall clock could move
-    /// it before the start of the first round, so it is never earlier than that.
+    /// Returns the end of the lease, on the clock of [`Instant`]. A step of the wall clock could
+    /// move it before the start of the first round, so it is never earlier than that.
     pub(crate) fn valid_until(&self) -> Instant {
         let until = self.state.lock().lease.until();
         clock::to_monotonic(until, self.began)

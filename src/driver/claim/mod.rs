@@ -61,7 +61,7 @@ pub(crate) struct Claim {
     counter: Option<Arc<str>>,
     /// Lets other tasks of the owner find this claim.
     _owned: Option<Arc<OwnedLock<Self>>>,
-    /// When the first round began, on the monotonic clock.
+    /// The start of the first round, on the monotonic clock.
     began: Instant,
     state: Mutex<State>,
     /// The lock may have been lost.
@@ -76,7 +76,7 @@ struct State {
     lease: Lease,
     /// The rest of the lease when the lock was won or last extended.
     validity: Duration,
-    /// When the last key that this claim may have written expires, on the monotonic clock. A wall
+    /// The expiry of the last key that this claim may have written, on the monotonic clock. A wall
     /// clock that is set forward must not make a release look needless.
     keys_until: Instant,
     /// The masters that may hold the key because of earlier rounds than the newest.
@@ -213,8 +213,8 @@ impl Claim {
     }
 
     /// Removes one level. The last one takes the claim back from all masters. That release arrives
-    /// after every request of this claim, and is owed to masters that may hold the key and cannot be
-    /// reached now.
+    /// after every request of this claim, and is owed to masters that may hold the key and cannot
+    /// be reached now.
     fn leave(&self) -> Arc<LiveRound> {
         let masters = &self.context.masters;
         let round = Round::open(Verb::Release, masters.count(), clock::now(), None);
@@ -258,8 +258,8 @@ impl Claim {
         };
         let publishers = match &state.identity {
             Identity::Token(token) if state.was_won() => masters.publishers(token.spread()),
-            // Only masters that have the key publish, and it is not known which ones do. A waiter of
-            // Redisson listens to one master, which may be any.
+            // Only masters that have the key publish, and it is not known which ones do. A waiter
+            // of Redisson listens to one master, which may be any.
             _ => MasterSet::ALL,
         };
         let action = Action::Release {
@@ -300,7 +300,7 @@ fn expiry_of(ttl: Ttl) -> Instant {
 #[derive(Debug)]
 struct PostedRelease {
     release: Arc<LiveRound>,
-    /// When the last key that the claim may have written expires, on the monotonic clock.
+    /// The expiry of the last key that the claim may have written, on the monotonic clock.
     keys_until: Instant,
     /// The masters that may hold the key because of rounds before the newest.
     may_hold: MasterSet,

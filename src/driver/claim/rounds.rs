@@ -26,12 +26,12 @@ use crate::{
     },
 };
 
-/// What differs in the next round of a claim.
+/// The differences between the next round of a claim and the last one.
 #[derive(Debug)]
 pub(crate) struct NextRound {
     /// The identity of a new attempt, if a command that takes the last one back may arrive late.
     pub(crate) identity: Option<Identity>,
-    /// How to wait in the queues of the masters, if at all.
+    /// The wait in the queues of the masters, if there is one.
     pub(crate) queue: Option<QueueOptions>,
     /// The number to offer for a fencing token, or `None` for a new timestamp.
     pub(crate) candidate: Option<u64>,
@@ -135,8 +135,8 @@ impl Claim {
         masters.post_to(to, self.command(action), IgnoreVotes);
     }
 
-    /// Waits for the outcome of the newest round. A majority that leaves no validity by the time that
-    /// this task runs came too late.
+    /// Waits for the outcome of the newest round. A majority that leaves no validity by the time
+    /// that this task runs came too late.
     pub(crate) async fn decided(&self) -> Outcome {
         let acquisition = self.newest_round();
         let outcome = acquisition.decided().await;

@@ -213,7 +213,8 @@ impl<'a> InFlight<'a> {
         }
     }
 
-    /// Returns when to call [`expire`](Self::expire) and [`send`](Self::send) next, if nothing comes.
+    /// Returns when to call [`expire`](Self::expire) and [`send`](Self::send) next, if nothing
+    /// comes.
     pub(super) fn next_expiry(&mut self) -> Option<Instant> {
         // The deadlines of open votes are earlier than the end of the connection.
         let next = self.sent.next_deadline().or_else(|| self.silence_ends());
@@ -247,8 +248,8 @@ impl<'a> InFlight<'a> {
         self.silence_ends().is_some_and(|end| end <= now)
     }
 
-    /// Returns whether this process was stalled until long after `due`. Replies that it did not read
-    /// then get a chance to be read before anything is given up, once per reply.
+    /// Returns whether this process was stalled until long after `due`. Replies that it did not
+    /// read then get a chance to be read before anything is given up, once per reply.
     pub(super) fn forgive_stall(&mut self, due: Instant) -> bool {
         self.liveness.forgive_stall(due, (self.config.now)())
     }

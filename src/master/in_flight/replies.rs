@@ -21,8 +21,8 @@ impl InFlight<'_> {
         self.liveness.on_bytes(now);
     }
 
-    /// Casts the vote that `reply` to the oldest command means. `now` was read after the reply came.
-    /// Fails if the reply answers no command.
+    /// Casts the vote that `reply` to the oldest command means. `now` was read after the reply
+    /// came. Fails if the reply answers no command.
     pub(crate) fn on_reply(&mut self, reply: &Reply<'_>, now: Instant) -> Result<(), Arc<str>> {
         let sent = self.pop(now)?;
         let request = match &sent.item {

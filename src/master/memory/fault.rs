@@ -16,9 +16,10 @@ pub enum Fault {
     /// Every command is answered with this error, such as `OOM command not allowed`, and is not
     /// executed.
     ErrorReply(String),
-    /// The master stops, as after SIGSTOP. Commands that it is sent are executed when the fault ends.
+    /// The master stops, as after SIGSTOP. Commands that it is sent are executed when the fault
+    /// ends.
     Hang,
-    /// The master executes commands, and its replies are lost. When the fault ends, connections that
-    /// lost a reply break.
+    /// The master executes commands, and its replies are lost. When the fault ends, connections
+    /// that lost a reply break.
     Mute,
 }

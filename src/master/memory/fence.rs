@@ -1,4 +1,4 @@
-//! What the parts of `lua/shared/` for fenced locks do, line by line.
+//! The scripts for fenced locks in `lua/`, line by line.
 
 use super::{
     keys::{Answer, Value},
@@ -10,7 +10,7 @@ use crate::core::{
     command::Reply,
 };
 
-/// How long a counter that nobody raises is kept, in milliseconds: 30 days.
+/// The time in milliseconds after which a counter expires that no one raises: 30 days.
 const IDLE: u64 = 2_592_000_000;
 
 impl State {
@@ -33,8 +33,9 @@ impl State {
         Ok(Reply::Int(1))
     }
 
-    /// Of a fenced lock: what it is refused with, if it is. The counter is key number `key`, the candidate argument
-    /// number `argument`, and the window the next one.
+    /// Returns the reply that refuses a candidate. `None` if it is accepted, or the lock is not fenced.
+    /// The counter is key number `key`. The candidate is argument number `argument`, and the window is
+    /// the next one.
     pub(super) fn ballot_reply(
         &mut self,
         words: Words<'_>,
@@ -63,12 +64,12 @@ impl State {
         })
     }
 
-    /// Goes behind a release.
+    /// Does the same as `shared/tombstone`, after a release.
     pub(super) fn tombstone(&mut self, words: Words<'_>, replied: Replied) -> Replied {
         let reply = replied?;
         let (fence, candidate) = words.last();
         let candidate = whole(candidate);
-        // It belongs to somebody else, and must not keep anybody from releasing.
+        // A key that is not a counter must not prevent a release.
         let Some(counter) = self.counter(fence) else {
             return Ok(reply);
         };
@@ -79,7 +80,7 @@ impl State {
         Ok(reply)
     }
 
-    /// Returns the counter under `fence`, 0 without one, and `None` where there is something else.
+    /// Returns the counter under `fence`. 0 without a key, and `None` if the key is not a counter.
     fn counter(&self, fence: &str) -> Option<u64> {
         match self.keys.get(fence) {
             Ok(None) => Some(0),

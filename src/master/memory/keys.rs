@@ -1,8 +1,8 @@
-//! The keys of a memory master, and what servers do with them: a function is called like its command.
+//! The keys of a memory master. Functions do the same as the Redis commands of their names.
 
 use std::{borrow::Cow, cmp::Ordering, collections::BTreeMap};
 
-/// What a server answers when a key has another type.
+/// The error of a server for a key of another type.
 pub(super) const WRONGTYPE: Error =
     Cow::Borrowed("WRONGTYPE Operation against a key holding the wrong kind of value");
 
@@ -11,10 +11,10 @@ pub(super) type Error = Cow<'static, str>;
 
 pub(super) type Answer<T> = Result<T, Error>;
 
-/// All keys, at one moment.
+/// All keys, at one point in time.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    /// In milliseconds of the master's own clock.
+    /// The time in milliseconds of the master's own clock.
     now: u64,
     entries: BTreeMap<String, Entry>,
 }
@@ -22,7 +22,7 @@ pub(super) struct Keys {
 #[derive(Debug)]
 struct Entry {
     value: Value,
-    /// Redis counts in milliseconds, too, and keeps a key to the end of the one in which it expires.
+    /// The millisecond in which the key expires. As in Redis, it lives until the end of that.
     expires: Option<u64>,
 }
 
@@ -30,12 +30,12 @@ struct Entry {
 pub(super) enum Value {
     Text(String),
     Hash(BTreeMap<String, String>),
-    /// Members and their scores.
+    /// The members and their scores.
     Sorted(BTreeMap<String, f64>),
 }
 
 impl Keys {
-    /// The time for what is done next. It stands still meanwhile, as it does for a script.
+    /// Sets the time. It stands still until the next call, as it does during a script.
     pub(super) fn at(&mut self, now: u64) -> &mut Self {
         self.now = now;
         self
@@ -49,7 +49,7 @@ impl Keys {
         self.entries.clear();
     }
 
-    /// The names of all that have not expired, in order.
+    /// Returns the names of all keys that have not expired, in order.
     pub(super) fn names(&mut self) -> Vec<String> {
         let now = self.now;
         self.entries.retain(|_, entry| !entry.is_expired(now));
@@ -73,7 +73,7 @@ impl Keys {
         self.entries.remove(key);
     }
 
-    /// For how long it lives: -1 without a TTL, -2 without a key.
+    /// Returns the remaining TTL: -1 without a TTL, -2 without a key.
     pub(super) fn pttl(&self, key: &str) -> i64 {
         match self.live(key) {
             None => -2,
@@ -103,7 +103,7 @@ impl Keys {
         }
     }
 
-    /// All fields, and none of a key that is not there.
+    /// Returns all fields. A key that does not exist has none.
     pub(super) fn hgetall(&self, key: &str) -> Answer<BTreeMap<String, String>> {
         match self.value(key) {
             None => Ok(BTreeMap::new()),
@@ -134,7 +134,7 @@ impl Keys {
         Ok(())
     }
 
-    /// The last field takes the key with it.
+    /// Deletes fields. The key goes with its last field.
     pub(super) fn hdel(&mut self, key: &str, fields: &[&str]) -> Answer<()> {
         let Some(entry) = self.live_mut(key) else {
             return Ok(());
@@ -158,7 +158,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Whether it was there. The last one takes the key with it.
+    /// Deletes a member. The key goes with its last member. Returns whether the member was there.
     pub(super) fn zrem(&mut self, key: &str, member: &str) -> Answer<bool> {
         let Some(entry) = self.live_mut(key) else {
             return Ok(false);
@@ -173,7 +173,7 @@ impl Keys {
         Ok(was_there)
     }
 
-    /// All members, by score and then as strings.
+    /// Returns all members, ordered by score and then as strings.
     pub(super) fn zrange(&self, key: &str) -> Answer<Vec<&str>> {
         let Some(value) = self.value(key) else {
             return Ok(Vec::new());
@@ -186,7 +186,7 @@ impl Keys {
         Ok(members.into_iter().map(|(member, _)| &**member).collect())
     }
 
-    /// The first member.
+    /// Returns the first member.
     pub(super) fn zhead(&self, key: &str) -> Answer<Option<String>> {
         Ok(self.zrange(key)?.first().map(|head| (*head).to_owned()))
     }
@@ -209,10 +209,10 @@ impl Keys {
         (!entry.is_expired(self.now)).then_some(entry)
     }
 
-    /// What is under `key`, which is made if it is not there.
+    /// Returns the value of `key`. Creates the key if it does not exist.
     fn value_mut(&mut self, key: &str, empty: impl Fn() -> Value) -> &mut Value {
         if !self.exists(key) {
-            self.del(key); // as far as it has expired
+            self.del(key); // it may have expired
         }
         let entry = self.entries.entry(key.to_owned());
         let anew = || Entry {

@@ -112,8 +112,8 @@ impl MemoryMaster {
         self.state.lock().keys().names()
     }
 
-    /// Returns the string under `key`, which is how a mutex is stored. Returns `None` if there is no
-    /// such key, or if it has another type.
+    /// Returns the string under `key`, which is how a mutex is stored. Returns `None` if there is
+    /// no such key, or if it has another type.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<String> {
         match self.state.lock().keys().value(key)? {
@@ -122,8 +122,8 @@ impl MemoryMaster {
         }
     }
 
-    /// Returns the fields of the hash under `key`, which is how a reentrant or a fair lock is stored.
-    /// Returns `None` if there is no such key, or if it has another type.
+    /// Returns the fields of the hash under `key`, which is how a reentrant or a fair lock is
+    /// stored. Returns `None` if there is no such key, or if it has another type.
     #[must_use]
     pub fn hash(&self, key: &str) -> Option<BTreeMap<String, String>> {
         match self.state.lock().keys().value(key)? {

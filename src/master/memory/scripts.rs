@@ -1,4 +1,4 @@
-//! What `SET NX PX` and the scripts of `lua/` do, line by line.
+//! `SET NX PX` and the scripts of `lua/`, line by line.
 
 use std::{
     array,
@@ -18,10 +18,10 @@ pub(super) type Replied = Answer<Reply<'static>>;
 
 pub(super) const FAIR: &str = "quorlock:fair";
 
-/// The field that keeps Redisson's read-write lock away, and its value.
+/// The field that keeps Redisson's read-write lock away, with its value.
 pub(super) const MODE: (&str, &str) = ("mode", "quorlock");
 
-/// What a lock says of its owner: the depth, the attempt, and the value of `mode`.
+/// The fields of an owner in the hash of a lock: the depth, the attempt, and the value of `mode`.
 pub(super) type Mine = [Option<String>; 3];
 
 /// The keys and arguments of a script.
@@ -46,7 +46,7 @@ impl<'a> Words<'a> {
         argument
     }
 
-    /// The last key and the last argument.
+    /// Returns the last key and the last argument.
     pub(super) fn last(self) -> (&'a str, &'a str) {
         let last = |words: &'a [&'a [u8]]| {
             let [word] = text(words.last().map_or(&[][..], std::slice::from_ref));
@@ -65,9 +65,9 @@ fn text<'a, const N: usize>(words: &[&'a [u8]]) -> [&'a str; N] {
 
 impl State {
     pub(super) fn execute(&mut self, command: &Command) -> Replied {
-        self.keys(); // as they are now
+        self.keys(); // brings them up to date
         command.call(|call| match call {
-            // There is nothing to set.
+            // A memory master has no settings.
             Call::Plain([b"CONFIG", ..]) => Ok(Reply::Nil),
             Call::Plain(words) => self.set_nx_px(text(words)),
             Call::Script {
@@ -134,7 +134,7 @@ impl State {
         };
         if holder == token {
             self.keys.del(key);
-            self.tell(channel, "0");
+            self.publish_release(channel, "0");
             return Ok(Reply::Int(1));
         }
         Ok(self.left(key))
@@ -144,9 +144,9 @@ impl State {
         let ([key], [owner, attempt, depth, ttl, marker]) = words.take();
         let mine = self.keys.hmget(key, [owner, marker, MODE.0])?;
         if self.keys.exists(key)
-            && !(is_at_most(&mine, attempt)? && self.is_mine_alone(key, &mine)?)
+            && !(is_at_most(&mine, attempt)? && self.is_unaltered(key, &mine)?)
         {
-            return self.held(key, marker, 0);
+            return self.describe_holder(key, marker, 0);
         }
         let is_same = is_of(&mine, attempt);
         if let Some(refused) = self.ballot_reply(words, 1, 5, is_same)? {
@@ -161,7 +161,7 @@ impl State {
     fn reentrant_extend(&mut self, words: Words<'_>) -> Replied {
         let ([key], [owner, attempt, depth, ttl, marker]) = words.take();
         let mine = self.keys.hmget(key, [owner, marker, MODE.0])?;
-        if is_of(&mine, attempt) && self.is_mine_alone(key, &mine)? {
+        if is_of(&mine, attempt) && self.is_unaltered(key, &mine)? {
             self.prolong(key, whole(ttl));
             self.keys.hset(key, [(owner, depth)])?;
             return Ok(Reply::Int(1));
@@ -169,7 +169,7 @@ impl State {
         if !self.keys.exists(key) {
             return Ok(Reply::Int(0));
         }
-        self.held(key, marker, 0)
+        self.describe_holder(key, marker, 0)
     }
 
     fn reentrant_release(&mut self, words: Words<'_>) -> Replied {
@@ -180,19 +180,19 @@ impl State {
                 self.keys.hset(key, [(owner, depth)])?;
                 return Ok(Reply::Int(1));
             }
-            if self.give_up(key, [owner, marker], &mine)? {
-                self.tell(channel, message);
+            if self.remove_owner(key, [owner, marker], &mine)? {
+                self.publish_release(channel, message);
             }
             return Ok(Reply::Int(1));
         }
         if !self.keys.exists(key) {
             return Ok(Reply::Int(0));
         }
-        self.held(key, marker, 0)
+        self.describe_holder(key, marker, 0)
     }
 
-    /// `shared/mine`
-    pub(super) fn is_mine_alone(&self, key: &str, mine: &Mine) -> Answer<bool> {
+    /// Does the same as `is_unaltered` in `shared/ownership`.
+    pub(super) fn is_unaltered(&self, key: &str, mine: &Mine) -> Answer<bool> {
         let fields = if mine[2].as_deref() == Some(MODE.1) {
             3
         } else {
@@ -201,9 +201,9 @@ impl State {
         Ok(self.keys.hgetall(key)?.len() == fields)
     }
 
-    /// `shared/mine`
-    pub(super) fn give_up(&mut self, key: &str, mine: [&str; 2], was: &Mine) -> Answer<bool> {
-        if self.is_mine_alone(key, was)? {
+    /// Does the same as `remove_owner` in `shared/ownership`.
+    pub(super) fn remove_owner(&mut self, key: &str, mine: [&str; 2], was: &Mine) -> Answer<bool> {
+        if self.is_unaltered(key, was)? {
             self.keys.del(key);
             return Ok(true);
         }
@@ -214,16 +214,16 @@ impl State {
         Ok(false)
     }
 
-    /// `shared/held`
-    pub(super) fn held(&self, key: &str, marker: &str, place: usize) -> Replied {
+    /// Does the same as `describe_holder` in `shared/holder`.
+    pub(super) fn describe_holder(&self, key: &str, marker: &str, position: usize) -> Replied {
         let Some((owner, depth)) = self.holder(key, marker)? else {
             return Ok(other_kind());
         };
         let left = self.keys.pttl(key);
-        Ok(say(format!("held {left} {depth:.0} {place} {owner}")))
+        Ok(say(format!("held {left} {depth:.0} {position} {owner}")))
     }
 
-    /// The owner and the depth of a lock of the kind that has `marker`.
+    /// Returns the owner and the depth of a lock of the kind that `marker` tells.
     fn holder(&self, key: &str, marker: &str) -> Answer<Option<(String, f64)>> {
         let facts = self.keys.hgetall(key)?;
         if facts.len() > 3 {
@@ -273,13 +273,13 @@ impl State {
         Ok(say(lines.join("\n")))
     }
 
-    /// What a server says that is fit for locks.
+    /// Returns the facts about a server that is fit for locks.
     fn facts(&mut self) -> String {
         let (run_id, time) = (self.address.clone(), self.wall_micros());
         let now = self.keys().now();
-        let seen = self.guard.as_ref().map_or(now, |mark| mark.seen);
+        let seen = self.guard.as_ref().map_or(now, |record| record.seen);
         let seen = now.saturating_sub(seen);
-        let guard = match self.guard.as_ref().map(|mark| mark.since) {
+        let guard = match self.guard.as_ref().map(|record| record.since) {
             None => "none".to_owned(),
             Some(0) => "never".to_owned(),
             Some(since) => now.saturating_sub(since).to_string(),
@@ -290,7 +290,7 @@ impl State {
         )
     }
 
-    /// Lets `key` live for at least `ttl`. PTTL is -1 without one, so that one is set even then.
+    /// Lets `key` live for at least `ttl`. A key without a TTL, for which PTTL is -1, gets one.
     pub(super) fn prolong(&mut self, key: &str, ttl: u64) {
         if u64::try_from(self.keys.pttl(key)).is_ok_and(|left| left >= ttl) {
             return;
@@ -298,7 +298,7 @@ impl State {
         self.keys.pexpire(key, ttl);
     }
 
-    /// What others are told of a mutex.
+    /// Returns the reply for a mutex that another attempt holds.
     pub(super) fn left(&self, key: &str) -> Reply<'static> {
         match self.keys.pttl(key) {
             ..0 => Reply::Nil,
@@ -306,19 +306,19 @@ impl State {
         }
     }
 
-    fn tell(&mut self, channel: &str, message: &str) {
+    fn publish_release(&mut self, channel: &str, message: &str) {
         if !channel.is_empty() {
             self.publish(channel, message);
         }
     }
 }
 
-/// Whether a lock is held in the name of an attempt.
+/// Returns whether this attempt holds the lock.
 pub(super) fn is_of(mine: &Mine, attempt: &str) -> bool {
     matches!(mine, [Some(_), Some(holds), _] if holds == attempt)
 }
 
-/// Whether a lock is held in the name of an attempt or one before it.
+/// Returns whether this attempt or an earlier one holds the lock.
 pub(super) fn is_at_most(mine: &Mine, attempt: &str) -> Answer<bool> {
     let [Some(_), Some(holds), _] = mine else {
         return Ok(false);
@@ -339,13 +339,13 @@ pub(super) fn number(text: &str) -> Answer<f64> {
     number.map_err(|_| Error::Borrowed("ERR Error running script: not a number"))
 }
 
-/// Of an argument, which is one of ours.
+/// Returns the number in an argument.
 pub(super) fn whole(argument: &str) -> u64 {
     argument.parse().unwrap_or(u64::MAX)
 }
 
-/// In place of the SHA-1 by which servers show a token: nobody needs that of a memory master, only something that
-/// is the same for the same token and does not tell it.
+/// Returns a digest of a token. Servers show its SHA-1. A memory master only needs a text that is the
+/// same for the same token and does not reveal it.
 fn digest(token: &str) -> String {
     let mut hasher = DefaultHasher::new();
     token.hash(&mut hasher);

@@ -1,8 +1,7 @@
-//! The bytes between us and a server.
+//! The bytes of a connection to a server.
 //!
-//! Lock commands get four kinds of reply, and there are ten of them in a cycle of five masters: these
-//! are written and read here, in place, without an allocation per command. Everything else a server may
-//! say is only measured here, and read by the `redis` crate.
+//! A cycle of five masters takes ten lock commands. They are written and read here, in place, without
+//! an allocation per command. Other replies are only measured here. The `redis` crate reads them.
 
 use std::{
     future::poll_fn,
@@ -25,15 +24,15 @@ use crate::core::{
 };
 use crate::master::task::poll_yield;
 
-/// What a connection runs over: TCP, TLS or a unix socket.
+/// The transport of a connection: TCP, TLS or a unix socket.
 pub(in crate::master) trait Stream: AsyncRead + AsyncWrite + Send {
-    /// Has what was written and not yet sent dropped with the stream, as far as there is such a thing.
+    /// Makes the stream drop bytes that were written and not yet sent when it is closed, if it can.
     fn forget_unsent(&self) {}
 }
 
 impl Stream for TcpStream {
     fn forget_unsent(&self) {
-        // That it cannot be set is no reason to do anything else: the connection is given up.
+        // If this fails, there is nothing else to do: the connection is given up.
         let _ = self.set_zero_linger();
     }
 }
@@ -45,33 +44,33 @@ pub(in crate::master) async fn connect_tcp(host: &str, port: u16) -> Result<TcpS
     let stream = TcpStream::connect((host, port))
         .await
         .map_err(|error| error.to_string())?;
-    // A lock command is one small packet that nobody wants to wait for.
+    // A lock command is one small packet, which must not wait for more.
     stream
         .set_nodelay(true)
         .map_err(|error| error.to_string())?;
     Ok(stream)
 }
 
-/// A stream with what is to be written to it, and what was read and not yet used.
+/// A stream with the bytes to write, and the bytes that were read and not yet used.
 pub(in crate::master) struct Wire {
     stream: Pin<Box<dyn Stream>>,
     out: Vec<u8>,
     written: usize,
-    /// All is written, and a layer below may still keep some of it back.
+    /// Whether all is written, but a layer below may still hold some of it back.
     flushing: bool,
     input: Vec<u8>,
     filled: usize,
-    /// How far the first reply in `input` has been read.
+    /// The progress in the first reply in `input`.
     scan: FrameScan,
 }
 
 impl Wire {
-    /// What fits in one read; a reply to a lock command has a few bytes.
+    /// The size of one read. A reply to a lock command has a few bytes.
     const FIRST_INPUT: usize = 16 * 1024;
-    /// No answer to us is that long. Whoever sends more is not a Redis server.
+    /// The longest reply. A peer that sends more is not a Redis server.
     const MOST_INPUT: usize = 1024 * 1024;
-    /// More reads in one poll would keep timers and other tasks waiting: a server may send without
-    /// end.
+    /// The most reads in one poll. More would delay timers and other tasks, because a server may send
+    /// without end.
     const MOST_READS: usize = 4;
 
     pub(in crate::master) fn new(stream: impl Stream + 'static) -> Self {
@@ -86,23 +85,24 @@ impl Wire {
         }
     }
 
-    /// To be called before a stream is given up whose peer is silent: the kernel would go on to deliver
-    /// what was written, behind what is sent over the next connection.
+    /// Drops bytes that were not sent. Must be called before the stream of a silent peer is given up:
+    /// otherwise the kernel would still deliver them, after those of the next connection.
     pub(in crate::master) fn forget_unsent(&self) {
         self.stream.forget_unsent();
     }
 
-    /// What is written with the next poll.
+    /// Returns the buffer that the next poll writes.
     pub(in crate::master) fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
 
-    /// Writes and reads as far as the stream goes, but not without end. `on_frame` sees each whole
-    /// reply, with what `on_read` returned when it was read. It may append to what is to be
-    /// written, or break off. Ready when it did, or with the reason why the stream is of no more
-    /// use.
+    /// Writes and reads as far as the stream allows, with a bound on the reads.
     ///
-    /// Always tries both ways: a server that cannot get rid of its replies stops reading.
+    /// Calls `on_frame` with each whole reply, and with the value that `on_read` returned for its
+    /// read. `on_frame` may append to the bytes to write. Resolves when `on_frame` breaks, or fails
+    /// with the error of the stream.
+    ///
+    /// Each call tries both directions, because a server that cannot send its replies stops reading.
     pub(in crate::master) fn poll<R: Copy, B>(
         &mut self,
         cx: &mut Context<'_>,
@@ -119,7 +119,7 @@ impl Wire {
         poll_yield(cx)
     }
 
-    /// What `read` makes of the next reply.
+    /// Waits for the next reply. Returns the result of `read` for it.
     pub(in crate::master) async fn answer<T>(
         &mut self,
         read: impl Fn(&[u8]) -> T,
@@ -156,8 +156,8 @@ impl Wire {
         Ok(())
     }
 
-    /// Frees what was written, where the rest may stay for long: a slow reader may leave one for
-    /// ever.
+    /// Frees the bytes that were written. A server that reads slowly may never leave the buffer
+    /// empty.
     fn drop_written(&mut self) {
         const MOST: usize = 64 * 1024;
         if self.written >= MOST {
@@ -208,17 +208,18 @@ impl Wire {
     }
 }
 
-/// A lock command as it goes to all masters. Those that wake nobody get an empty word for the channel.
+/// The bytes of a lock command for all masters. Masters that wake no one get an empty word in place of
+/// the channel.
 pub(in crate::master) struct Encoded {
     bytes: Bytes,
-    /// Where the word is that only those get that wake.
+    /// The position of the channel, which only masters that wake waiters get.
     channel: Option<Range<usize>>,
 }
 
-/// Without memory of their own if the lock's name is not long.
+/// Bytes that take no allocation unless the lock's name is long.
 #[expect(
     clippy::large_enum_variant,
-    reason = "the large one is the usual one, and is there to not be boxed"
+    reason = "the large variant is the usual one, and exists to avoid an allocation"
 )]
 enum Bytes {
     Few([u8; Self::FEW], usize),
@@ -248,7 +249,7 @@ impl Bytes {
 }
 
 impl Encoded {
-    /// `scratch` is left as it was.
+    /// Encodes a command. `scratch` is left unchanged.
     pub(in crate::master) fn new(
         command: &Command,
         scripts: &ScriptHeads,
@@ -266,7 +267,7 @@ impl Encoded {
         }
     }
 
-    /// Appends it to `out`, for a master that wakes or not.
+    /// Appends the command to `out`. `wakes` is whether the master wakes waiters.
     pub(in crate::master) fn append_to(&self, out: &mut Vec<u8>, wakes: bool) {
         let bytes = self.bytes.as_slice();
         match &self.channel {
@@ -280,10 +281,10 @@ impl Encoded {
     }
 }
 
-/// The words in front of the count of a script's keys.
+/// The words of a script call before the number of keys.
 pub(in crate::master) struct ScriptHead(Vec<u8>);
 
-/// Those of all scripts.
+/// The heads of all scripts.
 pub(in crate::master) type ScriptHeads = [ScriptHead; Script::ALL.len()];
 
 impl ScriptHead {
@@ -301,7 +302,8 @@ pub(in crate::master) fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
     words.iter().for_each(|word| push_word(out, word));
 }
 
-/// Appends a lock command; scripts are named by `scripts`. Where the channel is, if there is one.
+/// Appends a lock command. Takes the heads of scripts from `scripts`. Returns the position of the
+/// channel, if there is one.
 pub(in crate::master) fn encode_command(
     command: &Command,
     scripts: &ScriptHeads,
@@ -341,7 +343,7 @@ fn push_word(out: &mut Vec<u8>, word: &[u8]) {
 }
 
 fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {
-    // What nearly all words have, in one piece.
+    // The length of nearly all words.
     if length < 100 {
         let (tens, ones) = (b'0' + (length / 10) as u8, b'0' + (length % 10) as u8);
         return match tens {
@@ -376,9 +378,9 @@ mod tests {
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
-    /// Encoded once or for one master: the same bytes, whether the master wakes, and however long the name is.
+    /// With or without a wake-up, and for names of all lengths.
     #[test]
-    fn what_is_encoded_for_all_is_what_each_is_to_have() {
+    fn a_command_encoded_once_has_the_bytes_of_one_encoded_for_each_master() {
         let scripts = Script::ALL.map(|script| ScriptHead::new(b"EVALSHA", script.text()));
         for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
             for (length, wakes, on_this) in [

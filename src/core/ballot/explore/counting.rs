@@ -1,5 +1,5 @@
-//! Designs that are wrong: each master counts what it grants, and the token is the largest of the numbers. The search
-//! must find out why.
+//! Designs that are wrong: each master counts what it grants, and the token is the largest of the
+//! numbers. The search must find their flaws.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::core::{
     round::{Outcome, Round},
 };
 
-/// How the numbers become one.
+/// The way in which the numbers become one token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Design {
-    /// The largest of a majority is the token, and that is that.
+    /// The largest number of a majority is the token.
     NoWriteBack,
-    /// It is written back to a majority first.
+    /// The largest number is first written back to a majority.
     WriteBack,
-    /// The same, on masters that hold the lock for who writes.
+    /// The same, on masters that hold the lock for the writer.
     WriteBackWhereHeld,
-    /// The same, and only those count that are known to have granted it.
+    /// The same, and only masters count that are known to have granted the lock.
     WriteBackWhereKnown,
 }
 
@@ -27,7 +27,7 @@ enum Design {
 struct Counting {
     design: Design,
     start: [u8; MASTERS],
-    /// Whether a lock only vanishes when who holds it gives it up.
+    /// Whether a lock vanishes only when its holder releases it.
     is_timely: bool,
     /// Whether an acquisition may be executed more than once.
     has_copies: bool,
@@ -46,9 +46,9 @@ struct Attempt {
     phase: Phase,
     token: u8,
     above: u8,
-    /// A bit for each master that has executed the acquisition, and will not do so again.
+    /// A bit for each master that has executed the acquisition and will not do so again.
     asked: u8,
-    /// What they said: 0 for nothing, 1 for no, and above that the number.
+    /// The votes: 0 for none, 1 for a refusal, and otherwise the number plus 2.
     votes: [u8; MASTERS],
     /// A bit for each master that has written the token down.
     written: u8,
@@ -65,14 +65,14 @@ struct State {
 #[expect(dead_code, reason = "to be printed")]
 enum Step {
     Begin { attempt: usize },
-    ChannelEvent { attempt: usize, master: usize },
-    Unheard { attempt: usize, master: usize },
+    Answered { attempt: usize, master: usize },
+    Unanswered { attempt: usize, master: usize },
     Written { attempt: usize, master: usize },
     Vanish { master: usize },
 }
 
 impl Counting {
-    /// Takes the lock on a master, if it is free.
+    /// Takes the lock on a master if it is free. Returns the vote.
     fn put(&self, state: &mut State, attempt: usize, master: usize) -> u8 {
         let me = attempt as u8 + 1;
         if !self.has_copies {
@@ -100,11 +100,11 @@ impl Counting {
         if now.asked & 1 << master == 0 {
             let mut next = *state;
             let vote = self.put(&mut next, attempt, master);
-            visit(Step::Unheard { attempt, master }, next);
+            visit(Step::Unanswered { attempt, master }, next);
             if now.phase == Phase::Asking && now.votes[master] == 0 {
                 next.attempts[attempt].votes[master] = vote;
                 self.decide(&mut next.attempts[attempt]);
-                visit(Step::ChannelEvent { attempt, master }, next);
+                visit(Step::Answered { attempt, master }, next);
             }
         }
         let is_known = now.votes[master] > 1;
@@ -124,7 +124,7 @@ impl Counting {
         }
     }
 
-    /// By the same rounds as everything else.
+    /// Decides by the rounds that production uses.
     fn decide(&self, attempt: &mut Attempt) {
         let grants = |grants: [bool; MASTERS]| {
             let start = std::time::Instant::now();
@@ -234,7 +234,7 @@ impl Model for Counting {
 }
 
 #[test]
-fn the_largest_of_a_majority() {
+fn the_largest_number_of_a_majority_is_no_token() {
     let wrong = Counting {
         design: Design::NoWriteBack,
         start: [4, 0, 0],
@@ -244,9 +244,9 @@ fn the_largest_of_a_majority() {
     is_caught(&wrong, SMALLER, 7);
 }
 
-/// It is written down by masters that somebody else has counted before.
+/// Masters that another attempt has counted before write the number down.
 #[test]
-fn the_largest_written_back_to_anybody() {
+fn a_number_written_back_to_any_master_is_no_token() {
     let wrong = Counting {
         design: Design::WriteBack,
         start: [4, 0, 4],
@@ -256,9 +256,9 @@ fn the_largest_written_back_to_anybody() {
     is_caught(&wrong, SAME, 11);
 }
 
-/// Who granted more than was heard of takes it down as less.
+/// A master whose larger grant was not counted writes down a smaller number.
 #[test]
-fn the_largest_written_back_where_the_grant_was_not_heard_of() {
+fn a_number_written_back_to_uncounted_masters_is_no_token() {
     let wrong = Counting {
         design: Design::WriteBackWhereHeld,
         start: [0, 3, 3],
@@ -268,9 +268,9 @@ fn the_largest_written_back_where_the_grant_was_not_heard_of() {
     is_caught(&wrong, SAME, 13);
 }
 
-/// The copy is granted a larger number, which nobody hears of.
+/// The copy is granted a larger number, which is never counted.
 #[test]
-fn the_largest_written_back_where_it_was_granted_twice() {
+fn a_number_written_back_after_a_second_grant_is_no_token() {
     let wrong = Counting {
         design: Design::WriteBackWhereKnown,
         start: [0, 3, 3],

@@ -1,14 +1,14 @@
 //! A master that loses its data, and clocks.
 //!
-//! A candidate is near the clock of every master that accepts it. So a master need only stay away for long enough
-//! that the clocks pass all that it may have accepted before.
+//! A candidate is near the clock of every master that accepts it. So a master needs to stay away only
+//! until the clocks have passed all candidates that it may have accepted before.
 
 use super::{
-    bidding::{Bidding, Broken, Time},
+    ballots::{Ballots, Broken, Time},
     *,
 };
 
-/// It stays away for as long as two windows and the few candidates that are one above a counter.
+/// The master stays away for two windows, plus the few candidates that are one above a counter.
 const TIME: Time = Time {
     tick: 4,
     end: 4,
@@ -20,41 +20,41 @@ const TIME: Time = Time {
 const STARTS: [[u8; MASTERS]; 1] = [[0, 0, 0]];
 
 #[test]
-fn a_master_that_lost_its_data_and_stays_away_for_a_while() {
-    let bidding = Bidding::<2>::new(&STARTS, Some(TIME)).once();
-    assert_eq!(count(&bidding), 239_437);
+fn a_master_that_lost_its_data_and_stays_away_does_no_harm() {
+    let ballots = Ballots::<2>::new(&STARTS, Some(TIME)).once();
+    assert_eq!(count(&ballots), 239_437);
 }
 
-/// 7 seconds with `--release`, 100 without.
+/// Takes 7 seconds with `--release`, and 100 without.
 #[test]
 #[ignore = "takes long"]
-fn a_master_that_lost_its_data_and_attempts_that_bid_again() {
-    let bidding = Bidding::<2>::new(&STARTS, Some(TIME));
-    assert_eq!(count(&bidding), 4_548_877);
+fn a_second_candidate_is_as_safe_after_a_loss() {
+    let ballots = Ballots::<2>::new(&STARTS, Some(TIME));
+    assert_eq!(count(&ballots), 4_548_877);
 }
 
 #[test]
-fn a_master_that_lost_its_data_and_votes_at_once() {
-    let wrong = Bidding::<2>::broken(Broken::NoQuarantine, &STARTS, Some(TIME)).once();
+fn a_master_that_lost_its_data_must_not_vote_at_once() {
+    let wrong = Ballots::<2>::broken(Broken::NoQuarantine, &STARTS, Some(TIME)).once();
     is_caught(&wrong, SAME, 7);
 }
 
 #[test]
-fn a_candidate_that_is_ahead_of_the_clocks() {
+fn a_candidate_must_not_be_far_above_the_clocks() {
     let time = Time {
         off: &[-4, 8],
         ..TIME
     };
-    let wrong = Bidding::<2>::broken(Broken::NoUpperClamp, &STARTS, Some(time)).once();
+    let wrong = Ballots::<2>::broken(Broken::NoUpperClamp, &STARTS, Some(time)).once();
     is_caught(&wrong, SAME, 10);
 }
 
 #[test]
-fn a_candidate_that_is_behind_the_clocks() {
+fn a_candidate_must_not_be_far_below_the_clocks() {
     let time = Time {
         off: &[-8, 4],
         ..TIME
     };
-    let wrong = Bidding::<2>::broken(Broken::NoLowerClamp, &STARTS, Some(time)).once();
+    let wrong = Ballots::<2>::broken(Broken::NoLowerClamp, &STARTS, Some(time)).once();
     is_caught(&wrong, SAME, 10);
 }

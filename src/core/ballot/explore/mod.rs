@@ -1,8 +1,9 @@
-//! Everything that can happen to a few attempts on three masters, step by step: what the tokens promise holds after
-//! each, and the same search finds out designs that are known to be wrong.
+//! A search of everything that can happen to a few attempts on three masters, step by step. The
+//! guarantees of fencing tokens hold after each step. The same search finds the flaws of designs that
+//! are known to be wrong.
 //!
-//! The masters decide by [`ballot`](super::ballot), and the clients by [`Round`](crate::core::round::Round), as they
-//! do outside.
+//! As in production, the masters decide by [`ballot_reply`](super::ballot_reply) and the clients by
+//! [`Round`](crate::core::round::Round).
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -16,7 +17,7 @@ use std::{
 };
 
 #[cfg(test)]
-mod bidding;
+mod ballots;
 #[cfg(test)]
 mod counting;
 #[cfg(test)]
@@ -24,24 +25,24 @@ mod loss;
 
 const MASTERS: usize = 3;
 
-/// What may happen, and what must not come of it.
+/// The steps that may happen, and the states that must not occur.
 trait Model {
     type State: Copy + Debug + PartialEq;
     type Step: Debug;
 
     fn starts(&self) -> Vec<Self::State>;
 
-    /// All that may happen next.
+    /// Calls `visit` for every step that may happen next.
     fn steps(&self, state: &Self::State, visit: &mut dyn FnMut(Self::Step, Self::State));
 
-    /// What must not be, if it is.
+    /// Returns what is wrong with a state, if anything is.
     fn flaw(&self, state: &Self::State) -> Option<&'static str>;
 
-    /// One number for each state, or for all that are the same but for names.
+    /// Returns a number for each state. States that differ in names only may have the same.
     fn key(&self, state: &Self::State) -> u128;
 }
 
-/// The shortest way to something that must not be.
+/// The shortest way to a state that must not occur.
 #[derive(Debug)]
 struct Flaw {
     what: &'static str,
@@ -49,7 +50,7 @@ struct Flaw {
     trace: String,
 }
 
-/// Breadth first, to the end: how many states there are, or the first that must not be.
+/// Searches all states, breadth first. Returns their number, or the first flaw.
 fn explore<M: Model>(model: &M) -> Result<usize, Flaw> {
     let mut seen = HashSet::<u128, BuildHasherDefault<Mix>>::default();
     let mut found: Vec<(M::State, usize)> = Vec::new();
@@ -77,7 +78,7 @@ fn count(model: &impl Model) -> usize {
     explore(model).unwrap_or_else(|flaw| panic!("{}", flaw.trace))
 }
 
-/// A design that is wrong is found out, by as many steps as it takes at least.
+/// Checks that the search finds a flaw, and in how many steps.
 fn is_caught(model: &impl Model, what: &str, steps: usize) {
     let flaw = explore(model).unwrap_err();
     println!("{}\n", flaw.trace);
@@ -115,7 +116,7 @@ fn traced<M: Model>(
     }
 }
 
-/// Keys are dense, and there are many.
+/// A fast hasher for keys, which are dense and many.
 #[derive(Default)]
 struct Mix(u64);
 

@@ -1,9 +1,10 @@
 //! The design that is in use.
 //!
-//! Whatever is sent may be executed at any time from then on, as often as it likes or never, so that delays, losses,
-//! copies and reordering need no steps of their own. An answer is counted at once or never: to count it later is to
-//! send what comes of it later. Any lock may vanish at any time: it expires, a clock jumps, its holder stands still.
-//! Nobody sees that before something is executed there, so it happens then, or not.
+//! A command that was sent may be executed at any later time, any number of times, or never. So
+//! delays, losses, copies and reordering need no steps of their own. An answer is counted at once or
+//! never: counting it later is the same as sending its consequences later. A lock may vanish at any
+//! time: it expires, a clock jumps, or its holder stands still. This has no effect until the next
+//! command is executed there, so it happens then, or not at all.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -15,55 +16,57 @@ use crate::core::{
     round::{Outcome, Round},
 };
 
-/// How the rules are broken, to see that the search finds out.
+/// The way in which a rule is broken, to test that the search finds the flaw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Broken {
-    /// Nothing is.
+    /// No rule is broken.
     Not,
-    /// A candidate that somebody else has won with may win.
+    /// A candidate with which another attempt has won may win.
     EqualWins,
-    /// What was granted to the first candidate counts for the second.
+    /// Grants for the first candidate count for the second.
     KeepsGrants,
-    /// A candidate may be as far behind the masters' clocks as it likes.
+    /// A candidate may be any distance below the masters' clocks.
     NoLowerClamp,
-    /// The same, ahead of them.
+    /// A candidate may be any distance above them.
     NoUpperClamp,
     /// A master that lost its data votes again at once.
     NoQuarantine,
 }
 
-/// Which states are searched.
-pub(super) struct Bidding<const A: usize> {
+/// The choice of the states to search.
+pub(super) struct Ballots<const A: usize> {
     broken: Broken,
-    /// Whether all attempts are of one owner of a reentrant or a fair lock: later ones take over from earlier ones.
+    /// Whether all attempts are those of one owner of a reentrant or a fair lock. Then a later attempt
+    /// takes over from an earlier one.
     is_one_owner: bool,
-    /// How often an attempt may ballot.
+    /// The number of candidates that an attempt may try.
     rounds: u8,
     starts: Vec<[u8; MASTERS]>,
     time: Option<Time>,
-    /// Above all numbers that occur.
+    /// A number above all that occur.
     top: u8,
     bits: usize,
-    /// Below all counters, the same as the highest, and above them. Attempts may have the same.
+    /// Candidates below all counters, equal to the highest counter, and above it. Several attempts may
+    /// have the same.
     candidates: Vec<u8>,
     decisions: RefCell<Vec<Option<Decision>>>,
 }
 
-/// Of the search with clocks: a master may lose its data once.
+/// The settings of a search with clocks, in which one master may lose its data once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Time {
     pub(super) tick: u8,
     pub(super) end: u8,
     pub(super) window: u8,
-    /// For how long a master that lost its data does not vote.
+    /// The time for which a master that lost its data does not vote.
     pub(super) quarantine: u8,
-    /// Candidates, as they differ from the time.
+    /// The differences between the candidates and the time.
     pub(super) off: &'static [i8],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Master {
-    /// 0 is nobody.
+    /// The number of the attempt, from 1. 0 if the lock is free.
     holder: u8,
     counter: u8,
 }
@@ -79,11 +82,11 @@ enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attempt {
     phase: Phase,
-    /// The candidates it has asked with; 0 is none.
-    bids: [u8; 2],
-    /// What was reported before it began.
+    /// The candidates that it has tried. 0 is none.
+    candidates: [u8; 2],
+    /// The largest token that was reported before the attempt began.
     above: u8,
-    /// Of the newest round: a number for each answer, see below.
+    /// The answers to the newest round, as numbers. See the constants.
     votes: [u8; MASTERS],
 }
 
@@ -92,7 +95,7 @@ pub(super) struct State<const A: usize> {
     masters: [Master; MASTERS],
     attempts: [Attempt; A],
     clock: u8,
-    /// Which master lost its data, from 1, and when.
+    /// The master that lost its data, from 1, and the time.
     lost: (u8, u8),
 }
 
@@ -104,10 +107,10 @@ pub(super) enum Step {
         candidate: u8,
     },
     /// A candidate is put to a master, and the answer counts.
-    ChannelEvent(Put),
-    /// The same, and it does not.
-    Unheard(Put),
-    /// The client waits no longer for those that have not answered.
+    Answered(Put),
+    /// The same, and the answer does not count.
+    Unanswered(Put),
+    /// The client gives up on the masters that have not answered.
     TimeOut {
         attempt: usize,
     },
@@ -128,9 +131,9 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Put {
     attempt: usize,
-    ballot: u8,
+    candidate: u8,
     master: usize,
-    /// Whether what was held there is gone.
+    /// Whether the lock that was held there is gone.
     vanished: bool,
     heals: bool,
 }
@@ -138,23 +141,23 @@ pub(super) struct Put {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Decision {
     Fail,
-    /// With this candidate.
-    Outbid(u8),
-    /// With one by the masters' clocks.
-    Redraw,
+    /// Tries this candidate next.
+    Raise(u8),
+    /// Tries a candidate by the masters' clocks next.
+    Resync,
     Report,
     Wait,
 }
 
-const UNHEARD: u8 = 0;
+const UNANSWERED: u8 = 0;
 const GRANTED: u8 = 1;
 const HELD: u8 = 2;
 const SKEWED: u8 = 3;
 const FAILED: u8 = 4;
-/// With the counter on top.
+/// The counter is added to this.
 const STALE: u8 = 5;
 
-impl<const A: usize> Bidding<A> {
+impl<const A: usize> Ballots<A> {
     pub(super) fn new(starts: &[[u8; MASTERS]], time: Option<Time>) -> Self {
         let highest = starts.iter().flatten().max().unwrap();
         let top = match time {
@@ -187,7 +190,7 @@ impl<const A: usize> Bidding<A> {
         }
     }
 
-    /// Has attempts bid only once.
+    /// Lets attempts try only one candidate.
     pub(super) fn once(self) -> Self {
         Self { rounds: 1, ..self }
     }
@@ -203,16 +206,16 @@ impl<const A: usize> Bidding<A> {
             .collect()
     }
 
-    /// What the scripts do.
+    /// Does what the scripts do. Returns the answer.
     fn put(&self, state: &mut State<A>, put: Put) -> u8 {
         let Put {
             attempt,
-            ballot,
+            candidate,
             master,
             vanished,
             heals,
         } = put;
-        assert!(ballot < self.top);
+        assert!(candidate < self.top);
         let votes = self.time.is_none_or(|time| {
             state.lost.0 != master as u8 + 1
                 || self.broken == Broken::NoQuarantine
@@ -228,9 +231,9 @@ impl<const A: usize> Bidding<A> {
         if !is_free && !is_mine {
             return HELD;
         }
-        match self.rule(ballot, counter, is_mine, state.clock, heals) {
+        match self.rule(candidate, counter, is_mine, state.clock, heals) {
             BallotReply::Accepted => {
-                let counter = counter.max(ballot);
+                let counter = counter.max(candidate);
                 state.masters[master] = Master {
                     holder: me,
                     counter,
@@ -242,25 +245,38 @@ impl<const A: usize> Bidding<A> {
         }
     }
 
-    fn rule(&self, ballot: u8, counter: u8, is_mine: bool, clock: u8, heals: bool) -> BallotReply {
+    fn rule(
+        &self,
+        candidate: u8,
+        counter: u8,
+        is_mine: bool,
+        clock: u8,
+        heals: bool,
+    ) -> BallotReply {
         let (clock, window) = match self.time {
             _ if heals => (0, 0),
             None => (0, u64::MAX),
             Some(time) => (u64::from(clock * time.tick), u64::from(time.window)),
         };
-        let (ballot, counter) = (u64::from(ballot), u64::from(counter));
+        let (candidate, counter) = (u64::from(candidate), u64::from(counter));
         match (
             self.broken,
-            ballot_reply(ballot, counter, is_mine, clock, window),
+            ballot_reply(candidate, counter, is_mine, clock, window),
         ) {
-            (Broken::EqualWins, BallotReply::Stale) if ballot == counter => BallotReply::Accepted,
-            (Broken::NoUpperClamp, BallotReply::Skewed) if ballot > clock => BallotReply::Accepted,
-            (Broken::NoLowerClamp, BallotReply::Skewed) if ballot < clock => BallotReply::Accepted,
-            (_, ballot) => ballot,
+            (Broken::EqualWins, BallotReply::Stale) if candidate == counter => {
+                BallotReply::Accepted
+            }
+            (Broken::NoUpperClamp, BallotReply::Skewed) if candidate > clock => {
+                BallotReply::Accepted
+            }
+            (Broken::NoLowerClamp, BallotReply::Skewed) if candidate < clock => {
+                BallotReply::Accepted
+            }
+            (_, reply) => reply,
         }
     }
 
-    /// What the client makes of the votes, by the round that it counts them in.
+    /// Returns what the client does after these votes.
     fn decision(&self, votes: [u8; MASTERS]) -> Decision {
         let radix = usize::from(self.top + STALE);
         let at = votes
@@ -274,33 +290,35 @@ impl<const A: usize> Bidding<A> {
         })
     }
 
-    /// Goes on with an attempt as the votes say.
+    /// Continues an attempt after its votes.
     fn decide(&self, mut state: State<A>, attempt: usize, visit: &mut dyn FnMut(State<A>)) {
-        let Attempt { bids, votes, .. } = state.attempts[attempt];
+        let Attempt {
+            candidates, votes, ..
+        } = state.attempts[attempt];
         let decision = self.decision(votes);
         if decision == Decision::Wait {
             return visit(state);
         }
         let again = match decision {
-            Decision::Outbid(candidate) => vec![candidate],
-            Decision::Redraw => self.candidates(&state),
+            Decision::Raise(candidate) => vec![candidate],
+            Decision::Resync => self.candidates(&state),
             Decision::Fail | Decision::Report | Decision::Wait => vec![],
         };
-        if !again.is_empty() && bids[1] == 0 && self.rounds > 1 {
+        if !again.is_empty() && candidates[1] == 0 && self.rounds > 1 {
             for candidate in again {
                 let mut state = state;
                 let asks = &mut state.attempts[attempt];
-                asks.bids[1] = candidate;
+                asks.candidates[1] = candidate;
                 asks.votes = votes.map(|vote| match (self.broken, vote) {
                     (Broken::KeepsGrants, GRANTED) => GRANTED,
-                    _ => UNHEARD,
+                    _ => UNANSWERED,
                 });
                 visit(state);
             }
             return;
         }
         let ends = &mut state.attempts[attempt];
-        ends.votes = [UNHEARD; MASTERS];
+        ends.votes = [UNANSWERED; MASTERS];
         ends.phase = match decision {
             Decision::Report => Phase::Reported,
             _ => Phase::Failed,
@@ -319,9 +337,9 @@ impl<const A: usize> Bidding<A> {
                 let mut next = *state;
                 next.attempts[attempt] = Attempt {
                     phase: Phase::Asking,
-                    bids: [candidate, 0],
+                    candidates: [candidate, 0],
                     above: reported.unwrap_or(0),
-                    votes: [UNHEARD; MASTERS],
+                    votes: [UNANSWERED; MASTERS],
                 };
                 visit(Step::Begin { attempt, candidate }, next);
             }
@@ -333,14 +351,14 @@ impl<const A: usize> Bidding<A> {
         if now.phase == Phase::Asking {
             let mut next = *state;
             for vote in &mut next.attempts[attempt].votes {
-                *vote = if *vote == UNHEARD { FAILED } else { *vote };
+                *vote = if *vote == UNANSWERED { FAILED } else { *vote };
             }
             self.decide(next, attempt, &mut |next| {
                 visit(Step::TimeOut { attempt }, next);
             });
             let mut next = *state;
             next.attempts[attempt].phase = Phase::Failed;
-            next.attempts[attempt].votes = [UNHEARD; MASTERS];
+            next.attempts[attempt].votes = [UNANSWERED; MASTERS];
             visit(Step::Drop { attempt }, next);
         }
     }
@@ -355,16 +373,21 @@ impl<const A: usize> Bidding<A> {
         let now = state.attempts[attempt];
         let before = state.masters[master];
         let me = attempt as u8 + 1;
-        for bid in now.bids.into_iter().filter(|bid| *bid != 0) {
+        for candidate in now
+            .candidates
+            .into_iter()
+            .filter(|candidate| *candidate != 0)
+        {
             for vanished in [false, true] {
-                // If it makes a difference.
-                if vanished && (before.holder == 0 || before.holder == me && bid != before.counter)
+                // Only where it makes a difference.
+                if vanished
+                    && (before.holder == 0 || before.holder == me && candidate != before.counter)
                 {
                     continue;
                 }
                 let put = Put {
                     attempt,
-                    ballot: bid,
+                    candidate,
                     master,
                     vanished,
                     heals: false,
@@ -372,14 +395,12 @@ impl<const A: usize> Bidding<A> {
                 let mut next = *state;
                 let vote = self.put(&mut next, put);
                 if next.masters[master] != before {
-                    visit(Step::Unheard(put), next);
+                    visit(Step::Unanswered(put), next);
                 }
-                let is_awaited = now.phase == Phase::Asking && now.votes[master] == UNHEARD;
-                if is_awaited && bid == now.candidate() {
+                let is_awaited = now.phase == Phase::Asking && now.votes[master] == UNANSWERED;
+                if is_awaited && candidate == now.candidate() {
                     next.attempts[attempt].votes[master] = vote;
-                    self.decide(next, attempt, &mut |next| {
-                        visit(Step::ChannelEvent(put), next)
-                    });
+                    self.decide(next, attempt, &mut |next| visit(Step::Answered(put), next));
                 }
             }
         }
@@ -387,7 +408,7 @@ impl<const A: usize> Bidding<A> {
             let mut next = *state;
             let put = Put {
                 attempt,
-                ballot: now.candidate(),
+                candidate: now.candidate(),
                 master,
                 vanished: true,
                 heals: true,
@@ -397,7 +418,7 @@ impl<const A: usize> Bidding<A> {
                 visit(Step::Heal(put), next);
             }
         }
-        // As it is after a release, that the key is gone makes no difference.
+        // That the key is gone makes no difference after a release.
         if now.phase >= Phase::Failed && before.counter < now.candidate() {
             let mut next = *state;
             next.masters[master].counter = now.candidate();
@@ -412,7 +433,7 @@ fn decided(votes: [u8; MASTERS]) -> Decision {
     let mut round = Round::open(Verb::Acquire, MASTERS, start, limit);
     for (master, vote) in votes.into_iter().enumerate() {
         let vote = match vote {
-            UNHEARD => continue,
+            UNANSWERED => continue,
             GRANTED => Vote::Grant,
             HELD => Vote::Refuse(Refusal::held(None)),
             SKEWED => Vote::Refuse(Refusal::Skewed {
@@ -428,24 +449,24 @@ fn decided(votes: [u8; MASTERS]) -> Decision {
     match (round.outcome(), round.next_candidate(), round.skewed_to()) {
         (Outcome::Won, ..) => Decision::Report,
         (Outcome::Pending, ..) => Decision::Wait,
-        (Outcome::Lost, Some(candidate), _) => Decision::Outbid(candidate.try_into().unwrap()),
-        (Outcome::Lost, None, Some(_)) => Decision::Redraw,
+        (Outcome::Lost, Some(candidate), _) => Decision::Raise(candidate.try_into().unwrap()),
+        (Outcome::Lost, None, Some(_)) => Decision::Resync,
         (Outcome::Lost, None, None) => Decision::Fail,
-        (Outcome::TooLate, ..) => unreachable!("all votes come at once"),
+        (Outcome::TooLate, ..) => unreachable!("all votes come in time"),
     }
 }
 
 impl Attempt {
     const IDLE: Self = Self {
         phase: Phase::Idle,
-        bids: [0; 2],
+        candidates: [0; 2],
         above: 0,
-        votes: [UNHEARD; MASTERS],
+        votes: [UNANSWERED; MASTERS],
     };
 
-    /// The newest.
+    /// Returns the newest candidate.
     fn candidate(&self) -> u8 {
-        match self.bids {
+        match self.candidates {
             [first, 0] => first,
             [_, second] => second,
         }
@@ -456,7 +477,7 @@ impl Attempt {
     }
 }
 
-impl<const A: usize> Model for Bidding<A> {
+impl<const A: usize> Model for Ballots<A> {
     type State = State<A>;
     type Step = Step;
 
@@ -518,9 +539,12 @@ impl<const A: usize> Model for Bidding<A> {
         let attempts = &state.attempts;
         let rank = attempts.map(|attempt| {
             let Attempt {
-                phase, bids, above, ..
+                phase,
+                candidates,
+                above,
+                ..
             } = attempt;
-            let numbers = [bids[0], bids[1], above];
+            let numbers = [candidates[0], candidates[1], above];
             let digits = numbers.iter();
             digits.fold(phase as u64, |rank, number| {
                 rank << bits | u64::from(*number)
@@ -565,39 +589,39 @@ impl<const A: usize> Model for Bidding<A> {
 mod tests {
     use super::*;
 
-    /// Where the counters may be after attempts that failed.
+    /// Counters as attempts that failed may leave them.
     const STARTS: [[u8; MASTERS]; 3] = [[0, 0, 0], [0, 0, 4], [0, 4, 4]];
 
     #[test]
-    fn two_attempts() {
-        assert_eq!(count(&Bidding::<2>::new(&STARTS, None)), 92_315);
+    fn two_attempts_have_different_tokens() {
+        assert_eq!(count(&Ballots::<2>::new(&STARTS, None)), 92_315);
     }
 
     #[test]
-    fn two_attempts_of_one_owner() {
-        let attempts = Bidding::<2> {
+    fn two_attempts_of_one_owner_have_different_tokens() {
+        let attempts = Ballots::<2> {
             is_one_owner: true,
-            ..Bidding::new(&STARTS, None)
+            ..Ballots::new(&STARTS, None)
         };
         assert_eq!(count(&attempts), 128_600);
     }
 
-    /// 12 seconds with `--release`, some minutes without.
+    /// Takes 12 seconds with `--release`, and some minutes without.
     #[test]
     #[ignore = "takes long"]
-    fn three_attempts() {
-        assert_eq!(count(&Bidding::<3>::new(&STARTS[..1], None)), 4_746_159);
+    fn three_attempts_have_different_tokens() {
+        assert_eq!(count(&Ballots::<3>::new(&STARTS[..1], None)), 4_746_159);
     }
 
     #[test]
-    fn a_candidate_that_somebody_has_won_with() {
-        let wrong = Bidding::<2>::broken(Broken::EqualWins, &STARTS, None);
+    fn a_candidate_must_not_win_twice() {
+        let wrong = Ballots::<2>::broken(Broken::EqualWins, &STARTS, None);
         is_caught(&wrong, SAME, 6);
     }
 
     #[test]
-    fn what_was_granted_to_the_candidate_before() {
-        let wrong = Bidding::<2>::broken(Broken::KeepsGrants, &STARTS, None);
+    fn grants_for_an_earlier_candidate_must_not_count() {
+        let wrong = Ballots::<2>::broken(Broken::KeepsGrants, &STARTS, None);
         is_caught(&wrong, SAME, 8);
     }
 }
