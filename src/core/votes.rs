@@ -20,7 +20,7 @@ use super::quorum::{Failure, Vote, majority};
 /// let locks = Coordinator::new(masters)?;
 /// let guard = locks.mutex("orders/42").try_acquire().await?;
 /// let votes = guard.settled().await;
-/// assert_eq!((votes.granted(), votes.quorum(), votes.master_count()), (3, 2, 3));
+/// assert_eq!((votes.granted_count(), votes.quorum(), votes.master_count()), (3, 2, 3));
 /// assert!(votes.iter().all(|row| row.vote() == Some(&Vote::Grant)));
 /// # Ok(()) }
 /// ```
@@ -115,17 +115,17 @@ impl Votes {
     }
 
     /// Returns the number of masters that have granted so far.
-    pub fn granted(&self) -> usize {
+    pub fn granted_count(&self) -> usize {
         self.count(|vote| matches!(vote, Vote::Grant))
     }
 
     /// Returns the number of masters that have refused so far.
-    pub fn refused(&self) -> usize {
+    pub fn refused_count(&self) -> usize {
         self.count(|vote| matches!(vote, Vote::Refuse(_)))
     }
 
     /// Returns the number of masters that have failed so far.
-    pub fn failed(&self) -> usize {
+    pub fn failed_count(&self) -> usize {
         self.count(|vote| matches!(vote, Vote::Fail(_)))
     }
 
