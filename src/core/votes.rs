@@ -14,12 +14,15 @@ use super::quorum::{Failure, Vote, majority};
 /// A round is decided as soon as its outcome is certain, so some masters may not have voted yet.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn
-/// std::error::Error>> { # use quorlock::{Coordinator, MemoryMaster, Vote}; let masters: Vec<_> =
-/// (0..3).map(|_| MemoryMaster::new()).collect(); let locks = Coordinator::new(masters)?; let guard
-/// = locks.mutex("orders/42").try_acquire().await?; let votes = guard.settled().await;
-/// assert_eq!((votes.granted(), votes.quorum(), votes.master_count()), (3, 2, 3));
-/// assert!(votes.iter().all(|row| row.vote() == Some(&Vote::Grant))); # Ok(()) }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use quorlock::{Coordinator, MemoryMaster, Vote};
+/// let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+/// let locks = Coordinator::new(masters)?;
+/// let guard = locks.mutex("orders/42").try_acquire().await?;
+/// let votes = guard.settled().await;
+/// assert_eq!((votes.granted_count(), votes.quorum(), votes.master_count()), (3, 2, 3));
+/// assert!(votes.iter().all(|row| row.vote() == Some(&Vote::Grant)));
+/// # Ok(()) }
 /// ```
 #[derive(Clone)]
 pub struct Votes {
@@ -112,17 +115,17 @@ impl Votes {
     }
 
     /// Returns the number of masters that have granted so far.
-    pub fn granted(&self) -> usize {
+    pub fn granted_count(&self) -> usize {
         self.count(|vote| matches!(vote, Vote::Grant))
     }
 
     /// Returns the number of masters that have refused so far.
-    pub fn refused(&self) -> usize {
+    pub fn refused_count(&self) -> usize {
         self.count(|vote| matches!(vote, Vote::Refuse(_)))
     }
 
     /// Returns the number of masters that have failed so far.
-    pub fn failed(&self) -> usize {
+    pub fn failed_count(&self) -> usize {
         self.count(|vote| matches!(vote, Vote::Fail(_)))
     }
 

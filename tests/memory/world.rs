@@ -106,7 +106,7 @@ impl World {
 pub(crate) async fn held_for_a_second() -> (World, Guard) {
     let world = World::new(3).await;
     let guard = world.guard().await;
-    assert_eq!(guard.settled().await.granted(), 3);
+    assert_eq!(guard.settled().await.granted_count(), 3);
     sleep(seconds(1)).await;
     (world, guard)
 }

@@ -147,7 +147,7 @@ pub(crate) async fn acquire_on_all(lock: &Lock) -> Guard {
     until("a grant of all masters", async || {
         let guard = lock.try_acquire().await.ok()?;
         let votes = guard.settled().await;
-        (votes.granted() == votes.master_count()).then_some(guard)
+        (votes.granted_count() == votes.master_count()).then_some(guard)
     })
     .await
 }

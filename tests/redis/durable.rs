@@ -69,7 +69,7 @@ fn masters_that_keep_all_writes_vote_at_once_and_still_have_their_locks() {
                     held.extend(LONG).await.ok()?;
                     let votes = held.settled().await;
                     assert!((0..3).all(|master| !is_quarantined(&votes, master)));
-                    (votes.granted() == 3).then_some(())
+                    (votes.granted_count() == 3).then_some(())
                 })
                 .await;
                 assert_eq!(held.state(), LockState::Held);

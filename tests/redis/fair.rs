@@ -612,7 +612,7 @@ fn kinds_of_one_name_do_not_mix() {
             }
             assert!(guard.is_valid());
             guard.extend(LONG).await.unwrap();
-            assert_eq!(guard.settled().await.granted(), 3);
+            assert_eq!(guard.settled().await.granted_count(), 3);
             guard.release().await.unwrap();
             close_free(&masters).await;
         }

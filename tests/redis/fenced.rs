@@ -129,7 +129,7 @@ fn tokens_grow_while_one_master_after_the_other_fails() {
                 master.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
                 for locks in &both {
                     let whole = locks.mutex("whole");
-                    until_votes(&whole, "all votes", |votes| votes.granted() == 3).await;
+                    until_votes(&whole, "all votes", |votes| votes.granted_count() == 3).await;
                 }
             }
             for master in &masters {

@@ -182,7 +182,7 @@ fn a_lock_on_a_majority_counts_as_held() {
         let owner = locks.owner();
         let lock = locks.reentrant("r", &owner);
         let guard = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 2);
+        assert_eq!(guard.settled().await.granted_count(), 2);
         assert_eq!(holder(&lock).await.unwrap().depth, 1);
         guard.release().await.unwrap(); // a majority is enough for the release, too
         assert!(!lock.is_held().await.unwrap());
@@ -507,7 +507,11 @@ fn a_lock_held_by_another_on_one_of_three_masters_is_granted() {
             let lock = locks.reentrant("r", &locks.owner());
             let guard = lock.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
             let votes = guard.settled().await;
-            assert_eq!((votes.granted(), votes.refused()), (2, 1), "{votes}");
+            assert_eq!(
+                (votes.granted_count(), votes.refused_count()),
+                (2, 1),
+                "{votes}"
+            );
             guard.release().await.unwrap();
             let held = masters[taken].command(&["HGETALL", "r"]);
             assert_eq!(held, "another's:1\n1");

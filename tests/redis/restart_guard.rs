@@ -66,7 +66,7 @@ pub(crate) async fn connected(builder: Builder, masters: &[String]) -> Coordinat
     // Arrives after the release on all of them.
     until("an inspection of all masters", async || {
         let seen = lock.inspect().await.ok()?;
-        (seen.votes.granted() == masters.len()).then_some(())
+        (seen.votes.granted_count() == masters.len()).then_some(())
     })
     .await;
     locks
@@ -149,7 +149,7 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
         valid.push(lock.try_acquire().await.unwrap());
     }
     for guard in held.iter().chain(&valid) {
-        assert_eq!(guard.settled().await.granted(), victim + 1);
+        assert_eq!(guard.settled().await.granted_count(), victim + 1);
     }
     block(|key| vec!["DEL", key]);
     let lost = Instant::now();
@@ -279,7 +279,7 @@ fn a_durable_master_that_was_not_declared_is_quarantined_and_keeps_its_locks() {
         .await;
         until("three votes", async || {
             held.extend(TTL).await.unwrap();
-            (held.settled().await.granted() == 3).then_some(())
+            (held.settled().await.granted_count() == 3).then_some(())
         })
         .await;
         let took = began.elapsed();
@@ -361,7 +361,7 @@ fn a_client_that_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
                     };
                     assert!(is_quarantined(&votes, 1), "{votes}");
                 }
-                _ => assert_eq!(second.unwrap().votes().granted(), 2),
+                _ => assert_eq!(second.unwrap().votes().granted_count(), 2),
             }
         }
     });
@@ -384,7 +384,7 @@ fn a_strict_client_does_not_trust_an_observer() {
             .try_acquire()
             .await
             .unwrap();
-        assert_eq!(first.settled().await.granted(), 2);
+        assert_eq!(first.settled().await.granted_count(), 2);
         masters[2].command(&["DEL", "r"]);
         // This client does not reach the second master for a while.
         proxy.lead_to(1);
@@ -422,7 +422,7 @@ fn another_database_does_not_count_as_a_master_that_forgot() {
             let locks = guarded(RestartGuard::Observed).masters(&urls).build();
             let guard = locks.unwrap().mutex("r").try_acquire().await.unwrap();
             let votes = guard.settled().await;
-            assert_eq!(votes.granted(), 3, "{votes}");
+            assert_eq!(votes.granted_count(), 3, "{votes}");
         }
     });
 }
@@ -479,7 +479,7 @@ fn a_strict_client_refuses_a_user_without_the_rights_and_names_them() {
 
         let observed = connected(guarded(RestartGuard::Observed), &urls).await;
         let guard = observed.mutex("r").try_acquire().await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 3);
+        assert_eq!(guard.settled().await.granted_count(), 3);
         assert_eq!(masters[0].command(&["EXISTS", KEY]), "0");
     });
 }
@@ -498,7 +498,7 @@ fn a_master_without_room_for_the_guard_key_is_asked_again() {
         })
         .await;
         assert_eq!(full.command(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
-        until_votes(&lock, "three votes", |votes| votes.granted() == 3).await;
+        until_votes(&lock, "three votes", |votes| votes.granted_count() == 3).await;
         assert_eq!(full.command(&["HGET", KEY, "since"]), "0");
     });
 }
@@ -519,7 +519,11 @@ fn a_server_under_two_addresses_votes_once() {
                 .then_some(votes)
         })
         .await;
-        assert_eq!((votes.granted(), votes.failed()), (2, 1), "{votes}");
+        assert_eq!(
+            (votes.granted_count(), votes.failed_count()),
+            (2, 1),
+            "{votes}"
+        );
         let refused = (0..2)
             .find(|master| is_unreachable(&votes, *master))
             .unwrap();

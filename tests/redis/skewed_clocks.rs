@@ -418,7 +418,7 @@ async fn wait_until_restored(guard: &Guard) {
     };
     renewed("a renewal, which may have begun before the kill", |_| true).await;
     renewed("a renewal by all masters", |votes| {
-        votes.granted() == votes.master_count()
+        votes.granted_count() == votes.master_count()
     })
     .await;
     // Other processes renew their locks at their own times. By the next renewal here, all have done
