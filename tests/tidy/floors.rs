@@ -73,8 +73,8 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "majority Tally Verdict",
-        // The check and the coordinator say how many masters a majority is.
-        "src/core/ src/check/ src/coordinator.rs src/internals.rs",
+        // The coordinator tells users how many masters a majority is.
+        "src/core/ src/coordinator.rs src/internals.rs",
         "only the core counts votes",
     ),
 ];
