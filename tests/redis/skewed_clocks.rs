@@ -104,7 +104,8 @@ struct Contest {
     /// The name of the test, whose second run makes a client.
     test: &'static str,
     masters: usize,
-    /// The nanoseconds by which a client's clock is ahead. Halfway, all clocks jump back by an hour.
+    /// The nanoseconds by which a client's clock is ahead. Halfway, all clocks jump back by an
+    /// hour.
     ahead: fn(usize) -> i64,
     /// The number of locks of each kind, including the held one and the rare one.
     names: usize,
