@@ -4,9 +4,8 @@
 use quorlock::{AcquireError, ConfigError, Coordinator, Fault, Guard, Kind, Lock};
 use tokio::time::sleep;
 
-use crate::world::{NAME, REDIAL, World, delay, error, lock, millis, said, seconds};
+use crate::world::{KINDS, NAME, REDIAL, World, delay, error, lock, millis, said, seconds};
 
-const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 const COUNTER: &str = "quorlock:fence:{orders/42}";
 
 #[tokio::test(start_paused = true)]

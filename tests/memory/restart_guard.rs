@@ -16,7 +16,6 @@ const TTL: Duration = seconds(10); // the default, and the longest here
 const QUARANTINE: Duration = millis(10_102);
 /// The longest pause before the first dial of a master after it was down.
 const FIRST_REDIAL: Duration = millis(100);
-const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 const GUARDED: [RestartGuard; 2] = [RestartGuard::Observed, RestartGuard::Strict];
 
 /// Masters that all have a vote.

@@ -6,7 +6,6 @@ use quorlock::{Coordinator, Guard, Kind, Lock, Renewal};
 
 use crate::common::*;
 
-const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 const COUNTER: &str = "quorlock:fence:{r}";
 
 fn fenced(kind: Kind, locks: &Coordinator) -> Lock {

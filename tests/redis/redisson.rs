@@ -230,7 +230,7 @@ fn our_lock_excludes_redissons_until_the_last_guard_and_shows_its_depth() {
                 assert!(pttl(master, name) > 500_000);
             }
             inner.release().await.unwrap();
-            close_free(&masters, name).await;
+            until_released(&masters, name).await;
             for client in &theirs {
                 assert_eq!(client.lock(), "(nil)");
                 assert_eq!(client.unlock(), "1");
@@ -239,16 +239,6 @@ fn our_lock_excludes_redissons_until_the_last_guard_and_shows_its_depth() {
         close_at_once(&locks).await;
         assert_no_keys(&masters);
     });
-}
-
-/// Waits until a release has also reached the masters outside the majority.
-async fn close_free(masters: &[Server], name: &str) {
-    for master in masters {
-        until("a free master", async || {
-            (master.command(&["EXISTS", name]) == "0").then_some(())
-        })
-        .await;
-    }
 }
 
 /// One client for all masters, like another library that writes the same keys.
@@ -403,7 +393,7 @@ fn redissons_unlock_wakes_our_waiter() {
                 let (at, guard) = timeout(TEST_TIMEOUT / 2, waiting).await.unwrap().unwrap();
                 times.push(at.saturating_duration_since(since));
                 guard.release().await.unwrap();
-                close_free(&masters, name).await;
+                until_released(&masters, name).await;
             }
             times.sort_unstable();
             assert!(times[2] < WOKEN, "{times:?}");
@@ -455,7 +445,7 @@ fn redissons_read_write_lock_does_not_take_our_lock() {
             }
             guard.extend(LONG).await.unwrap();
             guard.release().await.unwrap();
-            close_free(&masters, name).await;
+            until_released(&masters, name).await;
             for client in RedissonClient::on(&masters, name) {
                 assert_eq!(client.write_lock(), "(nil)");
             }

@@ -472,7 +472,7 @@ fn waiters_share_subscriptions_and_leave_none_open() {
 }
 
 /// Lets another client hold the lock on `masters`.
-fn take(masters: &[Server]) {
+fn occupy(masters: &[Server]) {
     for master in masters {
         assert_eq!(master.command(&["HSET", "r", "another's:1", "1"]), "1");
         assert_eq!(master.command(&["PEXPIRE", "r", "60000"]), "1");
@@ -484,7 +484,7 @@ fn take(masters: &[Server]) {
 fn a_lock_held_by_another_on_two_of_three_masters_is_refused() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
-        take(&masters[..2]);
+        occupy(&masters[..2]);
         let lock = locks.reentrant("r", &locks.owner());
         assert!(is_contended(&lock.try_acquire().await));
         let refused = lock.acquire_within(millis(200)).await;
@@ -503,7 +503,7 @@ fn a_lock_held_by_another_on_one_of_three_masters_is_granted() {
     for taken in 0..3 {
         with_masters(3, async |masters| {
             let locks = coordinator(patient(), &masters);
-            take(&masters[taken..=taken]);
+            occupy(&masters[taken..=taken]);
             let lock = locks.reentrant("r", &locks.owner());
             let guard = lock.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
             let votes = guard.settled().await;

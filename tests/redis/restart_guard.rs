@@ -21,7 +21,6 @@ use crate::{captured_log::CapturedLog, common::*, proxy::Proxy};
 const TTL: Duration = Duration::from_millis(1_500);
 /// The least quarantine for any TTL, less the rounding of the masters' clocks.
 const QUARANTINE: Duration = Duration::from_millis(2_995);
-pub(crate) const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 pub(crate) const KEY: &str = "quorlock:guard";
 /// The options that make a server keep all writes.
 pub(crate) const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
@@ -41,7 +40,7 @@ pub(crate) fn lock(locks: &Coordinator, kind: Kind, name: &str, owner: &Owner) -
 /// Makes `masters` known to a client, so that they have a vote from then on (for strict clients,
 /// once a quarantine is over). Closes that client: a release is done once a majority has it, and
 /// the next client could otherwise overtake it on the other masters.
-async fn meet(masters: &[String]) {
+async fn make_known(masters: &[String]) {
     let locks = guarded(RestartGuard::Observed).masters(masters).build();
     let locks = locks.unwrap();
     acquire_on_all(&locks.mutex("r"))
@@ -54,7 +53,7 @@ async fn meet(masters: &[String]) {
 
 /// Returns other addresses of `masters`, under which this process has not seen them, as another
 /// process would.
-fn elsewhere(masters: &[Server]) -> Vec<String> {
+fn other_addresses(masters: &[Server]) -> Vec<String> {
     masters.iter().map(Server::unix_url).collect()
 }
 
@@ -105,7 +104,7 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
     let proxy = Proxy::delay_requests(masters[victim].port(), Duration::ZERO);
     let mut urls = urls(&masters);
     urls[victim] = proxy.url();
-    meet(&urls).await;
+    make_known(&urls).await;
     let first = connected(guarded(guard), &urls).await;
     let second = connected(guarded(guard), &urls).await;
     let unguarded = [
@@ -115,7 +114,7 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
     let mut replica = (loss == Loss::Promoted).then(Server::start);
     match (&mut replica, loss) {
         (Some(replica), _) => {
-            follow(replica, &masters[victim]).await;
+            copy_once(replica, &masters[victim]).await;
         }
         (None, Loss::Snapshot) => assert_eq!(masters[victim].command(&["SAVE"]), "OK"),
         _ => {}
@@ -290,7 +289,7 @@ fn a_durable_master_that_was_not_declared_is_quarantined_and_keeps_its_locks() {
 }
 
 /// Makes `replica` copy `master` once, and then independent again.
-pub(crate) async fn follow(replica: &Server, master: &Server) {
+pub(crate) async fn copy_once(replica: &Server, master: &Server) {
     let port = master.port().to_string();
     replica.command(&["REPLICAOF", "127.0.0.1", &port]);
     until("a copy", async || is_copy(replica)).await;
@@ -351,7 +350,7 @@ fn a_client_that_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
                 let _ = master.command(&["SET", "r", "another's", "NX", "PX", "600000"]);
             }
             masters[1].restart();
-            let locks = guarded(guard).masters(elsewhere(&masters));
+            let locks = guarded(guard).masters(other_addresses(&masters));
             let locks = locks.build().unwrap();
             let second = locks.mutex("r").try_acquire().await;
             match guard {
@@ -389,7 +388,7 @@ fn a_strict_client_does_not_trust_an_observer() {
         // This client does not reach the second master for a while.
         proxy.lead_to(1);
         masters[1].restart();
-        let observer = guarded(RestartGuard::Observed).masters(elsewhere(&masters));
+        let observer = guarded(RestartGuard::Observed).masters(other_addresses(&masters));
         let observer = observer.build().unwrap();
         observer.check().await;
         assert_eq!(masters[1].command(&["HGET", KEY, "since"]), "0");
@@ -431,7 +430,7 @@ fn another_database_does_not_count_as_a_master_that_forgot() {
 #[test]
 fn a_process_knows_a_master_that_it_has_seen() {
     with_masters(3, async |mut masters| {
-        meet(&urls(&masters)).await;
+        make_known(&urls(&masters)).await;
         masters[1].restart();
         let locks = guarded(RestartGuard::Observed).masters(urls(&masters));
         let guard = locks.build().unwrap().mutex("r").try_acquire().await;
@@ -449,7 +448,7 @@ fn a_restored_guard_key_tells_a_new_client_that_the_master_restarted() {
         assert_eq!(masters[1].command(&["SAVE"]), "OK");
         masters[1].restart();
         for guard in [RestartGuard::Observed, RestartGuard::Strict] {
-            let locks = guarded(guard).masters(elsewhere(&masters));
+            let locks = guarded(guard).masters(other_addresses(&masters));
             let locks = locks.build().unwrap();
             let guard = locks.mutex("r").try_acquire().await.unwrap();
             let votes = guard.settled().await;

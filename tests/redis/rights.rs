@@ -6,8 +6,6 @@ use quorlock::{AcquireError, Builder, Kind, RestartGuard};
 
 use crate::common::*;
 
-const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
-
 /// Returns the rules of the user that `docs/operations.md` calls `name`.
 fn documented(name: &str) -> Vec<String> {
     let docs = include_str!("../../docs/operations.md");
