@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
-    check::Preflight,
+    check::{Checker, Preflight},
     core::{
         config::{Config, Settings},
         master_set::MasterSet,
@@ -52,6 +52,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Coordinator {
     engine: Arc<Engine>,
+    checker: Arc<Checker>,
 }
 
 impl Coordinator {
@@ -213,7 +214,8 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub async fn check(&self) -> Preflight {
-        self.engine.check().await
+        let (config, node_timeout) = (self.engine.config(), self.engine.node_timeout());
+        self.checker.run(config, node_timeout).await
     }
 
     /// How many masters there are.
@@ -458,6 +460,9 @@ impl Builder {
             #[cfg(feature = "tls")]
             tls: self.tls,
         };
+        let probes = self.masters.iter().enumerate();
+        let probes = probes.filter_map(|(master, spec)| spec.probe(master, &terms));
+        let checker = Checker::new(probes.collect(), runtime.clone(), clock::wall_micros);
         let masters: Vec<(Arc<Mailbox>, Supervisor)> = self
             .masters
             .into_iter()
@@ -467,6 +472,7 @@ impl Builder {
             .collect();
         Ok(Coordinator {
             engine: Arc::new(Engine::start(config, masters, &runtime)),
+            checker: Arc::new(checker),
         })
     }
 }

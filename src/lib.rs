@@ -61,7 +61,7 @@ mod owner;
 mod user_code;
 
 pub use crate::{
-    check::{Finding, Preflight, Severity},
+    check::{Finding, Preflight, Setting, Severity},
     coordinator::{Builder, Coordinator},
     core::{
         inspection::{Holding, Inspection},

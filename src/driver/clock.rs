@@ -219,7 +219,11 @@ mod tests {
             return runtime.block_on(test);
         }
         let ended = Command::new(env::current_exe().unwrap())
-            .args(["--exact", &format!("driver::clock::tests::{name}"), "--nocapture"])
+            .args([
+                "--exact",
+                &format!("driver::clock::tests::{name}"),
+                "--nocapture",
+            ])
             .env(ALONE, "")
             .output()
             .unwrap();

@@ -1,22 +1,17 @@
-//! Looking at locks and masters without touching them.
+//! Looks at locks without touching them.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use parking_lot::Mutex;
 
 use super::engine::Engine;
 use crate::{
-    check::{self, Asked, Facts, Ours, Preflight, SETTINGS},
     core::{
         command::{Command, Verb, WakeScope},
         identity::Identity,
         inspection::{self, Inspection, Seen},
         name::Resource,
-        quorum::{Failure, Vote},
-        restart::quarantine,
+        quorum::Vote,
         round::{Outcome, Round},
     },
     driver::clock,
@@ -25,17 +20,16 @@ use crate::{
     master::CountVotes,
 };
 
-/// A question under way that is answered in words: who has answered, and what.
-struct Inquiry<T, P> {
+/// An inspection under way: the votes, and what each master says.
+struct Inquiry {
     round: Arc<LiveRound>,
-    parse: P,
-    said: Mutex<Vec<Option<T>>>,
+    seen: Mutex<Vec<Option<Seen>>>,
 }
 
-impl<T: Send, P: Fn(&str) -> Option<T> + Send + Sync> CountVotes for Arc<Inquiry<T, P>> {
+impl CountVotes for Arc<Inquiry> {
     fn note(&self, master: usize, text: &str) {
-        if let Some(said) = self.said.lock().get_mut(master) {
-            *said = (self.parse)(text);
+        if let Some(seen) = self.seen.lock().get_mut(master) {
+            *seen = Seen::parse(text);
         }
     }
 
@@ -44,29 +38,19 @@ impl<T: Send, P: Fn(&str) -> Option<T> + Send + Sync> CountVotes for Arc<Inquiry
     }
 }
 
-impl<T: Clone, P> Inquiry<T, P> {
-    /// What each master said, if anything, or why not.
-    async fn answers(&self) -> Vec<Result<Option<T>, Failure>> {
-        self.round.settled().await;
-        let votes = self.round.votes();
-        let said = self.said.lock().clone();
-        let answers = votes.into_iter().zip(said);
-        answers
-            .map(|(cast, said)| match cast.map(|cast| cast.vote) {
-                Some(Vote::Fail(failure)) => Err(failure),
-                Some(Vote::Grant | Vote::Refuse(_)) | None => Ok(said),
-            })
-            .collect()
-    }
-}
-
 impl Engine {
     /// Asks all masters who holds `resource` and who waits for it.
     pub(crate) async fn inspect(&self, resource: &Resource) -> Result<Inspection, InspectError> {
-        let inquiry = self.inquire(Verb::Inspect, resource, Seen::parse);
-        // All of them: a majority may name no holder where the rest would.
+        let round = Round::open(Verb::Inspect, self.size(), clock::now(), None);
+        let inquiry = Arc::new(Inquiry {
+            round: LiveRound::of_acquisition(round),
+            seen: Mutex::new(vec![None; self.size()]),
+        });
+        let command = self.inquiry(Verb::Inspect, resource);
+        self.post(&self.ask(command, inquiry.clone()));
+        // Waits for all masters, since the rest may name a holder where a majority names none.
         inquiry.round.settled().await;
-        let seen = inquiry.said.lock().clone();
+        let seen = inquiry.seen.lock().clone();
         let (name, votes) = (resource.name().clone(), self.votes(&inquiry.round));
         if inquiry.round.read(Round::outcome) != Outcome::Won {
             return Err(InspectError::NoQuorum { name, votes });
@@ -79,79 +63,7 @@ impl Engine {
         })
     }
 
-    /// Asks all masters for what matters to locks.
-    pub(crate) async fn check(&self) -> Preflight {
-        /// For clocks to move on.
-        const MOMENT: Duration = Duration::from_millis(2);
-        let nobodys = self.config.key_template.nobodys();
-        let mut masters = self.look(&nobodys).await;
-        tokio::time::sleep(MOMENT).await;
-        for (master, later) in masters.iter_mut().zip(self.look(&nobodys).await) {
-            if let (Ok(facts), Ok(later)) = (&mut master.facts, later.facts) {
-                facts.compare(&later);
-            }
-        }
-        check::check(&masters, &self.ours())
-    }
-
-    /// What all masters say of themselves.
-    async fn look(&self, nobodys: &Resource) -> Vec<Asked> {
-        let asked = clock::wall_micros();
-        let parse = move |text: &str| Some(Facts::parse(text, asked, clock::wall_micros()));
-        let facts = self.inquire(Verb::Check, nobodys, parse);
-        let value = |text: &str| Some(text.to_owned());
-        let settings =
-            SETTINGS.map(|name| (name, self.inquire(Verb::Config(name), nobodys, value)));
-        let masters = self.addresses.iter().zip(facts.answers().await);
-        let masters = masters.map(|(address, facts)| Asked {
-            address: address.clone(),
-            facts: facts.map(Option::unwrap_or_default),
-        });
-        let mut masters: Vec<_> = masters.collect();
-        for (name, inquiry) in settings {
-            for (master, answer) in masters.iter_mut().zip(inquiry.answers().await) {
-                if let Ok(facts) = &mut master.facts {
-                    facts.add(name, answer);
-                }
-            }
-        }
-        masters
-    }
-
-    fn ours(&self) -> Ours {
-        let config = &self.config;
-        Ours {
-            guard: config.restart_guard,
-            is_durable: config.durable_masters,
-            quarantine: quarantine(config.max_ttl, config.drift),
-            ttl: config.ttl.duration(),
-            node_timeout: self.node_timeout(),
-            drift: config.drift,
-        }
-    }
-
-    /// Puts a question to all masters.
-    fn inquire<T: Clone + Send + 'static, P>(
-        &self,
-        verb: Verb,
-        resource: &Resource,
-        parse: P,
-    ) -> Arc<Inquiry<T, P>>
-    where
-        P: Fn(&str) -> Option<T> + Send + Sync + 'static,
-    {
-        let start = clock::now();
-        let round = Round::open(verb, self.size(), start, None);
-        let inquiry = Arc::new(Inquiry {
-            round: LiveRound::of_acquisition(round),
-            parse,
-            said: Mutex::new(vec![None; self.size()]),
-        });
-        self.post(&self.ask(self.inquiry(verb, resource), inquiry.clone()));
-        inquiry
-    }
-
-    /// A question that changes nothing.
+    /// Returns a command that changes nothing.
     pub(super) fn inquiry(&self, verb: Verb, resource: &Resource) -> Command {
         Command {
             verb,
@@ -162,31 +74,6 @@ impl Engine {
             wakes: WakeScope::Nobody,
             patience: None,
             ballot: None,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::{Coordinator, MemoryMaster, Severity};
-
-    #[tokio::test(start_paused = true)]
-    async fn clocks_that_are_off() {
-        let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
-        let locks = Coordinator::new(&masters).unwrap();
-        for (ahead, worst) in [
-            ([0, 0, 900_000], None),
-            ([0, 0, 3_000_000], Some(Severity::Warn)),
-            ([0, -3_000_000, 3_000_000], Some(Severity::Refuse)),
-            ([3_000_000, 3_000_000, 3_000_000], Some(Severity::Warn)),
-        ] {
-            for (master, ahead) in masters.iter().zip(ahead) {
-                master.set_clock(ahead);
-            }
-            let report = locks.check().await;
-            assert_eq!(report.worst(), worst, "{report}");
-            let mut settings = report.findings.iter().map(|finding| finding.setting);
-            assert!(settings.all(|setting| setting == "TIME"), "{report}");
         }
     }
 }

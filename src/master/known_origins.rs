@@ -4,6 +4,8 @@ use std::{sync::Arc, time::Instant};
 
 use parking_lot::Mutex;
 
+use super::dial_error::DialError;
+
 /// What is remembered of one master. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownOrigins(Arc<Mutex<Vec<Sighting>>>);
@@ -47,7 +49,7 @@ impl KnownOrigins {
     /// What was known then is of no use any more: the server that answered counts its quarantine
     /// from later. Fails when another one was heard from since, of which the server that answered
     /// was told nothing.
-    pub(super) fn meet(&self, origin: &str, asked: Instant, now: Instant) -> Result<(), String> {
+    pub(super) fn meet(&self, origin: &str, asked: Instant, now: Instant) -> Result<(), DialError> {
         let mut known_origins = self.0.lock();
         known_origins.retain(|known| known.origin != origin && known.heard > asked);
         known_origins.push(Sighting {
@@ -55,7 +57,7 @@ impl KnownOrigins {
             heard: now,
         });
         if known_origins.len() > 1 {
-            return Err("another server answered at this address during the dial".to_owned());
+            return Err(DialError::Changed);
         }
         Ok(())
     }
@@ -145,7 +147,7 @@ mod tests {
         let refused = known_origins
             .meet("b", start, start + 2 * SECOND)
             .unwrap_err();
-        assert!(refused.contains("another server"), "{refused}");
+        assert!(matches!(refused, DialError::Changed), "{refused}");
         let asked = start + 3 * SECOND;
         assert_eq!(known_origins.known(asked).len(), 2);
         known_origins.meet("b", asked, asked).unwrap();

@@ -3,15 +3,19 @@
 #[cfg(all(test, feature = "redis"))]
 #[path = "../../tests/conformance/mod.rs"]
 mod conformance;
+pub(crate) mod dial_error;
 mod in_flight;
 mod known_origins;
 mod liveness;
 mod mailbox;
 mod memory;
 mod owed;
+pub(crate) mod probe;
+pub(crate) mod question;
 #[cfg(feature = "redis")]
 mod redis;
 mod restart;
+pub(crate) mod server_error;
 mod supervisor;
 mod unanswered;
 
@@ -36,8 +40,11 @@ use crate::core::{
 
 pub(crate) use mailbox::{ChannelEvent, Mailbox, Subscriber};
 pub use memory::{Fault, MemoryMaster};
+use probe::{Dialer, Probe};
 #[cfg(feature = "__internals")]
 pub(crate) use redis::encode_command;
+#[cfg(all(test, feature = "redis"))]
+pub(crate) use redis::wire_error::WireError;
 pub(crate) use restart::RestartTracker;
 use supervisor::supervise;
 
@@ -213,6 +220,22 @@ impl MasterSpec {
             Spec::Redis(endpoint) => Ok(endpoint.address()),
             Spec::Bad(reason) => Err(reason.clone()),
         }
+    }
+
+    /// Returns what a check needs to dial this master, which is number `master`.
+    pub(crate) fn probe(&self, master: usize, config: &MasterConfig) -> Option<Probe> {
+        let dialer = match &self.0 {
+            Spec::Memory(memory) => Dialer::Memory(memory.clone().dialer(master, config)),
+            #[cfg(feature = "redis")]
+            Spec::Redis(endpoint) => Dialer::Redis(endpoint.clone().dialer(master, config)),
+            Spec::Bad(_) => return None,
+        };
+        Some(Probe {
+            address: self.address().ok()?,
+            connect_timeout: config.connect_timeout,
+            node_timeout: config.node_timeout,
+            dialer,
+        })
     }
 
     /// The mailbox of this master, as number `master`, and the task that serves it.

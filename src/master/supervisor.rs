@@ -10,10 +10,14 @@ use std::{
 
 use tokio::{
     task::yield_now,
-    time::{Sleep, sleep, sleep_until, timeout},
+    time::{Sleep, sleep, sleep_until},
 };
 
-use super::{Mailbox, MasterConfig, Request, in_flight::InFlight};
+use super::{
+    Mailbox, MasterConfig, Request,
+    dial_error::{DialError, in_time},
+    in_flight::InFlight,
+};
 use crate::user_code::shielded;
 
 /// Opens connections to one master.
@@ -21,7 +25,8 @@ pub(super) trait Dial: Send + 'static {
     type Connection: Connection;
 
     /// The supervisor sets the deadline.
-    fn dial(&mut self) -> impl Future<Output = Result<Dialled<Self::Connection>, Arc<str>>> + Send;
+    fn dial(&mut self)
+    -> impl Future<Output = Result<Dialled<Self::Connection>, DialError>> + Send;
 }
 
 /// A connection that was just made.
@@ -70,12 +75,12 @@ async fn look_after<D: Dial>(mut dialer: D, mailbox: &Mailbox, terms: &MasterCon
     // connections and answers nothing is one outage, however often it is dialled.
     let mut outage = Outage::default();
     loop {
-        let dial = timeout(terms.connect_timeout, dialer.dial());
+        let dial = in_time(terms.connect_timeout, dialer.dial());
         let Some(dialled) = unless_abandoned(mailbox, dial).await else {
             return;
         };
         let why = match dialled {
-            Ok(Ok(dialled)) => {
+            Ok(dialled) => {
                 outage.connected(mailbox);
                 quarantine(mailbox, terms, dialled.age);
                 let Some(broken) = serve(dialled, &mut outage, mailbox, terms).await else {
@@ -84,12 +89,8 @@ async fn look_after<D: Dial>(mut dialer: D, mailbox: &Mailbox, terms: &MasterCon
                 outage.broken(&broken);
                 broken.why
             }
-            Ok(Err(why)) => {
-                mailbox.down([], &why);
-                why
-            }
-            Err(_) => {
-                let why = format!("no connection in {:?}", terms.connect_timeout).into();
+            Err(error) => {
+                let why = error.to_string().into();
                 mailbox.down([], &why);
                 why
             }

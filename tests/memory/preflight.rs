@@ -8,7 +8,7 @@ use tokio::time::sleep;
 fn found(report: &quorlock::Preflight) -> Vec<(Severity, &'static str)> {
     let findings = report.findings.iter();
     findings
-        .map(|finding| (finding.severity, finding.setting))
+        .map(|finding| (finding.severity, finding.setting.name()))
         .collect()
 }
 
@@ -88,7 +88,7 @@ async fn too_few_that_vote() {
     let report = locks.check().await;
     assert_eq!(report.worst(), Some(Severity::Warn), "{report}");
     let text = report.to_string();
-    let votes = "warn: votes is only 0 of 3 now (need 2), for 60.6s still: ";
+    let votes = "warn: votes is only 0 of 3 now (need 2), for another 60.6s: ";
     assert!(text.contains(votes), "{text}");
     sleep(Duration::from_secs(61)).await;
     assert_eq!(locks.check().await.worst(), None);

@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     future::{Future, poll_fn},
+    io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -19,6 +20,7 @@ use crate::{
     },
     master::{
         Request, RestartTracker,
+        dial_error::DialError,
         in_flight::InFlight,
         supervisor::{Connection, Dial, Dialled},
     },
@@ -35,35 +37,34 @@ impl Dial for Dialer {
     type Connection = MemoryConnection;
 
     /// A greeting is delayed, lost or left unanswered like any other command.
-    async fn dial(&mut self) -> Result<Dialled<MemoryConnection>, Arc<str>> {
-        let dialled = now();
-        let connection = MemoryConnection::new(&self.master.server);
-        let fault = poll_fn(|cx| match connection.fault(cx) {
-            Fault::Hang | Fault::Mute => Poll::Pending,
-            fault => Poll::Ready(fault),
-        })
-        .await;
-        match fault {
-            Fault::Down => return Err("connection refused".into()),
-            Fault::Delay(delay) => sleep(delay).await,
-            _ => {}
-        }
+    async fn dial(&mut self) -> Result<Dialled<MemoryConnection>, DialError> {
+        let (connection, round_trip) = self.connect().await?;
         Ok(Dialled {
             connection,
-            round_trip: dialled.elapsed(),
-            age: self.age()?,
+            round_trip,
+            age: self.age(&self.guarding)?,
         })
     }
 }
 
 impl Dialer {
+    /// Connects. Also returns how long the greeting took.
+    pub(super) async fn connect(&self) -> Result<(MemoryConnection, Duration), DialError> {
+        let dialled = now();
+        let connection = MemoryConnection::new(&self.master.server);
+        match connection.arrival().await {
+            Fault::Down => Err(refused()),
+            _ => Ok((connection, dialled.elapsed())),
+        }
+    }
+
     /// What `lua/shared/guard.lua` says of a server.
-    fn age(&self) -> Result<Option<Duration>, String> {
-        if self.guarding.guard == RestartGuard::Off {
+    pub(super) fn age(&self, tracker: &RestartTracker) -> Result<Option<Duration>, DialError> {
+        if tracker.guard == RestartGuard::Off {
             return Ok(None);
         }
-        let is_strict = self.guarding.guard == RestartGuard::Strict;
-        let question = self.guarding.question(self.number);
+        let is_strict = tracker.guard == RestartGuard::Strict;
+        let question = tracker.question(self.number);
         let server = &self.master.server;
         let mut state = server.state.lock();
         let now = state.keys().now();
@@ -74,11 +75,18 @@ impl Dialer {
         };
         let mark = GuardRecord::looked_at(state.guard.take(), look, &server.address, now.max(1));
         let since = mark.counted_from(is_strict);
-        let met = self.guarding.meet(&question, &mark.run_id, &mark.origin);
+        let met = tracker.meet(&question, &mark.run_id, &mark.origin);
         state.guard = Some(mark);
         met?;
         Ok((since > 0).then(|| Duration::from_millis(now.saturating_sub(since))))
     }
+}
+
+fn refused() -> DialError {
+    DialError::Connect(io::Error::new(
+        io::ErrorKind::ConnectionRefused,
+        "connection refused",
+    ))
 }
 
 pub(in crate::master) struct MemoryConnection {
@@ -150,6 +158,19 @@ impl MemoryConnection {
             timer: None,
             lost_replies: false,
         }
+    }
+
+    /// Waits until what is sent now arrives and can be answered. Returns the fault of that moment.
+    pub(super) async fn arrival(&self) -> Fault {
+        let fault = poll_fn(|cx| match self.fault(cx) {
+            Fault::Hang | Fault::Mute => Poll::Pending,
+            fault => Poll::Ready(fault),
+        })
+        .await;
+        if let Fault::Delay(delay) = fault {
+            sleep(delay).await;
+        }
+        fault
     }
 
     /// The fault of the moment; `cx` is woken when it changes.

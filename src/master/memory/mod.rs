@@ -4,6 +4,7 @@ mod connection;
 mod fair;
 mod fence;
 mod keys;
+mod probe;
 mod scripts;
 
 use std::{
@@ -20,10 +21,8 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use self::{
-    connection::Dialer,
-    keys::{Keys, Value},
-};
+use self::keys::{Keys, Value};
+pub(super) use self::{connection::Dialer, probe::MemoryProbe};
 use super::{MasterConfig, known_origins::KnownOrigins};
 use crate::core::{command::Command, restart::GuardRecord};
 

@@ -273,23 +273,6 @@ impl State {
         Ok(say(lines.join("\n")))
     }
 
-    /// What a server says that is fit for locks.
-    fn facts(&mut self) -> String {
-        let (run_id, time) = (self.address.clone(), self.wall_micros());
-        let now = self.keys().now();
-        let seen = self.guard.as_ref().map_or(now, |mark| mark.seen);
-        let seen = now.saturating_sub(seen);
-        let guard = match self.guard.as_ref().map(|mark| mark.since) {
-            None => "none".to_owned(),
-            Some(0) => "never".to_owned(),
-            Some(since) => now.saturating_sub(since).to_string(),
-        };
-        format!(
-            "run_id:{run_id}\nmaster_replid:{run_id}\nredis_version:7.0.0\nredis_mode:standalone\nrole:master\n\
-             maxmemory_policy:noeviction\naof_enabled:1\nguard_age:{guard}\nguard_seen:{seen}\nguard_durable:0\ntime:{time}"
-        )
-    }
-
     /// Lets `key` live for at least `ttl`. PTTL is -1 without one, so that one is set even then.
     pub(super) fn prolong(&mut self, key: &str, ttl: u64) {
         if u64::try_from(self.keys.pttl(key)).is_ok_and(|left| left >= ttl) {

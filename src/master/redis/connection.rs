@@ -74,7 +74,7 @@ impl Connection for RedisConnection {
         if let Some(at) = read_at.get() {
             in_flight.on_bytes(at);
         }
-        polled.map(|end| end.unwrap_or_else(|why| why))
+        polled.map(|end| end.unwrap_or_else(|error| error.to_string().into()))
     }
 }
 

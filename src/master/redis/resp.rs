@@ -1,7 +1,6 @@
 //! The replies of a server: where they end, and what they say.
 
-use std::sync::Arc;
-
+use super::wire_error::WireError;
 use crate::core::command::Reply;
 
 /// The reply to a lock command.
@@ -36,7 +35,7 @@ pub(in crate::master) fn is_push(frame: &[u8]) -> bool {
 }
 
 /// The length of the reply at the start of `bytes`, or `None` while it is incomplete.
-pub(in crate::master) fn frame_length(bytes: &[u8]) -> Result<Option<usize>, Arc<str>> {
+pub(in crate::master) fn frame_length(bytes: &[u8]) -> Result<Option<usize>, WireError> {
     FrameScan::default().length(bytes)
 }
 
@@ -64,7 +63,7 @@ impl Default for FrameScan {
 impl FrameScan {
     /// The length of the reply at the start of `bytes`, which were seen before but for those at the
     /// end; `None` while it is incomplete.
-    pub(in crate::master) fn length(&mut self, bytes: &[u8]) -> Result<Option<usize>, Arc<str>> {
+    pub(in crate::master) fn length(&mut self, bytes: &[u8]) -> Result<Option<usize>, WireError> {
         // The usual replies to lock commands, which are read whole.
         if self.at == 0 {
             match bytes {
@@ -89,7 +88,7 @@ impl FrameScan {
                 b'%' => more = 2 * length(line)?.unwrap_or(0),
                 // An attribute comes in front of the value that it is about.
                 b'|' => more = 1 + 2 * length(line)?.unwrap_or(0),
-                _ => return Err("the answer is not RESP: is this a Redis server?".into()),
+                _ => return Err(WireError::NotResp),
             }
             self.at = next + blob;
             self.searched = self.at;
@@ -111,11 +110,11 @@ impl FrameScan {
     }
 }
 
-fn length(digits: &[u8]) -> Result<Option<usize>, Arc<str>> {
+fn length(digits: &[u8]) -> Result<Option<usize>, WireError> {
     match integer(digits) {
         Some(-1) => Ok(None),
         Some(length @ 0..=0xff_ffff) => Ok(Some(length as usize)),
-        _ => Err("a length that makes no sense in the answer".into()),
+        _ => Err(WireError::BadLength),
     }
 }
 

@@ -8,21 +8,20 @@ use std::{
     future::poll_fn,
     ops::{ControlFlow, Range},
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
+    net::{TcpStream, lookup_host},
 };
 
-use super::resp::FrameScan;
+use super::{resp::FrameScan, wire_error::WireError};
 use crate::core::{
     command::{Call, Command, WakeScope, decimal},
     script::Script,
 };
-use crate::master::supervisor::give_way;
+use crate::master::{dial_error::DialError, supervisor::give_way};
 
 /// What a connection runs over: TCP, TLS or a unix socket.
 pub(in crate::master) trait Stream: AsyncRead + AsyncWrite + Send {
@@ -40,14 +39,13 @@ impl Stream for TcpStream {
 #[cfg(unix)]
 impl Stream for tokio::net::UnixStream {}
 
-pub(in crate::master) async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, String> {
-    let stream = TcpStream::connect((host, port))
-        .await
-        .map_err(|error| error.to_string())?;
+pub(in crate::master) async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, DialError> {
+    let found = lookup_host((host, port)).await;
+    let addresses: Vec<_> = found.map_err(DialError::Lookup)?.collect();
+    let stream = TcpStream::connect(&*addresses).await;
+    let stream = stream.map_err(DialError::Connect)?;
     // A lock command is one small packet that nobody wants to wait for.
-    stream
-        .set_nodelay(true)
-        .map_err(|error| error.to_string())?;
+    stream.set_nodelay(true).map_err(DialError::Connect)?;
     Ok(stream)
 }
 
@@ -107,7 +105,7 @@ impl Wire {
         cx: &mut Context<'_>,
         on_read: impl Fn() -> R,
         mut on_frame: impl FnMut(&[u8], R, &mut Vec<u8>) -> ControlFlow<B>,
-    ) -> Poll<Result<B, Arc<str>>> {
+    ) -> Poll<Result<B, WireError>> {
         for _ in 0..Self::MOST_READS {
             self.write(cx)?;
             ready!(self.poll_read(cx))?;
@@ -118,22 +116,29 @@ impl Wire {
         give_way(cx)
     }
 
-    /// What `read` makes of the next reply.
+    /// Hands replies to `on_frame` until it breaks off.
+    pub(in crate::master) async fn answers<B>(
+        &mut self,
+        mut on_frame: impl FnMut(&[u8]) -> ControlFlow<B>,
+    ) -> Result<B, WireError> {
+        poll_fn(|cx| self.poll(cx, || (), |frame, (), _| on_frame(frame))).await
+    }
+
+    /// Returns what `read` makes of the next reply.
     pub(in crate::master) async fn answer<T>(
         &mut self,
         read: impl Fn(&[u8]) -> T,
-    ) -> Result<T, Arc<str>> {
-        let read = |frame: &[u8], (), _: &mut Vec<u8>| ControlFlow::Break(read(frame));
-        poll_fn(|cx| self.poll(cx, || (), read)).await
+    ) -> Result<T, WireError> {
+        self.answers(|frame| ControlFlow::Break(read(frame))).await
     }
 
-    fn write(&mut self, cx: &mut Context<'_>) -> Result<(), Arc<str>> {
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<(), WireError> {
         while self.written < self.out.len() {
             let rest = &self.out[self.written..];
             match self.stream.as_mut().poll_write(cx, rest) {
-                Poll::Ready(Ok(0)) => return Err("the connection takes no more bytes".into()),
+                Poll::Ready(Ok(0)) => return Err(WireError::WriteZero),
                 Poll::Ready(Ok(count)) => self.written += count,
-                Poll::Ready(Err(error)) => return Err(error.to_string().into()),
+                Poll::Ready(Err(error)) => return Err(error.into()),
                 Poll::Pending => {
                     self.drop_written();
                     return Ok(());
@@ -148,7 +153,7 @@ impl Wire {
         if self.flushing {
             match self.stream.as_mut().poll_flush(cx) {
                 Poll::Ready(Ok(())) => self.flushing = false,
-                Poll::Ready(Err(error)) => return Err(error.to_string().into()),
+                Poll::Ready(Err(error)) => return Err(error.into()),
                 Poll::Pending => {}
             }
         }
@@ -165,22 +170,22 @@ impl Wire {
         }
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Arc<str>>> {
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), WireError>> {
         if self.filled == self.input.len() {
             if self.filled >= Self::MOST_INPUT {
-                return Poll::Ready(Err("a reply without end".into()));
+                return Poll::Ready(Err(WireError::Endless));
             }
             self.input.resize(self.filled * 2, 0);
         }
         let mut space = ReadBuf::new(&mut self.input[self.filled..]);
         Poll::Ready(
             match ready!(self.stream.as_mut().poll_read(cx, &mut space)) {
-                Ok(()) if space.filled().is_empty() => Err("closed by the server".into()),
+                Ok(()) if space.filled().is_empty() => Err(WireError::Closed),
                 Ok(()) => {
                     self.filled += space.filled().len();
                     Ok(())
                 }
-                Err(error) => Err(error.to_string().into()),
+                Err(error) => Err(error.into()),
             },
         )
     }
@@ -189,7 +194,7 @@ impl Wire {
         &mut self,
         read: R,
         on_frame: &mut impl FnMut(&[u8], R, &mut Vec<u8>) -> ControlFlow<B>,
-    ) -> Result<ControlFlow<B>, Arc<str>> {
+    ) -> Result<ControlFlow<B>, WireError> {
         let mut used = 0;
         let mut flow = ControlFlow::Continue(());
         while flow.is_continue()
