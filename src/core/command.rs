@@ -16,10 +16,6 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Acquire,
-    /// Asks a master what it is, and what its user may do.
-    Check,
-    /// Asks a master for a setting, by its name.
-    Config(&'static str),
     Extend,
     /// Puts back what a master lost, while the lock is held.
     Heal,
@@ -48,15 +44,7 @@ impl Verb {
             (_, Vote::Fail(_)) => false,
             // Whoever's the key is now, it is not ours: released.
             (Self::Release | Self::Yield, Vote::Refuse(_)) => true,
-            (
-                Self::Acquire
-                | Self::Check
-                | Self::Config(_)
-                | Self::Extend
-                | Self::Heal
-                | Self::Inspect,
-                Vote::Refuse(_),
-            ) => false,
+            (Self::Acquire | Self::Extend | Self::Heal | Self::Inspect, Vote::Refuse(_)) => false,
         }
     }
 }
@@ -134,10 +122,6 @@ impl Command {
     /// Hands `send` the words for a server.
     pub(crate) fn request<T>(&self, send: impl FnOnce(Call<'_>) -> T) -> T {
         match (&self.identity, self.verb) {
-            (_, Verb::Check) => self.check(send),
-            (_, Verb::Config(setting)) => {
-                send(Call::Plain(&[b"CONFIG", b"GET", setting.as_bytes()]))
-            }
             (_, Verb::Inspect) | (Identity::Nobody, _) => {
                 // Only a fair lock has a queue, and an empty key is one that not everybody may name.
                 let keys = [self.resource.key(), self.resource.queue()].map(str::as_bytes);
@@ -164,14 +148,6 @@ impl Command {
         }
     }
 
-    /// Without keys, as in a cluster not all of them belong to one server.
-    fn check<T>(&self, send: impl FnOnce(Call<'_>) -> T) -> T {
-        let (key, counter) = (self.resource.key(), self.resource.counter());
-        let (queue, deadlines) = (self.resource.queue(), self.resource.deadlines());
-        let names = [key, queue, deadlines, &counter].map(str::as_bytes);
-        self.script(Script::Check, &[], &names, send)
-    }
-
     fn mutex<T>(&self, verb: Verb, token: &Token, send: impl FnOnce(Call<'_>) -> T) -> T {
         let (key, token) = (self.resource.key().as_bytes(), token.as_bytes());
         let mut digits = [0; 20];
@@ -184,7 +160,7 @@ impl Command {
                 send(Call::Plain(&[b"SET", key, token, b"NX", b"PX", ttl]))
             }
             Verb::Extend => self.script(Script::MutexExtend, &[key], &[token, ttl], send),
-            Verb::Check | Verb::Config(_) | Verb::Inspect | Verb::Release | Verb::Yield => {
+            Verb::Inspect | Verb::Release | Verb::Yield => {
                 let channel = self.wake_channel().as_bytes();
                 self.script(Script::MutexRelease, &[key], &[token, channel], send)
             }
@@ -216,7 +192,7 @@ impl Command {
                 Script::ReentrantExtend,
                 &[owner, attempt, depth, ttl, marker],
             ),
-            Verb::Check | Verb::Config(_) | Verb::Inspect | Verb::Release | Verb::Yield => (
+            Verb::Inspect | Verb::Release | Verb::Yield => (
                 Script::ReentrantRelease,
                 &[owner, attempt, depth, marker, channel, message],
             ),
@@ -246,9 +222,7 @@ impl Command {
                 &[owner, attempt, depth, ttl, ticket, patience, window],
             ),
             Verb::Yield => (Script::FairYield, &[owner, attempt, ticket, patience]),
-            Verb::Check | Verb::Config(_) | Verb::Inspect | Verb::Release => {
-                (Script::FairRelease, &[owner, attempt, ticket])
-            }
+            Verb::Inspect | Verb::Release => (Script::FairRelease, &[owner, attempt, ticket]),
         };
         let keys = [
             self.resource.key(),
@@ -321,10 +295,8 @@ impl Command {
         match (self.verb, reply) {
             (_, Reply::Error(text)) if is_wrong_type(text) => Vote::Refuse(Refusal::OtherKind),
             (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((*text).into())),
-            (Verb::Check | Verb::Inspect, Reply::Text(_)) => Vote::Grant,
-            // A server that does not know a setting has nothing to say of it.
-            (Verb::Config(_), Reply::Text(_) | Reply::Nil) => Vote::Grant,
-            (Verb::Check | Verb::Config(_) | Verb::Inspect, _) => nonsense(),
+            (Verb::Inspect, Reply::Text(_)) => Vote::Grant,
+            (Verb::Inspect, _) => nonsense(),
             (Verb::Acquire | Verb::Heal, Reply::Ok) if is_plain => Vote::Grant,
             (Verb::Acquire | Verb::Heal, Reply::Int(_)) if is_plain => nonsense(),
             (_, Reply::Nil) if is_mutex => held(None),

@@ -17,7 +17,6 @@ pub(crate) enum Script {
     FairReleaseFenced,
     FairYield,
     Inspect,
-    Check,
 }
 
 /// A script from `lua/`, behind the shared parts that it needs.
@@ -40,7 +39,7 @@ macro_rules! fenced {
 }
 
 impl Script {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::MutexAcquire,
         Self::MutexExtend,
         Self::MutexRelease,
@@ -54,7 +53,6 @@ impl Script {
         Self::FairReleaseFenced,
         Self::FairYield,
         Self::Inspect,
-        Self::Check,
     ];
 
     /// The script in its place for a fenced lock, and whether that goes by a window.
@@ -117,7 +115,6 @@ impl Script {
             }
             Self::FairYield => lua!("shared/mine", "shared/queue", "fair/yield"),
             Self::Inspect => lua!("shared/held", "shared/inspect"),
-            Self::Check => lua!("shared/check"),
         }
     }
 }

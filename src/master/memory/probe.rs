@@ -60,7 +60,7 @@ impl<'a> MemoryProbe<'a> {
 
 impl State {
     /// Returns what `lua/shared/check.lua` says of a server that is fit for locks.
-    pub(super) fn facts(&mut self) -> String {
+    fn facts(&mut self) -> String {
         let (run_id, time) = (self.address.clone(), self.wall_micros());
         let now = self.keys().now();
         let seen = self.guard.as_ref().map_or(now, |record| record.seen);

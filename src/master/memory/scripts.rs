@@ -67,8 +67,6 @@ impl State {
     pub(super) fn execute(&mut self, command: &Command) -> Replied {
         self.keys(); // as they are now
         command.request(|request| match request {
-            // There is nothing to set.
-            Call::Plain([b"CONFIG", ..]) => Ok(Reply::Nil),
             Call::Plain(words) => self.set_nx_px(text(words)),
             Call::Script {
                 script,
@@ -102,7 +100,6 @@ impl State {
             Script::FairRelease => self.fair_release(words),
             Script::FairYield => self.fair_yield(words),
             Script::Inspect => self.inspect(words),
-            Script::Check => Ok(say(self.facts())),
         }
     }
 

@@ -18,8 +18,7 @@ use crate::{
         Request,
         in_flight::InFlight,
         redis::{
-            resp::is_push,
-            setting,
+            resp::{is_push, reply},
             wire::{self, Encoded, ScriptHead, ScriptHeads, Wire, encode},
         },
         supervisor::Connection,
@@ -88,7 +87,7 @@ fn replied(
 ) -> Result<(), Arc<str>> {
     /// Scripts are long: no more of them are sent at once than this many bytes.
     const MOST: usize = 1024 * 1024;
-    let reply = setting::answer(frame);
+    let reply = reply(frame);
     // Restarted with the connection kept by a proxy, or SCRIPT FLUSH: once more with the script
     // itself, which the server then knows again.
     let is_unknown = matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"));

@@ -9,7 +9,6 @@ mod greeting;
 mod guard_query;
 mod probe;
 pub(super) mod resp;
-mod setting;
 #[cfg(feature = "tls")]
 mod tls;
 pub(super) mod wire;

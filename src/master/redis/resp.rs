@@ -35,7 +35,8 @@ pub(in crate::master) fn is_push(frame: &[u8]) -> bool {
 }
 
 /// The length of the reply at the start of `bytes`, or `None` while it is incomplete.
-pub(in crate::master) fn frame_length(bytes: &[u8]) -> Result<Option<usize>, WireError> {
+#[cfg(test)]
+fn frame_length(bytes: &[u8]) -> Result<Option<usize>, WireError> {
     FrameScan::default().length(bytes)
 }
 
