@@ -111,7 +111,8 @@ table! {
     OUR_CLOCK = Warn Time;
         "positions in fair locks and fencing tokens cost this process one more round"; SYNC;
     QUARANTINES = Warn Votes; "no lock can be acquired until the quarantines are over"; "wait";
-    SHARED_DATA = Refuse MasterReplid; "masters that share their data lose it together"; START_EMPTY;
+    SHARED_DATA = Refuse MasterReplid; "masters that share their data lose it together";
+        START_EMPTY;
     SHORT_TTL = Warn Ttl; "a few slow answers use it up";
         "Builder::ttl of ten node timeouts or more";
     SLOW_DRIFT = Warn Drift; "clocks that are being corrected run apart by more";

@@ -51,21 +51,24 @@ const RULES: &[(About, Rule)] = rules! {
         "locks of this crate were never tested there"; OTHER_SERVER;
     Unknown RedisVersion if |look| when(look.facts.has_info() && look.major().is_none(), "unknown");
         "an old server may not run the scripts correctly"; VERSION;
-    Warn RedisVersion if |look| look.value().filter(|_| look.major().is_some_and(|major| major < 7));
+    Warn RedisVersion if |look| look.value().filter(|_| look.is_before_7());
         "this version is no longer maintained"; VERSION;
     Warn ConnectedSlaves if |look| look.above_zero();
         "a replica that is promoted does not have the newest locks";
         "run masters for locks without replicas, or never promote one";
     Warn RedisMode if |look| {
         // Valkey has another name for it.
-        let mode = look.facts.get("redis_mode").or(look.facts.get("server_mode"));
+        let mode = look.facts.get("redis_mode").or_else(|| look.facts.get("server_mode"));
         mode.filter(|mode| *mode != "standalone").map(str::to_owned)
     };
         "a fail-over loses the newest locks"; "run standalone masters for locks";
     Warn MinReplicasToWrite if |look| look.above_zero();
         "without that many replicas it refuses to lock, and also to release";
         "CONFIG SET min-replicas-to-write 0";
-    Warn Loading if |look| when(look.facts.is("loading", "1") || look.facts.is("async_loading", "1"), "1");
+    Warn Loading if |look| {
+        let is_set = |field| look.facts.is(field, "1");
+        when(is_set("loading") || is_set("async_loading"), "1")
+    };
         about::LOADING.why; about::LOADING.fix;
     Refuse MaxmemoryPolicy if |look| look.unless("noeviction").filter(|_| look.is_limited());
         EVICTION; NOEVICTION;
@@ -170,7 +173,7 @@ const RULES: &[(About, Rule)] = rules! {
     Warn Writes if |look| {
         // Another finding says so if the role is known.
         let is_said = look.facts.get("role").is_some_and(|role| role != "master");
-        let code = look.writes_fail("READONLY").or(look.writes_fail("MASTERDOWN"));
+        let code = look.writes_fail("READONLY").or_else(|| look.writes_fail("MASTERDOWN"));
         code.filter(|_| !is_said)
     };
         NO_WRITES; LIST_MASTERS;
@@ -211,6 +214,10 @@ impl Look<'_> {
     fn major(&self) -> Option<u32> {
         let version = self.facts.get("redis_version")?;
         version.split('.').next()?.parse().ok()
+    }
+
+    fn is_before_7(&self) -> bool {
+        self.major().is_some_and(|major| major < 7)
     }
 
     fn has_no(&self, field: &str) -> bool {

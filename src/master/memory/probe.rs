@@ -28,7 +28,7 @@ impl<'a> MemoryProbe<'a> {
 
     /// Appends an answer for each question.
     pub(in crate::master) async fn ask(
-        &mut self,
+        &self,
         questions: &[Question<'_>],
         answers: &mut Vec<Answer>,
     ) -> Result<(), Failure> {
