@@ -17,7 +17,6 @@ pub(crate) enum Script {
     FairReleaseFenced,
     FairYield,
     Inspect,
-    Check,
 }
 
 /// The text of a script from `lua/`, after the shared parts that it needs.
@@ -40,7 +39,7 @@ macro_rules! fenced {
 }
 
 impl Script {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::MutexAcquire,
         Self::MutexExtend,
         Self::MutexRelease,
@@ -54,7 +53,6 @@ impl Script {
         Self::FairReleaseFenced,
         Self::FairYield,
         Self::Inspect,
-        Self::Check,
     ];
 
     /// Returns the script that takes the place of this one for a fenced lock.
@@ -128,7 +126,6 @@ impl Script {
             }
             Self::FairYield => lua!("shared/ownership", "shared/queue", "fair/yield"),
             Self::Inspect => lua!("shared/holder", "shared/inspect"),
-            Self::Check => lua!("shared/check"),
         }
     }
 }
