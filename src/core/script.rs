@@ -26,12 +26,26 @@ macro_rules! lua {
     };
 }
 
-/// The text of a release, followed by the tombstone.
-macro_rules! fenced {
+/// Joins scripts for the lock of an owner.
+macro_rules! owned {
     ($($file:literal),+) => {
+        lua!("shared/holder", "shared/ownership", $($file),+)
+    };
+}
+
+/// Joins the parts of a script that stores the lock of an owner.
+macro_rules! stored {
+    () => {
+        lua!("shared/holder", "shared/store", "shared/ownership")
+    };
+}
+
+/// Appends the tombstone of a fenced lock to a release.
+macro_rules! fenced {
+    ($release:expr) => {
         concat!(
             "local function release()\n",
-            lua!($($file),+),
+            $release,
             "end\nlocal reply = release()\n",
             lua!("shared/tombstone")
         )
@@ -80,50 +94,23 @@ impl Script {
             Self::MutexAcquire => lua!("shared/ballot", "mutex/acquire"),
             Self::MutexExtend => lua!("mutex/extend"),
             Self::MutexRelease => lua!("mutex/release"),
-            Self::MutexReleaseFenced => fenced!("mutex/release"),
+            Self::MutexReleaseFenced => fenced!(lua!("mutex/release")),
             Self::ReentrantAcquire => {
-                lua!(
-                    "shared/holder",
-                    "shared/store",
-                    "shared/ownership",
-                    "shared/ballot",
-                    "reentrant/acquire"
-                )
+                concat!(stored!(), lua!("shared/ballot", "reentrant/acquire"))
             }
-            Self::ReentrantExtend => lua!("shared/holder", "shared/ownership", "reentrant/extend"),
-            Self::ReentrantRelease => {
-                lua!("shared/holder", "shared/ownership", "reentrant/release")
-            }
-            Self::ReentrantReleaseFenced => {
-                fenced!("shared/holder", "shared/ownership", "reentrant/release")
-            }
+            Self::ReentrantExtend => owned!("reentrant/extend"),
+            Self::ReentrantRelease => owned!("reentrant/release"),
+            Self::ReentrantReleaseFenced => fenced!(owned!("reentrant/release")),
             Self::FairAcquire => concat!(
-                lua!(
-                    "shared/holder",
-                    "shared/store",
-                    "shared/ownership",
-                    "shared/queue",
-                    "shared/ballot"
-                ),
+                stored!(),
+                lua!("shared/queue", "shared/ballot"),
                 "local function acquire()\n",
                 lua!("fair/acquire"),
                 "end\n",
                 lua!("shared/companions")
             ),
-            Self::FairRelease => lua!(
-                "shared/holder",
-                "shared/ownership",
-                "shared/queue",
-                "fair/release"
-            ),
-            Self::FairReleaseFenced => {
-                fenced!(
-                    "shared/holder",
-                    "shared/ownership",
-                    "shared/queue",
-                    "fair/release"
-                )
-            }
+            Self::FairRelease => owned!("shared/queue", "fair/release"),
+            Self::FairReleaseFenced => fenced!(owned!("shared/queue", "fair/release")),
             Self::FairYield => lua!("shared/ownership", "shared/queue", "fair/yield"),
             Self::Inspect => lua!("shared/holder", "shared/inspect"),
         }

@@ -14,7 +14,8 @@ use super::quorum::{Failure, Vote, majority};
 /// A round is decided as soon as its outcome is certain, so some masters may not have voted yet.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use quorlock::{Coordinator, MemoryMaster, Vote};
 /// let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
 /// let locks = Coordinator::new(masters)?;

@@ -163,8 +163,8 @@ impl MemoryConnection {
         }
     }
 
-    /// Waits until a command that is sent now arrives and can be answered. Returns the fault of that
-    /// moment.
+    /// Waits until a command that is sent now arrives and can be answered. Returns the fault of
+    /// that moment.
     pub(super) async fn arrival(&self) -> Fault {
         let fault = poll_fn(|cx| match self.fault(cx) {
             Fault::Hang | Fault::Mute => Poll::Pending,

@@ -85,7 +85,8 @@ impl<'a> RedisProbe<'a> {
                 encode(self.wire.out(), &[b"CONFIG", b"GET", name.as_bytes()]);
             }
             Question::Facts(arguments) => {
-                // In a cluster these keys are not on one server, so the script is sent without keys.
+                // In a cluster these keys are not on one server, so the script is sent without
+                // keys.
                 let arguments = arguments.iter().map(|argument| argument.as_bytes());
                 let words: Vec<_> = script
                     .into_iter()
