@@ -19,7 +19,7 @@ pub(crate) use guard_rights;
 #[derive(Debug, thiserror::Error)]
 #[cfg_attr(
     not(feature = "redis"),
-    expect(dead_code, reason = "a memory master fails in few of these ways")
+    allow(dead_code, reason = "a memory master fails in few of these ways")
 )]
 pub(crate) enum DialError {
     #[error("{0}")]
