@@ -24,7 +24,8 @@ pub(crate) enum ServerError {
     Other,
 }
 
-/// The words of Redis 6, 7 and 8, of Valkey, and of the crate's own scripts. The first match counts.
+/// The words of Redis 6, 7 and 8, of Valkey, and of the crate's own scripts. The first match
+/// counts.
 const WORDS: [(&str, ServerError); 22] = [
     ("LOADING", ServerError::Loading),
     ("max number of clients", ServerError::MaxClients),
