@@ -17,7 +17,7 @@ use quorlock::{
     AcquireError, Builder, ConfigError, Contention, Coordinator, ExtendError, Failure, Fault,
     Fence, Finding, Guard, HeldReport, Holder, InspectError, Inspection, Kind, Lock, LockState,
     LostError, LostReason, MasterSpec, MemoryMaster, Owner, Preflight, Refusal, ReleaseError,
-    Renewal, RestartGuard, RunError, Severity, StaleToken, Vote, VoteRow, Votes,
+    Renewal, RestartGuard, RunError, Setting, Severity, StaleToken, Vote, VoteRow, Votes,
 };
 
 #[test]
@@ -50,6 +50,7 @@ fn public_types_have_their_auto_traits() {
         InspectError: Error Clone;
         Inspection: Clone;
         Kind: Clone Copy Eq;
+        Setting: Clone Copy Eq Ord;
         Severity: Clone Copy Eq Ord;
         Lock: Clone;
         LostError: Error Clone;

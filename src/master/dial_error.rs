@@ -18,8 +18,8 @@ pub(crate) use guard_rights;
 /// Why there is no connection to a master. Texts from the server are its error replies.
 #[derive(Debug, thiserror::Error)]
 #[cfg_attr(
-    not(feature = "redis"),
-    allow(dead_code, reason = "a memory master fails in few of these ways")
+    not(any(feature = "redis", test)),
+    expect(dead_code, reason = "a memory master fails in few of these ways")
 )]
 pub(crate) enum DialError {
     #[error("{0}")]

@@ -14,8 +14,7 @@ use crate::core::quorum::Failure;
 pub(crate) enum Question<'a> {
     /// Runs `lua/shared/check.lua` with these arguments. The answer is its text.
     Facts(&'a [&'a str]),
-    /// Asks for a setting by its name. The answer is `None` if the master does not know the
-    /// setting.
+    /// Asks for a setting by its name. The answer is `None` if the master does not know it.
     Setting(&'static str),
 }
 

@@ -896,6 +896,22 @@ fn a_report_shows_no_passwords() {
     });
 }
 
+/// The connections are made on the coordinator's runtime.
+#[test]
+fn a_check_can_be_made_from_a_runtime_without_timers_and_sockets() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        let locks = locks(guarded(), &masters);
+        let other = locks.clone();
+        let report = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            runtime.unwrap().block_on(other.check())
+        });
+        assert_eq!(found(&report.join().unwrap()), []);
+        locks.close().await;
+    });
+}
+
 #[test]
 fn a_master_that_runs_a_long_script_is_found() {
     with_masters(0, async |_| {

@@ -85,8 +85,7 @@ impl<'a> RedisProbe<'a> {
                 encode(self.wire.out(), &[b"CONFIG", b"GET", name.as_bytes()]);
             }
             Question::Facts(arguments) => {
-                // In a cluster these keys are not on one server, so the script is sent without
-                // keys.
+                // Without keys, since in a cluster these keys are on several servers.
                 let arguments = arguments.iter().map(|argument| argument.as_bytes());
                 let words: Vec<_> = script
                     .into_iter()
