@@ -21,6 +21,7 @@ pub(crate) enum Script {
 }
 
 /// The text of a script from `lua/`, after the shared parts that it needs.
+#[cfg(feature = "redis")]
 macro_rules! lua {
     ($($file:literal),+) => {
         concat!($(include_str!(concat!("../../lua/", $file, ".lua"))),+)
@@ -28,6 +29,7 @@ macro_rules! lua {
 }
 
 /// The text of a release, followed by the tombstone.
+#[cfg(feature = "redis")]
 macro_rules! fenced {
     ($($file:literal),+) => {
         concat!(
@@ -40,6 +42,7 @@ macro_rules! fenced {
 }
 
 impl Script {
+    #[cfg(feature = "redis")]
     pub(crate) const ALL: [Self; 14] = [
         Self::MutexAcquire,
         Self::MutexExtend,
@@ -77,6 +80,7 @@ impl Script {
         }
     }
 
+    #[cfg(feature = "redis")]
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::MutexAcquire => lua!("shared/ballot", "mutex/acquire"),

@@ -14,12 +14,16 @@ use super::quorum::{Failure, Vote, majority};
 /// A round is decided as soon as its outcome is certain, so some masters may not have voted yet.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn
-/// std::error::Error>> { # use quorlock::{Coordinator, MemoryMaster, Vote}; let masters: Vec<_> =
-/// (0..3).map(|_| MemoryMaster::new()).collect(); let locks = Coordinator::new(masters)?; let guard
-/// = locks.mutex("orders/42").try_acquire().await?; let votes = guard.settled().await;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use quorlock::{Coordinator, MemoryMaster, Vote};
+/// let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+/// let locks = Coordinator::new(masters)?;
+/// let guard = locks.mutex("orders/42").try_acquire().await?;
+/// let votes = guard.settled().await;
 /// assert_eq!((votes.granted(), votes.quorum(), votes.master_count()), (3, 2, 3));
-/// assert!(votes.iter().all(|row| row.vote() == Some(&Vote::Grant))); # Ok(()) }
+/// assert!(votes.iter().all(|row| row.vote() == Some(&Vote::Grant)));
+/// # Ok(()) }
 /// ```
 #[derive(Clone)]
 pub struct Votes {
