@@ -28,13 +28,21 @@ macro_rules! lua {
     };
 }
 
+/// The text of a script for the locks of an owner, after the shared parts that these need.
+#[cfg(feature = "redis")]
+macro_rules! owned {
+    ($($file:literal),+) => {
+        lua!("shared/holder", "shared/ownership", $($file),+)
+    };
+}
+
 /// The text of a release, followed by the tombstone.
 #[cfg(feature = "redis")]
 macro_rules! fenced {
-    ($($file:literal),+) => {
+    ($($text:tt)+) => {
         concat!(
             "local function release()\n",
-            lua!($($file),+),
+            $($text)+,
             "end\nlocal reply = release()\n",
             lua!("shared/tombstone")
         )
@@ -86,7 +94,7 @@ impl Script {
             Self::MutexAcquire => lua!("shared/ballot", "mutex/acquire"),
             Self::MutexExtend => lua!("mutex/extend"),
             Self::MutexRelease => lua!("mutex/release"),
-            Self::MutexReleaseFenced => fenced!("mutex/release"),
+            Self::MutexReleaseFenced => fenced!(lua!("mutex/release")),
             Self::ReentrantAcquire => {
                 lua!(
                     "shared/holder",
@@ -96,13 +104,9 @@ impl Script {
                     "reentrant/acquire"
                 )
             }
-            Self::ReentrantExtend => lua!("shared/holder", "shared/ownership", "reentrant/extend"),
-            Self::ReentrantRelease => {
-                lua!("shared/holder", "shared/ownership", "reentrant/release")
-            }
-            Self::ReentrantReleaseFenced => {
-                fenced!("shared/holder", "shared/ownership", "reentrant/release")
-            }
+            Self::ReentrantExtend => owned!("reentrant/extend"),
+            Self::ReentrantRelease => owned!("reentrant/release"),
+            Self::ReentrantReleaseFenced => fenced!(owned!("reentrant/release")),
             Self::FairAcquire => concat!(
                 lua!(
                     "shared/holder",
@@ -116,20 +120,8 @@ impl Script {
                 "end\n",
                 lua!("shared/companions")
             ),
-            Self::FairRelease => lua!(
-                "shared/holder",
-                "shared/ownership",
-                "shared/queue",
-                "fair/release"
-            ),
-            Self::FairReleaseFenced => {
-                fenced!(
-                    "shared/holder",
-                    "shared/ownership",
-                    "shared/queue",
-                    "fair/release"
-                )
-            }
+            Self::FairRelease => owned!("shared/queue", "fair/release"),
+            Self::FairReleaseFenced => fenced!(owned!("shared/queue", "fair/release")),
             Self::FairYield => lua!("shared/ownership", "shared/queue", "fair/yield"),
             Self::Inspect => lua!("shared/holder", "shared/inspect"),
             Self::Check => lua!("shared/check"),
