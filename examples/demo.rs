@@ -114,7 +114,7 @@ fn title(number: u32, what: &str) {
 fn show(votes: &Votes) {
     println!(
         "{} of {} granted, {} needed:",
-        votes.granted(),
+        votes.granted_count(),
         votes.master_count(),
         votes.quorum()
     );

@@ -93,7 +93,7 @@ impl Guard {
     /// While the lock is valid, this is now plus [`remaining`](Self::remaining). Time during which
     /// the machine was suspended counts as time that has passed, and so does a forward step of its
     /// wall clock: both move this instant earlier. When the validity is over, this instant is in
-    /// the past, and never before the lock was asked for.
+    /// the past, but not before the lock was asked for.
     pub fn valid_until(&self) -> Instant {
         self.held.valid_until()
     }

@@ -93,7 +93,7 @@ impl Lock {
     }
 
     /// Sets how long the lock is renewed while its guard lives. If an owner acquires the lock
-    /// again, the longer of the two limits applies, counted from that round.
+    /// again, the limit counts from that round, and the later of the two ends applies.
     ///
     /// Replaces the coordinator's [setting](crate::Builder::renewal) for this lock.
     pub fn renewal(self, renewal: Renewal) -> Self {
@@ -173,7 +173,7 @@ impl Lock {
         self.guard(acquired, &request)
     }
 
-    /// Waits until the lock is acquired or `limit` has passed, and then makes a last attempt.
+    /// Waits for the lock. If it is not acquired when `limit` has passed, makes one last attempt.
     ///
     /// See [`acquire`](Self::acquire) for how it waits.
     ///
@@ -195,8 +195,9 @@ impl Lock {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future releases whatever the attempt has acquired, and gives up the position in
-    /// the wait queue: see [`Lock`](Self#cancel-safety).
+    /// Dropping the future releases whatever the attempt has acquired, and removes the waiter from
+    /// the wait queue of this coordinator and from a fair lock's queues on the masters. A new call
+    /// starts at the end. See [`Lock`](Self#cancel-safety).
     pub async fn acquire_within(&self, limit: Duration) -> Result<Guard, AcquireError> {
         self.acquire_until(Some(limit)).await
     }
@@ -205,8 +206,8 @@ impl Lock {
     /// quarantined.
     ///
     /// Waiters of one coordinator are served in the order in which they came, and one of them at a
-    /// time contends on the masters. It makes an attempt when a message reports a release, when the
-    /// TTLs on a majority of masters have passed, and about once a second
+    /// time contends on the masters. That waiter makes an attempt when a message reports a release,
+    /// when the TTLs on a majority of masters have passed, and about once a second
     /// ([`poll_interval`](crate::Builder::poll_interval)), because not every release is reported.
     ///
     /// Waiters of a fair lock are in a queue on every master, and are served in the order in which
@@ -223,8 +224,9 @@ impl Lock {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future releases whatever the attempt has acquired, and gives up the position in
-    /// the wait queue: see [`Lock`](Self#cancel-safety).
+    /// Dropping the future releases whatever the attempt has acquired, and removes the waiter from
+    /// the wait queue of this coordinator and from a fair lock's queues on the masters. A new call
+    /// starts at the end. See [`Lock`](Self#cancel-safety).
     pub async fn acquire(&self) -> Result<Guard, AcquireError> {
         self.acquire_until(None).await
     }

@@ -60,7 +60,11 @@ fn no_text_and_no_event_shows_a_secret() {
         texts.hide(masters.plain.command(&["GET", "r"]));
         texts.add(&guard);
         let votes = guard.settled().await;
-        assert_eq!((votes.granted(), votes.failed()), (3, 1), "{votes}");
+        assert_eq!(
+            (votes.granted_count(), votes.failed_count()),
+            (3, 1),
+            "{votes}"
+        );
         texts.add(&votes);
         texts.add(&votes.to_string());
         votes.iter().for_each(|row| texts.add(&row));
@@ -280,7 +284,7 @@ impl Masters {
     async fn acquire(&self, locks: &Coordinator) -> Guard {
         until("three grants", async || {
             let guard = locks.mutex("r").try_acquire().await.ok()?;
-            (guard.settled().await.granted() == 3).then_some(guard)
+            (guard.settled().await.granted_count() == 3).then_some(guard)
         })
         .await
     }

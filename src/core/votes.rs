@@ -116,17 +116,17 @@ impl Votes {
     }
 
     /// Returns the number of masters that have granted so far.
-    pub fn granted(&self) -> usize {
+    pub fn granted_count(&self) -> usize {
         self.count(|vote| matches!(vote, Vote::Grant))
     }
 
     /// Returns the number of masters that have refused so far.
-    pub fn refused(&self) -> usize {
+    pub fn refused_count(&self) -> usize {
         self.count(|vote| matches!(vote, Vote::Refuse(_)))
     }
 
     /// Returns the number of masters that have failed so far.
-    pub fn failed(&self) -> usize {
+    pub fn failed_count(&self) -> usize {
         self.count(|vote| matches!(vote, Vote::Fail(_)))
     }
 

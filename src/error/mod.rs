@@ -86,7 +86,7 @@ pub enum AcquireError {
     /// ([`Failure::Quarantined`](crate::Failure::Quarantined)).
     #[error(
         "could not lock {name:?}: only {} of {} masters voted (need {}): {votes}",
-        .votes.granted() + .votes.refused(), .votes.master_count(), .votes.quorum()
+        .votes.granted_count() + .votes.refused_count(), .votes.master_count(), .votes.quorum()
     )]
     #[non_exhaustive]
     NoQuorum {
@@ -206,7 +206,7 @@ pub enum Contention {
 }
 
 fn describe(reason: Contention, votes: &Votes) -> String {
-    let (granted, refused) = (votes.granted(), votes.refused());
+    let (granted, refused) = (votes.granted_count(), votes.refused_count());
     let (masters, quorum) = (votes.master_count(), votes.quorum());
     match reason {
         Contention::Held { remaining: None } => {
@@ -261,7 +261,7 @@ pub enum ExtendError {
     #[error(
         "could not extend {name:?}: only {} of {} masters confirmed (need {}), \
          still valid for {remaining:.1?}: {votes}",
-        .votes.granted(), .votes.master_count(), .votes.quorum()
+        .votes.granted_count(), .votes.master_count(), .votes.quorum()
     )]
     #[non_exhaustive]
     NoQuorum {
@@ -296,7 +296,7 @@ pub enum InspectError {
     /// Too few masters answered to say who holds the lock.
     #[error(
         "could not inspect {name:?}: only {} of {} masters answered (need {}): {votes}",
-        .votes.granted(), .votes.master_count(), .votes.quorum()
+        .votes.granted_count(), .votes.master_count(), .votes.quorum()
     )]
     #[non_exhaustive]
     NoQuorum {
@@ -347,7 +347,7 @@ pub enum ReleaseError {
     #[error(
         "released {name:?} on only {} of {} masters (need {}), \
          the others are owed the release until the TTL has passed: {votes}",
-        .votes.granted() + .votes.refused(), .votes.master_count(), .votes.quorum()
+        .votes.granted_count() + .votes.refused_count(), .votes.master_count(), .votes.quorum()
     )]
     #[non_exhaustive]
     NoQuorum {

@@ -11,6 +11,8 @@ pub(super) struct Liveness {
     /// The fastest reply. A slower one may have waited for others.
     round_trip: Duration,
     limits: Limits,
+    /// Whether a faster reply would lower the limits. Most masters are so near that none can.
+    can_improve: bool,
     /// The time of the last byte, or of a command that was sent after all others had been answered.
     last_byte: Instant,
     /// The time of the last whole reply, or of such a command.
@@ -21,10 +23,12 @@ pub(super) struct Liveness {
 
 impl Liveness {
     pub(super) fn new(node_timeout: NodeTimeout, round_trip: Duration, now: Instant) -> Self {
+        let limits = node_timeout.limits(round_trip);
         Self {
             node_timeout,
             round_trip,
-            limits: node_timeout.limits(round_trip),
+            limits,
+            can_improve: limits != node_timeout.limits(Duration::ZERO),
             last_byte: now,
             last_reply: now,
             is_forgiven: false,
@@ -48,14 +52,20 @@ impl Liveness {
         self.last_byte = now;
     }
 
-    /// Lets the limits follow the fastest reply. Returns whether this one was the fastest.
-    pub(super) fn measure(&mut self, round_trip: Duration) -> bool {
-        let is_fastest = round_trip < self.round_trip;
-        if is_fastest {
-            self.round_trip = round_trip;
-            self.limits = self.node_timeout.limits(round_trip);
+    /// Lets the limits follow the fastest reply, to a command that was sent at `sent`. Returns
+    /// whether this one lowered them.
+    pub(super) fn measure(&mut self, sent: Instant, now: Instant) -> bool {
+        if !self.can_improve {
+            return false;
         }
-        is_fastest
+        let round_trip = now.saturating_duration_since(sent);
+        if round_trip >= self.round_trip {
+            return false;
+        }
+        self.round_trip = round_trip;
+        self.limits = self.node_timeout.limits(round_trip);
+        self.can_improve = self.limits != self.node_timeout.limits(Duration::ZERO);
+        true
     }
 
     /// Restarts at `now` if this process was stalled until long after `due`, so that replies may be

@@ -3,7 +3,7 @@
 use std::env;
 
 use crate::{
-    own_process::{in_own_process, length, run},
+    own_process::{fuzz_length, in_own_process, run},
     servers,
     support::{all_calls::fuzz, process_stats, random::Random},
 };
@@ -24,7 +24,7 @@ fn every_call_returns_whatever_masters_reply() {
             let servers = servers::masters(3);
             let before = process_stats::rss_mb();
             run(async {
-                let fuzzed = fuzz(&servers, seed, length()).await;
+                let fuzzed = fuzz(&servers, seed, fuzz_length()).await;
                 let grown = process_stats::rss_mb() - before;
                 println!("seed {seed}: {fuzzed:?}, {grown:.1} MB");
                 assert_eq!(fuzzed.hung, [""; 0], "calls that hang; the seed is {seed}");

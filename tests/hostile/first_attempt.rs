@@ -15,7 +15,7 @@ use crate::{
     servers::{self, Server},
     support::{
         fake_server::Fake,
-        first_attempt::{far_away, first_try, wins},
+        first_attempt::{count_wins, far_away, first_attempt},
         proxy::Proxy,
     },
 };
@@ -33,7 +33,7 @@ fn a_free_lock_is_won_at_the_first_attempt_however_far_the_masters_are() {
                 let proxies = far_away(&masters, Duration::from_millis(each_way));
                 let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
                 run(async {
-                    let (won, why) = wins(&urls, ROUNDS).await;
+                    let (won, why) = count_wins(&urls, ROUNDS).await;
                     assert_eq!(won, ROUNDS, "{each_way} ms each way: {why}");
                 });
             }
@@ -51,7 +51,7 @@ fn a_fresh_process_gets_a_free_lock_at_the_first_attempt() {
     if let Ok(urls) = std::env::var(URLS) {
         return current_thread().block_on(async {
             let builder = Coordinator::builder().masters(urls.split(','));
-            first_try(builder, "a").await.unwrap();
+            first_attempt(builder, "a").await.unwrap();
         });
     }
     in_own_process(

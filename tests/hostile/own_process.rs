@@ -32,7 +32,7 @@ pub(crate) fn in_own_process(test: &str, body: impl FnOnce()) {
         .spawn()
         .unwrap();
     let output = output_of(&mut process);
-    let end = Instant::now() + TIME_LIMIT + length();
+    let end = Instant::now() + TIME_LIMIT + fuzz_length();
     let status = loop {
         if let Some(status) = process.try_wait().unwrap() {
             break Some(status);
@@ -53,7 +53,7 @@ pub(crate) fn in_own_process(test: &str, body: impl FnOnce()) {
 }
 
 /// Returns how long the fuzz test runs: `QUORLOCK_HOSTILE_SECONDS`, or 10 seconds.
-pub(crate) fn length() -> Duration {
+pub(crate) fn fuzz_length() -> Duration {
     let seconds = env::var("QUORLOCK_HOSTILE_SECONDS").ok();
     let seconds = seconds.map(|seconds| seconds.parse().unwrap());
     Duration::from_secs(seconds.unwrap_or(10))

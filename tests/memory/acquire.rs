@@ -27,7 +27,7 @@ async fn a_lock_is_won_as_soon_as_a_majority_has_granted() {
         }
         let (took, votes) = timed(guard.settled()).await;
         assert_eq!(took, millis(delays.into_iter().max().unwrap() - won));
-        assert_eq!((votes.granted(), votes.failed()), (5, 0));
+        assert_eq!((votes.granted_count(), votes.failed_count()), (5, 0));
         for (row, delay) in votes.iter().zip(delays) {
             assert_eq!(row.latency(), Some(millis(delay)));
         }
@@ -255,7 +255,7 @@ async fn a_lock_on_sixty_four_masters_is_won_healed_and_released() {
     let guard = world.guard().await;
     let votes = guard.settled().await;
     assert_eq!(
-        (votes.granted(), votes.refused(), votes.quorum()),
+        (votes.granted_count(), votes.refused_count(), votes.quorum()),
         (33, 31, 33)
     );
 
@@ -264,7 +264,7 @@ async fn a_lock_on_sixty_four_masters_is_won_healed_and_released() {
     assert!(guard.extend(seconds(20)).await.is_err());
     world.masters[0].set(NAME, world.masters[62].get(NAME).unwrap(), None);
     guard.extend(seconds(20)).await.unwrap();
-    assert_eq!(guard.settled().await.granted(), 34);
+    assert_eq!(guard.settled().await.granted_count(), 34);
     assert_eq!(world.holders()[63], "mine");
 
     // The last master is owed the release, too.

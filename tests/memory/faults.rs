@@ -22,7 +22,7 @@ fn faults() -> [(Fault, u64, &'static str); 5] {
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_acquired_with_one_faulty_master() {
     for (fault, after, vote) in faults() {
-        let world = struck(World::new(3).await, 1, &fault).await;
+        let world = with_fault(World::new(3).await, 1, &fault).await;
         let (took, guard) = timed(world.lock().try_acquire()).await;
         let guard = guard.unwrap();
         let (settled, votes) = timed(guard.settled()).await;
@@ -34,7 +34,7 @@ async fn a_lock_is_acquired_with_one_faulty_master() {
 #[tokio::test(start_paused = true)]
 async fn an_acquisition_fails_in_time_with_two_faulty_masters() {
     for (fault, after, vote) in faults() {
-        let world = struck(World::new(3).await, 2, &fault).await;
+        let world = with_fault(World::new(3).await, 2, &fault).await;
         let (took, error) = timed(world.lock().try_acquire()).await;
         // The release takes as long again. Its replies tell why the round failed.
         assert_eq!(took, millis(2 * after), "{:?}", fault);
@@ -51,7 +51,7 @@ async fn an_acquisition_fails_in_time_with_two_faulty_masters() {
 async fn a_lock_is_extended_with_one_faulty_master() {
     for (fault, after, vote) in faults() {
         let (world, guard) = held_for_a_second().await;
-        let world = struck(world, 1, &fault).await;
+        let world = with_fault(world, 1, &fault).await;
         let (took, result) = timed(guard.extend(seconds(20))).await;
         result.unwrap();
         assert_eq!(guard.remaining(), valid(seconds(20)));
@@ -66,7 +66,7 @@ async fn a_lock_is_extended_with_one_faulty_master() {
 async fn an_extension_fails_in_time_with_two_faulty_masters() {
     for (fault, after, vote) in faults() {
         let (world, guard) = held_for_a_second().await;
-        let world = struck(world, 2, &fault).await;
+        let world = with_fault(world, 2, &fault).await;
         let before = (guard.valid_until(), guard.validity(), world.holders());
         let left = guard.remaining();
         let (took, error) = timed(guard.extend(seconds(20))).await;
@@ -90,7 +90,7 @@ async fn an_extension_fails_in_time_with_two_faulty_masters() {
 async fn a_lock_is_released_with_one_faulty_master() {
     for (fault, ..) in faults() {
         let (world, guard) = held_for_a_second().await;
-        let world = struck(world, 1, &fault).await;
+        let world = with_fault(world, 1, &fault).await;
         let (took, result) = timed(guard.release()).await;
         result.unwrap();
         assert_eq!(took, millis(0), "{:?}", fault);
@@ -102,7 +102,7 @@ async fn a_lock_is_released_with_one_faulty_master() {
 async fn a_release_returns_in_time_with_two_faulty_masters() {
     for (fault, after, vote) in faults() {
         let (world, guard) = held_for_a_second().await;
-        let world = struck(world, 2, &fault).await;
+        let world = with_fault(world, 2, &fault).await;
         let (took, error) = timed(guard.release()).await;
         assert_eq!(took, millis(after), "{:?}", fault);
         let Err(ReleaseError::NoQuorum { votes, .. }) = error else {
@@ -141,7 +141,7 @@ async fn every_verb_works_with_slow_masters() {
 async fn masters_work_after_a_fault_has_gone() {
     for (fault, ..) in faults() {
         let (world, guard) = held_for_a_second().await;
-        let world = struck(world, 3, &fault).await;
+        let world = with_fault(world, 3, &fault).await;
         drop(guard);
         let _ = world.lock().try_acquire().await.unwrap_err();
         sleep(seconds(3)).await;
@@ -153,7 +153,7 @@ async fn masters_work_after_a_fault_has_gone() {
 }
 
 /// Injects `fault` into the first `masters`, and waits until it shows.
-async fn struck(world: World, masters: usize, fault: &Fault) -> World {
+async fn with_fault(world: World, masters: usize, fault: &Fault) -> World {
     world.inject((0..masters).map(|_| fault.clone()));
     yield_now().await;
     world

@@ -41,7 +41,7 @@ async fn a_minority_of_five_is_healed_at_once() {
     guard.extend(seconds(20)).await.unwrap();
     sleep(millis(1)).await;
     assert_eq!(world.holders(), ["mine"; 5]);
-    assert_eq!(guard.votes().granted(), 5);
+    assert_eq!(guard.votes().granted_count(), 5);
 }
 
 #[tokio::test(start_paused = true)]

@@ -104,13 +104,13 @@ async fn a_waiter_that_is_cut_off_from_a_majority_does_not_hold_up_others() {
 }
 
 /// Two clients on the same three masters.
-struct Two {
+struct TwoClients {
     masters: Vec<MemoryMaster>,
     waiter: Coordinator,
     holder: Coordinator,
 }
 
-impl Two {
+impl TwoClients {
     async fn new() -> Self {
         let masters = masters(3);
         Self {
@@ -120,7 +120,7 @@ impl Two {
         }
     }
 
-    fn cut(&self, fault: &Fault) {
+    fn inject_into_two(&self, fault: &Fault) {
         for master in &self.masters[1..] {
             master.inject(fault.clone());
         }
@@ -140,7 +140,7 @@ impl Two {
 async fn a_waiter_steps_aside_while_it_cannot_win_and_comes_back_with_its_ticket() {
     for fault in [Fault::Down, Fault::Hang, delay(80)] {
         for is_fenced in [false, true] {
-            let two = Two::new().await;
+            let two = TwoClients::new().await;
             let fenced = |lock: Lock| if is_fenced { lock.fenced() } else { lock };
             let held = fenced(fair(&two.holder).ttl(seconds(600)).renewal(Renewal::Off))
                 .acquire()
@@ -151,7 +151,7 @@ async fn a_waiter_steps_aside_while_it_cannot_win_and_comes_back_with_its_ticket
             sleep(seconds(2)).await;
             let queued = two.queues();
             assert!(queued[0].len() == 1 && queued.iter().all(|queue| *queue == queued[0]));
-            two.cut(&fault);
+            two.inject_into_two(&fault);
             let start = Instant::now();
             // A poll may come up to a third of the waiter timeout later. After that, half a waiter
             // timeout passes.
@@ -163,7 +163,7 @@ async fn a_waiter_steps_aside_while_it_cannot_win_and_comes_back_with_its_ticket
             sleep_until(start + seconds(62)).await;
             let sent = two.masters[0].commands() - before;
             assert!(sent <= 60, "{fault:?}: {sent}");
-            two.cut(&Fault::None);
+            two.inject_into_two(&Fault::None);
             sleep(seconds(5)).await;
             assert_eq!(two.queues(), queued, "{fault:?}");
             held.release().await.unwrap();
@@ -176,7 +176,7 @@ async fn a_waiter_steps_aside_while_it_cannot_win_and_comes_back_with_its_ticket
 
 #[tokio::test(start_paused = true)]
 async fn a_short_outage_does_not_change_the_order() {
-    let two = Two::new().await;
+    let two = TwoClients::new().await;
     let held = fair(&two.holder)
         .ttl(seconds(600))
         .renewal(Renewal::Off)
@@ -197,10 +197,10 @@ async fn a_short_outage_does_not_change_the_order() {
     }
     let queued = two.queues();
     for _ in 0..5 {
-        two.cut(&Fault::Down);
+        two.inject_into_two(&Fault::Down);
         sleep(millis(1_450)).await;
         assert_eq!(two.queues()[0], queued[0]);
-        two.cut(&Fault::None);
+        two.inject_into_two(&Fault::None);
         sleep(seconds(2)).await;
         assert_eq!(two.queues(), queued);
     }
@@ -215,8 +215,8 @@ async fn a_short_outage_does_not_change_the_order() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_stepped_aside_stops_at_its_time_limit_and_at_close() {
     for fault in [Fault::Down, Fault::Hang, delay(80)] {
-        let two = Two::new().await;
-        two.cut(&fault);
+        let two = TwoClients::new().await;
+        two.inject_into_two(&fault);
         let lock = fair(&two.waiter);
         let (took, error) = timed(lock.acquire_within(seconds(20))).await;
         let error = error.unwrap_err();
@@ -243,14 +243,14 @@ async fn a_waiter_that_stepped_aside_stops_at_its_time_limit_and_at_close() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_stepped_aside_wins_when_another_task_of_its_owner_does() {
-    let two = Two::new().await;
+    let two = TwoClients::new().await;
     let owner = two.waiter.owner();
     let lock = two.waiter.fair(NAME, &owner);
-    two.cut(&delay(80));
+    two.inject_into_two(&delay(80));
     let waiter = lock.clone();
     let task = tokio::spawn(async move { waiter.acquire().await.unwrap() });
     sleep(seconds(10)).await;
-    two.cut(&Fault::None);
+    two.inject_into_two(&Fault::None);
     let guard = lock.try_acquire().await.unwrap();
     let (took, entered) = timed(task).await;
     assert!(took <= millis(1), "{took:?}");

@@ -2,16 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use quorlock::{ExtendError, Fault, Guard, LockState, LostReason};
+use quorlock::{ExtendError, Fault, LockState, LostReason};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::world::*;
 
 const TTL: Duration = seconds(10); // the default
-
-async fn renewed(world: &World) -> Guard {
-    world.locks.mutex(NAME).try_acquire().await.unwrap()
-}
 
 /// The time until a renewal has been answered.
 fn period() -> Duration {
@@ -22,7 +18,7 @@ fn period() -> Duration {
 async fn a_key_that_a_majority_lost_is_a_lost_lock_at_the_next_renewal() {
     for lost_on in [3, 4, 5] {
         let world = World::new(5).await;
-        let guard = renewed(&world).await;
+        let guard = renewed_guard(&world).await;
         sleep(seconds(33)).await;
         for master in &world.masters[..lost_on] {
             master.delete(NAME);
@@ -40,7 +36,7 @@ async fn a_key_that_a_majority_lost_is_a_lost_lock_at_the_next_renewal() {
 #[tokio::test(start_paused = true)]
 async fn a_key_that_a_minority_lost_is_put_back() {
     let world = World::new(5).await;
-    let guard = renewed(&world).await;
+    let guard = renewed_guard(&world).await;
     for round in 0..10 {
         world.masters[round % 5].delete(NAME);
         world.masters[(round + 1) % 5].delete(NAME);
@@ -54,7 +50,7 @@ async fn a_key_that_a_minority_lost_is_put_back() {
 #[tokio::test(start_paused = true)]
 async fn the_key_of_another_owner_is_left_alone() {
     let world = World::new(5).await;
-    let guard = renewed(&world).await;
+    let guard = renewed_guard(&world).await;
     world.occupy(0..5, seconds(60));
     let (took, lost) = timed(guard.lost()).await;
     assert_eq!(lost.reason, LostReason::Disowned);
@@ -72,7 +68,7 @@ async fn the_key_of_another_owner_is_left_alone() {
 #[tokio::test(start_paused = true)]
 async fn another_owner_on_a_minority_neither_ends_the_lock_nor_is_harmed() {
     let world = World::new(5).await;
-    let guard = renewed(&world).await;
+    let guard = renewed_guard(&world).await;
     world.occupy(0..2, seconds(600));
     sleep(TTL * 10).await;
     assert_eq!(guard.state(), LockState::Held);
@@ -94,7 +90,7 @@ async fn a_lost_lock_stays_lost() {
         (LostReason::Expired, Some(error())),
     ] {
         let world = World::new(3).await;
-        let guard = renewed(&world).await;
+        let guard = renewed_guard(&world).await;
         let tokens: Vec<_> = world.masters.iter().map(|m| m.get(NAME)).collect();
         match &fault {
             Some(fault) => world.inject_all(fault),
@@ -126,7 +122,7 @@ async fn a_lost_lock_stays_lost() {
 async fn every_task_that_waits_for_the_loss_is_notified() {
     for disowned in [true, false] {
         let world = World::new(3).await;
-        let guard = Arc::new(renewed(&world).await);
+        let guard = Arc::new(renewed_guard(&world).await);
         let tasks: Vec<_> = (0..20)
             .map(|_| {
                 let guard = guard.clone();
@@ -152,7 +148,7 @@ async fn every_task_that_waits_for_the_loss_is_notified() {
 #[tokio::test(start_paused = true)]
 async fn the_loss_shows_without_waiting_for_it() {
     let world = World::new(3).await;
-    let guard = renewed(&world).await;
+    let guard = renewed_guard(&world).await;
     world.inject_all(&Fault::Hang);
     let until = Instant::from_std(guard.valid_until());
     sleep_until(until - millis(2)).await;
@@ -166,7 +162,7 @@ async fn the_loss_shows_without_waiting_for_it() {
 async fn the_loss_can_be_waited_for_again_after_a_dropped_wait() {
     for polls in 0..6 {
         let world = World::new(3).await;
-        let guard = renewed(&world).await;
+        let guard = renewed_guard(&world).await;
         let dropped = timeout(seconds(25), polled(polls, guard.lost())).await;
         assert!(matches!(dropped, Err(_) | Ok(None)));
         world.masters.iter().for_each(|master| master.delete(NAME));
@@ -180,7 +176,7 @@ async fn the_loss_can_be_waited_for_again_after_a_dropped_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_majority_that_confirms_too_late_revives_nothing() {
     let world = World::with(3, |builder| builder.node_timeout(seconds(9))).await;
-    let guard = renewed(&world).await;
+    let guard = renewed_guard(&world).await;
     let until = guard.valid_until();
     world.inject_all(&delay(8_000));
     let lost = guard.lost().await;
@@ -194,7 +190,7 @@ async fn a_majority_that_confirms_too_late_revives_nothing() {
 #[tokio::test(start_paused = true)]
 async fn releasing_a_lost_lock_is_no_error() {
     let world = World::new(3).await;
-    let guard = renewed(&world).await;
+    let guard = renewed_guard(&world).await;
     world.masters.iter().for_each(|master| master.delete(NAME));
     guard.lost().await;
     guard.release().await.unwrap();

@@ -35,6 +35,8 @@ mod pending_releases;
 #[path = "../support/polled.rs"]
 mod polled;
 mod preflight;
+#[path = "../support/random.rs"]
+mod random;
 mod random_faults;
 mod renewal;
 mod restart_guard;

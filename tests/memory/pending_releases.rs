@@ -80,7 +80,7 @@ async fn a_majority_that_was_down_gets_the_release() {
     let ReleaseError::NoQuorum { votes, .. } = error else {
         panic!("{error}");
     };
-    assert_eq!((votes.granted(), votes.failed()), (1, 2));
+    assert_eq!((votes.granted_count(), votes.failed_count()), (1, 2));
     sleep(seconds(3)).await;
     world.clear_faults();
     sleep(REDIAL).await;

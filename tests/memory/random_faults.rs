@@ -12,7 +12,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::world::{delay, error, millis};
+use crate::{
+    random::Random,
+    world::{delay, error, millis},
+};
 
 const CLIENTS: usize = 3;
 const LONGEST_TTL: u64 = 1_500;
@@ -50,13 +53,18 @@ async fn run(seed: u64) -> Seen {
         seen: RefCell::default(),
     };
     let locks = [(); CLIENTS].map(|()| Coordinator::new(&masters).unwrap());
-    let client =
-        |number: usize| stage.client(number, &locks[number], Random(seed << 8 | number as u64));
+    let client = |number: usize| {
+        stage.client(
+            number,
+            &locks[number],
+            Random::new(seed << 8 | number as u64),
+        )
+    };
     tokio::join!(
         client(0),
         client(1),
         client(2),
-        stage.faults(&masters, Random(seed << 8 | 0xff))
+        stage.faults(&masters, Random::new(seed << 8 | 0xff))
     );
 
     for master in &masters {
@@ -179,19 +187,6 @@ async fn acquire(lock: &Lock, random: &mut Random) -> Option<Guard> {
             .ok()?
             .ok(),
         _ => lock.acquire_within(limit).await.ok(),
-    }
-}
-
-/// The generator `splitmix64`.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % end
     }
 }
 

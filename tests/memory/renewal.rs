@@ -7,10 +7,6 @@ use crate::world::*;
 
 const TTL: std::time::Duration = seconds(10); // the default
 
-async fn renewed(world: &World) -> Guard {
-    world.locks.mutex(NAME).try_acquire().await.unwrap()
-}
-
 /// Returns whether `at` is `now`, to the resolution of the paused clock: a millisecond.
 fn is_close(at: std::time::Instant, now: Instant) -> bool {
     let now = now.into_std();
@@ -21,7 +17,7 @@ fn is_close(at: std::time::Instant, now: Instant) -> bool {
 async fn a_lock_survives_a_rolling_restart_of_all_masters() {
     for masters in [3, 5] {
         let world = World::new(masters).await;
-        let guard = renewed(&world).await;
+        let guard = renewed_guard(&world).await;
         for master in &world.masters {
             master.inject(Fault::Down);
             master.forget();
@@ -43,7 +39,7 @@ async fn a_lock_survives_a_rolling_restart_of_all_masters() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_renewed_after_a_third_of_the_validity() {
     let world = World::new(3).await;
-    let guard = renewed(&world).await;
+    let guard = renewed_guard(&world).await;
     let before = world.commands();
     sleep(valid(TTL) / 3 - millis(5)).await;
     assert_eq!(world.commands(), before);
@@ -58,7 +54,7 @@ async fn a_lock_is_renewed_after_a_third_of_the_validity() {
 #[tokio::test(start_paused = true)]
 async fn two_of_five_masters_that_hang_do_not_cost_the_lock() {
     let world = World::new(5).await;
-    let guard = renewed(&world).await;
+    let guard = renewed_guard(&world).await;
     world.inject([Fault::Hang, Fault::Hang]);
     for _ in 0..100 {
         sleep(TTL / 10).await;
@@ -74,7 +70,7 @@ async fn two_of_five_masters_that_hang_do_not_cost_the_lock() {
 #[tokio::test(start_paused = true)]
 async fn three_of_five_masters_that_hang_put_the_lock_in_doubt_and_then_end_it() {
     let world = World::new(5).await;
-    let guard = renewed(&world).await;
+    let guard = renewed_guard(&world).await;
     let until = guard.valid_until();
     world.inject([Fault::Hang, Fault::Hang, Fault::Hang]);
     sleep(valid(TTL) / 3 + millis(60)).await; // a renewal and its node timeout
@@ -92,7 +88,7 @@ async fn three_of_five_masters_that_hang_put_the_lock_in_doubt_and_then_end_it()
 async fn masters_that_come_back_in_time_end_the_doubt() {
     for fault in [Fault::Hang, Fault::Down, Fault::Mute, error()] {
         let world = World::new(5).await;
-        let guard = renewed(&world).await;
+        let guard = renewed_guard(&world).await;
         let until = guard.valid_until();
         world.inject(vec![fault.clone(); 3]);
         sleep_until(Instant::from_std(until - seconds(3))).await;
@@ -172,7 +168,7 @@ async fn no_lock_is_renewed_beyond_its_renewal_limit() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_expires_after_renewal_was_stopped() {
     let world = World::new(3).await;
-    let guard = renewed(&world).await;
+    let guard = renewed_guard(&world).await;
     sleep(seconds(60)).await;
     guard.stop_renewing();
     let until = guard.valid_until();
@@ -185,7 +181,7 @@ async fn a_lock_expires_after_renewal_was_stopped() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_can_be_extended_after_renewal_was_stopped() {
     let world = World::new(3).await;
-    let guard = renewed(&world).await;
+    let guard = renewed_guard(&world).await;
     guard.stop_renewing();
     guard.extend(seconds(30)).await.unwrap();
     sleep(seconds(25)).await;
@@ -218,7 +214,7 @@ async fn a_lock_with_renewal_off_is_not_renewed() {
 #[tokio::test(start_paused = true)]
 async fn extensions_by_hand_and_renewals_do_not_disturb_each_other() {
     let world = World::new(3).await;
-    let guard = renewed(&world).await;
+    let guard = renewed_guard(&world).await;
     for round in 0..200 {
         let ttl = [seconds(1), TTL, seconds(40)][round % 3];
         let before = guard.valid_until();
@@ -235,7 +231,7 @@ async fn extensions_by_hand_and_renewals_do_not_disturb_each_other() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_extended_by_hand_is_not_renewed_more_often_than_any_other() {
     let world = World::new(3).await;
-    let guard = renewed(&world).await;
+    let guard = renewed_guard(&world).await;
     guard.extend(seconds(600)).await.unwrap();
     let before = world.commands();
     sleep(seconds(590)).await;
@@ -251,7 +247,7 @@ async fn a_lock_extended_by_hand_is_not_renewed_more_often_than_any_other() {
 #[tokio::test(start_paused = true)]
 async fn an_extension_on_hanging_masters_fails_and_renewal_goes_on() {
     let world = World::new(3).await;
-    let guard = renewed(&world).await;
+    let guard = renewed_guard(&world).await;
     world.inject([Fault::Hang, Fault::Hang]);
     let failed = guard.extend(TTL).await.unwrap_err();
     assert!(matches!(failed, ExtendError::NoQuorum { .. }), "{failed}");

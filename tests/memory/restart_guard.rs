@@ -16,7 +16,6 @@ const TTL: Duration = seconds(10); // the default, and the longest here
 const QUARANTINE: Duration = millis(10_102);
 /// The longest pause before the first dial of a master after it was down.
 const FIRST_REDIAL: Duration = millis(100);
-const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 const GUARDED: [RestartGuard; 2] = [RestartGuard::Observed, RestartGuard::Strict];
 
 /// Masters that all have a vote.
@@ -172,7 +171,7 @@ async fn a_second_holder_comes_after_the_first_has_ended_or_before_without_the_r
                 .ttl(TTL)
                 .renewal(Renewal::Off);
             let first = first.try_acquire().await.unwrap();
-            assert_eq!(first.settled().await.granted(), 2);
+            assert_eq!(first.settled().await.granted_count(), 2);
             world.masters[2].delete(NAME);
             restart_empty(&world.masters[1]).await;
 
@@ -224,7 +223,7 @@ async fn a_strict_client_does_not_trust_an_observer() {
             .ttl(TTL)
             .renewal(Renewal::Off);
         let first = first.try_acquire().await.unwrap();
-        assert_eq!(first.settled().await.granted(), 2);
+        assert_eq!(first.settled().await.granted_count(), 2);
         world.masters[2].delete(NAME);
         restart_empty(&world.masters[1]).await;
         let observer = newcomer(&world, RestartGuard::Observed).await;
@@ -262,7 +261,7 @@ async fn a_strict_client_trusts_masters_that_others_have_used_for_a_quarantine()
     sleep(QUARANTINE / 2 + millis(2)).await;
     let late = newcomer(&world, RestartGuard::Strict).await;
     for strict in [early, late] {
-        assert_eq!(votes(&strict).await.granted(), 3);
+        assert_eq!(votes(&strict).await.granted_count(), 3);
     }
 }
 
@@ -278,7 +277,7 @@ async fn a_process_knows_a_master_that_one_of_its_coordinators_has_seen() {
             .ttl(TTL)
             .renewal(Renewal::Off);
         let first = first.try_acquire().await.unwrap();
-        assert_eq!(first.settled().await.granted(), 2);
+        assert_eq!(first.settled().await.granted_count(), 2);
         world.masters[2].delete(NAME);
         restart_empty(&world.masters[1]).await;
         // The new coordinator dials before the one that holds the lock does.
@@ -331,7 +330,7 @@ async fn a_majority_in_quarantine_is_its_own_error_and_says_when_it_ends() {
         else {
             panic!("{text}");
         };
-        assert_eq!(votes.failed(), restarts);
+        assert_eq!(votes.failed_count(), restarts);
         assert!(text.contains("may have forgotten locks"), "{text}");
         let expected = ends[decisive] - Instant::now();
         assert!(
@@ -437,7 +436,7 @@ async fn a_quarantined_master_refuses_extensions_but_takes_releases_and_inspecti
             "{votes}"
         );
         let seen = world.lock().inspect().await.unwrap();
-        assert_eq!(seen.votes.granted(), 3, "{}", seen.votes);
+        assert_eq!(seen.votes.granted_count(), 3, "{}", seen.votes);
         held.release().await.unwrap();
         sleep(millis(1)).await;
         assert_eq!(world.holders(), [""; 3]);
@@ -451,7 +450,7 @@ async fn a_quarantined_master_is_owed_nothing() {
     restarted(&world, 0).await.unwrap();
     let commands = world.masters[0].commands();
     let held = world.guard().await;
-    assert_eq!(held.settled().await.granted(), 2);
+    assert_eq!(held.settled().await.granted_count(), 2);
     held.extend(TTL).await.unwrap();
     held.settled().await;
     assert_eq!(world.masters[0].commands(), commands);

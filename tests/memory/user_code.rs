@@ -75,10 +75,10 @@ async fn a_subscriber_that_panics_at_a_loss_does_not_stop_renewals() {
         assert!(!is_armed.load(Ordering::SeqCst), "{in_watchdog}");
         assert!(matches!(victim.state(), LockState::Lost(_)));
         let other = world.locks.mutex("other").acquire().await.unwrap();
-        assert_eq!(other.settled().await.granted(), 3, "{in_watchdog}");
+        assert_eq!(other.settled().await.granted_count(), 3, "{in_watchdog}");
         sleep(seconds(60)).await;
         assert_eq!(other.state(), LockState::Held, "{in_watchdog}");
-        assert_eq!(other.settled().await.granted(), 3, "{in_watchdog}");
+        assert_eq!(other.settled().await.granted_count(), 3, "{in_watchdog}");
     }
 }
 

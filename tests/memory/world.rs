@@ -102,11 +102,16 @@ impl World {
     }
 }
 
+/// Acquires the lock with the default renewal.
+pub(crate) async fn renewed_guard(world: &World) -> Guard {
+    world.locks.mutex(NAME).try_acquire().await.unwrap()
+}
+
 /// Returns three masters on which our lock has been held for a second.
 pub(crate) async fn held_for_a_second() -> (World, Guard) {
     let world = World::new(3).await;
     let guard = world.guard().await;
-    assert_eq!(guard.settled().await.granted(), 3);
+    assert_eq!(guard.settled().await.granted_count(), 3);
     sleep(seconds(1)).await;
     (world, guard)
 }
@@ -195,6 +200,8 @@ pub(crate) const fn seconds(count: u64) -> Duration {
 
 /// The longest time until a master that is back has been dialled again and answers.
 pub(crate) const REDIAL: Duration = millis(1_100);
+
+pub(crate) const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 
 pub(crate) const NAME: &str = "orders/42";
 

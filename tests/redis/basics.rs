@@ -31,7 +31,7 @@ fn a_lock_is_a_string_with_a_ttl_on_every_master() {
 
         let votes = guard.settled().await;
         assert_eq!(
-            (votes.granted(), votes.quorum(), votes.master_count()),
+            (votes.granted_count(), votes.quorum(), votes.master_count()),
             (5, 3, 5)
         );
         for (row, master) in votes.iter().zip(&masters) {
@@ -66,7 +66,7 @@ fn an_extension_reaches_every_master_and_never_shortens_a_ttl() {
         guard.extend(Duration::from_secs(60)).await.unwrap();
         assert!(guard.remaining() > Duration::from_secs(50));
         assert!(guard.validity() > Duration::from_secs(50));
-        assert_eq!(guard.settled().await.granted(), 5);
+        assert_eq!(guard.settled().await.granted_count(), 5);
         for master in &masters {
             assert!((50_000..=60_000).contains(&pttl(master, "r")));
         }
@@ -74,7 +74,7 @@ fn an_extension_reaches_every_master_and_never_shortens_a_ttl() {
         let until = guard.valid_until();
         guard.extend(Duration::from_secs(20)).await.unwrap();
         assert_eq!(guard.valid_until(), until);
-        assert_eq!(guard.settled().await.granted(), 5);
+        assert_eq!(guard.settled().await.granted_count(), 5);
         for master in &masters {
             assert!(pttl(master, "r") > 40_000);
         }
@@ -104,7 +104,7 @@ fn a_second_contender_is_told_how_long_the_lock_is_held() {
             .try_acquire()
             .await
             .unwrap();
-        assert_eq!(guard.settled().await.granted(), 3);
+        assert_eq!(guard.settled().await.granted_count(), 3);
 
         let refused = theirs.mutex("r").try_acquire().await;
         let Err(AcquireError::Contended {
@@ -120,7 +120,7 @@ fn a_second_contender_is_told_how_long_the_lock_is_held() {
         };
         assert_eq!(&*name, "r");
         assert!(remaining > Duration::from_secs(50) && remaining <= Duration::from_secs(60));
-        assert!(votes.refused() >= 2);
+        assert!(votes.refused_count() >= 2);
 
         guard.release().await.unwrap();
         drop(theirs.mutex("r").try_acquire().await.unwrap());
@@ -173,7 +173,7 @@ fn a_guard_outlives_the_closing_of_its_coordinator() {
         locks.close().await;
         drop(locks);
         guard.extend(LONG).await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 3);
+        assert_eq!(guard.settled().await.granted_count(), 3);
         guard.release().await.unwrap();
         // The last handle is gone, so no call waits for the release.
         until("no keys", async || {
@@ -214,7 +214,7 @@ fn a_lock_needs_a_majority_of_any_number_of_masters() {
             let locks = coordinator(patient(), &masters[..n]);
             assert_eq!(locks.quorum(), needed);
             let guard = locks.mutex("r").try_acquire().await.unwrap();
-            assert_eq!(guard.settled().await.granted(), n);
+            assert_eq!(guard.settled().await.granted_count(), n);
             guard.release().await.unwrap();
             locks.close().await;
         }
@@ -229,7 +229,7 @@ fn locks_work_over_unix_sockets() {
         let locks = patient().masters(sockets).build().unwrap();
         let guard = locks.mutex("r").try_acquire().await.unwrap();
         let votes = guard.settled().await;
-        assert_eq!(votes.granted(), 3);
+        assert_eq!(votes.granted_count(), 3);
         let address = format!("unix:{}", masters[0].socket().display());
         assert_eq!(row(&votes, 0).master(), address);
         assert_eq!(masters[2].command(&["EXISTS", "r"]), "1");

@@ -24,6 +24,8 @@ pub(crate) const PATIENCE: Duration = TEST_TIMEOUT;
 /// A TTL longer than any test: a key that is gone was released.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 
+pub(crate) const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
+
 /// Runs `test` on `n` masters of its own. Skips it if no server can be started.
 pub(crate) fn with_masters(n: usize, test: impl AsyncFnOnce(Vec<Server>)) {
     if server::only_urls() {
@@ -131,6 +133,16 @@ pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T
     }
 }
 
+/// Waits until the release of a lock has also reached the masters outside the majority.
+pub(crate) async fn until_released(masters: &[Server], key: &str) {
+    for master in masters {
+        until("a release on all masters", async || {
+            (master.command(&["EXISTS", key]) == "0").then_some(())
+        })
+        .await;
+    }
+}
+
 /// Acquires and releases `lock` until `is_it` accepts the votes.
 pub(crate) async fn until_votes(lock: &Lock, what: &str, is_it: impl Fn(&Votes) -> bool) -> Votes {
     until(what, async || {
@@ -147,7 +159,7 @@ pub(crate) async fn acquire_on_all(lock: &Lock) -> Guard {
     until("a grant of all masters", async || {
         let guard = lock.try_acquire().await.ok()?;
         let votes = guard.settled().await;
-        (votes.granted() == votes.master_count()).then_some(guard)
+        (votes.granted_count() == votes.master_count()).then_some(guard)
     })
     .await
 }

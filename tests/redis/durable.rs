@@ -8,9 +8,7 @@ use tokio::join;
 use crate::{
     common::*,
     proxy::Proxy,
-    restart_guard::{
-        ALWAYS, KEY, KINDS, connected, follow, guarded, is_copy, is_quarantined, lock,
-    },
+    restart_guard::{ALWAYS, KEY, connected, copy_once, guarded, is_copy, is_quarantined, lock},
 };
 
 /// A builder that trusts the declaration that masters keep all writes. No test outlives a
@@ -69,7 +67,7 @@ fn masters_that_keep_all_writes_vote_at_once_and_still_have_their_locks() {
                     held.extend(LONG).await.ok()?;
                     let votes = held.settled().await;
                     assert!((0..3).all(|master| !is_quarantined(&votes, master)));
-                    (votes.granted() == 3).then_some(())
+                    (votes.granted_count() == 3).then_some(())
                 })
                 .await;
                 assert_eq!(held.state(), LockState::Held);
@@ -85,7 +83,7 @@ fn masters_that_keep_all_writes_vote_at_once_and_still_have_their_locks() {
 
 /// Restarts a master twice. Takes its start options, the settings changed before it is first used,
 /// and whether it is expected to count as durable over each of the two restarts.
-async fn keeps(options: &[&str], settings: &[&str], expected: [bool; 2]) {
+async fn check_durability(options: &[&str], settings: &[&str], expected: [bool; 2]) {
     let mut masters = server::masters(2);
     masters.insert(0, Server::start_with(options));
     if !settings.is_empty() {
@@ -117,14 +115,14 @@ fn a_master_that_was_not_durable_before_or_is_not_now_has_no_vote() {
         let pauses = ["no-appendfsync-on-rewrite", "yes"];
         let and_pauses = [&ALWAYS[..], &["--no-appendfsync-on-rewrite", "yes"]].concat();
         join!(
-            keeps(&ALWAYS, &[], [true, true]),
-            keeps(everysec, &[], [false, false]),
-            keeps(&and_pauses, &[], [false, false]),
+            check_durability(&ALWAYS, &[], [true, true]),
+            check_durability(everysec, &[], [false, false]),
+            check_durability(&and_pauses, &[], [false, false]),
             // As if durability had been switched on just before the restart.
-            keeps(&ALWAYS, &["appendfsync", "everysec"], [false, true]),
-            keeps(&ALWAYS, &pauses, [false, true]),
+            check_durability(&ALWAYS, &["appendfsync", "everysec"], [false, true]),
+            check_durability(&ALWAYS, &pauses, [false, true]),
             // As if durability had been switched off by the restart.
-            keeps(everysec, &["appendfsync", "always"], [false, false]),
+            check_durability(everysec, &["appendfsync", "always"], [false, false]),
         );
     });
 }
@@ -180,7 +178,7 @@ fn a_promoted_replica_has_no_vote_however_durable_it_is() {
         let mut urls = urls(&masters);
         urls[0] = proxy.url();
         connected(trusting(), &urls).await.close().await;
-        follow(&replica, &masters[0]).await;
+        copy_once(&replica, &masters[0]).await;
         assert_eq!(replica.command(&["HGET", KEY, "durable"]), "1");
         proxy.lead_to(replica.port());
         masters[0].kill();

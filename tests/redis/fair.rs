@@ -612,21 +612,11 @@ fn kinds_of_one_name_do_not_mix() {
             }
             assert!(guard.is_valid());
             guard.extend(LONG).await.unwrap();
-            assert_eq!(guard.settled().await.granted(), 3);
+            assert_eq!(guard.settled().await.granted_count(), 3);
             guard.release().await.unwrap();
-            close_free(&masters).await;
+            until_released(&masters, "r").await;
         }
         close_at_once(&locks).await;
         assert_no_keys(&masters);
     });
-}
-
-/// Waits until a release has also reached the masters outside the majority.
-async fn close_free(masters: &[Server]) {
-    for master in masters {
-        until("a free master", async || {
-            (master.command(&["EXISTS", "r"]) == "0").then_some(())
-        })
-        .await;
-    }
 }

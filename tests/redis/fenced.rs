@@ -6,7 +6,6 @@ use quorlock::{Coordinator, Guard, Kind, Lock, Renewal};
 
 use crate::common::*;
 
-const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 const COUNTER: &str = "quorlock:fence:{r}";
 
 fn fenced(kind: Kind, locks: &Coordinator) -> Lock {
@@ -129,7 +128,7 @@ fn tokens_grow_while_one_master_after_the_other_fails() {
                 master.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
                 for locks in &both {
                     let whole = locks.mutex("whole");
-                    until_votes(&whole, "all votes", |votes| votes.granted() == 3).await;
+                    until_votes(&whole, "all votes", |votes| votes.granted_count() == 3).await;
                 }
             }
             for master in &masters {

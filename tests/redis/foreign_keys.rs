@@ -25,7 +25,7 @@ fn a_minority_of_grants_is_given_back() {
             panic!("{refused:?}");
         };
         assert!(remaining > Duration::from_secs(50) && remaining <= Duration::from_secs(60));
-        assert_eq!(votes.refused(), 3, "{votes}");
+        assert_eq!(votes.refused_count(), 3, "{votes}");
 
         locks.close().await;
         for master in &masters[..3] {
@@ -50,7 +50,7 @@ fn a_split_vote_is_contention_that_may_end_now() {
         // Three masters are free now. The key on the two others must not count.
         let guard = locks.mutex("r").acquire_within(TEST_TIMEOUT).await.unwrap();
         let votes = guard.settled().await;
-        assert_eq!((votes.granted(), votes.refused()), (3, 2));
+        assert_eq!((votes.granted_count(), votes.refused_count()), (3, 2));
         guard.release().await.unwrap();
         locks.close().await;
         assert_eq!(masters[2].command(&["GET", "r"]), "others");
@@ -106,7 +106,7 @@ fn a_lock_whose_key_became_another_type_is_lost() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let guard = locks.mutex("r").try_acquire().await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 3);
+        assert_eq!(guard.settled().await.granted_count(), 3);
         for master in &masters {
             master.command(&["DEL", "r"]);
             assert_eq!(master.command(&["HSET", "r", "owner", "1"]), "1");
@@ -130,14 +130,14 @@ fn a_lock_that_was_taken_over_is_lost() {
     with_masters(5, async |masters| {
         let locks = coordinator(patient(), &masters);
         let guard = locks.mutex("r").try_acquire().await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 5);
+        assert_eq!(guard.settled().await.granted_count(), 5);
         for master in &masters[..3] {
             master.command(&["SET", "r", "theirs", "PX", "60000"]);
         }
         let Err(ExtendError::Lost { votes, .. }) = guard.extend(LONG).await else {
             panic!("unexpected result");
         };
-        assert_eq!((votes.granted(), votes.refused()), (2, 3));
+        assert_eq!((votes.granted_count(), votes.refused_count()), (2, 3));
         let Some(Vote::Refuse(Refusal::Held(report))) = row(&votes, 0).vote() else {
             panic!("{votes}");
         };
@@ -157,7 +157,7 @@ fn a_lock_whose_key_is_gone_on_a_majority_is_lost_and_not_written_again() {
     with_masters(5, async |masters| {
         let locks = coordinator(patient(), &masters);
         let guard = locks.mutex("r").try_acquire().await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 5);
+        assert_eq!(guard.settled().await.granted_count(), 5);
         for master in &masters[..3] {
             assert_eq!(master.command(&["DEL", "r"]), "1");
         }
@@ -175,14 +175,14 @@ fn an_extension_heals_a_minority_that_lost_the_key() {
     with_masters(5, async |masters| {
         let locks = coordinator(patient(), &masters);
         let guard = locks.mutex("r").try_acquire().await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 5);
+        assert_eq!(guard.settled().await.granted_count(), 5);
         let token = masters[4].command(&["GET", "r"]);
         for master in &masters[..2] {
             assert_eq!(master.command(&["DEL", "r"]), "1");
         }
         guard.extend(LONG).await.unwrap();
         until("the healed masters in the votes", async || {
-            (guard.votes().granted() == 5).then_some(())
+            (guard.votes().granted_count() == 5).then_some(())
         })
         .await;
         for master in &masters {
@@ -206,7 +206,7 @@ fn an_extension_does_not_take_a_minority_from_another() {
         let guard = locks.mutex("r").acquire_within(TEST_TIMEOUT).await.unwrap();
         guard.extend(LONG).await.unwrap();
         let votes = guard.settled().await;
-        assert_eq!((votes.granted(), votes.refused()), (3, 2));
+        assert_eq!((votes.granted_count(), votes.refused_count()), (3, 2));
         guard.release().await.unwrap();
         locks.close().await;
         for master in &masters[..2] {

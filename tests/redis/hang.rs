@@ -26,7 +26,7 @@ fn a_master_that_stands_still_is_given_up_and_taken_back() {
         .await;
 
         masters[0].resume();
-        until_votes(&lock, "five votes", |votes| votes.granted() == 5).await;
+        until_votes(&lock, "five votes", |votes| votes.granted_count() == 5).await;
         locks.close().await;
         assert_no_keys(&masters);
     });
@@ -112,7 +112,7 @@ fn a_master_that_stood_still_gets_the_release_when_it_goes_on() {
             let lock = locks.mutex("r");
             let guard = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
             if !matches!(hang, Hang::AllAlong | Hang::AllAlongAndGivenUp) {
-                assert_eq!(guard.settled().await.granted(), 5);
+                assert_eq!(guard.settled().await.granted_count(), 5);
                 masters[0].pause();
             }
             if matches!(hang, Hang::GivenUpBeforeRelease) {

@@ -40,7 +40,7 @@ async fn assert_costs_nothing(masters: &[Server], impostor: String, reason: &str
     let start = Instant::now();
     cycles(&lock).await;
     assert!(start.elapsed() < Duration::from_secs(2));
-    assert_eq!(votes.granted(), 2);
+    assert_eq!(votes.granted_count(), 2);
 }
 
 async fn cycles(lock: &Lock) {
@@ -155,7 +155,7 @@ fn a_replica_has_no_vote() {
         let locks = coordinator(patient(), &masters);
         let guard = locks.mutex("r").try_acquire().await.unwrap();
         let votes = guard.settled().await;
-        assert_eq!(votes.granted(), 2);
+        assert_eq!(votes.granted_count(), 2);
         assert!(is_unreachable(&votes, 2), "{votes}");
         assert!(votes.to_string().contains("not a master"), "{votes}");
         guard.release().await.unwrap();
@@ -174,7 +174,11 @@ fn a_master_that_becomes_a_replica_loses_its_vote_and_gets_it_back() {
         assert_eq!(masters[2].command(&["REPLICAOF", "127.0.0.1", &port]), "OK");
         let guard = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
         let votes = guard.settled().await;
-        assert_eq!((votes.granted(), votes.failed()), (2, 1), "{votes}");
+        assert_eq!(
+            (votes.granted_count(), votes.failed_count()),
+            (2, 1),
+            "{votes}"
+        );
         assert!(
             is_rejected(&votes, 2, "READONLY") || is_unreachable(&votes, 2),
             "{votes}"
@@ -182,7 +186,7 @@ fn a_master_that_becomes_a_replica_loses_its_vote_and_gets_it_back() {
         guard.release().await.unwrap();
 
         assert_eq!(masters[2].command(&["REPLICAOF", "NO", "ONE"]), "OK");
-        until_votes(&lock, "three votes", |votes| votes.granted() == 3).await;
+        until_votes(&lock, "three votes", |votes| votes.granted_count() == 3).await;
         locks.close().await;
         assert_no_keys(&masters);
     });

@@ -23,14 +23,14 @@ fn any_string_can_be_a_name() {
             let lock = locks.mutex(name);
             let guard = lock.try_acquire().await.unwrap();
             assert_eq!(guard.name(), name);
-            assert_eq!(guard.settled().await.granted(), 3);
+            assert_eq!(guard.settled().await.granted_count(), 3);
             for master in &masters {
                 assert_eq!(master.command(&["KEYS", "*"]), name);
             }
             let second = lock.try_acquire().await;
             assert!(matches!(second, Err(AcquireError::Contended { .. })));
             guard.extend(LONG).await.unwrap();
-            assert_eq!(guard.settled().await.granted(), 3);
+            assert_eq!(guard.settled().await.granted_count(), 3);
             guard.release().await.unwrap();
         }
         let nameless = locks.mutex("").try_acquire().await;
@@ -64,7 +64,7 @@ fn the_template_makes_the_key() {
         let lock = locks.mutex("orders/42");
         let guard = lock.try_acquire().await.unwrap();
         assert_eq!(guard.name(), "orders/42");
-        assert_eq!(guard.settled().await.granted(), 3);
+        assert_eq!(guard.settled().await.granted_count(), 3);
         for master in &masters {
             assert_eq!(master.command(&["KEYS", "*"]), "redlock:orders/42:v1");
         }
@@ -108,7 +108,7 @@ fn our_lock_excludes_another_library() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let guard = locks.mutex("r").try_acquire().await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 3);
+        assert_eq!(guard.settled().await.granted_count(), 3);
         let foreign = ["SET", "r", "theirs", "NX", "PX", "5000"];
         for master in &masters {
             assert_eq!(master.command(&foreign), "(nil)");

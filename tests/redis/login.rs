@@ -29,12 +29,12 @@ fn a_password_a_user_and_a_database_can_be_given() {
             .unwrap();
         let guard = locks.mutex("r").try_acquire().await.unwrap();
         let votes = guard.settled().await;
-        assert_eq!(votes.granted(), 3, "{votes}");
+        assert_eq!(votes.granted_count(), 3, "{votes}");
         assert_eq!(keys_of_database(&masters[0], 0), 0);
         assert_eq!(keys_of_database(&masters[0], 3), 1);
 
         guard.extend(LONG).await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 3);
+        assert_eq!(guard.settled().await.granted_count(), 3);
         guard.release().await.unwrap();
         locks.close().await;
         assert_eq!(keys_of_database(&masters[0], 3), 0);
@@ -57,9 +57,9 @@ fn a_user_without_the_right_to_load_scripts_can_lock() {
             .map(|master| format!("redis://lock:pw@127.0.0.1:{}", master.port()));
         let locks = patient().masters(urls).build().unwrap();
         let guard = locks.mutex("locks:r").try_acquire().await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 3);
+        assert_eq!(guard.settled().await.granted_count(), 3);
         guard.extend(LONG).await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 3);
+        assert_eq!(guard.settled().await.granted_count(), 3);
         guard.release().await.unwrap();
 
         let forbidden = locks.mutex("elsewhere").try_acquire().await.unwrap_err();
@@ -137,7 +137,7 @@ fn an_existing_client_can_be_a_master() {
         let locks = patient().masters(clients).build().unwrap();
         let guard = locks.mutex("r").try_acquire().await.unwrap();
         let votes = guard.settled().await;
-        assert_eq!(votes.granted(), 3, "{votes}");
+        assert_eq!(votes.granted_count(), 3, "{votes}");
         assert_eq!(keys_of_database(&masters[0], 2), 1);
         guard.release().await.unwrap();
         locks.close().await;
@@ -158,7 +158,7 @@ fn a_wrong_password_shows_in_the_votes_and_costs_no_lock() {
             let locks = patient().masters(urls(password)).build().unwrap();
             let guard = locks.mutex("r").try_acquire().await.unwrap();
             let votes = guard.settled().await;
-            assert_eq!(votes.granted(), 2);
+            assert_eq!(votes.granted_count(), 2);
             assert!(is_unreachable(&votes, 2), "{votes}");
             assert!(votes.to_string().contains(reason), "{votes}");
             assert!(!format!("{votes} {votes:?}").contains("hunter2"));

@@ -22,7 +22,11 @@ fn a_master_without_memory_counts_as_failed_not_as_refusing() {
         let guard = locks.mutex("r").try_acquire().await.unwrap();
         let votes = guard.settled().await;
         assert_eq!(
-            (votes.granted(), votes.refused(), votes.failed()),
+            (
+                votes.granted_count(),
+                votes.refused_count(),
+                votes.failed_count()
+            ),
             (3, 0, 2)
         );
         assert!(is_rejected(&votes, 0, "OOM") && is_rejected(&votes, 1, "OOM"));
@@ -33,7 +37,7 @@ fn a_master_without_memory_counts_as_failed_not_as_refusing() {
         let Err(AcquireError::NoQuorum { votes, .. }) = &refused else {
             panic!("{refused:?}");
         };
-        assert_eq!(votes.failed(), 3);
+        assert_eq!(votes.failed_count(), 3);
         assert!((0..3).all(|master| is_rejected(votes, master, "OOM")));
         assert!(
             refused
@@ -61,11 +65,11 @@ fn a_held_lock_can_be_extended_and_released_without_memory() {
             };
             let lock = lock.ttl(Duration::from_secs(30)).renewal(Renewal::Off);
             let guard = lock.try_acquire().await.unwrap();
-            assert_eq!(guard.settled().await.granted(), 3);
+            assert_eq!(guard.settled().await.granted_count(), 3);
             masters.iter().for_each(run_out_of_memory);
 
             guard.extend(LONG).await.unwrap();
-            assert_eq!(guard.settled().await.granted(), 3);
+            assert_eq!(guard.settled().await.granted_count(), 3);
             for master in &masters {
                 assert!(pttl(master, "r") > 60_000);
                 // There is no counter to raise.
@@ -91,11 +95,11 @@ fn levels_can_be_acquired_and_released_without_memory() {
         let owner = locks.owner();
         for lock in [locks.reentrant("r", &owner), locks.fair("f", &owner)] {
             let outer = lock.try_acquire().await.unwrap();
-            assert_eq!(outer.settled().await.granted(), 3);
+            assert_eq!(outer.settled().await.granted_count(), 3);
             masters.iter().for_each(run_out_of_memory);
 
             let inner = lock.try_acquire().await.unwrap();
-            assert_eq!(inner.settled().await.granted(), 3);
+            assert_eq!(inner.settled().await.granted_count(), 3);
             outer.extend(LONG / 2).await.unwrap();
             inner.release().await.unwrap();
             outer.extend(LONG / 2).await.unwrap();
@@ -116,13 +120,13 @@ fn scripts_are_loaded_without_memory() {
     with_masters(3, async |masters| {
         let before = coordinator(patient(), &masters);
         let guard = before.mutex("r").try_acquire().await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 3);
+        assert_eq!(guard.settled().await.granted_count(), 3);
         masters.iter().for_each(run_out_of_memory);
         for master in &masters {
             assert_eq!(master.command(&["SCRIPT", "FLUSH"]), "OK");
         }
         guard.extend(LONG).await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 3);
+        assert_eq!(guard.settled().await.granted_count(), 3);
 
         let after = coordinator(patient(), &masters);
         let refused = after.mutex("other").try_acquire().await.unwrap_err();

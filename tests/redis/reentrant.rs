@@ -182,7 +182,7 @@ fn a_lock_on_a_majority_counts_as_held() {
         let owner = locks.owner();
         let lock = locks.reentrant("r", &owner);
         let guard = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 2);
+        assert_eq!(guard.settled().await.granted_count(), 2);
         assert_eq!(holder(&lock).await.unwrap().depth, 1);
         guard.release().await.unwrap(); // a majority is enough for the release, too
         assert!(!lock.is_held().await.unwrap());
@@ -472,7 +472,7 @@ fn waiters_share_subscriptions_and_leave_none_open() {
 }
 
 /// Lets another client hold the lock on `masters`.
-fn take(masters: &[Server]) {
+fn occupy(masters: &[Server]) {
     for master in masters {
         assert_eq!(master.command(&["HSET", "r", "another's:1", "1"]), "1");
         assert_eq!(master.command(&["PEXPIRE", "r", "60000"]), "1");
@@ -484,7 +484,7 @@ fn take(masters: &[Server]) {
 fn a_lock_held_by_another_on_two_of_three_masters_is_refused() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
-        take(&masters[..2]);
+        occupy(&masters[..2]);
         let lock = locks.reentrant("r", &locks.owner());
         assert!(is_contended(&lock.try_acquire().await));
         let refused = lock.acquire_within(millis(200)).await;
@@ -503,11 +503,15 @@ fn a_lock_held_by_another_on_one_of_three_masters_is_granted() {
     for taken in 0..3 {
         with_masters(3, async |masters| {
             let locks = coordinator(patient(), &masters);
-            take(&masters[taken..=taken]);
+            occupy(&masters[taken..=taken]);
             let lock = locks.reentrant("r", &locks.owner());
             let guard = lock.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
             let votes = guard.settled().await;
-            assert_eq!((votes.granted(), votes.refused()), (2, 1), "{votes}");
+            assert_eq!(
+                (votes.granted_count(), votes.refused_count()),
+                (2, 1),
+                "{votes}"
+            );
             guard.release().await.unwrap();
             let held = masters[taken].command(&["HGETALL", "r"]);
             assert_eq!(held, "another's:1\n1");

@@ -23,7 +23,11 @@ fn a_dead_master_fails_fast_and_votes_again_when_it_is_back() {
         for _ in 0..20 {
             let guard = lock.try_acquire().await.unwrap();
             let votes = guard.settled().await;
-            assert_eq!((votes.granted(), votes.failed()), (4, 1), "{votes}");
+            assert_eq!(
+                (votes.granted_count(), votes.failed_count()),
+                (4, 1),
+                "{votes}"
+            );
             assert!(is_unreachable(&votes, 0), "{votes}");
             guard.extend(LONG).await.unwrap();
             guard.release().await.unwrap();
@@ -31,7 +35,7 @@ fn a_dead_master_fails_fast_and_votes_again_when_it_is_back() {
         assert!(start.elapsed() < Duration::from_secs(5));
 
         masters[0].restart();
-        until_votes(&lock, "five votes", |votes| votes.granted() == 5).await;
+        until_votes(&lock, "five votes", |votes| votes.granted_count() == 5).await;
         locks.close().await;
         assert_no_keys(&masters);
     });
@@ -64,7 +68,11 @@ fn too_few_masters_are_no_quorum_and_not_contention() {
         let Err(ReleaseError::NoQuorum { votes, .. }) = guard.release().await else {
             panic!("unexpected result");
         };
-        assert_eq!((votes.granted(), votes.failed()), (2, 3), "{votes}");
+        assert_eq!(
+            (votes.granted_count(), votes.failed_count()),
+            (2, 3),
+            "{votes}"
+        );
         assert!(start.elapsed() < Duration::from_secs(4));
 
         masters[1].restart();
@@ -83,7 +91,7 @@ fn an_extension_heals_a_master_that_restarted_empty() {
         assert_no_keys(&masters[..1]);
         until("five votes for the extension", async || {
             guard.extend(LONG).await.unwrap();
-            (guard.votes().granted() == 5).then_some(())
+            (guard.votes().granted_count() == 5).then_some(())
         })
         .await;
         assert_eq!(masters[0].command(&["GET", "r"]), token);
@@ -108,7 +116,7 @@ fn a_healed_master_gets_the_release_too() {
         masters[0].restart();
         until("three votes for the extension", async || {
             guard.extend(LONG).await.unwrap();
-            (guard.votes().granted() == 3).then_some(())
+            (guard.votes().granted_count() == 3).then_some(())
         })
         .await;
 
@@ -175,7 +183,7 @@ fn an_attempt_waits_for_masters_that_are_not_up_yet() {
         masters[0].restart();
         masters[1].restart();
         let guard = waiting.await.unwrap().unwrap();
-        assert_eq!(guard.settled().await.granted(), 2);
+        assert_eq!(guard.settled().await.granted_count(), 2);
         drop(guard);
 
         masters[2].restart();

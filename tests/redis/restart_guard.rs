@@ -21,7 +21,6 @@ use crate::{captured_log::CapturedLog, common::*, proxy::Proxy};
 const TTL: Duration = Duration::from_millis(1_500);
 /// The least quarantine for any TTL, less the rounding of the masters' clocks.
 const QUARANTINE: Duration = Duration::from_millis(2_995);
-pub(crate) const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 pub(crate) const KEY: &str = "quorlock:guard";
 /// The options that make a server keep all writes.
 pub(crate) const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
@@ -41,7 +40,7 @@ pub(crate) fn lock(locks: &Coordinator, kind: Kind, name: &str, owner: &Owner) -
 /// Makes `masters` known to a client, so that they have a vote from then on (for strict clients,
 /// once a quarantine is over). Closes that client: a release is done once a majority has it, and
 /// the next client could otherwise overtake it on the other masters.
-async fn meet(masters: &[String]) {
+async fn make_known(masters: &[String]) {
     let locks = guarded(RestartGuard::Observed).masters(masters).build();
     let locks = locks.unwrap();
     acquire_on_all(&locks.mutex("r"))
@@ -54,7 +53,7 @@ async fn meet(masters: &[String]) {
 
 /// Returns other addresses of `masters`, under which this process has not seen them, as another
 /// process would.
-fn elsewhere(masters: &[Server]) -> Vec<String> {
+fn other_addresses(masters: &[Server]) -> Vec<String> {
     masters.iter().map(Server::unix_url).collect()
 }
 
@@ -66,7 +65,7 @@ pub(crate) async fn connected(builder: Builder, masters: &[String]) -> Coordinat
     // Arrives after the release on all of them.
     until("an inspection of all masters", async || {
         let seen = lock.inspect().await.ok()?;
-        (seen.votes.granted() == masters.len()).then_some(())
+        (seen.votes.granted_count() == masters.len()).then_some(())
     })
     .await;
     locks
@@ -105,7 +104,7 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
     let proxy = Proxy::delay_requests(masters[victim].port(), Duration::ZERO);
     let mut urls = urls(&masters);
     urls[victim] = proxy.url();
-    meet(&urls).await;
+    make_known(&urls).await;
     let first = connected(guarded(guard), &urls).await;
     let second = connected(guarded(guard), &urls).await;
     let unguarded = [
@@ -115,7 +114,7 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
     let mut replica = (loss == Loss::Promoted).then(Server::start);
     match (&mut replica, loss) {
         (Some(replica), _) => {
-            follow(replica, &masters[victim]).await;
+            copy_once(replica, &masters[victim]).await;
         }
         (None, Loss::Snapshot) => assert_eq!(masters[victim].command(&["SAVE"]), "OK"),
         _ => {}
@@ -149,7 +148,7 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
         valid.push(lock.try_acquire().await.unwrap());
     }
     for guard in held.iter().chain(&valid) {
-        assert_eq!(guard.settled().await.granted(), victim + 1);
+        assert_eq!(guard.settled().await.granted_count(), victim + 1);
     }
     block(|key| vec!["DEL", key]);
     let lost = Instant::now();
@@ -279,7 +278,7 @@ fn a_durable_master_that_was_not_declared_is_quarantined_and_keeps_its_locks() {
         .await;
         until("three votes", async || {
             held.extend(TTL).await.unwrap();
-            (held.settled().await.granted() == 3).then_some(())
+            (held.settled().await.granted_count() == 3).then_some(())
         })
         .await;
         let took = began.elapsed();
@@ -290,7 +289,7 @@ fn a_durable_master_that_was_not_declared_is_quarantined_and_keeps_its_locks() {
 }
 
 /// Makes `replica` copy `master` once, and then independent again.
-pub(crate) async fn follow(replica: &Server, master: &Server) {
+pub(crate) async fn copy_once(replica: &Server, master: &Server) {
     let port = master.port().to_string();
     replica.command(&["REPLICAOF", "127.0.0.1", &port]);
     until("a copy", async || is_copy(replica)).await;
@@ -351,7 +350,7 @@ fn a_client_that_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
                 let _ = master.command(&["SET", "r", "another's", "NX", "PX", "600000"]);
             }
             masters[1].restart();
-            let locks = guarded(guard).masters(elsewhere(&masters));
+            let locks = guarded(guard).masters(other_addresses(&masters));
             let locks = locks.build().unwrap();
             let second = locks.mutex("r").try_acquire().await;
             match guard {
@@ -361,7 +360,7 @@ fn a_client_that_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
                     };
                     assert!(is_quarantined(&votes, 1), "{votes}");
                 }
-                _ => assert_eq!(second.unwrap().votes().granted(), 2),
+                _ => assert_eq!(second.unwrap().votes().granted_count(), 2),
             }
         }
     });
@@ -384,12 +383,12 @@ fn a_strict_client_does_not_trust_an_observer() {
             .try_acquire()
             .await
             .unwrap();
-        assert_eq!(first.settled().await.granted(), 2);
+        assert_eq!(first.settled().await.granted_count(), 2);
         masters[2].command(&["DEL", "r"]);
         // This client does not reach the second master for a while.
         proxy.lead_to(1);
         masters[1].restart();
-        let observer = guarded(RestartGuard::Observed).masters(elsewhere(&masters));
+        let observer = guarded(RestartGuard::Observed).masters(other_addresses(&masters));
         let observer = observer.build().unwrap();
         observer.check().await;
         assert_eq!(masters[1].command(&["HGET", KEY, "since"]), "0");
@@ -422,7 +421,7 @@ fn another_database_does_not_count_as_a_master_that_forgot() {
             let locks = guarded(RestartGuard::Observed).masters(&urls).build();
             let guard = locks.unwrap().mutex("r").try_acquire().await.unwrap();
             let votes = guard.settled().await;
-            assert_eq!(votes.granted(), 3, "{votes}");
+            assert_eq!(votes.granted_count(), 3, "{votes}");
         }
     });
 }
@@ -431,7 +430,7 @@ fn another_database_does_not_count_as_a_master_that_forgot() {
 #[test]
 fn a_process_knows_a_master_that_it_has_seen() {
     with_masters(3, async |mut masters| {
-        meet(&urls(&masters)).await;
+        make_known(&urls(&masters)).await;
         masters[1].restart();
         let locks = guarded(RestartGuard::Observed).masters(urls(&masters));
         let guard = locks.build().unwrap().mutex("r").try_acquire().await;
@@ -449,7 +448,7 @@ fn a_restored_guard_key_tells_a_new_client_that_the_master_restarted() {
         assert_eq!(masters[1].command(&["SAVE"]), "OK");
         masters[1].restart();
         for guard in [RestartGuard::Observed, RestartGuard::Strict] {
-            let locks = guarded(guard).masters(elsewhere(&masters));
+            let locks = guarded(guard).masters(other_addresses(&masters));
             let locks = locks.build().unwrap();
             let guard = locks.mutex("r").try_acquire().await.unwrap();
             let votes = guard.settled().await;
@@ -479,7 +478,7 @@ fn a_strict_client_refuses_a_user_without_the_rights_and_names_them() {
 
         let observed = connected(guarded(RestartGuard::Observed), &urls).await;
         let guard = observed.mutex("r").try_acquire().await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 3);
+        assert_eq!(guard.settled().await.granted_count(), 3);
         assert_eq!(masters[0].command(&["EXISTS", KEY]), "0");
     });
 }
@@ -498,7 +497,7 @@ fn a_master_without_room_for_the_guard_key_is_asked_again() {
         })
         .await;
         assert_eq!(full.command(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
-        until_votes(&lock, "three votes", |votes| votes.granted() == 3).await;
+        until_votes(&lock, "three votes", |votes| votes.granted_count() == 3).await;
         assert_eq!(full.command(&["HGET", KEY, "since"]), "0");
     });
 }
@@ -519,7 +518,11 @@ fn a_server_under_two_addresses_votes_once() {
                 .then_some(votes)
         })
         .await;
-        assert_eq!((votes.granted(), votes.failed()), (2, 1), "{votes}");
+        assert_eq!(
+            (votes.granted_count(), votes.failed_count()),
+            (2, 1),
+            "{votes}"
+        );
         let refused = (0..2)
             .find(|master| is_unreachable(&votes, *master))
             .unwrap();

@@ -6,8 +6,6 @@ use quorlock::{AcquireError, Builder, Kind, RestartGuard};
 
 use crate::common::*;
 
-const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
-
 /// Returns the rules of the user that `docs/operations.md` calls `name`.
 fn documented(name: &str) -> Vec<String> {
     let docs = include_str!("../../docs/operations.md");
@@ -80,7 +78,7 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
     assert!(!my_lock.is_held().await.unwrap());
     let held = acquire_on_all(&my_lock).await;
     assert!(their_lock.is_held().await.unwrap());
-    assert_eq!(their_lock.inspect().await.unwrap().votes.granted(), 3);
+    assert_eq!(their_lock.inspect().await.unwrap().votes.granted_count(), 3);
 
     // A key that a master lost is put back; for a fenced lock, as long as no other client has
     // offered a candidate.
@@ -98,11 +96,11 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
     );
     if kind != Kind::Mutex {
         let inner = my_lock.try_acquire().await.unwrap();
-        assert_eq!(inner.settled().await.granted(), 3);
+        assert_eq!(inner.settled().await.granted_count(), 3);
         inner.release().await.unwrap();
     }
     held.extend(LONG).await.unwrap();
-    assert_eq!(held.settled().await.granted(), 3);
+    assert_eq!(held.settled().await.granted_count(), 3);
 
     // A waiter receives the message about the release.
     let waiting = {
@@ -189,7 +187,7 @@ fn the_rights_in_the_guide_are_enough_for_mutexes() {
             let lock = locks.mutex("r");
             let seen = until("all masters", async || {
                 let seen = lock.inspect().await.ok()?;
-                (seen.votes.granted() == 3).then_some(seen)
+                (seen.votes.granted_count() == 3).then_some(seen)
             })
             .await;
             assert_eq!(seen.holder.unwrap().kind, Some(kind));

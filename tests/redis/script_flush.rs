@@ -17,11 +17,11 @@ fn no_vote_is_lost_to_a_script_flush() {
         };
         let locks = coordinator(patient(), &masters);
         let guard = locks.mutex("r").try_acquire().await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 5);
+        assert_eq!(guard.settled().await.granted_count(), 5);
 
         flush();
         guard.extend(LONG).await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 5);
+        assert_eq!(guard.settled().await.granted_count(), 5);
 
         flush();
         guard.release().await.unwrap();
@@ -43,15 +43,15 @@ fn no_vote_is_lost_to_a_script_flush_whatever_the_kind() {
         for lock in [locks.reentrant("r", &mine), locks.fair("f", &mine)] {
             flush();
             let outer = lock.try_acquire().await.unwrap();
-            assert_eq!(outer.settled().await.granted(), 3);
+            assert_eq!(outer.settled().await.granted_count(), 3);
             flush();
             let inner = lock.try_acquire().await.unwrap();
-            assert_eq!(inner.settled().await.granted(), 3);
+            assert_eq!(inner.settled().await.granted_count(), 3);
             flush();
             inner.release().await.unwrap();
             flush();
             outer.extend(LONG).await.unwrap();
-            assert_eq!(outer.settled().await.granted(), 3);
+            assert_eq!(outer.settled().await.granted_count(), 3);
             flush();
             outer.release().await.unwrap();
         }
@@ -96,7 +96,7 @@ async fn cycles(locks: &Coordinator) {
         let guard = lock.try_acquire().await.unwrap();
         guard.extend(LONG * 2).await.unwrap();
         let votes = guard.settled().await;
-        assert_eq!(votes.granted(), 5, "{votes}");
+        assert_eq!(votes.granted_count(), 5, "{votes}");
         guard.release().await.unwrap();
     }
 }

@@ -26,12 +26,11 @@ use crate::{
     token_log::{LockLoop, TokenHistory, TokenLog},
 };
 
-const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 /// The clients, each a process with its own wall clock.
 const CLIENTS: usize = 16;
 /// The number of clients that want each lock. They are not neighbours; more clients would keep each
 /// other busy with attempts.
-const FEW: usize = 4;
+const CLIENTS_PER_LOCK: usize = 4;
 /// The lock that all clients want and hold for longer than a renewal period, so that masters
 /// restart meanwhile.
 const HELD: usize = 0;
@@ -50,7 +49,7 @@ fn tokens_grow_from_holder_to_holder_while_their_clocks_are_wrong_and_jump() {
     let contest = Contest {
         test: "skewed_clocks::tokens_grow_from_holder_to_holder_while_their_clocks_are_wrong_and_jump",
         masters: 5,
-        ahead: |client| [9 * WINDOW / 10, -9 * WINDOW / 10, HOUR, 0][client / FEW],
+        ahead: |client| [9 * WINDOW / 10, -9 * WINDOW / 10, HOUR, 0][client / CLIENTS_PER_LOCK],
         names: 3,
         tasks: 2,
         pause: Duration::ZERO,
@@ -104,7 +103,8 @@ struct Contest {
     /// The name of the test, whose second run makes a client.
     test: &'static str,
     masters: usize,
-    /// The nanoseconds by which a client's clock is ahead. Halfway, all clocks jump back by an hour.
+    /// The nanoseconds by which a client's clock is ahead. Halfway, all clocks jump back by an
+    /// hour.
     ahead: fn(usize) -> i64,
     /// The number of locks of each kind, including the held one and the rare one.
     names: usize,
@@ -189,7 +189,7 @@ impl Contest {
             let (locks, count) = match number {
                 HELD => (&locks, self.tasks),
                 RARE => (&fresh, 1),
-                _ if number % FEW == client % FEW => (&locks, self.tasks),
+                _ if number % CLIENTS_PER_LOCK == client % CLIENTS_PER_LOCK => (&locks, self.tasks),
                 _ => continue,
             };
             for task in 0..count {
@@ -418,7 +418,7 @@ async fn wait_until_restored(guard: &Guard) {
     };
     renewed("a renewal, which may have begun before the kill", |_| true).await;
     renewed("a renewal by all masters", |votes| {
-        votes.granted() == votes.master_count()
+        votes.granted_count() == votes.master_count()
     })
     .await;
     // Other processes renew their locks at their own times. By the next renewal here, all have done

@@ -12,7 +12,7 @@ use quorlock_benches::figure::figure;
 use quorlock_benches::hostile::all_calls;
 use quorlock_benches::hostile::close::late_closes;
 use quorlock_benches::hostile::fake_server::Fake;
-use quorlock_benches::hostile::first_attempt::{far_away, first_try};
+use quorlock_benches::hostile::first_attempt::{far_away, first_attempt};
 use quorlock_benches::hostile::load::{self, Load};
 use quorlock_benches::hostile::process_stats::{self, Log};
 use quorlock_benches::hostile::proxy::Proxy;
@@ -138,7 +138,7 @@ fn first_tries(options: &Options) -> Result<()> {
 
 fn first_of_a_process(urls: &str) -> Result<()> {
     let builder = Coordinator::builder().masters(urls.split(','));
-    threads(1).block_on(first_try(builder, "first"))?;
+    threads(1).block_on(first_attempt(builder, "first"))?;
     Ok(())
 }
 

@@ -54,7 +54,7 @@ impl Quorlock {
                 Ok(guard) => {
                     let votes = guard.settled().await;
                     guard.release().await?;
-                    if votes.granted() >= masters {
+                    if votes.granted_count() >= masters {
                         return Ok(());
                     }
                     seen = votes.to_string();

@@ -29,8 +29,7 @@ impl InFlight<'_> {
             Item::Request(request) => request,
             Item::Change(channel) => return self.on_refused_change(channel, reply),
         };
-        let round_trip = now.saturating_duration_since(sent.at);
-        if !sent.is_resent && self.liveness.measure(round_trip) {
+        if !sent.is_resent && self.liveness.measure(sent.at, now) {
             self.mailbox.set_node_timeout(self.liveness.timeout());
         }
         let master = self.master();

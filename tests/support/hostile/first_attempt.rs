@@ -15,7 +15,7 @@ pub fn far_away(servers: &[Server], each_way: Duration) -> Vec<Proxy> {
 }
 
 /// Makes a first attempt. Returns how long it took, or why it got no lock.
-pub async fn first_try(builder: Builder, name: &str) -> Result<Duration, String> {
+pub async fn first_attempt(builder: Builder, name: &str) -> Result<Duration, String> {
     let locks = builder.build().map_err(|error| error.to_string())?;
     let lock = locks.mutex(name);
     let start = Instant::now();
@@ -37,12 +37,12 @@ pub async fn first_try(builder: Builder, name: &str) -> Result<Duration, String>
 
 /// Counts how many of `rounds` fresh coordinators with default settings get a free lock at the
 /// first attempt. Also returns why the last refused one was refused.
-pub async fn wins(urls: &[String], rounds: usize) -> (usize, String) {
+pub async fn count_wins(urls: &[String], rounds: usize) -> (usize, String) {
     let mut won = 0;
     let mut why = String::new();
     for round in 0..rounds {
         let builder = Coordinator::builder().masters(urls);
-        match first_try(builder, &format!("first/{round}")).await {
+        match first_attempt(builder, &format!("first/{round}")).await {
             Ok(_) => won += 1,
             Err(error) => why = error,
         }

@@ -22,6 +22,7 @@ pub mod on_event;
 pub mod process_stats;
 #[path = "../proxy.rs"]
 pub mod proxy;
+#[path = "../random.rs"]
 pub mod random;
 pub mod releases;
 pub mod resp;

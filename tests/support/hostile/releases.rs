@@ -84,7 +84,7 @@ pub async fn commands_for(releases: usize, period: Duration) -> usize {
     while guards.len() < releases {
         let lock = locks.mutex(format!("r{}", guards.len()));
         let guard = lock.acquire_within(period).await.unwrap();
-        if guard.settled().await.failed() == 0 {
+        if guard.settled().await.failed_count() == 0 {
             guards.push(guard);
         }
     }
