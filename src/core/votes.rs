@@ -21,7 +21,7 @@ use super::quorum::{Failure, Vote, majority};
 /// let locks = Coordinator::new(masters)?;
 /// let guard = locks.mutex("orders/42").try_acquire().await?;
 /// let votes = guard.settled().await;
-/// assert_eq!((votes.granted(), votes.quorum(), votes.master_count()), (3, 2, 3));
+/// assert_eq!((votes.granted_count(), votes.quorum(), votes.master_count()), (3, 2, 3));
 /// assert!(votes.iter().all(|row| row.vote() == Some(&Vote::Grant)));
 /// # Ok(()) }
 /// ```

@@ -134,7 +134,7 @@ mod ask {
     use super::{GuardQuery, RestartGuard, RestartTracker};
     use crate::{
         core::{command::Reply, restart::Incarnation},
-        master::redis::wire,
+        master::redis::encode::encode,
         user_code::shielded,
     };
 
@@ -172,7 +172,7 @@ mod ask {
             for (origin, away) in known.iter().skip(1) {
                 words.extend([*origin, away.as_bytes()]);
             }
-            wire::encode(out, &words);
+            encode(out, &words);
         }
 
         /// What the answer says. `None` when it cannot be known, and need not.
@@ -259,7 +259,7 @@ mod ask {
         pub(in crate::master) fn ask(out: &mut Vec<u8>) {
             let settings = Self::SETTINGS.map(|(setting, _)| setting.as_bytes());
             let [first, second, third] = settings;
-            wire::encode(out, &[b"CONFIG", b"GET", first, second, third]);
+            encode(out, &[b"CONFIG", b"GET", first, second, third]);
         }
 
         /// What the values of the settings come to.

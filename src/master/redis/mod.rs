@@ -2,6 +2,7 @@
 //! server says but votes.
 
 mod connection;
+pub(super) mod encode;
 pub(super) mod resp;
 mod setting;
 #[cfg(feature = "tls")]
