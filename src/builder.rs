@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
+    check::Checker,
     coordinator::Coordinator,
     core::{
         config::{Config, Settings},
@@ -258,6 +259,9 @@ impl Builder {
             #[cfg(feature = "tls")]
             tls: self.tls,
         };
+        let probes = self.masters.iter().enumerate();
+        let probes = probes.filter_map(|(master, spec)| spec.probe(master, &master_config));
+        let checker = Checker::new(probes.collect(), runtime.clone(), clock::wall_micros);
         let masters: Vec<(Arc<Mailbox>, Supervisor)> = self
             .masters
             .into_iter()
@@ -265,9 +269,8 @@ impl Builder {
             .enumerate()
             .map(|(master, (spec, address))| spec.open(master, address, &master_config))
             .collect();
-        Ok(Coordinator::from_engine(Engine::start(
-            config, masters, &runtime,
-        )))
+        let engine = Engine::start(config, masters, &runtime);
+        Ok(Coordinator::from_parts(engine, checker))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    check::Preflight,
+    check::{Checker, Preflight},
     core::{name::Kind, quorum::majority},
     driver::engine::Engine,
     lock::Lock,
@@ -47,12 +47,14 @@ use crate::{
 #[derive(Clone)]
 pub struct Coordinator {
     engine: Arc<Engine>,
+    checker: Arc<Checker>,
 }
 
 impl Coordinator {
-    pub(crate) fn from_engine(engine: Engine) -> Self {
+    pub(crate) fn from_parts(engine: Engine, checker: Checker) -> Self {
         Self {
             engine: Arc::new(engine),
+            checker: Arc::new(checker),
         }
     }
 
@@ -209,7 +211,8 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub async fn check(&self) -> Preflight {
-        self.engine.check().await
+        let (config, masters) = (self.engine.config(), self.engine.masters());
+        self.checker.run(config, masters.node_timeout()).await
     }
 
     /// Returns the number of masters.

@@ -75,7 +75,7 @@ mod user_code;
 
 pub use crate::{
     builder::Builder,
-    check::{Finding, Preflight, Severity},
+    check::{Finding, Preflight, Setting, Severity},
     coordinator::Coordinator,
     core::{
         held_report::HeldReport,

@@ -1,12 +1,23 @@
-//! What one master says of itself.
+//! The answers of one master, and the settings of this program that they are judged by.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use crate::core::quorum::Failure;
+use crate::{
+    core::{
+        config::Config,
+        quorum::Failure,
+        restart::{RestartGuard, quarantine},
+    },
+    master::{
+        probe::ProbeError,
+        question::Answer,
+        server_error::{ServerError, in_short},
+    },
+};
 
-/// What a server is asked for by `CONFIG GET`, one by one: patterns would bring passwords along, and several at once
-/// are for Redis 7 and later.
-pub(crate) const SETTINGS: [&str; 9] = [
+/// The settings to ask for by `CONFIG GET`, one by one: a pattern would return passwords as well,
+/// and only Redis 7 and later take several names at once.
+pub(super) const SETTINGS: [&str; 9] = [
     "active-replica",
     "appendfsync",
     "lua-time-limit",
@@ -18,36 +29,55 @@ pub(crate) const SETTINGS: [&str; 9] = [
     "timeout",
 ];
 
-/// What one master says of itself.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
-    /// Fields of `INFO`, the settings, and what else `lua/shared/check.lua` has to say.
-    said: BTreeMap<String, String>,
-    pub(super) clock: Option<Reading>,
-    pub(super) stands_still: bool,
-    /// Why it does not tell its settings.
-    pub(super) withheld: Option<Failure>,
+/// The settings of this program that masters are judged by.
+pub(super) struct Ours<'a> {
+    pub(super) config: &'a Config,
+    pub(super) node_timeout: Duration,
 }
 
-/// A master's clock, in microseconds.
+impl Ours<'_> {
+    pub(super) fn is_guarded(&self) -> bool {
+        self.config.restart_guard != RestartGuard::Off
+    }
+}
+
+/// A master that was asked, with its answers or the reason why there are none.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) address: Arc<str>,
+    pub(super) facts: Result<Facts, ProbeError>,
+}
+
+/// The answers of one master.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    /// Fields of `INFO`, settings, and the fields that `lua/shared/check.lua` adds.
+    fields: BTreeMap<String, String>,
+    pub(super) clock: Option<Reading>,
+    pub(super) stands_still: bool,
+    /// Why the master does not tell its settings.
+    pub(super) withheld: Option<String>,
+}
+
+/// A master's wall clock, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     theirs: u64,
-    /// Ours at the same time, about.
+    /// Our wall clock in the middle of the round trip.
     ours: u64,
-    /// How far that may be off: half of the round trip.
+    /// Half of the round trip, by which `ours` may be off.
     slack: u64,
 }
 
 impl Reading {
-    /// By how much its clock is ahead of ours.
+    /// Returns how far the master's clock is ahead of ours.
     pub(super) fn ahead(self) -> i64 {
         self.theirs
             .cast_signed()
             .wrapping_sub(self.ours.cast_signed())
     }
 
-    /// How far its clock is from one that is so much ahead of ours, at least.
+    /// Returns the least distance of the master's clock from one that is `ahead` of ours.
     pub(super) fn apart(self, ahead: i64) -> Duration {
         let apart = self.ahead().abs_diff(ahead);
         Duration::from_micros(apart.saturating_sub(self.slack))
@@ -55,13 +85,15 @@ impl Reading {
 }
 
 impl Facts {
-    /// See `lua/shared/check.lua`. `asked` is our clock when it was asked, `now` when the answer was there, both in
-    /// microseconds since 1970.
-    pub(crate) fn parse(text: &str, asked: u64, now: u64) -> Self {
-        let mut facts = Self::default();
-        for (field, value) in text.lines().filter_map(|line| line.split_once(':')) {
-            facts.said.insert(field.to_owned(), value.trim().to_owned());
-        }
+    /// Reads the text of `lua/shared/check.lua`. Our wall clock showed `asked` when the question
+    /// was sent and `now` when the answer was there.
+    pub(super) fn parse(text: &str, asked: u64, now: u64) -> Self {
+        let lines = text.lines().filter_map(|line| line.split_once(':'));
+        let fields = lines.map(|(field, value)| (field.to_owned(), value.trim().to_owned()));
+        let mut facts = Self {
+            fields: fields.collect(),
+            ..Self::default()
+        };
         facts.clock = facts.number("time").map(|theirs| Reading {
             theirs,
             ours: asked.midpoint(now),
@@ -70,49 +102,72 @@ impl Facts {
         facts
     }
 
-    /// What it answered to `CONFIG GET`; nothing where it does not know the setting.
-    pub(crate) fn add(&mut self, setting: &str, answer: Result<Option<String>, Failure>) {
+    /// Adds an answer to `CONFIG GET`.
+    pub(super) fn add(&mut self, setting: &str, answer: Answer) {
         match answer {
-            Ok(Some(value)) => {
-                self.said.insert(setting.to_owned(), value);
+            Ok(value) => {
+                let field = value.map(|value| (setting.to_owned(), value));
+                self.fields.extend(field);
             }
-            Ok(None) => {}
-            Err(failure) => self.withheld = Some(failure),
+            Err(Failure::Rejected(error)) => {
+                self.withheld = Some(format!("answered {}", in_short(&error)));
+            }
+            Err(failure) => self.withheld = Some(failure.to_string()),
         }
     }
 
-    /// Looks at its clock once more.
-    pub(crate) fn compare(&mut self, later: &Self) {
-        /// As fine as any clock is.
+    /// Notes whether the master's clock has moved on since `earlier`.
+    pub(super) fn compare(&mut self, earlier: &Self) {
+        /// The resolution of the coarsest clock.
         const TICK: u64 = 1_000;
-        if let (Some(first), Some(later)) = (self.clock, later.clock) {
-            let passed = later.ours.saturating_sub(first.ours);
-            self.stands_still = passed >= TICK && later.theirs <= first.theirs;
+        if let (Some(earlier), Some(now)) = (earlier.clock, self.clock) {
+            let passed = now.ours.saturating_sub(earlier.ours);
+            self.stands_still = passed >= TICK && now.theirs <= earlier.theirs;
         }
     }
 
     pub(super) fn get(&self, field: &str) -> Option<&str> {
-        self.said.get(field).map(String::as_str)
-    }
-
-    pub(super) fn said(&self, field: &str) -> String {
-        self.get(field).unwrap_or("unknown").to_owned()
-    }
-
-    pub(super) fn is(&self, field: &str, value: &str) -> bool {
-        self.get(field) == Some(value)
-    }
-
-    pub(super) fn is_above_zero(&self, field: &str) -> bool {
-        self.number(field).unwrap_or(0) > 0
+        self.fields.get(field).map(String::as_str)
     }
 
     pub(super) fn number(&self, field: &str) -> Option<u64> {
         self.get(field)?.parse().ok()
     }
 
-    /// Whether it says anything of itself, or its user must not ask.
+    pub(super) fn is(&self, field: &str, value: &str) -> bool {
+        self.get(field) == Some(value)
+    }
+
+    /// Returns whether the user may ask for `INFO`.
     pub(super) fn has_info(&self) -> bool {
         self.get("try.INFO").is_none()
+    }
+
+    /// Returns the error of a command or a key that the script has tried.
+    pub(super) fn error(&self, tried: &str) -> Option<ServerError> {
+        self.get(&format!("try.{tried}")).map(ServerError::of)
+    }
+
+    /// Returns why the master writes nothing now, as the code of its error.
+    pub(super) fn write_error(&self) -> Option<&'static str> {
+        let errors = ["SET", "HSET"].into_iter();
+        let mut errors = errors.filter_map(|command| self.error(command));
+        errors.find_map(|error| match error {
+            ServerError::WritesRefused(code) => Some(code),
+            _ => None,
+        })
+    }
+
+    /// Returns how long the master has no vote because it may have forgotten locks.
+    pub(super) fn quarantine_left(&self, ours: &Ours<'_>) -> Duration {
+        let config = ours.config;
+        let age = match config.restart_guard {
+            RestartGuard::Off => None,
+            // A strict guard counts from when the master was first seen.
+            RestartGuard::Strict if self.is("guard_age", "never") => self.number("guard_seen"),
+            RestartGuard::Observed | RestartGuard::Strict => self.number("guard_age"),
+        };
+        let over = age.map_or(Duration::MAX, Duration::from_millis);
+        quarantine(config.max_ttl, config.drift).saturating_sub(over)
     }
 }

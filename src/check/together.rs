@@ -1,109 +1,110 @@
-//! What matters between masters, and of our own settings.
+//! The findings about all masters together, and about the settings of this program.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    Asked, Notes, Ours,
-    Severity::{Info, Refuse, Warn},
-    facts::Reading,
+    about::{self, About},
+    facts::{Asked, Ours},
+    report::{Finding, Severity},
+    rights,
 };
-use crate::core::{ballot::Ballot, quorum::majority, restart::RestartGuard};
+use crate::core::{ballot::Ballot, quorum::majority};
 
-pub(super) fn check(masters: &[Asked], ours: &Ours, notes: &mut Notes<'_>) {
-    identities(masters, notes);
-    data(masters, ours, notes);
-    number(masters, notes);
-    hosts(masters, notes);
-    clocks(masters, notes);
-}
-
-pub(super) fn our_own(ours: &Ours, notes: &mut Notes<'_>) {
-    ttl(ours, notes);
-    drift(ours, notes);
-}
-
-/// Whether each is a server of its own.
-fn identities(masters: &[Asked], notes: &mut Notes<'_>) {
-    let mut seen = BTreeMap::new();
-    for master in masters {
-        let id = id(master, "run_id");
-        if let Some(other) = id.and_then(|id| seen.insert(id, &master.address)) {
-            let value = format!("the same on {other} and {}", master.address);
-            let why = "one server listed twice votes twice";
-            notes.add(Refuse, "run_id", value, why, "list every server once");
-        }
-    }
-}
-
-/// Whether each has data of its own, and always had.
-fn data(masters: &[Asked], ours: &Ours, notes: &mut Notes<'_>) {
+pub(super) fn find(masters: &[Asked], ours: &Ours<'_>) -> Vec<Finding> {
+    let mut findings: Vec<_> = votes(masters, ours).into_iter().collect();
     for (number, master) in masters.iter().enumerate() {
-        for other in &masters[..number] {
-            pair(other, master, ours, notes);
-        }
+        let others = &masters[..number];
+        findings.extend(others.iter().rev().find_map(|other| twin(other, master)));
+        findings.extend(
+            others
+                .iter()
+                .filter_map(|other| shared_data(other, master, ours)),
+        );
+    }
+    findings.extend(match masters.len() {
+        1 | 2 => Some(about::FEW_MASTERS.with(masters.len().to_string())),
+        even if even % 2 == 0 => Some(about::EVEN_NUMBER.with(even.to_string())),
+        _ => None,
+    });
+    findings.extend(hosts(masters));
+    findings.extend(clocks(masters));
+    findings.extend(our_own(ours));
+    findings
+}
+
+/// Whether enough masters can vote now. Findings about single masters do not say that there are too
+/// many of them, and one master that is down may be fine.
+fn votes(masters: &[Asked], ours: &Ours<'_>) -> Option<Finding> {
+    let (count, need) = (masters.len(), majority(masters.len()));
+    let able = masters.iter().enumerate().filter_map(|(number, master)| {
+        let mut others = masters[..number].iter();
+        // The guard takes the vote of a server that is listed before.
+        let is_second = ours.is_guarded() && others.any(|other| is_twin(other, master));
+        let facts = master.facts.as_ref().ok()?;
+        (!is_second && rights::may_lock(facts)).then_some(facts)
+    });
+    let mut waits: Vec<_> = able.map(|facts| facts.quarantine_left(ours)).collect();
+    waits.sort_unstable();
+    let now = waits.iter().filter(|wait| wait.is_zero()).count();
+    let value = format!("only {now} of {count} now (need {need})");
+    match waits.get(need - 1).copied() {
+        Some(Duration::ZERO) => None,
+        Some(wait) => Some(about::QUARANTINES.with(format!("{value}, for another {wait:.1?}"))),
+        None => Some(about::NO_MAJORITY.with(value)),
     }
 }
 
-fn pair(one: &Asked, other: &Asked, ours: &Ours, notes: &mut Notes<'_>) {
+fn twin(other: &Asked, master: &Asked) -> Option<Finding> {
+    let value = format!("the same on {} and {}", other.address, master.address);
+    is_twin(other, master).then(|| about::TWIN.with(value))
+}
+
+fn is_twin(other: &Asked, master: &Asked) -> bool {
+    let run_id = id(master, "run_id");
+    run_id.is_some() && run_id == id(other, "run_id")
+}
+
+/// Whether two masters have the same data, or had once.
+fn shared_data(one: &Asked, other: &Asked, ours: &Ours<'_>) -> Option<Finding> {
     let ids = |master| ["master_replid", "master_replid2"].map(|field| id(master, field));
     let ([now, before], theirs) = (ids(one), ids(other));
     let is_theirs = |id: Option<&str>| id.is_some() && theirs.contains(&id);
-    let (level, value, why) = if now.is_some() && now == theirs[0] {
-        let why = "masters that share their data forget it together";
-        (Refuse, "the same on", why)
-    } else if is_theirs(now) || is_theirs(before) {
-        let why = "one of them took the data of the other, and forgot its own locks then";
-        let level = match ours.guard {
-            RestartGuard::Off => Refuse,
-            RestartGuard::Observed | RestartGuard::Strict => Warn,
-        };
-        (level, "of one origin on", why)
-    } else {
-        return;
-    };
-    let value = format!("{value} {} and {}", one.address, other.address);
-    let fix = "stop replication and start one of them empty";
-    notes.add(level, "master_replid", value, why, fix);
+    let on = format!("on {} and {}", one.address, other.address);
+    if ours.is_guarded() && is_twin(one, other) {
+        return None;
+    }
+    if now.is_some() && now == theirs[0] {
+        return Some(about::SHARED_DATA.with(format!("the same {on}")));
+    }
+    let mut about = about::TOOK_DATA;
+    if !ours.is_guarded() {
+        about.severity = Severity::Refuse;
+    }
+    let had_theirs = is_theirs(now) || is_theirs(before);
+    had_theirs.then(|| about.with(format!("of one origin {on}")))
 }
 
-fn id<'a>(master: &'a Asked, setting: &str) -> Option<&'a str> {
-    let id = master.facts.as_ref().ok()?.get(setting)?;
-    // Servers without a former one say so in zeros.
+fn id<'a>(master: &'a Asked, field: &str) -> Option<&'a str> {
+    let id = master.facts.as_ref().ok()?.get(field)?;
+    // A server without an earlier id shows zeros.
     Some(id).filter(|id| id.bytes().any(|digit| digit != b'0'))
 }
 
-fn number(masters: &[Asked], notes: &mut Notes<'_>) {
-    let count = masters.len().to_string();
-    match masters.len() {
-        1 | 2 => {
-            let why = "the loss of one master is the loss of all locks";
-            notes.add(Warn, "masters", count, why, "list 3 or 5");
-        }
-        even if even % 2 == 0 => {
-            let why = "it survives no more failures than one master less";
-            notes.add(Info, "masters", count, why, "list an odd number");
-        }
-        _ => {}
-    }
-}
-
-/// Whether a majority is left when a machine goes, as far as addresses tell.
-fn hosts(masters: &[Asked], notes: &mut Notes<'_>) {
+/// Whether a majority is left without one host, by the addresses of the masters.
+fn hosts(masters: &[Asked]) -> impl Iterator<Item = Finding> {
     let mut hosts = BTreeMap::<&str, usize>::new();
     for master in masters {
         *hosts.entry(host(&master.address)).or_default() += 1;
     }
     let count = masters.len();
-    for (host, on_it) in hosts {
-        if count > 2 && count - on_it < majority(count) {
-            let why = "its loss is the loss of all locks";
-            let fix = "give each master a machine of its own";
-            notes.add(Warn, "hosts", format!("{host} for {on_it}"), why, fix);
-        }
-    }
+    let is_needed = move |on_it: usize| count > 2 && count - on_it < majority(count);
+    let hosts = hosts
+        .into_iter()
+        .filter(move |(_, on_it)| is_needed(*on_it));
+    hosts.map(|(host, on_it)| about::HOST.with(format!("{host} for {on_it}")))
 }
 
-/// Memory masters are for tests, and have nothing to share.
+/// Memory masters are for tests, and share no machine.
 fn host(address: &str) -> &str {
     match address.rsplit_once(':') {
         Some((host, _)) if host != "memory" => {
@@ -113,71 +114,44 @@ fn host(address: &str) -> &str {
     }
 }
 
-/// Whether clocks are within the window that tickets and candidates must be in. What only lives for a TTL does not
-/// mind.
-fn clocks(masters: &[Asked], notes: &mut Notes<'_>) {
+/// Whether clocks are within the window that tickets and candidates for fencing tokens must be in.
+/// What only lives for a TTL does not depend on it.
+fn clocks(masters: &[Asked]) -> Vec<Finding> {
     let clocks = masters.iter().filter_map(|master| {
         let clock = master.facts.as_ref().ok()?.clock?;
         Some((&master.address, clock))
     });
     let mut clocks: Vec<_> = clocks.collect();
     clocks.sort_by_key(|(_, clock)| clock.ahead());
-    let Some(middle) = clocks.get(clocks.len() / 2).map(|(_, clock)| *clock) else {
-        return;
+    let (known, majority) = (clocks.len(), majority(masters.len()));
+    let Some(middle) = clocks.get(known / 2).map(|(_, clock)| *clock) else {
+        return Vec::new();
     };
-    let known = clocks.len();
     clocks.retain(|(_, clock)| clock.apart(middle.ahead()) > Ballot::WINDOW);
-    let majority = majority(masters.len());
-    if known >= majority && known - clocks.len() < majority {
-        let why = "no majority agrees on the time: no fencing tokens, and no order in fair locks";
-        notes.add(Refuse, "TIME", "apart", why, SYNCHRONISE);
-    }
-    for (address, clock) in clocks {
-        let why = "it counts as down for fencing tokens, and for places in fair locks";
-        let value = format!("{:.1?} off on {address}", clock.apart(middle.ahead()));
-        notes.add(Warn, "TIME", value, why, SYNCHRONISE);
-    }
-    ours_is_apart(middle, notes);
+    let is_no_majority = known >= majority && known - clocks.len() < majority;
+    let apart = is_no_majority.then(|| about::CLOCKS_APART.with("apart"));
+    let off = |about: About, apart: Duration, place: &str| {
+        (apart > Ballot::WINDOW).then(|| about.with(format!("{apart:.1?} off on {place}")))
+    };
+    let theirs = clocks
+        .iter()
+        .filter_map(|(address, clock)| off(about::CLOCK_OFF, clock.apart(middle.ahead()), address));
+    let ours = off(about::OUR_CLOCK, middle.apart(0), "this machine");
+    apart.into_iter().chain(theirs).chain(ours).collect()
 }
 
-/// Whether our own clock is off. `middle` is in the middle of the masters'.
-fn ours_is_apart(middle: Reading, notes: &mut Notes<'_>) {
-    let apart = middle.apart(0);
-    if apart > Ballot::WINDOW {
-        let why = "places in fair locks and fencing tokens cost this process a round more";
-        let value = format!("{apart:.1?} off on this machine");
-        notes.add(Warn, "TIME", value, why, SYNCHRONISE);
-    }
-}
-
-const SYNCHRONISE: &str = "synchronise the clocks; chronyc tracking says how far they are off";
-
-fn ttl(ours: &Ours, notes: &mut Notes<'_>) {
-    /// So many slow masters a lock should survive.
-    const LEAST: u32 = 10;
-    if ours.ttl / LEAST < ours.node_timeout {
-        let why = "a few slow answers use it up";
-        let value = format!(
-            "{:?} with a node timeout of {:?}",
-            ours.ttl, ours.node_timeout
-        );
-        let fix = "Builder::ttl of ten node timeouts or more";
-        notes.add(Warn, "ttl", value, why, fix);
-    }
-}
-
-fn drift(ours: &Ours, notes: &mut Notes<'_>) {
-    /// Time daemons slew by 500 ppm, on both sides.
+fn our_own(ours: &Ours<'_>) -> impl Iterator<Item = Finding> {
+    /// The number of slow answers that a lock should survive.
+    const ANSWERS: u32 = 10;
+    /// A time daemon slews a clock by 500 ppm, on both sides.
     const SLEW: u32 = 1_000;
-    if ours.drift.ppm() < SLEW {
-        let why = "clocks that are being set right run apart by more";
-        let value = format!("{} ppm", ours.drift.ppm());
-        notes.add(
-            Warn,
-            "drift",
-            value,
-            why,
-            "Builder::drift_ppm of 1000 or more",
-        );
-    }
+    let (ttl, timeout) = (ours.config.ttl.duration(), ours.node_timeout);
+    let ttl = (ttl / ANSWERS < timeout)
+        .then(|| about::SHORT_TTL.with(format!("{ttl:?} with a node timeout of {timeout:?}")));
+    let ppm = ours.config.drift.ppm();
+    let drift = (ppm < SLEW).then(|| about::SLOW_DRIFT.with(format!("{ppm} ppm")));
+    ttl.into_iter().chain(drift).map(|finding| Finding {
+        subject: "this program",
+        ..finding
+    })
 }

@@ -2,7 +2,7 @@
 //!
 //! [`words`](super::words) writes a command for a server. [`reply`](super::reply) reads the reply.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, time::Duration};
 
 use super::{
     ballot::Ballot,
@@ -24,10 +24,7 @@ pub(crate) struct Command {
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Takes a lock that is free.
-    Acquire {
-        by: Identity,
-        key: NewKey,
-    },
+    Acquire { by: Identity, key: NewKey },
     /// Takes a fair lock that is free and whose turn it is, or enters its queue.
     AcquireOrQueue {
         by: FairAttempt,
@@ -35,16 +32,9 @@ pub(crate) enum Action {
         key: NewKey,
     },
     /// Prolongs the life of the key.
-    Extend {
-        by: Identity,
-        ttl: Ttl,
-        depth: u32,
-    },
+    Extend { by: Identity, ttl: Ttl, depth: u32 },
     /// Puts back the key that a master lost while the lock is held.
-    Heal {
-        by: Identity,
-        key: NewKey,
-    },
+    Heal { by: Identity, key: NewKey },
     /// Gives up a level that is not the last one.
     SetDepth {
         by: OwnerAttempt,
@@ -58,13 +48,9 @@ pub(crate) enum Action {
         ballot: Option<Ballot>,
     },
     /// Deletes the key, and keeps the ticket in the queue for the waiter timeout.
-    Yield {
-        by: FairAttempt,
-        timeout: Duration,
-    },
+    Yield { by: FairAttempt, timeout: Duration },
     /// Asks who holds the lock and who waits for it.
     Inspect,
-    Probe(Probe),
 }
 
 /// The key that a master writes when it grants a lock.
@@ -77,16 +63,6 @@ pub(crate) struct NewKey {
     pub(crate) ballot: Option<Ballot>,
 }
 
-/// A question of the preflight check, which is not about a lock.
-#[derive(Clone, Debug)]
-pub(crate) enum Probe {
-    /// Asks a master for its state, and for what its user may do. `counter` is the key that a
-    /// fenced lock would have.
-    Facts { counter: Arc<str> },
-    /// Asks a master for the setting of this name.
-    Setting(&'static str),
-}
-
 /// The kind of a [`Command`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
@@ -94,7 +70,6 @@ pub(crate) enum Verb {
     Extend,
     Heal,
     Inspect,
-    Probe,
     Release,
     Yield,
 }
@@ -150,7 +125,6 @@ impl Command {
             Action::SetDepth { .. } | Action::Release { .. } => Verb::Release,
             Action::Yield { .. } => Verb::Yield,
             Action::Inspect => Verb::Inspect,
-            Action::Probe(_) => Verb::Probe,
         }
     }
 
@@ -189,7 +163,7 @@ impl Action {
             | Self::Release { by, .. } => (by.token(), by.owner()),
             Self::AcquireOrQueue { by, .. } | Self::Yield { by, .. } => (None, Some(&by.owner)),
             Self::SetDepth { by, .. } => (None, Some(by)),
-            Self::Inspect | Self::Probe(_) => (None, None),
+            Self::Inspect => (None, None),
         }
     }
 }
@@ -304,7 +278,6 @@ pub(crate) mod fixture {
             (Verb::Release, by) => Action::Release { by, wakes, ballot },
             (Verb::Yield, _) => Action::Yield { by: fair, timeout },
             (Verb::Inspect, _) => Action::Inspect,
-            (Verb::Probe, _) => Action::Probe(Probe::Setting("save")),
         };
         Command::new(resource, action)
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    command::{Action, Command, Probe, Reply},
+    command::{Action, Command, Reply},
     quorum::{Failure, Refusal, Vote},
     report,
 };
@@ -18,10 +18,8 @@ impl Command {
         match (&self.action, reply) {
             (_, Reply::Error(text)) if is_wrong_type(text) => Vote::Refuse(Refusal::OtherKind),
             (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((*text).into())),
-            (Action::Inspect | Action::Probe(_), Reply::Text(_)) => Vote::Grant,
-            // A server that does not know a setting replies with nothing.
-            (Action::Probe(Probe::Setting(_)), Reply::Nil) => Vote::Grant,
-            (Action::Inspect | Action::Probe(_), _) => nonsense(),
+            (Action::Inspect, Reply::Text(_)) => Vote::Grant,
+            (Action::Inspect, _) => nonsense(),
             (_, Reply::Nil) if is_mutex => held(None),
             (action, Reply::Ok) if action.is_set() => Vote::Grant,
             (action, _) if action.is_set() => nonsense(),

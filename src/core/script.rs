@@ -17,7 +17,6 @@ pub(crate) enum Script {
     FairReleaseFenced,
     FairYield,
     Inspect,
-    Check,
 }
 
 /// The text of a script from `lua/`, after the shared parts that it needs.
@@ -51,7 +50,7 @@ macro_rules! fenced {
 
 impl Script {
     #[cfg(feature = "redis")]
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::MutexAcquire,
         Self::MutexExtend,
         Self::MutexRelease,
@@ -65,7 +64,6 @@ impl Script {
         Self::FairReleaseFenced,
         Self::FairYield,
         Self::Inspect,
-        Self::Check,
     ];
 
     /// Returns the script that takes the place of this one for a fenced lock.
@@ -124,7 +122,6 @@ impl Script {
             Self::FairReleaseFenced => fenced!(owned!("shared/queue", "fair/release")),
             Self::FairYield => lua!("shared/ownership", "shared/queue", "fair/yield"),
             Self::Inspect => lua!("shared/holder", "shared/inspect"),
-            Self::Check => lua!("shared/check"),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     ballot::Ballot,
-    command::{Action, Call, Command, NewKey, Probe, WakeScope},
+    command::{Action, Call, Command, NewKey, WakeScope},
     identity::{FairAttempt, Identity, OwnerAttempt, QueueOptions, whole_millis},
     lease::Ttl,
     name::Kind,
@@ -47,7 +47,6 @@ impl Command {
                 self.owned(Script::FairYield, &by.owner, &words)
             }
             Action::Inspect => self.script(Script::Inspect, &[]),
-            Action::Probe(probe) => self.probe(probe),
         }
     }
 
@@ -146,23 +145,6 @@ impl Command {
             _ => {}
         }
         words
-    }
-
-    fn probe<'a>(&'a self, probe: &'a Probe) -> Words<'a> {
-        let resource = &self.resource;
-        match probe {
-            // Keys of several servers of a cluster: as arguments.
-            Probe::Facts { counter } => Words {
-                script: Some(Script::Check),
-                ..Words::plain(&[
-                    text(resource.key()),
-                    text(resource.queue()),
-                    text(resource.deadlines()),
-                    text(counter),
-                ])
-            },
-            Probe::Setting(name) => Words::plain(&[text("CONFIG"), text("GET"), text(name)]),
-        }
     }
 
     /// Returns the field of a lock's hash that tells the kind of the lock. Its value is the attempt

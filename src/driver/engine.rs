@@ -109,11 +109,6 @@ impl Engine {
         self.masters().pending_releases.delivered().await;
     }
 
-    /// Asks all masters whether they are fit to hold locks.
-    pub(crate) async fn check(&self) -> crate::check::Preflight {
-        super::preflight::check(self.masters()).await
-    }
-
     #[cfg(test)]
     pub(crate) fn local_waiters(&self) -> &LocalWaiters {
         &self.shared.context.local_waiters

@@ -18,7 +18,6 @@ mod local_waiters;
 pub(crate) mod masters;
 pub(crate) mod owned_lock;
 mod pending_releases;
-mod preflight;
 mod probe;
 mod renewer;
 mod schedule;

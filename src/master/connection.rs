@@ -7,14 +7,18 @@ use std::{
     time::Duration,
 };
 
-use super::in_flight::{InFlight, Transmit};
+use super::{
+    dial_error::DialError,
+    in_flight::{InFlight, Transmit},
+};
 
 /// Opens connections to one master.
 pub(super) trait Dial: Send + 'static {
     type Connection: Connection;
 
     /// Opens a connection. The supervisor sets the deadline.
-    fn dial(&mut self) -> impl Future<Output = Result<Dialled<Self::Connection>, Arc<str>>> + Send;
+    fn dial(&mut self)
+    -> impl Future<Output = Result<Dialled<Self::Connection>, DialError>> + Send;
 }
 
 /// A connection that was just opened.

@@ -4,6 +4,8 @@ use std::{sync::Arc, time::Instant};
 
 use parking_lot::Mutex;
 
+use super::dial_error::DialError;
+
 /// The known origins of the servers that answered at the address of one master. Clones share them.
 ///
 /// An origin is the run id of the process that a server's data goes back to. The instant is when
@@ -42,12 +44,12 @@ impl KnownOrigins {
     /// Drops the origins that were known at `asked`, as the server that answered counts its
     /// quarantine from a later time. Fails if another origin was heard from after `asked`, as the
     /// server was not told of that one.
-    pub(super) fn meet(&self, origin: &str, asked: Instant, now: Instant) -> Result<(), String> {
+    pub(super) fn meet(&self, origin: &str, asked: Instant, now: Instant) -> Result<(), DialError> {
         let mut origins = self.0.lock();
         origins.retain(|(known, heard)| known != origin && *heard > asked);
         origins.push((origin.to_owned(), now));
         if origins.len() > 1 {
-            return Err("another server answered at this address during the dial".to_owned());
+            return Err(DialError::Changed);
         }
         Ok(())
     }
@@ -130,7 +132,7 @@ mod tests {
         let refused = known_origins
             .meet("b", start, start + 2 * SECOND)
             .unwrap_err();
-        assert!(refused.contains("another server"), "{refused}");
+        assert!(matches!(refused, DialError::Changed), "{refused}");
         let asked = start + 3 * SECOND;
         assert_eq!(known_origins.known(asked).len(), 2);
         known_origins.meet("b", asked, asked).unwrap();

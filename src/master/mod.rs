@@ -7,6 +7,7 @@ mod config;
 #[path = "../../tests/conformance/mod.rs"]
 mod conformance;
 mod connection;
+pub(crate) mod dial_error;
 mod in_flight;
 mod known_origins;
 mod liveness;
@@ -15,10 +16,13 @@ mod mailbox;
 mod memory;
 mod outage;
 mod owed;
+pub(crate) mod probe;
+pub(crate) mod question;
 #[cfg(feature = "redis")]
 mod redis;
 mod request;
 mod restart;
+pub(crate) mod server_error;
 mod spec;
 mod subscriptions;
 mod supervisor;
@@ -31,6 +35,8 @@ pub(crate) use mailbox::Mailbox;
 pub use memory::{Fault, MemoryMaster};
 #[cfg(feature = "__internals")]
 pub(crate) use redis::encode_command;
+#[cfg(all(test, feature = "redis"))]
+pub(crate) use redis::wire_error::WireError;
 pub(crate) use request::{CountVotes, Request};
 pub(crate) use restart::RestartTracker;
 pub use spec::MasterSpec;

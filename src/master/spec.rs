@@ -6,7 +6,12 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc};
 use super::memory::MemoryMaster;
 #[cfg(feature = "redis")]
 use super::redis;
-use super::{config::MasterConfig, mailbox::Mailbox, supervisor::supervise};
+use super::{
+    config::MasterConfig,
+    mailbox::Mailbox,
+    probe::{Dialer, Probe},
+    supervisor::supervise,
+};
 
 /// One master, as given to [`Builder::master`](crate::Builder::master): a URL, a
 /// [`MemoryMaster`], or a ready `redis::Client`.
@@ -110,6 +115,27 @@ impl MasterSpec {
             Spec::Redis(endpoint) => Ok(endpoint.address()),
             Spec::Bad(reason) => Err(reason.clone()),
         }
+    }
+
+    /// Returns the probe that a check uses to dial this master, which is number `master`.
+    #[cfg_attr(
+        not(any(feature = "redis", feature = "test-util")),
+        expect(unreachable_code, reason = "there are no masters to dial")
+    )]
+    pub(crate) fn probe(&self, master: usize, config: &MasterConfig) -> Option<Probe> {
+        let dialer = match &self.0 {
+            #[cfg(feature = "test-util")]
+            Spec::Memory(memory) => Dialer::Memory(memory.clone().dialer(master, config)),
+            #[cfg(feature = "redis")]
+            Spec::Redis(endpoint) => Dialer::Redis(endpoint.clone().dialer(master, config)),
+            Spec::Bad(_) => return None,
+        };
+        Some(Probe {
+            address: self.address().ok()?,
+            connect_timeout: config.connect_timeout,
+            node_timeout: config.node_timeout,
+            dialer,
+        })
     }
 
     /// Returns the mailbox of this master, which is number `master`, and the task that serves it.

@@ -9,11 +9,12 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::{
     config::MasterConfig,
     connection::{Connection, Dial, Dialled},
+    dial_error::in_time,
     in_flight::InFlight,
     mailbox::Mailbox,
     outage::Outage,
@@ -40,11 +41,11 @@ pub(super) fn supervise<D: Dial>(
 async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
     let mut outage = Outage::default();
     loop {
-        let dial = timeout(config.connect_timeout, dialer.dial());
+        let dial = in_time(config.connect_timeout, dialer.dial());
         let Some(dialled) = unless_done(mailbox, dial).await else {
             return;
         };
-        let why = match dialled.unwrap_or_else(|_| Err(too_slow(config.connect_timeout))) {
+        let why = match dialled {
             Ok(dialled) => {
                 outage.connected(mailbox.address());
                 quarantine(mailbox, config, dialled.age);
@@ -53,7 +54,8 @@ async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
                 };
                 why
             }
-            Err(why) => {
+            Err(error) => {
+                let why = error.to_string().into();
                 if mailbox.node_timeout().is_none() {
                     mailbox.set_node_timeout(config.node_timeout.least());
                 }
@@ -67,10 +69,6 @@ async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
             return;
         }
     }
-}
-
-fn too_slow(timeout: Duration) -> Arc<str> {
-    format!("no connection in {timeout:?}").into()
 }
 
 /// Takes the master's vote away while locks that it forgot `age` ago may still be held.

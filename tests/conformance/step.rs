@@ -111,7 +111,7 @@ impl Asked {
                 timeout: timeout.unwrap_or_default(),
             },
             (Verb::Inspect, _) => Action::Inspect,
-            (verb @ (Verb::Yield | Verb::Probe), _) => panic!("no step is {verb:?}"),
+            (verb @ Verb::Yield, _) => panic!("no step is {verb:?}"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a check says of memory masters.
+//! Checks of memory masters.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use tokio::time::sleep;
 fn found(report: &quorlock::Preflight) -> Vec<(Severity, &'static str)> {
     let findings = report.findings.iter();
     findings
-        .map(|finding| (finding.severity, finding.setting))
+        .map(|finding| (finding.severity, finding.setting.name()))
         .collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn they_are_fit_until_they_fail() {
+async fn a_fault_is_a_finding_and_nothing_else_is() {
     let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
     let locks = Coordinator::new(&masters).unwrap();
     let report = locks.check().await;
@@ -33,16 +33,16 @@ async fn they_are_fit_until_they_fail() {
         ),
     ] {
         masters[1].inject(fault.clone());
-        sleep(Duration::from_millis(1)).await; // for the connection to break
+        sleep(Duration::from_millis(1)).await; // so that the connection breaks
         let report = locks.check().await;
         assert_eq!(found(&report), [expected], "{fault:?} {report}");
         masters[1].inject(Fault::None);
-        sleep(Duration::from_secs(2)).await; // and to be made again
+        sleep(Duration::from_secs(2)).await; // so that it is dialled again
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_forgot() {
+async fn a_master_that_lost_its_keys_is_reported_until_its_quarantine_is_over() {
     let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
     let locks = Coordinator::new(&masters).unwrap();
     assert_eq!(locks.check().await.worst(), None);
@@ -69,7 +69,7 @@ async fn one_that_forgot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_few_that_vote() {
+async fn fewer_than_a_majority_can_vote() {
     let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
     for master in &masters[1..] {
         master.inject(Fault::Down);
@@ -81,14 +81,14 @@ async fn too_few_that_vote() {
     assert_eq!(found(&report), expected, "{report}");
     assert!(locks.mutex("r").try_acquire().await.is_err());
 
-    // Those that are new to the strict guard only have to be waited for.
+    // Masters that are new to a strict guard only need a quarantine.
     let builder = Coordinator::builder().restart_guard(RestartGuard::Strict);
     let masters = (0..3).map(|_| MemoryMaster::new());
     let locks = builder.masters(masters).build().unwrap();
     let report = locks.check().await;
     assert_eq!(report.worst(), Some(Severity::Warn), "{report}");
     let text = report.to_string();
-    let votes = "warn: votes is only 0 of 3 now (need 2), for 60.6s still: ";
+    let votes = "warn: votes is only 0 of 3 now (need 2), for another 60.6s: ";
     assert!(text.contains(votes), "{text}");
     sleep(Duration::from_secs(61)).await;
     assert_eq!(locks.check().await.worst(), None);

@@ -1,4 +1,4 @@
-//! What a check finds, on servers that have it: each finding is provoked here that can be.
+//! Checks of servers. Each finding that can be provoked on a server is provoked here.
 
 use std::{
     fs,
@@ -16,12 +16,12 @@ use tokio::time::sleep;
 
 use crate::{common::*, impostors::impostor};
 
-/// What a master keeps its locks with over a restart.
+/// The options with which a master keeps its locks over a restart.
 const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
 type Found = (Severity, &'static str);
 
-/// Three servers as they should be, but that they are on one machine.
+/// Returns three servers that are fit, but on one machine.
 fn durable() -> Vec<Server> {
     (0..3).map(|_| Server::start_with(&DURABLE)).collect()
 }
@@ -30,7 +30,7 @@ fn guarded() -> Builder {
     patient().restart_guard(RestartGuard::Observed)
 }
 
-/// Places that look like machines of their own.
+/// Returns addresses that look like machines of their own.
 fn apart(masters: &[Server]) -> [String; 3] {
     [
         masters[0].url(),
@@ -43,10 +43,10 @@ fn locks(builder: Builder, masters: &[Server]) -> Coordinator {
     builder.masters(apart(masters)).build().unwrap()
 }
 
-/// What is found but for an old version, which depends on where the tests are run.
+/// Returns the findings without an old version, which depends on the server of the tests.
 fn found(report: &Preflight) -> Vec<Found> {
     let findings = report.findings.iter();
-    let findings = findings.map(|finding| (finding.severity, finding.setting));
+    let findings = findings.map(|finding| (finding.severity, finding.setting.name()));
     findings
         .filter(|(level, setting)| (*level, *setting) != (Warn, "redis_version"))
         .collect()
@@ -69,7 +69,7 @@ fn major(master: &Server) -> u32 {
 }
 
 #[test]
-fn nothing_is_found_on_good_masters() {
+fn nothing_is_found_on_fit_masters() {
     with_masters(0, async |_| {
         let masters = durable();
         for guard in [RestartGuard::Off, RestartGuard::Observed] {
@@ -85,7 +85,7 @@ fn nothing_is_found_on_good_masters() {
 }
 
 #[test]
-fn what_servers_are_like_from_the_start() {
+fn a_server_with_default_settings_loses_locks_in_a_restart() {
     with_masters(3, async |masters| {
         let guarded = locks(guarded(), &masters);
         let report = guarded.check().await;
@@ -105,7 +105,7 @@ fn what_servers_are_like_from_the_start() {
 }
 
 #[test]
-fn each_setting() {
+fn each_setting_has_its_finding() {
     with_masters(0, async |_| {
         let masters = durable();
         let (guarded, unguarded) = (locks(guarded(), &masters), locks(patient(), &masters));
@@ -119,7 +119,7 @@ fn each_setting() {
             ),
             ("timeout", "3600", "0", (Warn, "timeout"), None),
             ("tcp-keepalive", "0", "300", (Warn, "tcp-keepalive"), None),
-            // Shorter than the node timeout it does not matter.
+            // A threshold below the node timeout does not matter.
             (
                 "lua-time-limit",
                 "5001",
@@ -148,7 +148,7 @@ fn each_setting() {
             let finding = report
                 .findings
                 .iter()
-                .find(|finding| finding.setting == expected.1);
+                .find(|finding| finding.setting.name() == expected.1);
             let address = format!("unix:{}", masters[1].socket().display());
             assert_eq!(finding.unwrap().master.as_deref(), Some(&*address));
             let report = unguarded.check().await;
@@ -166,7 +166,7 @@ fn each_setting() {
 }
 
 #[test]
-fn masters_that_are_said_to_keep_everything() {
+fn masters_that_are_declared_durable() {
     with_masters(0, async |_| {
         let masters = durable();
         let durable = || guarded().durable_masters(true);
@@ -191,8 +191,11 @@ fn masters_that_are_said_to_keep_everything() {
             let report = connected.check().await;
             assert_eq!(found(&report), [(Refuse, finding)], "{report}");
             assert!(report.to_string().contains("set it back"), "{report}");
-            // Whoever dials now notes it.
+            // A dial notes it.
             let late = locks(durable(), &masters);
+            // All its dials are over before the setting changes again.
+            let guard = acquire_on_all(&late.mutex("late")).await;
+            guard.release().await.unwrap();
             for locks in [&late, &connected] {
                 let report = locks.check().await;
                 assert_eq!(found(&report), [(Warn, finding)], "{report}");
@@ -200,7 +203,7 @@ fn masters_that_are_said_to_keep_everything() {
             set(&masters[1], setting, good);
             let report = connected.check().await;
             assert_eq!(found(&report), [(Warn, "quorlock:guard")], "{report}");
-            // A log that is switched on is written anew first.
+            // A log that is switched on is rewritten first.
             until("a dial that notes it", async || {
                 let again = locks(durable(), &masters);
                 found(&again.check().await).is_empty().then_some(())
@@ -214,7 +217,7 @@ fn masters_that_are_said_to_keep_everything() {
 }
 
 #[test]
-fn a_master_that_takes_no_clients_at_all() {
+fn a_master_that_takes_no_connection_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let mut held = TcpStream::connect(("127.0.0.1", masters[0].port())).unwrap();
@@ -231,7 +234,7 @@ fn a_master_that_takes_no_clients_at_all() {
 }
 
 #[test]
-fn a_master_that_takes_no_more_clients() {
+fn a_master_that_soon_takes_no_more_connections_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = locks(guarded(), &masters);
@@ -280,9 +283,9 @@ fn a_master_that_evicted_its_keys_and_then_is_in_quarantine() {
     });
 }
 
-/// What it is told to do: the programs that knew it see to the rest.
+/// After the fix that the finding names, the programs that knew the masters do the rest.
 #[test]
-fn a_master_that_was_flushed() {
+fn a_master_that_was_flushed_is_found_and_then_in_quarantine() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = locks(guarded(), &masters);
@@ -314,14 +317,14 @@ fn a_master_that_was_flushed() {
     });
 }
 
-/// What the guide says that no check can find.
+/// The one loss that no check can find, as docs/operations.md says.
 #[test]
 fn a_flushed_key_that_somebody_else_wrote_anew() {
     with_masters(0, async |_| {
         let masters = durable();
         let knew = locks(guarded(), &masters);
         assert_eq!(found(&knew.check().await), []);
-        // By addresses that this process has not seen, as another one would.
+        // By addresses that this process has not used, as another process would.
         let address = format!("redis://localhost:{}", masters[0].port());
         for (guard, address, expected) in [
             (
@@ -350,7 +353,7 @@ fn a_flushed_key_that_somebody_else_wrote_anew() {
 }
 
 #[test]
-fn a_master_with_the_data_of_another() {
+fn a_master_with_the_data_of_another_is_found() {
     with_masters(0, async |_| {
         let (masters, other) = (durable(), Server::start());
         let connected = locks(guarded(), &masters);
@@ -374,7 +377,7 @@ fn a_master_with_the_data_of_another() {
         })
         .await;
 
-        // Of one that is in the list, too.
+        // The data of a master that is in the list, too.
         copy(&masters[0], &masters[1]);
         let had = "master_replid";
         let report = connected.check().await;
@@ -387,7 +390,7 @@ fn a_master_with_the_data_of_another() {
     });
 }
 
-/// Has `to` forget what it has for what `from` has.
+/// Replaces the data of `to` by the data of `from`.
 fn copy(from: &Server, to: &Server) {
     let port = from.port().to_string();
     set(from, "repl-diskless-sync-delay", "0");
@@ -405,12 +408,12 @@ fn copy(from: &Server, to: &Server) {
 }
 
 #[test]
-fn a_master_that_cannot_save() {
+fn a_master_that_cannot_save_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = locks(guarded(), &masters);
         assert_eq!(found(&locks.check().await), []);
-        // In the place of the file.
+        // A folder where the file would be.
         fs::create_dir(masters[0].socket().with_file_name("dump.rdb")).unwrap();
         set(&masters[0], "save", "3600 1000000");
         masters[0].command(&["BGSAVE"]);
@@ -431,7 +434,7 @@ fn a_master_that_cannot_save() {
 }
 
 #[test]
-fn a_master_that_cannot_write() {
+fn a_master_that_refuses_writes_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = locks(guarded(), &masters);
@@ -452,7 +455,7 @@ fn a_master_that_cannot_write() {
 }
 
 #[test]
-fn replicas() {
+fn replicas_are_found() {
     with_masters(0, async |_| {
         let (masters, replica) = (durable(), Server::start());
         let connected = locks(guarded(), &masters);
@@ -474,7 +477,7 @@ fn replicas() {
             (info(&masters[1], "master_link_status")? == "up").then_some(())
         })
         .await;
-        // Connected to it or not.
+        // With a connection of locks to it, and without one.
         for locks in [connected, locks(guarded(), &masters)] {
             let report = locks.check().await;
             assert_eq!(report.worst(), Some(Refuse));
@@ -485,7 +488,7 @@ fn replicas() {
 }
 
 #[test]
-fn one_server_as_two_masters() {
+fn a_server_that_is_listed_twice_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let urls = [
@@ -498,7 +501,7 @@ fn one_server_as_two_masters() {
         let expected = [(Refuse, "run_id"), (Refuse, "master_replid")];
         assert_eq!(found(&report), expected, "{report}");
         unguarded.close().await;
-        // It has one vote then.
+        // With the guard the server has one vote.
         let guarded = guarded().masters(&urls).build().unwrap();
         let report = guarded.check().await;
         assert_eq!(found(&report), [(Refuse, "run_id")], "{report}");
@@ -507,7 +510,7 @@ fn one_server_as_two_masters() {
 }
 
 #[test]
-fn a_server_of_a_cluster() {
+fn a_server_of_a_cluster_is_found() {
     with_masters(0, async |_| {
         let mut masters = durable();
         masters[0] = Server::start_with(&[&DURABLE[..], &["--cluster-enabled", "yes"]].concat());
@@ -520,7 +523,7 @@ fn a_server_of_a_cluster() {
 }
 
 #[test]
-fn how_many_masters_and_where() {
+fn the_number_of_masters_and_their_hosts_are_checked() {
     with_masters(4, async |masters| {
         let durable = ["aof_enabled"];
         for (count, expected) in [
@@ -540,7 +543,7 @@ fn how_many_masters_and_where() {
 }
 
 #[test]
-fn our_own_settings() {
+fn settings_of_this_program_are_checked() {
     with_masters(0, async |_| {
         let masters = durable();
         let hasty = guarded().ttl(Duration::from_secs(40)).drift_ppm(0);
@@ -553,7 +556,7 @@ fn our_own_settings() {
 }
 
 #[test]
-fn masters_that_say_nothing() {
+fn masters_that_do_not_answer_are_found() {
     with_masters(0, async |_| {
         let mut masters = durable();
         masters[0] = Server::reserve();
@@ -591,9 +594,9 @@ fn masters_that_say_nothing() {
     });
 }
 
-/// What is there is no server that can be used.
+/// Something else answers at the address, or a server that is too old.
 #[test]
-fn masters_that_are_none() {
+fn servers_that_are_no_masters_are_found() {
     with_masters(0, async |_| {
         let masters = durable();
         for (answer, expected) in [
@@ -611,7 +614,7 @@ fn masters_that_are_none() {
             let mut urls = apart(&masters);
             urls[0] = impostor(|mut stream| {
                 let _ = stream.write_all(answer.as_bytes());
-                // Until it is closed: what is not read would reset it.
+                // Reads until the end: closing with unread bytes would reset the connection.
                 let _ = io::copy(&mut stream, &mut io::sink());
             });
             let locks = guarded().masters(urls).build().unwrap();
@@ -628,9 +631,9 @@ fn masters_that_are_none() {
     });
 }
 
-/// Needs an address that is not the loopback's.
+/// Needs an address that is not the loopback address.
 #[test]
-fn protected_mode() {
+fn protected_mode_is_found() {
     with_masters(0, async |_| {
         let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
         // Sends nothing.
@@ -647,7 +650,7 @@ fn protected_mode() {
         urls[0] = format!("redis://{}:{}", address.ip(), masters[0].port());
         let locks = guarded().masters(urls).build().unwrap();
         let report = locks.check().await;
-        // Before Redis 7 it was off for whoever says what to bind to.
+        // Before Redis 7, `--bind` turned it off.
         if major(&masters[0]) >= 7 {
             assert_eq!(found(&report), [(Refuse, "login")], "{report}");
             assert!(report.to_string().contains("protected mode"), "{report}");
@@ -656,7 +659,7 @@ fn protected_mode() {
     });
 }
 
-/// What is found for a user with `rules` on one of three masters.
+/// Checks three masters, on one of which the user has `rules`.
 async fn as_user(masters: &[Server], builder: Builder, rules: &[&str]) -> Preflight {
     let words = [&["ACL", "SETUSER", "bob", "reset", "on", ">hunter2"], rules].concat();
     assert_eq!(masters[0].command(&words), "OK");
@@ -678,7 +681,7 @@ const TOKENS: &str = "rights for fencing tokens";
 const INSPECT: &str = "rights to inspect";
 
 #[test]
-fn each_right() {
+fn each_missing_right_has_its_finding() {
     with_masters(0, async |_| {
         let masters = durable();
         let all = ["~*", "&*", "+@all"];
@@ -730,7 +733,7 @@ fn each_right() {
 }
 
 #[test]
-fn a_guard_key_that_makes_no_sense() {
+fn a_guard_key_that_makes_no_sense_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = locks(guarded(), &masters);
@@ -743,7 +746,7 @@ fn a_guard_key_that_makes_no_sense() {
 }
 
 #[test]
-fn rights_that_the_guard_needs() {
+fn rights_that_the_guard_lacks_are_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let gone = (Refuse, "quorlock:guard");
@@ -758,14 +761,14 @@ fn rights_that_the_guard_needs() {
             let rules = [&all[..], without].concat();
             let report = as_user(&masters, guarded(), &rules).await;
             assert_eq!(found(&report), expected, "{without:?}: {report}");
-            // With the strict one it is not even connected.
+            // A strict guard does not even connect.
             let strict = patient().restart_guard(RestartGuard::Strict).max_ttl(LONG);
             let report = as_user(&masters, strict, &rules).await;
             assert!(found(&report).contains(&gone), "{without:?}: {report}");
             let text = report.to_string();
             assert_eq!(text.matches("~quorlock:guard").count(), 1, "{text}");
         }
-        // Nobody needs them without it.
+        // Without the guard these rights are not needed.
         let report = as_user(&masters, patient(), &["~*", "&*", "+@all", "-info"]).await;
         let found = found(&report);
         assert!(
@@ -775,12 +778,12 @@ fn rights_that_the_guard_needs() {
     });
 }
 
-/// What only other kinds of lock need is no fault.
+/// A right that only other kinds of locks need is not a fault.
 #[test]
-fn the_least_rights_for_mutexes() {
+fn the_least_rights_for_mutexes_are_enough() {
     with_masters(0, async |_| {
         let masters = durable();
-        // The guard's are among them.
+        // The rights of the guard are among them.
         let rules = [
             "~locks:*",
             "~quorlock:guard",
@@ -798,7 +801,7 @@ fn the_least_rights_for_mutexes() {
             "+hset",
             "+config|get",
         ];
-        // Somebody may have a lock of that name, and only EXISTS is missing to see it.
+        // Somebody may have a lock of that name, which a user without EXISTS cannot see.
         let key = "locks:quorlock:check";
         masters[0].command(&["SET", key, "somebody's"]);
         let builder = guarded().key_template("locks:{name}");
@@ -816,7 +819,7 @@ fn the_least_rights_for_mutexes() {
 }
 
 #[test]
-fn commands_that_are_renamed() {
+fn commands_that_are_renamed_are_found() {
     with_masters(0, async |_| {
         let mut masters = durable();
         for (command, expected) in [
@@ -867,13 +870,13 @@ fn a_check_changes_nothing() {
     });
 }
 
-/// How bad servers are from the start.
+/// The severity of the findings about a server with default settings.
 fn report_of_plain(master: &Server) -> Severity {
     if major(master) < 7 { Warn } else { Info }
 }
 
 #[test]
-fn passwords_stay_where_they_are() {
+fn a_report_shows_no_passwords() {
     with_masters(0, async |_| {
         let secret = [
             &DURABLE[..],
@@ -894,7 +897,7 @@ fn passwords_stay_where_they_are() {
 }
 
 #[test]
-fn a_master_that_runs_a_long_script() {
+fn a_master_that_runs_a_long_script_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = locks(guarded().node_timeout(Duration::from_secs(2)), &masters);

@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     future::{Future, poll_fn},
+    io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -23,6 +24,7 @@ use crate::{
     },
     master::{
         connection::{Connection, Dial, Dialled},
+        dial_error::DialError,
         in_flight::{InFlight, Transmit},
         request::Request,
         restart::RestartTracker,
@@ -41,31 +43,32 @@ impl Dial for Dialer {
     type Connection = MemoryConnection;
 
     /// Opens a connection. A dial is delayed, lost or left unanswered like a command.
-    async fn dial(&mut self) -> Result<Dialled<MemoryConnection>, Arc<str>> {
-        let dialled = now();
-        let connection = MemoryConnection::new(&self.state);
-        let fault = poll_fn(|cx| match connection.fault(cx) {
-            Fault::Hang | Fault::Mute => Poll::Pending,
-            fault => Poll::Ready(fault),
-        })
-        .await;
-        match fault {
-            Fault::Down => return Err("connection refused".into()),
-            Fault::Delay(delay) => sleep(delay).await,
-            _ => {}
-        }
+    async fn dial(&mut self) -> Result<Dialled<MemoryConnection>, DialError> {
+        let (connection, round_trip) = self.connect().await?;
         Ok(Dialled {
             connection,
-            round_trip: dialled.elapsed(),
-            age: self.age()?,
+            round_trip,
+            age: self.age(&self.restart_tracker)?,
         })
     }
 }
 
 impl Dialer {
+    /// Connects. Also returns how long the greeting took.
+    pub(super) async fn connect(&self) -> Result<(MemoryConnection, Duration), DialError> {
+        let dialled = now();
+        let connection = MemoryConnection::new(&self.state);
+        match connection.arrival().await {
+            Fault::Down => Err(DialError::Connect(io::Error::new(
+                io::ErrorKind::ConnectionRefused,
+                "connection refused",
+            ))),
+            _ => Ok((connection, dialled.elapsed())),
+        }
+    }
+
     /// Returns what `lua/shared/guard.lua` returns on a server.
-    fn age(&self) -> Result<Option<Duration>, String> {
-        let tracker = &self.restart_tracker;
+    pub(super) fn age(&self, tracker: &RestartTracker) -> Result<Option<Duration>, DialError> {
         if tracker.guard == RestartGuard::Off {
             return Ok(None);
         }
@@ -158,6 +161,20 @@ impl MemoryConnection {
             timer: None,
             has_lost_replies: false,
         }
+    }
+
+    /// Waits until a command that is sent now arrives and can be answered. Returns the fault of that
+    /// moment.
+    pub(super) async fn arrival(&self) -> Fault {
+        let fault = poll_fn(|cx| match self.fault(cx) {
+            Fault::Hang | Fault::Mute => Poll::Pending,
+            fault => Poll::Ready(fault),
+        })
+        .await;
+        if let Fault::Delay(delay) = fault {
+            sleep(delay).await;
+        }
+        fault
     }
 
     /// Returns the current fault. `cx` is woken when it changes.

@@ -67,8 +67,6 @@ impl State {
     pub(super) fn execute(&mut self, command: &Command) -> Replied {
         self.keys(); // brings them up to date
         command.call(|call| match call {
-            // A memory master has no settings.
-            Call::Plain([b"CONFIG", ..]) => Ok(Reply::Nil),
             Call::Plain(words) => self.set_nx_px(text(words)),
             Call::Script {
                 script,
@@ -102,7 +100,6 @@ impl State {
             Script::FairRelease => self.fair_release(words),
             Script::FairYield => self.fair_yield(words),
             Script::Inspect => self.inspect(words),
-            Script::Check => Ok(say(self.facts())),
         }
     }
 
@@ -271,23 +268,6 @@ impl State {
         let waiters = self.keys.zrange(queue).unwrap_or_default();
         lines.extend(waiters.into_iter().take(1000));
         Ok(say(lines.join("\n")))
-    }
-
-    /// Returns the facts about a server that is fit for locks.
-    fn facts(&mut self) -> String {
-        let (run_id, time) = (self.address.clone(), self.wall_micros());
-        let now = self.keys().now();
-        let seen = self.guard.as_ref().map_or(now, |record| record.seen);
-        let seen = now.saturating_sub(seen);
-        let guard = match self.guard.as_ref().map(|record| record.since) {
-            None => "none".to_owned(),
-            Some(0) => "never".to_owned(),
-            Some(since) => now.saturating_sub(since).to_string(),
-        };
-        format!(
-            "run_id:{run_id}\nmaster_replid:{run_id}\nredis_version:7.0.0\nredis_mode:standalone\nrole:master\n\
-             maxmemory_policy:noeviction\naof_enabled:1\nguard_age:{guard}\nguard_seen:{seen}\nguard_durable:0\ntime:{time}"
-        )
     }
 
     /// Lets `key` live for at least `ttl`. A key without a TTL, for which PTTL is -1, gets one.

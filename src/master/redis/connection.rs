@@ -19,8 +19,7 @@ use crate::{
         in_flight::{InFlight, Transmit},
         redis::{
             encode::{self, Encoded, ScriptHead, ScriptHeads, encode},
-            resp::is_push,
-            setting,
+            resp::{is_push, reply},
             wire::Wire,
         },
         request::Request,
@@ -83,7 +82,7 @@ impl Connection for RedisConnection {
         if let Some(at) = read_at.get() {
             in_flight.on_bytes(at);
         }
-        polled.map(|end| end.unwrap_or_else(|why| why))
+        polled.map(|end| end.unwrap_or_else(|error| error.to_string().into()))
     }
 }
 
@@ -97,7 +96,7 @@ fn on_reply(
 ) -> Result<(), Arc<str>> {
     /// The most bytes that wait to be written while commands are sent again: scripts are long.
     const MAX: usize = 1024 * 1024;
-    let reply = setting::answer(frame);
+    let reply = reply(frame);
     // The server restarted while a proxy kept the connection, or there was a SCRIPT FLUSH. The
     // command is sent again with the script itself, which the server then knows.
     let is_unknown = matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"));

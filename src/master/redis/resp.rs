@@ -7,8 +7,7 @@
 //! which allocates for strings and errors, and does not say where the value ends. The supervisor
 //! reads many replies from one buffer, and a reply must cost no allocation.
 
-use std::sync::Arc;
-
+use super::wire_error::WireError;
 use crate::core::command::Reply;
 
 /// Reads the reply to a lock command.
@@ -44,7 +43,8 @@ pub(in crate::master) fn is_push(frame: &[u8]) -> bool {
 }
 
 /// Returns the length of the reply at the start of `bytes`, or `None` if it is incomplete.
-pub(in crate::master) fn frame_length(bytes: &[u8]) -> Result<Option<usize>, Arc<str>> {
+#[cfg(test)]
+fn frame_length(bytes: &[u8]) -> Result<Option<usize>, WireError> {
     FrameScan::default().length(bytes)
 }
 
@@ -63,7 +63,7 @@ pub(in crate::master) struct FrameScan {
 impl FrameScan {
     /// Returns the length of the reply at the start of `bytes`, or `None` if it is incomplete. The
     /// next call gets the same bytes and those that came since.
-    pub(in crate::master) fn length(&mut self, bytes: &[u8]) -> Result<Option<usize>, Arc<str>> {
+    pub(in crate::master) fn length(&mut self, bytes: &[u8]) -> Result<Option<usize>, WireError> {
         // The usual replies to lock commands.
         if self.at == 0 {
             match bytes {
@@ -88,7 +88,7 @@ impl FrameScan {
                 b'%' => more = 2 * length(line)?.unwrap_or(0),
                 // An attribute is followed by the value that it describes.
                 b'|' => more = 1 + 2 * length(line)?.unwrap_or(0),
-                _ => return Err("the answer is not RESP: is this a Redis server?".into()),
+                _ => return Err(WireError::NotResp),
             }
             self.at = next + blob;
             self.searched = self.at;
@@ -110,11 +110,11 @@ impl FrameScan {
     }
 }
 
-fn length(digits: &[u8]) -> Result<Option<usize>, Arc<str>> {
+fn length(digits: &[u8]) -> Result<Option<usize>, WireError> {
     match integer(digits) {
         Some(-1) => Ok(None),
         Some(length @ 0..=0xff_ffff) => Ok(Some(length as usize)),
-        _ => Err("a reply announces an invalid length".into()),
+        _ => Err(WireError::BadLength),
     }
 }
 

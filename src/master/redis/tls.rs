@@ -10,6 +10,7 @@ use tokio_rustls::{
 };
 
 use super::wire::{Stream, Wire, connect_tcp};
+use crate::master::dial_error::DialError;
 
 /// A configuration with the system's trusted roots, which are read once.
 static SYSTEM: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
@@ -33,15 +34,16 @@ pub(in crate::master) async fn connect(
     config: Option<Arc<ClientConfig>>,
     host: &str,
     port: u16,
-) -> Result<Wire, String> {
-    let config = config.map_or_else(|| SYSTEM.clone(), Ok)?;
+) -> Result<Wire, DialError> {
+    let config = config.map_or_else(|| SYSTEM.clone(), Ok);
+    let config = config.map_err(DialError::Tls)?;
     let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| "its host is not a name that a certificate can have".to_owned())?;
+        .map_err(|_| DialError::Tls("its host is not a name that a certificate can have".into()))?;
     TlsConnector::from(config)
         .connect(name, connect_tcp(host, port).await?)
         .await
         .map(Wire::new)
-        .map_err(|error| error.to_string())
+        .map_err(|error| DialError::Tls(error.to_string()))
 }
 
 impl Stream for TlsStream<TcpStream> {

@@ -7,17 +7,16 @@ use std::{
     future::poll_fn,
     ops::ControlFlow,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
+    net::{TcpStream, lookup_host},
 };
 
-use super::resp::FrameScan;
-use crate::master::task::poll_yield;
+use super::{resp::FrameScan, wire_error::WireError};
+use crate::master::{dial_error::DialError, task::poll_yield};
 
 /// The transport of a connection: TCP, TLS or a unix socket.
 pub(in crate::master) trait Stream: AsyncRead + AsyncWrite + Send {
@@ -35,14 +34,13 @@ impl Stream for TcpStream {
 #[cfg(unix)]
 impl Stream for tokio::net::UnixStream {}
 
-pub(in crate::master) async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, String> {
-    let stream = TcpStream::connect((host, port))
-        .await
-        .map_err(|error| error.to_string())?;
+pub(in crate::master) async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, DialError> {
+    let found = lookup_host((host, port)).await;
+    let addresses: Vec<_> = found.map_err(DialError::Lookup)?.collect();
+    let stream = TcpStream::connect(&*addresses).await;
+    let stream = stream.map_err(DialError::Connect)?;
     // A lock command is one small packet, which must not wait for more.
-    stream
-        .set_nodelay(true)
-        .map_err(|error| error.to_string())?;
+    stream.set_nodelay(true).map_err(DialError::Connect)?;
     Ok(stream)
 }
 
@@ -104,7 +102,7 @@ impl Wire {
         cx: &mut Context<'_>,
         on_read: impl Fn() -> R,
         mut on_frame: impl FnMut(&[u8], R, &mut Vec<u8>) -> ControlFlow<B>,
-    ) -> Poll<Result<B, Arc<str>>> {
+    ) -> Poll<Result<B, WireError>> {
         for _ in 0..Self::MOST_READS {
             self.write(cx)?;
             ready!(self.poll_read(cx))?;
@@ -115,22 +113,29 @@ impl Wire {
         poll_yield(cx)
     }
 
+    /// Hands replies to `on_frame` until it breaks.
+    pub(in crate::master) async fn answers<B>(
+        &mut self,
+        mut on_frame: impl FnMut(&[u8]) -> ControlFlow<B>,
+    ) -> Result<B, WireError> {
+        poll_fn(|cx| self.poll(cx, || (), |frame, (), _| on_frame(frame))).await
+    }
+
     /// Waits for the next reply. Returns the result of `read` for it.
     pub(in crate::master) async fn answer<T>(
         &mut self,
         read: impl Fn(&[u8]) -> T,
-    ) -> Result<T, Arc<str>> {
-        let read = |frame: &[u8], (), _: &mut Vec<u8>| ControlFlow::Break(read(frame));
-        poll_fn(|cx| self.poll(cx, || (), read)).await
+    ) -> Result<T, WireError> {
+        self.answers(|frame| ControlFlow::Break(read(frame))).await
     }
 
-    fn write(&mut self, cx: &mut Context<'_>) -> Result<(), Arc<str>> {
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<(), WireError> {
         while self.written < self.out.len() {
             let rest = &self.out[self.written..];
             match self.stream.as_mut().poll_write(cx, rest) {
-                Poll::Ready(Ok(0)) => return Err("the connection takes no more bytes".into()),
+                Poll::Ready(Ok(0)) => return Err(WireError::WriteZero),
                 Poll::Ready(Ok(count)) => self.written += count,
-                Poll::Ready(Err(error)) => return Err(error.to_string().into()),
+                Poll::Ready(Err(error)) => return Err(error.into()),
                 Poll::Pending => {
                     self.drop_written();
                     return Ok(());
@@ -145,7 +150,7 @@ impl Wire {
         if self.flushing {
             match self.stream.as_mut().poll_flush(cx) {
                 Poll::Ready(Ok(())) => self.flushing = false,
-                Poll::Ready(Err(error)) => return Err(error.to_string().into()),
+                Poll::Ready(Err(error)) => return Err(error.into()),
                 Poll::Pending => {}
             }
         }
@@ -162,22 +167,22 @@ impl Wire {
         }
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Arc<str>>> {
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), WireError>> {
         if self.filled == self.input.len() {
             if self.filled >= Self::MOST_INPUT {
-                return Poll::Ready(Err("a reply without end".into()));
+                return Poll::Ready(Err(WireError::Endless));
             }
             self.input.resize(self.filled * 2, 0);
         }
         let mut space = ReadBuf::new(&mut self.input[self.filled..]);
         Poll::Ready(
             match ready!(self.stream.as_mut().poll_read(cx, &mut space)) {
-                Ok(()) if space.filled().is_empty() => Err("closed by the server".into()),
+                Ok(()) if space.filled().is_empty() => Err(WireError::Closed),
                 Ok(()) => {
                     self.filled += space.filled().len();
                     Ok(())
                 }
-                Err(error) => Err(error.to_string().into()),
+                Err(error) => Err(error.into()),
             },
         )
     }
@@ -186,7 +191,7 @@ impl Wire {
         &mut self,
         read: R,
         on_frame: &mut impl FnMut(&[u8], R, &mut Vec<u8>) -> ControlFlow<B>,
-    ) -> Result<ControlFlow<B>, Arc<str>> {
+    ) -> Result<ControlFlow<B>, WireError> {
         let mut used = 0;
         let mut flow = ControlFlow::Continue(());
         while flow.is_continue()
