@@ -105,6 +105,7 @@ pub(crate) enum Reply<'a> {
     Ok,
     Text(Cow<'a, str>),
     /// A reply that no command of this crate gets.
+    #[cfg(any(test, feature = "redis"))]
     Other,
 }
 

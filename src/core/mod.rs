@@ -20,9 +20,11 @@
 //! | `lock_state` | whether a lock that was won is still held |
 //! | `command` | the commands that a master executes |
 //! | `words`, `script` | the words of a command, and the texts of its script |
-//! | `reply`, `report` | the vote that a reply stands for |
+//! | `reply`, `report`, `held_report` | the vote that a reply stands for |
 //! | `quorum`, `votes` | votes, majorities, and the table of who voted what |
 //! | `round`, `master_set` | one command to all masters, and its outcome |
+//! | `refused`, `wait` | why a round was refused, and how long to wait after it |
+//! | `effect` | the consequences of a vote on an extension |
 //! | `ballot` | fencing tokens |
 //! | `retry`, `timeout` | the delay before the next attempt, and the time for a master's answer |
 //! | `wait_order` | the order in which the waiters of one process contend |
@@ -32,10 +34,6 @@
 
 pub(crate) mod ballot;
 pub(crate) mod chances;
-#[cfg_attr(
-    not(feature = "redis"),
-    allow(dead_code, reason = "only real masters are sent words")
-)]
 pub(crate) mod command;
 pub(crate) mod config;
 pub(crate) mod config_error;
@@ -55,17 +53,9 @@ mod report;
 pub(crate) mod restart;
 pub(crate) mod retry;
 pub(crate) mod round;
-#[cfg_attr(
-    not(feature = "redis"),
-    allow(dead_code, reason = "only real masters are sent words")
-)]
 pub(crate) mod script;
 pub(crate) mod timeout;
 pub(crate) mod votes;
 pub(crate) mod wait;
 pub(crate) mod wait_order;
-#[cfg_attr(
-    not(feature = "redis"),
-    allow(dead_code, reason = "only real masters are sent words")
-)]
 pub(crate) mod words;

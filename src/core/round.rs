@@ -202,14 +202,10 @@ impl Round {
     /// Returns how much longer the masters that are not quarantined are no majority. `None` if they
     /// are one.
     pub(crate) fn quarantined(&self) -> Option<Duration> {
-        let mut left: Vec<_> = self
-            .votes_cast()
-            .filter_map(|vote| match vote {
-                Vote::Fail(Failure::Quarantined { remaining }) => Some(*remaining),
-                _ => None,
-            })
-            .collect();
-        left.sort_unstable();
+        let left = self.sorted(|vote| match vote {
+            Vote::Fail(Failure::Quarantined { remaining }) => Some(*remaining),
+            _ => None,
+        });
         let others = self.cast.len() - left.len();
         let missing = majority(self.cast.len()).checked_sub(others)?;
         left.get(missing.checked_sub(1)?).copied()
@@ -231,14 +227,10 @@ impl Round {
     /// Returns the median clock of the masters that say that our ticket's time is off. `None`
     /// unless they are a majority.
     pub(crate) fn skewed_to(&self) -> Option<Duration> {
-        let mut clocks: Vec<_> = self
-            .votes_cast()
-            .filter_map(|vote| match vote {
-                Vote::Refuse(Refusal::Skewed { clock }) => Some(*clock),
-                _ => None,
-            })
-            .collect();
-        clocks.sort_unstable();
+        let clocks = self.sorted(|vote| match vote {
+            Vote::Refuse(Refusal::Skewed { clock }) => Some(*clock),
+            _ => None,
+        });
         let middle = clocks.get(clocks.len() / 2).copied();
         middle.filter(|_| clocks.len() >= majority(self.cast.len()))
     }
@@ -250,15 +242,9 @@ impl Round {
     /// [`skewed_to`]: Self::skewed_to
     pub(crate) fn may_need_another_ballot(&self) -> bool {
         let majority = majority(self.cast.len());
-        let unheard = self.unheard().len();
-        let is_skewed = |vote: &&Vote| matches!(vote, Vote::Refuse(Refusal::Skewed { .. }));
-        let is_stale = |vote: &&Vote| matches!(vote, Vote::Refuse(Refusal::Stale { .. }));
-        let skewed = self.votes_cast().filter(is_skewed).count();
-        let stale = self.votes_cast().filter(is_stale).count();
-        let granted = self
-            .votes_cast()
-            .filter(|vote| **vote == Vote::Grant)
-            .count();
+        let (granted, unheard) = (self.granted().len(), self.unheard().len());
+        let skewed = self.count(is_skewed);
+        let stale = self.count(|vote| matches!(vote, Vote::Refuse(Refusal::Stale { .. })));
         let may_come =
             |some: usize, all: usize| some > 0 && all < majority && all + unheard >= majority;
         may_come(skewed, skewed) || may_come(stale, stale + granted)
@@ -266,8 +252,7 @@ impl Round {
 
     /// Returns whether any master says that our ticket's time is off.
     pub(crate) fn is_skewed_to_any(&self) -> bool {
-        self.votes_cast()
-            .any(|vote| matches!(vote, Vote::Refuse(Refusal::Skewed { .. })))
+        self.votes_cast().any(is_skewed)
     }
 
     /// Returns whether so many masters failed that the others are no majority. Then no one can get
@@ -302,24 +287,18 @@ impl Round {
     /// Returns the time until a majority of masters will be free, if no holder extends the lock, as
     /// far as the masters have said. It is the k-th smallest remaining TTL.
     pub(crate) fn free_in(&self) -> Option<Duration> {
-        let mut free = Tally::new(self.cast.len());
-        let mut left: Vec<_> = self
-            .votes_cast()
-            .filter_map(|vote| match vote {
-                Vote::Refuse(Refusal::Held(report)) => report.remaining(),
-                Vote::Refuse(Refusal::OtherKind) => None,
-                Vote::Grant
-                | Vote::Refuse(
-                    Refusal::Gone
-                    | Refusal::Queued { .. }
-                    | Refusal::Skewed { .. }
-                    | Refusal::Stale { .. },
-                ) => Some(Duration::ZERO),
-                Vote::Fail(_) => None,
-            })
-            .collect();
-        left.sort_unstable();
-        left.into_iter().find(|_| free.count(true) == Verdict::Won)
+        let left = self.sorted(|vote| match vote {
+            Vote::Refuse(Refusal::Held(report)) => report.remaining(),
+            Vote::Refuse(Refusal::OtherKind) | Vote::Fail(_) => None,
+            Vote::Grant
+            | Vote::Refuse(
+                Refusal::Gone
+                | Refusal::Queued { .. }
+                | Refusal::Skewed { .. }
+                | Refusal::Stale { .. },
+            ) => Some(Duration::ZERO),
+        });
+        left.get(majority(self.cast.len()) - 1).copied()
     }
 
     fn masters(&self, of: impl Fn(Option<&Vote>) -> bool) -> MasterSet {
@@ -332,12 +311,26 @@ impl Round {
     }
 
     fn majority_say(&self, of: impl Fn(&Vote) -> bool) -> bool {
-        self.votes_cast().filter(|vote| of(vote)).count() >= majority(self.cast.len())
+        self.count(of) >= majority(self.cast.len())
+    }
+
+    fn count(&self, of: impl Fn(&Vote) -> bool) -> usize {
+        self.votes_cast().filter(|vote| of(vote)).count()
+    }
+
+    fn sorted<T: Ord>(&self, of: impl Fn(&Vote) -> Option<T>) -> Vec<T> {
+        let mut values: Vec<_> = self.votes_cast().filter_map(of).collect();
+        values.sort_unstable();
+        values
     }
 
     fn votes_cast(&self) -> impl Iterator<Item = &Vote> {
         self.cast.iter().flatten().map(|cast| &cast.vote)
     }
+}
+
+fn is_skewed(vote: &Vote) -> bool {
+    matches!(vote, Vote::Refuse(Refusal::Skewed { .. }))
 }
 
 /// Returns the owner that holds the lock, as one master says.

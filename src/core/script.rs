@@ -20,32 +20,28 @@ pub(crate) enum Script {
 }
 
 /// The text of a script from `lua/`, after the shared parts that it needs.
+#[cfg(feature = "redis")]
 macro_rules! lua {
     ($($file:literal),+) => {
         concat!($(include_str!(concat!("../../lua/", $file, ".lua"))),+)
     };
 }
 
-/// Joins scripts for the lock of an owner.
+/// The text of a script for the locks of an owner, after the shared parts that these need.
+#[cfg(feature = "redis")]
 macro_rules! owned {
     ($($file:literal),+) => {
         lua!("shared/holder", "shared/ownership", $($file),+)
     };
 }
 
-/// Joins the parts of a script that stores the lock of an owner.
-macro_rules! stored {
-    () => {
-        lua!("shared/holder", "shared/store", "shared/ownership")
-    };
-}
-
-/// Appends the tombstone of a fenced lock to a release.
+/// The text of a release, followed by the tombstone.
+#[cfg(feature = "redis")]
 macro_rules! fenced {
-    ($release:expr) => {
+    ($($text:tt)+) => {
         concat!(
             "local function release()\n",
-            $release,
+            $($text)+,
             "end\nlocal reply = release()\n",
             lua!("shared/tombstone")
         )
@@ -53,6 +49,7 @@ macro_rules! fenced {
 }
 
 impl Script {
+    #[cfg(feature = "redis")]
     pub(crate) const ALL: [Self; 13] = [
         Self::MutexAcquire,
         Self::MutexExtend,
@@ -89,6 +86,7 @@ impl Script {
         }
     }
 
+    #[cfg(feature = "redis")]
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::MutexAcquire => lua!("shared/ballot", "mutex/acquire"),
@@ -96,14 +94,25 @@ impl Script {
             Self::MutexRelease => lua!("mutex/release"),
             Self::MutexReleaseFenced => fenced!(lua!("mutex/release")),
             Self::ReentrantAcquire => {
-                concat!(stored!(), lua!("shared/ballot", "reentrant/acquire"))
+                lua!(
+                    "shared/holder",
+                    "shared/store",
+                    "shared/ownership",
+                    "shared/ballot",
+                    "reentrant/acquire"
+                )
             }
             Self::ReentrantExtend => owned!("reentrant/extend"),
             Self::ReentrantRelease => owned!("reentrant/release"),
             Self::ReentrantReleaseFenced => fenced!(owned!("reentrant/release")),
             Self::FairAcquire => concat!(
-                stored!(),
-                lua!("shared/queue", "shared/ballot"),
+                lua!(
+                    "shared/holder",
+                    "shared/store",
+                    "shared/ownership",
+                    "shared/queue",
+                    "shared/ballot"
+                ),
                 "local function acquire()\n",
                 lua!("fair/acquire"),
                 "end\n",

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::{fmt, time::Instant};
 
 #[cfg(feature = "redis")]
-use super::redis::wire::Encoded;
+use super::redis::encode::Encoded;
 use crate::core::{
     command::Command,
     master_set::MasterSet,

@@ -18,8 +18,9 @@ use crate::{
         connection::Connection,
         in_flight::{InFlight, Transmit},
         redis::{
+            encode::{self, Encoded, ScriptHead, ScriptHeads, encode},
             resp::{is_push, reply},
-            wire::{self, Encoded, ScriptHead, ScriptHeads, Wire, encode},
+            wire::Wire,
         },
         request::Request,
         subscriptions::Change,
@@ -103,7 +104,7 @@ fn on_reply(
         && out.len() < MAX
         && let Some(request) = in_flight.resend(now)
     {
-        wire::encode_command(&request.command_for(master), &TEXTS, out);
+        encode::encode_command(&request.command_for(master), &TEXTS, out);
         return Ok(());
     }
     in_flight.on_reply(&reply, now)
@@ -145,5 +146,5 @@ static TEXTS: LazyLock<ScriptHeads> =
 /// Encodes a command for a server that has the scripts.
 #[cfg(feature = "__internals")]
 pub(crate) fn encode_command(command: &Command, out: &mut Vec<u8>) {
-    wire::encode_command(command, &HASHES, out);
+    encode::encode_command(command, &HASHES, out);
 }

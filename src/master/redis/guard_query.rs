@@ -1,6 +1,6 @@
 //! The question whether a server restarted, which `lua/shared/guard.lua` answers.
 
-use super::{greeting::entry, resp::reply, wire::encode};
+use super::{encode::encode, greeting::entry, resp::reply};
 use crate::{
     core::{
         command::Reply,

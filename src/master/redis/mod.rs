@@ -4,6 +4,7 @@
 
 mod connection;
 mod dialer;
+pub(super) mod encode;
 mod endpoint;
 mod greeting;
 mod guard_query;

@@ -3,11 +3,7 @@
 use std::{ops::ControlFlow, sync::LazyLock, time::Duration};
 
 use super::{
-    dialer::Dialer,
-    greeting::entry,
-    resp::reply,
-    wire::{Wire, encode},
-    wire_error::WireError,
+    dialer::Dialer, encode::encode, greeting::entry, resp::reply, wire::Wire, wire_error::WireError,
 };
 use crate::{
     core::{command::Reply, quorum::Failure},
