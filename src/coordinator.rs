@@ -187,11 +187,13 @@ impl Coordinator {
     /// findings.
     ///
     /// Call it when a program starts, or in a test of a deployment. It changes nothing on the
-    /// masters, and no lock is refused because of a finding. It needs the rights `+info` and
-    /// `+config|get` in addition to those that locks need.
+    /// masters, apart from the guard key that every first dial writes, and no lock is refused
+    /// because of a finding. It needs the rights `+info` and `+config|get` in addition to those
+    /// that locks need.
     ///
-    /// It waits for the first connections, for at most the connect timeout. Then it takes two round
-    /// trips, or two node timeouts if a master does not answer.
+    /// It opens a connection of its own to each master, for at most the connect timeout. Then it
+    /// takes about four round trips. A master that does not answer costs at most three node
+    /// timeouts.
     ///
     /// # Cancel safety
     ///

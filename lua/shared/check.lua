@@ -1,14 +1,16 @@
 -- shared/check: facts about a server, for a check of the masters. Changes nothing.
 --
--- ARGV[1]  the key of a lock that nobody has; an argument, since these keys may be on different servers of a cluster
+-- ARGV[1]  the key of a lock that nobody has; an argument, since these keys may be on different
+--          servers of a cluster
 -- ARGV[2]  the key of its queue
 -- ARGV[3]  the key of its deadlines
 -- ARGV[4]  the key of its counter
--- returns  text, lines 'FIELD:VALUE': the fields of INFO; 'time', this server's clock in microseconds;
---          'guard_age', how many ms ago the server may have forgotten locks, or 'never', or 'none' if the guard key is
---          gone, or 'another' if it belongs to another process; 'guard_seen', how many ms ago the key was written first;
---          'guard_durable', '1' or '0': whether a restart is trusted (see shared/guard); 'try.NAME', the error of
---          trying a command or a key; 'may_eval' and 'may_listen', 'yes' or 'no', if the server can tell
+-- returns  text, lines 'FIELD:VALUE': the fields of INFO; 'time', this server's clock in
+--          microseconds; 'guard_age', how many ms ago the server may have forgotten locks, or
+--          'never', or 'none' if the guard key is gone, or 'another' if it belongs to another
+--          process; 'guard_seen', how many ms ago the key was written first; 'guard_durable', '1'
+--          or '0': whether a restart is trusted (see shared/guard); 'try.NAME', the error of trying
+--          a command or a key; 'may_eval' and 'may_listen', 'yes' or 'no', if the server can tell
 local lines = {}
 local function say(field, value)
   lines[#lines + 1] = field .. ':' .. string.gsub(value, '[\r\n]', ' ')
@@ -63,7 +65,8 @@ for _, words in ipairs({
 }) do
   try(words[1], unpack(words))
 end
--- These have no wrong arguments. Somebody may have a key of that name, so a user who cannot look must not touch it.
+-- These have no wrong arguments. A program may have a key of that name, so a user who cannot look
+-- must not touch it.
 local left = try('PTTL', 'PTTL', key)
 if try('EXISTS', 'EXISTS', key) == 0 or left == -2 then
   try('DEL', 'DEL', key)

@@ -55,7 +55,7 @@ pub(super) struct Facts {
     fields: BTreeMap<String, String>,
     pub(super) clock: Option<Reading>,
     pub(super) stands_still: bool,
-    /// Why the master does not tell its settings.
+    /// The reason why the master does not tell its settings.
     pub(super) withheld: Option<String>,
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use super::setting::Setting;
 
-/// How bad a finding is: `Info` < `Unknown` < `Warn` < `Refuse`.
+/// The severity of a finding: `Info` < `Unknown` < `Warn` < `Refuse`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Severity {
@@ -22,7 +22,7 @@ pub enum Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// How bad the finding is.
+    /// The severity of the finding.
     pub severity: Severity,
     /// The address of the master. `None` if the finding is about all masters, about the masters
     /// that `value` names, or about this program.
@@ -31,9 +31,9 @@ pub struct Finding {
     pub setting: Setting,
     /// The value that was found.
     pub value: String,
-    /// Why the value matters.
+    /// The reason why the value matters.
     pub why: &'static str,
-    /// How to fix it, such as a command.
+    /// The fix, such as a command.
     pub fix: &'static str,
     /// The subject if that is not one master. Empty if the value names the subject.
     pub(super) subject: &'static str,

@@ -179,7 +179,7 @@ const RULES: &[(About, Rule)] = rules! {
         NO_WRITES; LIST_MASTERS;
 };
 
-/// What a rule looks at.
+/// The input of a rule.
 struct Look<'a> {
     facts: &'a Facts,
     ours: &'a Ours<'a>,

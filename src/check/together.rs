@@ -32,8 +32,8 @@ pub(super) fn find(masters: &[Asked], ours: &Ours<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Whether enough masters can vote now. Findings about single masters do not say that there are too
-/// many of them, and one master that is down may be fine.
+/// Finds whether enough masters can vote now. Findings about single masters do not say that there
+/// are too many of them, and one master that is down may be fine.
 fn votes(masters: &[Asked], ours: &Ours<'_>) -> Option<Finding> {
     let (count, need) = (masters.len(), majority(masters.len()));
     let able = masters.iter().enumerate().filter_map(|(number, master)| {
@@ -64,7 +64,7 @@ fn is_twin(other: &Asked, master: &Asked) -> bool {
     run_id.is_some() && run_id == id(other, "run_id")
 }
 
-/// Whether two masters have the same data, or had once.
+/// Finds whether two masters have the same data, or once had.
 fn shared_data(one: &Asked, other: &Asked, ours: &Ours<'_>) -> Option<Finding> {
     let ids = |master| ["master_replid", "master_replid2"].map(|field| id(master, field));
     let ([now, before], theirs) = (ids(one), ids(other));
@@ -90,7 +90,7 @@ fn id<'a>(master: &'a Asked, field: &str) -> Option<&'a str> {
     Some(id).filter(|id| id.bytes().any(|digit| digit != b'0'))
 }
 
-/// Whether a majority is left without one host, by the addresses of the masters.
+/// Finds hosts without which no majority is left, by the addresses of the masters.
 fn hosts(masters: &[Asked]) -> impl Iterator<Item = Finding> {
     let mut hosts = BTreeMap::<&str, usize>::new();
     for master in masters {
@@ -104,7 +104,7 @@ fn hosts(masters: &[Asked]) -> impl Iterator<Item = Finding> {
     hosts.map(|(host, on_it)| about::HOST.with(format!("{host} for {on_it}")))
 }
 
-/// Memory masters are for tests, and share no machine.
+/// Returns the host of an address. Memory masters are for tests, and share no machine.
 fn host(address: &str) -> &str {
     match address.rsplit_once(':') {
         Some((host, _)) if host != "memory" => {
@@ -114,8 +114,8 @@ fn host(address: &str) -> &str {
     }
 }
 
-/// Whether clocks are within the window that tickets and candidates for fencing tokens must be in.
-/// What only lives for a TTL does not depend on it.
+/// Finds clocks that are outside the window for tickets and candidates for fencing tokens. Other
+/// locks do not depend on it, as a TTL is a length of time.
 fn clocks(masters: &[Asked]) -> Vec<Finding> {
     let clocks = masters.iter().filter_map(|master| {
         let clock = master.facts.as_ref().ok()?.clock?;

@@ -15,7 +15,7 @@ macro_rules! guard_rights {
 }
 pub(crate) use guard_rights;
 
-/// Why there is no connection to a master. Texts from the server are its error replies.
+/// The reason why there is no connection to a master. Texts from the server are its error replies.
 #[derive(Debug, thiserror::Error)]
 #[cfg_attr(
     not(any(feature = "redis", test)),

@@ -11,7 +11,7 @@ pub(super) struct Liveness {
     /// The fastest reply. A slower one may have waited for others.
     round_trip: Duration,
     limits: Limits,
-    /// Whether a faster reply would lower the limits. Most masters are so near that none can.
+    /// Set if a faster reply would lower the limits. Most masters are so near that none can.
     can_improve: bool,
     /// The time of the last byte, or of a command that was sent after all others had been answered.
     last_byte: Instant,

@@ -34,7 +34,7 @@ pub(super) enum Dialer {
     Redis(RedisDialer),
 }
 
-/// Why a master does not answer a check.
+/// The reason why a master does not answer a check.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProbeError {
     #[error(transparent)]

@@ -12,7 +12,7 @@ use crate::core::restart::RestartGuard;
 #[derive(Clone, Debug)]
 pub(crate) struct RestartTracker {
     pub(crate) guard: RestartGuard,
-    /// Whether masters are declared to keep all data over restarts, so that each dial asks whether
+    /// Set if masters are declared to keep all data over restarts, so that each dial asks whether
     /// they do.
     #[cfg_attr(
         not(feature = "redis"),
@@ -21,7 +21,7 @@ pub(crate) struct RestartTracker {
     pub(super) expects_durable: bool,
     now: fn() -> Instant,
     masters: Arc<Mutex<BTreeMap<usize, Met>>>,
-    /// What this process remembers of the master that is dialled.
+    /// The memory that this process has of the master that is dialled.
     known_origins: KnownOrigins,
 }
 
@@ -33,11 +33,11 @@ struct Met {
     server: Option<String>,
     /// The run id of the process that the data of the server goes back to.
     origin: String,
-    /// What all coordinators of this process remember of the master.
+    /// The memory that all coordinators of this process have of the master.
     known_origins: KnownOrigins,
 }
 
-/// What a dial tells a master, which answers whether it may have forgotten locks.
+/// The question of a dial to a master: whether it may have forgotten locks.
 #[derive(Debug)]
 pub(super) struct GuardQuery {
     master: usize,

@@ -127,7 +127,9 @@ impl MasterSpec {
             #[cfg(feature = "test-util")]
             Spec::Memory(memory) => Dialer::Memory(memory.clone().dialer(master, config)),
             #[cfg(feature = "redis")]
-            Spec::Redis(endpoint) => Dialer::Redis(endpoint.clone().dialer(master, config)),
+            Spec::Redis(endpoint) => {
+                Dialer::Redis(redis::Dialer::new(*endpoint.clone(), master, config))
+            }
             Spec::Bad(_) => return None,
         };
         Some(Probe {
@@ -154,7 +156,8 @@ impl MasterSpec {
             }
             #[cfg(feature = "redis")]
             Spec::Redis(endpoint) => {
-                Box::pin(supervise(endpoint.dialer(master, config), served, shared))
+                let dialer = redis::Dialer::new(*endpoint, master, config);
+                Box::pin(supervise(dialer, served, shared))
             }
             Spec::Bad(_) => Box::pin(async {}),
         };

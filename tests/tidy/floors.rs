@@ -73,8 +73,9 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "majority Tally Verdict",
-        // The coordinator tells users how many masters a majority is.
-        "src/core/ src/coordinator.rs src/internals.rs",
+        // The coordinator tells users how many masters a majority is, and a check whether one is
+        // left.
+        "src/core/ src/coordinator.rs src/check/together.rs src/internals.rs",
         "only the core counts votes",
     ),
 ];

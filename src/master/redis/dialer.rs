@@ -18,6 +18,7 @@ use super::{
 use crate::{
     core::restart::{Incarnation, RestartGuard},
     master::{
+        config::MasterConfig,
         connection::{Dial, Dialled},
         dial_error::DialError,
         restart::RestartTracker,
@@ -49,6 +50,17 @@ impl Dial for Dialer {
 }
 
 impl Dialer {
+    pub(in crate::master) fn new(endpoint: Endpoint, master: usize, config: &MasterConfig) -> Self {
+        Self {
+            master,
+            tracker: config.restart_tracker.at(&endpoint.guard_name()),
+            now: config.now,
+            #[cfg(feature = "tls")]
+            tls: config.tls.clone(),
+            endpoint,
+        }
+    }
+
     /// Connects and greets the server. Also returns how long the greeting took.
     pub(super) async fn log_in(&self) -> Result<(Wire, Duration), DialError> {
         let mut wire = self.connect().await?;

@@ -4,10 +4,9 @@ use std::{path::PathBuf, sync::Arc};
 
 use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
-use super::{dialer::Dialer, greeting::Greeting};
-use crate::master::config::MasterConfig;
+use super::greeting::Greeting;
 
-/// Where a server is and how to log in.
+/// The address of a server, and the login.
 #[derive(Clone)]
 pub(in crate::master) struct Endpoint {
     pub(super) address: Address,
@@ -85,16 +84,9 @@ impl Endpoint {
         }
     }
 
-    pub(in crate::master) fn dialer(self, master: usize, config: &MasterConfig) -> Dialer {
-        let guarded = format!("{}/{}", self.address(), self.database);
-        Dialer {
-            master,
-            tracker: config.restart_tracker.at(&guarded),
-            now: config.now,
-            #[cfg(feature = "tls")]
-            tls: config.tls.clone(),
-            endpoint: self,
-        }
+    /// Returns the name of the guard key among all servers: each database has one.
+    pub(super) fn guard_name(&self) -> String {
+        format!("{}/{}", self.address(), self.database)
     }
 }
 

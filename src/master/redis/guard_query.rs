@@ -89,7 +89,7 @@ pub(super) fn answered(
     })
 }
 
-/// What a server says of the settings that decide whether it keeps all data over a restart.
+/// The settings that decide whether a server keeps all data over a restart.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Durability {
     /// The server fsyncs every write before it answers.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Why a stream is given up.
+/// The reason why a stream is given up.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WireError {
     /// A length in a reply is negative, too large, or no number.
