@@ -1,7 +1,7 @@
 //! The scripts of `lua/fair/`, line by line.
 
 use super::{
-    keys::{Answer, WRONGTYPE},
+    keys::{KeyResult, WRONGTYPE},
     scripts::{FAIR, MODE, Mine, Replied, Words, is_at_most, is_of, other_kind, say, whole},
     server::State,
 };
@@ -138,7 +138,7 @@ impl State {
         &mut self,
         wait_queue: QueueKeys<'_>,
         now: u64,
-    ) -> Answer<(Option<String>, bool)> {
+    ) -> KeyResult<(Option<String>, bool)> {
         let mut is_swept = false;
         while let Some(head) = self.keys.zhead(wait_queue.queue)? {
             let deadline = self.keys.zscore(wait_queue.deadlines, &head)?;
@@ -158,7 +158,7 @@ impl State {
         ticket: &str,
         now: u64,
         timeout: u64,
-    ) -> Answer<()> {
+    ) -> KeyResult<()> {
         self.keys.zadd(deadlines, (now + timeout) as f64, ticket)?;
         self.keys.zadd(queue, 0.0, ticket)?;
         let ttl = 2 * timeout;
@@ -167,7 +167,7 @@ impl State {
         Ok(())
     }
 
-    fn leave(&mut self, wait_queue: QueueKeys<'_>, ticket: &str) -> Answer<()> {
+    fn leave(&mut self, wait_queue: QueueKeys<'_>, ticket: &str) -> KeyResult<()> {
         if self.keys.zrem(wait_queue.queue, ticket)? {
             self.keys.zrem(wait_queue.deadlines, ticket)?;
         }
@@ -187,7 +187,7 @@ impl State {
 }
 
 /// Ignores that a key is not a queue, which must not prevent a release.
-fn best_effort<T: Default>(answer: Answer<T>) -> Answer<T> {
+fn best_effort<T: Default>(answer: KeyResult<T>) -> KeyResult<T> {
     match answer {
         Err(error) if error == WRONGTYPE => Ok(T::default()),
         answer => answer,

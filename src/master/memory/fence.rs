@@ -1,7 +1,7 @@
 //! The scripts for fenced locks in `lua/`, line by line.
 
 use super::{
-    keys::{Answer, Value},
+    keys::{KeyResult, Value},
     scripts::{Replied, Words, say, whole},
     server::State,
 };
@@ -42,7 +42,7 @@ impl State {
         key: usize,
         argument: usize,
         is_mine: bool,
-    ) -> Answer<Option<Reply<'static>>> {
+    ) -> KeyResult<Option<Reply<'static>>> {
         let Some(fence) = words.key(key) else {
             return Ok(None);
         };

@@ -9,7 +9,7 @@ pub(super) const WRONGTYPE: Error =
 /// An error reply to a command, which ends a script.
 pub(super) type Error = Cow<'static, str>;
 
-pub(super) type Answer<T> = Result<T, Error>;
+pub(super) type KeyResult<T> = Result<T, Error>;
 
 /// All keys, at one point in time.
 #[derive(Debug, Default)]
@@ -95,7 +95,7 @@ impl Keys {
         }
     }
 
-    pub(super) fn get(&self, key: &str) -> Answer<Option<&str>> {
+    pub(super) fn get(&self, key: &str) -> KeyResult<Option<&str>> {
         match self.value(key) {
             None => Ok(None),
             Some(Value::Text(text)) => Ok(Some(text)),
@@ -104,7 +104,7 @@ impl Keys {
     }
 
     /// Returns all fields. A key that does not exist has none.
-    pub(super) fn hgetall(&self, key: &str) -> Answer<BTreeMap<String, String>> {
+    pub(super) fn hgetall(&self, key: &str) -> KeyResult<BTreeMap<String, String>> {
         match self.value(key) {
             None => Ok(BTreeMap::new()),
             Some(Value::Hash(fields)) => Ok(fields.clone()),
@@ -116,7 +116,7 @@ impl Keys {
         &self,
         key: &str,
         fields: [&str; N],
-    ) -> Answer<[Option<String>; N]> {
+    ) -> KeyResult<[Option<String>; N]> {
         let mut all = self.hgetall(key)?;
         Ok(fields.map(|field| all.remove(field)))
     }
@@ -125,7 +125,7 @@ impl Keys {
         &mut self,
         key: &str,
         fields: [(&str, &str); N],
-    ) -> Answer<()> {
+    ) -> KeyResult<()> {
         let empty = || Value::Hash(BTreeMap::new());
         let Value::Hash(hash) = self.value_mut(key, empty) else {
             return Err(WRONGTYPE);
@@ -135,7 +135,7 @@ impl Keys {
     }
 
     /// Deletes fields. The key goes with its last field.
-    pub(super) fn hdel(&mut self, key: &str, fields: &[&str]) -> Answer<()> {
+    pub(super) fn hdel(&mut self, key: &str, fields: &[&str]) -> KeyResult<()> {
         let Some(entry) = self.live_mut(key) else {
             return Ok(());
         };
@@ -149,7 +149,7 @@ impl Keys {
         Ok(())
     }
 
-    pub(super) fn zadd(&mut self, key: &str, score: f64, member: &str) -> Answer<()> {
+    pub(super) fn zadd(&mut self, key: &str, score: f64, member: &str) -> KeyResult<()> {
         let empty = || Value::Sorted(BTreeMap::new());
         let Value::Sorted(members) = self.value_mut(key, empty) else {
             return Err(WRONGTYPE);
@@ -159,7 +159,7 @@ impl Keys {
     }
 
     /// Deletes a member. The key goes with its last member. Returns whether the member was there.
-    pub(super) fn zrem(&mut self, key: &str, member: &str) -> Answer<bool> {
+    pub(super) fn zrem(&mut self, key: &str, member: &str) -> KeyResult<bool> {
         let Some(entry) = self.live_mut(key) else {
             return Ok(false);
         };
@@ -174,7 +174,7 @@ impl Keys {
     }
 
     /// Returns all members, ordered by score and then as strings.
-    pub(super) fn zrange(&self, key: &str) -> Answer<Vec<&str>> {
+    pub(super) fn zrange(&self, key: &str) -> KeyResult<Vec<&str>> {
         let Some(value) = self.value(key) else {
             return Ok(Vec::new());
         };
@@ -187,11 +187,11 @@ impl Keys {
     }
 
     /// Returns the first member.
-    pub(super) fn zhead(&self, key: &str) -> Answer<Option<String>> {
+    pub(super) fn zhead(&self, key: &str) -> KeyResult<Option<String>> {
         Ok(self.zrange(key)?.first().map(|head| (*head).to_owned()))
     }
 
-    pub(super) fn zscore(&self, key: &str, member: &str) -> Answer<Option<f64>> {
+    pub(super) fn zscore(&self, key: &str, member: &str) -> KeyResult<Option<f64>> {
         match self.value(key) {
             None => Ok(None),
             Some(Value::Sorted(members)) => Ok(members.get(member).copied()),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    keys::{Answer, Error, Value},
+    keys::{Error, KeyResult, Value},
     server::State,
 };
 use crate::core::{
@@ -14,7 +14,7 @@ use crate::core::{
     script::Script,
 };
 
-pub(super) type Replied = Answer<Reply<'static>>;
+pub(super) type Replied = KeyResult<Reply<'static>>;
 
 pub(super) const FAIR: &str = "quorlock:fair";
 
@@ -189,7 +189,7 @@ impl State {
     }
 
     /// Does the same as `is_unaltered` in `shared/ownership`.
-    pub(super) fn is_unaltered(&self, key: &str, mine: &Mine) -> Answer<bool> {
+    pub(super) fn is_unaltered(&self, key: &str, mine: &Mine) -> KeyResult<bool> {
         let fields = if mine[2].as_deref() == Some(MODE.1) {
             3
         } else {
@@ -199,7 +199,12 @@ impl State {
     }
 
     /// Does the same as `remove_owner` in `shared/ownership`.
-    pub(super) fn remove_owner(&mut self, key: &str, mine: [&str; 2], was: &Mine) -> Answer<bool> {
+    pub(super) fn remove_owner(
+        &mut self,
+        key: &str,
+        mine: [&str; 2],
+        was: &Mine,
+    ) -> KeyResult<bool> {
         if self.is_unaltered(key, was)? {
             self.keys.del(key);
             return Ok(true);
@@ -221,7 +226,7 @@ impl State {
     }
 
     /// Returns the owner and the depth of a lock of the kind that `marker` tells.
-    fn holder(&self, key: &str, marker: &str) -> Answer<Option<(String, f64)>> {
+    fn holder(&self, key: &str, marker: &str) -> KeyResult<Option<(String, f64)>> {
         let facts = self.keys.hgetall(key)?;
         if facts.len() > 3 {
             return Ok(None);
@@ -299,7 +304,7 @@ pub(super) fn is_of(mine: &Mine, attempt: &str) -> bool {
 }
 
 /// Returns whether this attempt or an earlier one holds the lock.
-pub(super) fn is_at_most(mine: &Mine, attempt: &str) -> Answer<bool> {
+pub(super) fn is_at_most(mine: &Mine, attempt: &str) -> KeyResult<bool> {
     let [Some(_), Some(holds), _] = mine else {
         return Ok(false);
     };
@@ -314,7 +319,7 @@ pub(super) fn other_kind() -> Reply<'static> {
     Reply::Text("kind".into())
 }
 
-pub(super) fn number(text: &str) -> Answer<f64> {
+pub(super) fn number(text: &str) -> KeyResult<f64> {
     let number = text.trim().parse();
     number.map_err(|_| Error::Borrowed("ERR Error running script: not a number"))
 }
