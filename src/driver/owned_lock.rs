@@ -14,7 +14,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{clock, select::within, signal::Signal};
+use super::{clock, select::first_of, signal::Signal};
 use crate::core::{
     identity::{FairAttempt, Identity, OwnerAttempt, Ticket},
     name::Resource,
@@ -96,10 +96,13 @@ impl<C> OwnedLock<C> {
     /// may have stopped polling, so only an `end` bounds this wait.
     pub(crate) async fn attempt(&self, end: Option<Instant>) -> Option<SemaphorePermit<'_>> {
         let permit = async { self.attempt.acquire().await.ok() };
-        match end {
-            None => permit.await,
-            Some(end) => within(clock::sleep_until(end), permit).await.flatten(),
-        }
+        let Some(end) = end else {
+            return permit.await;
+        };
+        let mut permitted = None;
+        // The permit first: a task that runs again long after `end` gets one that is free.
+        first_of(async { permitted = permit.await }, clock::sleep_until(end)).await;
+        permitted
     }
 
     /// Returns the claim that was won last, while a guard keeps it.

@@ -212,3 +212,21 @@ async fn an_unpolled_waiter_is_passed_over_soon_after_a_release() {
         assert!(took <= seconds(3), "{took:?}");
     }
 }
+
+/// The task that waits gets to run again long after its limit, as when the machine was suspended or
+/// the runtime was blocked. The lock has become free meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_polled_long_after_its_limit_makes_its_last_attempt() {
+    for kind in kinds() {
+        let world = World::new(3).await;
+        let others = Coordinator::new(&world.masters).unwrap();
+        let held = kind(&others, &others.owner()).acquire().await.unwrap();
+        let lock = kind(&world.locks, &world.locks.owner());
+        let mut waiting = Box::pin(lock.acquire_within(seconds(1)));
+        assert!(timeout(millis(500), waiting.as_mut()).await.is_err());
+        held.release().await.unwrap();
+        sleep(seconds(2)).await;
+        let guard = timeout(seconds(1), waiting).await.unwrap();
+        drop(guard.expect("the lock is free, and no other task of the owner wants it"));
+    }
+}
