@@ -95,9 +95,6 @@ async fn wait(
     if !wait.pause.is_zero() {
         waiter.sleep_until(deadline.limit(now + wait.pause)).await;
     }
-    if wait.end <= wait.pause {
-        return false;
-    }
     let granted = denied.round.as_ref();
     let granted = granted.map_or(MasterSet::NONE, |round| round.read(Round::granted));
     let was_heard = waiter
