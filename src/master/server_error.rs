@@ -54,6 +54,7 @@ const WORDS: [(&str, ServerError); 22] = [
 
 impl ServerError {
     pub(crate) fn of(error: &str) -> Self {
+        let error = without_user(error);
         let mut words = WORDS.iter();
         let found = words.find_map(|(word, kind)| error.contains(word).then_some(*kind));
         let is_plain = error.starts_with("ERR") || error.starts_with('@');
@@ -73,13 +74,17 @@ impl ServerError {
 /// Returns the first sentence of an error reply, without the name of the user.
 pub(crate) fn in_short(error: &str) -> String {
     let text = error.split(". ").next().unwrap_or_default();
-    let text = text.trim_end_matches('.');
-    if let Some((before, rest)) = text.split_once("User ")
+    without_user(text.trim_end_matches('.'))
+}
+
+/// Returns an error reply without the name of the user, which may contain any word.
+fn without_user(error: &str) -> String {
+    if let Some((before, rest)) = error.split_once("User ")
         && let Some((_, after)) = rest.split_once(" has no permissions")
     {
         return format!("{before}its user has no permissions{after}");
     }
-    text.to_owned()
+    error.to_owned()
 }
 
 #[cfg(test)]
@@ -99,6 +104,14 @@ mod tests {
             ),
             (
                 "ERR ACL failure in script: User lock has no permissions to run the 'set' command",
+                ServerError::CommandDenied,
+            ),
+            (
+                "NOPERM User BLOOM has no permissions to run the 'info' command",
+                ServerError::CommandDenied,
+            ),
+            (
+                "NOPERM User DOWNLOADING has no permissions to run the 'script|load' command",
                 ServerError::CommandDenied,
             ),
             (
