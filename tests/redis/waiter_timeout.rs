@@ -99,6 +99,7 @@ fn a_waiter_that_waits_longer_than_the_waiter_timeout_keeps_its_position() {
         guard.release().await.unwrap();
         wait_of(second, since).await.1.release().await.unwrap();
         close_at_once(&locks).await;
+        close_at_once(&others).await;
         assert_no_keys(&masters);
     });
 }
