@@ -43,6 +43,7 @@ mod restart_guard;
 mod retry;
 mod rollback;
 mod run;
+mod storm;
 mod unpolled_futures;
 mod user_code;
 mod waiting;
