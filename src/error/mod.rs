@@ -2,12 +2,12 @@
 //!
 //! A message includes the message of its cause, so `source` returns nothing.
 
-mod from_driver;
-
 use std::{sync::Arc, time::Duration};
 
 pub use crate::core::config_error::ConfigError;
 use crate::core::{lock_state::LostReason, name::Kind, votes::Votes};
+
+mod from_driver;
 
 /// The reason why a lock was not acquired.
 ///

@@ -15,12 +15,12 @@ pub(crate) enum ServerError {
     NoProtocol,
     /// The server does not have the script.
     NoScript,
+    /// A state of the server that may pass, such as `BUSY`.
+    State,
     /// The command does not exist, is renamed or switched off, or may not be used in a script.
     UnknownCommand,
     /// Nothing can be written now. The code of the error says why.
     WritesRefused(&'static str),
-    /// A state of the server that may pass, such as `BUSY`.
-    State,
     /// Any other error of a command.
     Other,
 }

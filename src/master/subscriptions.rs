@@ -15,14 +15,14 @@ pub(crate) trait Subscriber: Send + Sync + fmt::Debug {
 /// An event on a subscribed channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChannelEvent<'a> {
-    /// The connection is gone. Messages are lost until the next [`Subscribed`](Self::Subscribed).
-    Disconnected,
-    /// The master confirmed the subscription: messages are received from now on.
-    Subscribed,
-    /// A message was published.
-    Message(&'a str),
     /// The master refused the subscription.
     Denied,
+    /// The connection is gone. Messages are lost until the next [`Subscribed`](Self::Subscribed).
+    Disconnected,
+    /// A message was published.
+    Message(&'a str),
+    /// The master confirmed the subscription: messages are received from now on.
+    Subscribed,
 }
 
 /// A subscription that begins, or one that ends.
