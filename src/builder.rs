@@ -88,8 +88,8 @@ impl Builder {
         self
     }
 
-    /// Sets how long a lock lives on the masters unless it is extended or released. Defaults to 10
-    /// s. A lock can have a [TTL of its own](crate::Lock::ttl).
+    /// Sets how long a lock lives on the masters unless it is extended or released. Defaults to
+    /// 10 s. A lock can have a [TTL of its own](crate::Lock::ttl).
     ///
     /// A longer TTL means fewer renewals, and a longer wait for others after a holder has died. The
     /// TTL must exceed the node timeout and the drift allowance together. Masters count in
@@ -99,8 +99,8 @@ impl Builder {
         self
     }
 
-    /// Sets how long one master may take to answer a command. The time starts when the command is
-    /// sent, and the vote counts as failed when it is over. 1 ms to 60 s.
+    /// Sets how long one master may take to answer a command, from 1 ms to 60 s. The time starts
+    /// when the command is sent. When it is over, the vote counts as failed.
     ///
     /// The default follows the round trip: four times the fastest answer of each master, at least
     /// 50 ms and at most 1 s. A timeout that is set here applies to all masters. It should be short
@@ -114,8 +114,8 @@ impl Builder {
         self
     }
 
-    /// Sets how long it may take to connect, including name resolution, TLS and login. Defaults to
-    /// 1 s; 1 ms to 60 s.
+    /// Sets how long it may take to connect to a master, including name resolution, TLS and login,
+    /// from 1 ms to 60 s. Defaults to 1 s.
     ///
     /// The first commands of a coordinator wait for its first connections, for at most this time or
     /// until their outcome is certain. After that, a command to a master without a connection fails
@@ -125,8 +125,8 @@ impl Builder {
         self
     }
 
-    /// Sets by how much the rates of clocks may differ, in parts per million of the TTL. Defaults
-    /// to 10,000 (1 %), the usual value for Redlock; below 1,000,000.
+    /// Sets by how much the rates of clocks may differ, in parts per million of the TTL. Must be
+    /// below 1,000,000. Defaults to 10,000 (1 %), the usual value for Redlock.
     ///
     /// This drift allowance is taken off every validity, together with 2 ms for the granularity of
     /// Redis' expiry. It must cover the masters' wall clocks and the client's clock together. Use
@@ -160,8 +160,8 @@ impl Builder {
     /// others are served more often. Shorter bounds even that out.
     ///
     /// Every attempt costs each master two commands, and may split the vote of others. For each
-    /// name only one waiter in a process polls, so the default costs each master about two commands
-    /// a second for each name and process.
+    /// name, only one waiter of a coordinator polls. So the default costs each master about two
+    /// commands a second for each name and coordinator.
     pub fn poll_interval(mut self, least: Duration, most: Duration) -> Self {
         self.settings.poll_interval = (least, most);
         self
@@ -174,8 +174,8 @@ impl Builder {
         self
     }
 
-    /// Sets how long a waiter of a fair lock may be silent before the others pass it over. Defaults
-    /// to 3 s, or four node timeouts if that is longer; four node timeouts to 1 h.
+    /// Sets how long a waiter of a fair lock may be silent before the others pass it over, from
+    /// four node timeouts to 1 h. Defaults to 3 s, or four node timeouts if that is longer.
     ///
     /// A waiter reports to the masters three or four times in this time.
     pub fn waiter_timeout(mut self, timeout: Duration) -> Self {
@@ -203,11 +203,11 @@ impl Builder {
     }
 
     /// Sets the longest TTL that a lock may have. A longer one is an error. Defaults to 1 min, or
-    /// the [TTL](Self::ttl) if that is longer; without a [restart guard](Self::restart_guard) to
-    /// 366 days.
+    /// the [TTL](Self::ttl) if that is longer. Without a [restart guard](Self::restart_guard), the
+    /// default is 366 days.
     ///
-    /// A master that may have forgotten locks has no vote for this time plus the drift allowance.
-    /// All clients of the masters must agree on it.
+    /// A master that may have forgotten locks has no vote for this time plus the drift allowance,
+    /// and for at least 3 s. All clients of the masters must use the same value.
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.settings.max_ttl = Some(max_ttl);
         self
@@ -239,7 +239,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Every [`ConfigError`] but those that concern a single lock. Nothing was sent.
+    /// Any [`ConfigError`] that is not about a single lock. Nothing was sent.
     pub fn build(self) -> Result<Coordinator, ConfigError> {
         let config = Config::parse(self.settings)?;
         let addresses = check_masters(&self.masters)?;
@@ -274,7 +274,7 @@ impl Builder {
     }
 }
 
-/// Returns the addresses of the masters. Each must be another server.
+/// Returns the addresses of the masters, which must all be different.
 fn check_masters(masters: &[MasterSpec]) -> Result<Vec<Arc<str>>, ConfigError> {
     if masters.is_empty() {
         return Err(ConfigError::NoMasters);

@@ -84,7 +84,7 @@ impl Coordinator {
     /// Returns the reentrant lock called `name`, to be held by `owner`. Sends nothing.
     ///
     /// The owner may acquire the lock as often as it likes. Each guard is one level, and dropping
-    /// the last guard releases the lock. To acquire a held lock again takes a round of its own,
+    /// the last guard releases the lock. Acquiring a held lock again takes a round of its own,
     /// which extends the lock to the [TTL](Lock::ttl) that is asked for and never shortens it. The
     /// guards of one owner share their validity, and they are lost together.
     ///
@@ -144,8 +144,8 @@ impl Coordinator {
     ///
     /// # Guarantees
     ///
-    /// Of two waiters that a majority of masters has heard of, the one that came first is served
-    /// first. Everything else is as for a [reentrant](Self::reentrant) lock.
+    /// If a majority of masters has heard of two waiters, the one that came first is served first.
+    /// Everything else is as for a [reentrant](Self::reentrant) lock.
     ///
     /// # Not guaranteed
     ///
@@ -182,9 +182,9 @@ impl Coordinator {
     /// The check covers the servers, their settings and the rights of their user. It finds, for
     /// example, eviction, replicas, a server that is listed twice, missing rights, and clocks that
     /// differ. If something cannot be found out, that is a finding, too. So a report without
-    /// findings means that all is well, with one exception:
-    /// [`docs::operations`](crate::docs::operations#before-the-start) has it, and the list of
-    /// findings.
+    /// findings means that all is well, with one exception.
+    /// [`docs::operations`](crate::docs::operations#before-the-start) describes the exception, and
+    /// lists the findings.
     ///
     /// Call it when a program starts, or in a test of a deployment. It changes nothing on the
     /// masters, apart from the guard key that every first dial writes, and no lock is refused
@@ -235,20 +235,20 @@ impl Coordinator {
     /// Refuses new acquisitions, and waits until all posted releases are delivered.
     ///
     /// A release is delivered when it has reached every master that may hold the key, or when the
-    /// key has expired there. So this takes at most the longest TTL in use, or twice the [waiter
-    /// timeout](crate::Builder::waiter_timeout) of a fair lock if that is longer. If masters are
-    /// down, it may take that long: put it under a [timeout](tokio::time::timeout).
+    /// key has expired there. So `close` takes at most the longest TTL in use, or twice the [waiter
+    /// timeout](crate::Builder::waiter_timeout) of a fair lock if that is longer. It may take that
+    /// long if masters are down: put it under a [timeout](tokio::time::timeout).
     ///
-    /// Call it at the end of a program, so that the releases of dropped guards arrive. Join the
-    /// tasks that hold or want locks first. Guards that are still alive stay valid, are renewed,
-    /// and can be extended and released. `close` does not wait for them, nor for attempts that are
-    /// under way. Waiters get [`Closed`](crate::AcquireError::Closed) at their next attempt.
-    /// Closing a coordinator closes all its clones; closing it again does no harm.
+    /// Call `close` at the end of a program, so that the releases of dropped guards arrive. Join
+    /// the tasks that hold or want locks first. Guards that are still alive stay valid, are
+    /// renewed, and can be extended and released. `close` does not wait for them, nor for attempts
+    /// that are under way. Waiters get [`Closed`](crate::AcquireError::Closed) at their next
+    /// attempt. Closing a coordinator closes all its clones; closing it again does no harm.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the coordinator closed. What is owed is still delivered, as long
-    /// as the runtime lives.
+    /// Dropping the future leaves the coordinator closed. Releases that are owed are still
+    /// delivered, as long as the runtime lives.
     pub async fn close(&self) {
         self.engine.close().await;
     }

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// # Guarantees
 ///
-/// After a token was admitted, no smaller one is. So a holder must show its token with its *first*
-/// access, even if that only reads. Otherwise a late writer could write between the new holder's
-/// read and its write.
+/// After a token was admitted, no smaller one is admitted. So a holder must show its token with its
+/// *first* access, even if that only reads. Otherwise a late writer could write between the new
+/// holder's read and its write.
 ///
 /// # Not guaranteed
 ///
@@ -43,7 +43,7 @@ impl Fence {
         }
     }
 
-    /// Admits `token`, and from now on no smaller one.
+    /// Admits `token`. From then on, no smaller one is admitted.
     ///
     /// # Errors
     ///

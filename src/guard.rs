@@ -48,17 +48,17 @@ use crate::{
 #[must_use = "dropping a guard releases its lock: bind it, as in `let _guard = ..`, and not to `_`"]
 #[clippy::has_significant_drop]
 pub struct Guard {
-    held: Level,
+    level: Level,
 }
 
 impl Guard {
-    pub(crate) fn new(held: Level) -> Self {
-        Self { held }
+    pub(crate) fn new(level: Level) -> Self {
+        Self { level }
     }
 
     /// Returns the lock's name.
     pub fn name(&self) -> &str {
-        self.held.name()
+        self.level.name()
     }
 
     /// Returns the fencing token of a [fenced](crate::Lock::fenced) lock. `None` if the lock is not
@@ -67,25 +67,25 @@ impl Guard {
     /// The token is below 2^53, and larger than that of every earlier guard of this lock. It stays
     /// the same when the lock is extended, or acquired again by its owner.
     pub fn fencing_token(&self) -> Option<u64> {
-        self.held.fencing_token()
+        self.level.fencing_token()
     }
 
     /// Returns the number of rounds that it took to acquire the lock: 1, unless the waiter was
     /// refused in between or a fencing token took more than one round.
     pub fn rounds(&self) -> u32 {
-        self.held.rounds()
+        self.level.rounds()
     }
 
     /// Returns the number of guards that the owner has of this lock, including those that it is
-    /// just acquiring. 1 for a mutex. Counted in this process.
+    /// just acquiring. It is 1 for a mutex, and is counted in this process.
     pub fn depth(&self) -> u32 {
-        self.held.depth()
+        self.level.depth()
     }
 
     /// Returns the length of the validity when the lock was won or last extended: the TTL minus the
     /// duration of the round minus the drift allowance.
     pub fn validity(&self) -> Duration {
-        self.held.validity()
+        self.level.validity()
     }
 
     /// Returns when the validity ends, on the clock of [`Instant`].
@@ -95,12 +95,12 @@ impl Guard {
     /// wall clock: both move this instant earlier. When the validity is over, this instant is in
     /// the past, but not before the lock was asked for.
     pub fn valid_until(&self) -> Instant {
-        self.held.valid_until()
+        self.level.valid_until()
     }
 
-    /// Returns the rest of the validity: zero when it is over.
+    /// Returns the rest of the validity, which is zero when the validity is over.
     pub fn remaining(&self) -> Duration {
-        self.held.remaining()
+        self.level.remaining()
     }
 
     /// Returns whether this guard still holds the lock. Once this is `false`, it stays `false`.
@@ -110,7 +110,7 @@ impl Guard {
 
     /// Returns the state of the lock: held, in doubt, or lost with the reason.
     pub fn state(&self) -> LockState {
-        self.held.state()
+        self.level.state()
     }
 
     /// Checks that this guard still holds the lock.
@@ -136,7 +136,7 @@ impl Guard {
     ///
     /// Dropping the future has no effect on the lock.
     pub async fn lost(&self) -> LostError {
-        let reason = self.held.lost().await;
+        let reason = self.level.lost().await;
         self.lost_error(reason)
     }
 
@@ -146,12 +146,12 @@ impl Guard {
     /// This applies to all guards that the owner has of this lock, until the owner acquires the
     /// lock again.
     pub fn stop_renewing(&self) {
-        self.held.stop_renewing();
+        self.level.stop_renewing();
     }
 
     fn lost_error(&self, reason: LostReason) -> LostError {
         LostError {
-            name: self.held.name().clone(),
+            name: self.level.name().clone(),
             reason,
             votes: self.votes(),
         }
@@ -159,9 +159,9 @@ impl Guard {
 
     /// Returns what each master answered in the round that won the lock, or in the last extension
     /// or renewal. Masters that were slower than the majority may not have answered yet. Their
-    /// votes show here as soon as they have.
+    /// votes show here as soon as they answer.
     pub fn votes(&self) -> Votes {
-        self.held.votes(&self.held.newest_round())
+        self.level.votes(&self.level.newest_round())
     }
 
     /// Waits until every master has answered or timed out, for at most the node timeout, and
@@ -171,16 +171,16 @@ impl Guard {
     ///
     /// Dropping the future has no effect on the lock.
     pub async fn settled(&self) -> Votes {
-        self.held.newest_round().settled().await;
+        self.level.newest_round().settled().await;
         self.votes()
     }
 
     /// Makes the lock valid for `ttl` from now, minus the round trip and the drift allowance.
     ///
     /// An extension never shortens the lock: a `ttl` that ends before the present validity changes
-    /// nothing. It counts only if a majority confirms while the guard is still valid. Masters that
-    /// lost the key, for example by a restart, get it back after a majority has confirmed, and
-    /// count as granted in [`votes`](Self::votes) from then on.
+    /// nothing. An extension counts only if a majority confirms while the guard is still valid.
+    /// Masters that lost the key, for example by a restart, get it back after a majority has
+    /// confirmed, and count as granted in [`votes`](Self::votes) from then on.
     ///
     /// # Errors
     ///
@@ -192,7 +192,7 @@ impl Guard {
     ///   masters that are known to be down fail in microseconds.
     /// - [`Lost`](ExtendError::Lost): a majority says that the guard does not hold the lock,
     ///   whatever the clock says. Stop the work.
-    /// - [`Expired`](ExtendError::Expired): the validity was over. Stop the work.
+    /// - [`Expired`](ExtendError::Expired): the validity has ended. Stop the work.
     /// - [`TooSlow`](ExtendError::TooSlow): a majority confirmed too late. Stop the work if the
     ///   guard [is not valid](Self::is_valid).
     /// - [`Config`](ExtendError::Config): `ttl` cannot be used. Nothing was sent.
@@ -213,14 +213,14 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
-        let extended = self.held.extend(ttl).await;
-        extended.map_err(|error| ExtendError::from_driver(error, &self.held))
+        let extended = self.level.extend(ttl).await;
+        extended.map_err(|error| ExtendError::from_driver(error, &self.level))
     }
 
     /// Releases the lock on all masters, and waits until a majority has confirmed.
     ///
-    /// It is a success if the lock was gone already. To find out whether the lock was held to the
-    /// end of the work, call [`ensure_held`](Self::ensure_held) first. If the owner has other
+    /// A lock that was gone already counts as released. To find out whether the lock was held to
+    /// the end of the work, call [`ensure_held`](Self::ensure_held) first. If the owner has other
     /// guards of this lock, this releases one level, and the lock stays held.
     ///
     /// # Errors
@@ -233,15 +233,15 @@ impl Guard {
     ///
     /// Dropping the future does not stop the release.
     pub async fn release(self) -> Result<(), ReleaseError> {
-        let release = self.held.release();
+        let release = self.level.release();
         match release.decided().await {
             Outcome::Won => Ok(()),
             Outcome::Lost | Outcome::Pending | Outcome::TooLate => {
                 // The error should have every vote. Masters that are down have failed already.
                 release.settled().await;
                 Err(ReleaseError::NoQuorum {
-                    name: self.held.name().clone(),
-                    votes: self.held.votes(&release),
+                    name: self.level.name().clone(),
+                    votes: self.level.votes(&release),
                 })
             }
         }

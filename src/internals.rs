@@ -23,7 +23,7 @@ pub fn tally(votes: [bool; MASTERS]) -> bool {
     last == Verdict::Won
 }
 
-/// Counts the votes of a round of five masters. Returns whether it was won.
+/// Counts the votes of a round of five masters. Returns whether the round was won.
 pub fn round(now: Instant) -> bool {
     let limit = now.checked_add(Duration::from_secs(10));
     let mut round = Round::open(Verb::Acquire, MASTERS, now, limit);
@@ -44,7 +44,7 @@ pub fn lease(now: Instant, ttl: &TtlAndDrift) -> Instant {
 pub struct TtlAndDrift(Ttl, Drift);
 
 impl TtlAndDrift {
-    /// Never returns `None`.
+    /// Creates the pair. Never returns `None`.
     pub fn new() -> Option<Self> {
         let drift = Drift::from_ppm(10_000).ok()?;
         let ttl = Ttl::parse(Duration::from_secs(10), Duration::from_millis(50), drift).ok()?;
@@ -57,7 +57,7 @@ impl TtlAndDrift {
 pub struct Acquisition(Command);
 
 impl Acquisition {
-    /// Never returns `None`.
+    /// Creates an acquisition of a mutex. Never returns `None`.
     pub fn new() -> Option<Self> {
         let resource = KeyTemplate::parse("{name}")
             .ok()?

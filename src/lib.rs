@@ -19,7 +19,8 @@
 //!
 //! # Where to start
 //!
-//! - [`Coordinator`] is a set of masters, [`Lock`] a name on it, and [`Guard`] a lock that is held.
+//! - [`Coordinator`] is a set of masters, [`Lock`] is a named lock on all of them, and [`Guard`] is
+//!   a lock that is held.
 //! - [`Coordinator::mutex`] returns a lock with one guard at a time, in the common Redlock format.
 //! - [`Coordinator::reentrant`] returns a lock that is held by an [`Owner`], which may acquire it
 //!   again, in the format of Redisson's plain lock.
@@ -46,7 +47,8 @@
 //!
 //! - `redis` (default): masters over TCP and unix sockets, and [`quorlock::redis`](crate::redis),
 //!   the client crate whose `Client` [`Builder::master`] accepts.
-//! - `tls`: `rediss://` URLs, by rustls, which is [`quorlock::rustls`](crate::rustls).
+//! - `tls`: `rediss://` URLs, and [`quorlock::rustls`](crate::rustls), the TLS crate whose
+//!   configuration [`Builder::tls`] accepts.
 //! - `test-util`: [`MemoryMaster`], a master in memory with fault injection, for your tests. The
 //!   examples on these pages use it.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -56,7 +58,7 @@
         dead_code,
         unused_imports,
         unused_variables,
-        reason = "there is no kind of master to talk to"
+        reason = "without either feature there is no kind of master"
     )
 )]
 

@@ -296,8 +296,8 @@ impl Lock {
         if outcome.is_ok() {
             guard.ensure_held()?;
         }
-        // If the release is not confirmed, the masters are still owed it. The body has done its
-        // work.
+        // A release that is not confirmed is owed to the masters. The body has done its work, so
+        // its result counts.
         let _ = guard.release().await;
         outcome
     }
@@ -344,9 +344,9 @@ impl Lock {
     /// Returns whether the lock is held: no other client could acquire it now, because too few
     /// masters are free.
     ///
-    /// This is also the case while several holders have parts of the lock. Contending clients do so
-    /// for a moment, and Redisson's `RedissonRedLock` does so always. See
-    /// [`inspect`](Self::inspect).
+    /// This is also the case while several owners hold the lock on different masters. Clients that
+    /// contend do so for a moment. A `RedissonRedLock` always does so, because it has another owner
+    /// on every master. See [`inspect`](Self::inspect).
     ///
     /// # Errors
     ///

@@ -7,8 +7,8 @@ use std::{
 
 /// Runs `user_code`, which may do anything: it may call this crate, and it may panic.
 ///
-/// A panic ends here. The user's panic hook has reported it by then. It is not reported again,
-/// because that report could panic as well.
+/// A panic of the user's code ends here. The user's panic hook has reported the panic by then. It
+/// is not reported again, because that report could panic as well.
 ///
 /// The caller must hold no lock of this crate.
 pub(crate) fn shielded(user_code: impl FnOnce()) {

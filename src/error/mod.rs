@@ -2,12 +2,12 @@
 //!
 //! A message includes the message of its cause, so `source` returns nothing.
 
-mod from_driver;
-
 use std::{sync::Arc, time::Duration};
 
 pub use crate::core::config_error::ConfigError;
 use crate::core::{lock_state::LostReason, name::Kind, votes::Votes};
+
+mod from_driver;
 
 /// The reason why a lock was not acquired.
 ///
@@ -44,11 +44,11 @@ use crate::core::{lock_state::LostReason, name::Kind, votes::Votes};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The coordinator is closed. Nothing was sent.
+    /// The coordinator is closed. This attempt sent nothing.
     #[error("could not lock: the coordinator is closed")]
     Closed,
 
-    /// A setting or the name cannot be used. Nothing was sent.
+    /// A setting, the name or the owner cannot be used. This attempt sent nothing.
     #[error(transparent)]
     Config(#[from] ConfigError),
 
@@ -112,8 +112,8 @@ pub enum AcquireError {
         votes: Votes,
     },
 
-    /// Another task of the same [owner](crate::Owner) is in the middle of an attempt at this lock,
-    /// and has been for as long as an attempt takes. Nothing was sent.
+    /// Another task of the same [owner](crate::Owner) has been in the middle of an attempt at this
+    /// lock for longer than an attempt takes. This attempt sent nothing.
     ///
     /// Tasks of one owner make their attempts one after the other. Try again later, unless that
     /// task no longer polls its future: see [`Lock`](crate::Lock#futures-that-are-not-polled).
@@ -332,8 +332,8 @@ pub enum RunError<E> {
     #[error("{0}")]
     Body(E),
 
-    /// The lock was lost before the body ended. The body was dropped where it waited, or it ended
-    /// too late.
+    /// The lock was lost before the body ended. The body was dropped where it waited, or it
+    /// returned a value too late.
     #[error(transparent)]
     Lost(#[from] LostError),
 }
@@ -344,6 +344,9 @@ pub enum RunError<E> {
 pub enum ReleaseError {
     /// Fewer than a majority of masters confirmed. The others are owed the release until the TTL
     /// has passed, when their keys expire. There is nothing left to do.
+    ///
+    /// If the owner has other guards of the lock, only one level was released, and nothing is owed:
+    /// the next extension or release tells the masters the depth.
     #[error(
         "released {name:?} on only {} of {} masters (need {}), \
          the others are owed the release until the TTL has passed: {votes}",
@@ -375,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn contention_tells_its_reason() {
+    fn the_error_for_contention_says_its_reason() {
         let seconds = Duration::from_secs;
         let held = || Vote::Refuse(Refusal::held(Some(seconds(5))));
         let queued = || Vote::Refuse(Refusal::Queued { position: Some(2) });

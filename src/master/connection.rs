@@ -33,7 +33,7 @@ pub(super) struct Dialled<C> {
 
 /// An open connection. Replies come in the order of sends.
 pub(super) trait Connection: Transmit + Send {
-    /// Drops what the master has not received yet, so that it never does. Called before a
+    /// Drops the bytes that were not sent, so that the master never receives them. Called before a
     /// connection to a silent master is closed.
     fn give_up(&mut self) {}
 

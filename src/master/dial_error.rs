@@ -24,7 +24,7 @@ pub(crate) use guard_rights;
 pub(crate) enum DialError {
     #[error("{0}")]
     Connect(io::Error),
-    /// Something else answered during the dial, so that the answers may be about two servers.
+    /// Another server answered during the dial, so the answers may be about two servers.
     #[error("another server answered at this address during the dial")]
     Changed,
     #[error("refused the database: {0}")]
@@ -41,16 +41,16 @@ pub(crate) enum DialError {
     NotAMaster { role: String },
     #[error("it does not know HELLO 3, which Redis has since version 6: {0}")]
     NotRedis6(String),
+    #[error("it cannot be asked whether it restarted: {why}")]
+    RestartUnknown { why: String },
     /// The server cannot be asked whether it restarted, and the guard is strict.
     #[error(
-        "whether it restarted cannot be known: {why}; its user needs the rights {}, \
-         or the guard must not be strict",
+        "it cannot be asked whether it restarted: {why}; give its user the rights {}, \
+         or use a restart guard that is not strict",
         guard_rights!()
     )]
     RightsMissing { why: String },
-    #[error("whether it restarted cannot be known: {why}")]
-    RestartUnknown { why: String },
-    #[error("it is the same server as master {other}: every master needs one of its own")]
+    #[error("it is the same server as master {other}: every master must be a server of its own")]
     SameServer {
         /// The number of the other master, from 1.
         other: usize,

@@ -1,4 +1,4 @@
-//! The origins by which this process knows a master, whichever of its coordinators saw it.
+//! The origins by which this process knows a master. All coordinators of the process share them.
 
 use std::{sync::Arc, time::Instant};
 
@@ -18,16 +18,17 @@ pub(super) struct KnownOrigins(Arc<Mutex<Vec<(String, Instant)>>>);
 type Masters = std::collections::BTreeMap<String, KnownOrigins>;
 
 impl KnownOrigins {
-    /// Returns the known origins of the master with this address and database. They live as long as
-    /// the process.
+    /// Returns the known origins of the master with this address and database. They outlive the
+    /// coordinators that use the master.
     #[cfg(feature = "redis")]
     pub(super) fn of(address: &str) -> Self {
         static MASTERS: Mutex<Masters> = Mutex::new(Masters::new());
         find(&mut MASTERS.lock(), address)
     }
 
-    /// Returns each known origin with the milliseconds since it was last heard from, rounded up as
-    /// the master counts whole ones. There are two origins if two servers answer at one address.
+    /// Returns each known origin with the milliseconds since it was last heard from. They are
+    /// rounded up, as the master counts whole milliseconds. There are several origins if several
+    /// servers answer at one address.
     pub(super) fn known(&self, now: Instant) -> Vec<(String, u64)> {
         let origins = self.0.lock();
         let known = origins.iter().map(|(origin, heard)| {
@@ -38,12 +39,12 @@ impl KnownOrigins {
         known.collect()
     }
 
-    /// Notes that a server with this origin answered at `now`, when it was told what this process
-    /// knew at `asked`.
+    /// Notes that a server with this origin answered at `now`. The question named the origins that
+    /// were known at `asked`.
     ///
-    /// Drops the origins that were known at `asked`, as the server that answered counts its
-    /// quarantine from a later time. Fails if another origin was heard from after `asked`, as the
-    /// server was not told of that one.
+    /// Drops the origins that the question named: if the server has another origin, it counts its
+    /// quarantine from a later time than that at which those were heard from. Fails if another
+    /// origin was heard from after `asked`, as the question did not say so.
     pub(super) fn meet(&self, origin: &str, asked: Instant, now: Instant) -> Result<(), DialError> {
         let mut origins = self.0.lock();
         origins.retain(|(known, heard)| known != origin && *heard > asked);
@@ -69,10 +70,11 @@ impl KnownOrigins {
     }
 }
 
-/// Does the work of [`KnownOrigins::of`]. Bounds the number of masters that no coordinator uses.
+/// Returns the known origins of the master at `address`, and bounds the number of masters that no
+/// coordinator uses.
 #[cfg(feature = "redis")]
 fn find(masters: &mut Masters, address: &str) -> KnownOrigins {
-    /// The most masters that are remembered. Masters in use are never forgotten.
+    /// The most masters that are remembered, unless more are in use: those are never forgotten.
     const MAX: usize = 4096;
     if let Some(known) = masters.get(address) {
         return known.clone();
@@ -108,7 +110,7 @@ mod tests {
         known_origins.hear("a", start); // reported late, by a connection that ended earlier
         let known = known_origins.known(start + 2 * SECOND);
         assert_eq!(known, [("a".to_owned(), 1_001)]);
-        // A later process, which was told of the first one.
+        // A later process of the server, which was told of the first one.
         known_origins
             .meet("b", start + 2 * SECOND, start + 3 * SECOND)
             .unwrap();

@@ -8,10 +8,10 @@ use crate::core::timeout::{Limits, NodeTimeout};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Liveness {
     node_timeout: NodeTimeout,
-    /// The fastest reply. A slower one may have waited for others.
+    /// The time that the fastest reply took. A slower reply may have waited for others.
     round_trip: Duration,
     limits: Limits,
-    /// Set if a faster reply would lower the limits. Most masters are so near that none can.
+    /// Set if a faster reply could lower the limits. Most masters are so near that none can.
     can_improve: bool,
     /// The time of the last byte, or of a command that was sent after all others had been answered.
     last_byte: Instant,
@@ -52,8 +52,8 @@ impl Liveness {
         self.last_byte = now;
     }
 
-    /// Lets the limits follow the fastest reply, to a command that was sent at `sent`. Returns
-    /// whether this one lowered them.
+    /// Lowers the limits if a reply at `now` to a command that was sent at `sent` is the fastest so
+    /// far. Returns whether they may have changed.
     pub(super) fn measure(&mut self, sent: Instant, now: Instant) -> bool {
         if !self.can_improve {
             return false;
@@ -68,9 +68,10 @@ impl Liveness {
         true
     }
 
-    /// Restarts at `now` if this process was stalled until long after `due`, so that replies may be
-    /// there that were not read. Returns whether it did. It does so once per reply: a process that
-    /// is always late must give up a silent master all the same.
+    /// Restarts at `now` if this process was stalled until long after `due`, so that replies may
+    /// have arrived that it has not read. Returns whether it restarted. Does so at most once
+    /// between two replies: a process that is always late must give up a silent master all the
+    /// same.
     pub(super) fn forgive_stall(&mut self, due: Instant, now: Instant) -> bool {
         let was_stalled = now.saturating_duration_since(due) >= self.limits.timeout / 2;
         let is_forgiven = was_stalled && !self.is_forgiven;

@@ -28,7 +28,7 @@ pub(crate) struct Mailbox {
     master: usize,
     address: Arc<str>,
     now: fn() -> Instant,
-    /// Set while the phase is `Serving`. Read without the lock, so it may be a moment old.
+    /// Set while the phase is `Serving`. It is read without the lock, so it may be out of date.
     is_serving: AtomicBool,
     /// The node timeout in microseconds; 0 until the first dial is over.
     node_timeout: AtomicU64,
@@ -42,7 +42,7 @@ struct State {
     owed: Owed,
     subscriptions: Subscriptions,
     waker: Option<Waker>,
-    /// The end of the time without a vote, if the master may have forgotten locks.
+    /// The end of the quarantine, if the master may have forgotten locks.
     quarantine: Option<Instant>,
     is_abandoned: bool,
 }
@@ -77,7 +77,8 @@ impl Mailbox {
         &self.address
     }
 
-    /// Posts `request`. While the master is down, its vote is cast before this returns.
+    /// Posts `request`. If it fails at once, as while the master is down, its vote is cast before
+    /// this returns.
     pub(crate) fn post(&self, request: Arc<Request>) {
         let mut state = self.state.lock();
         if let Some(failure) = state.refusal(&request, self.master, self.now) {
@@ -91,7 +92,7 @@ impl Mailbox {
         }
     }
 
-    /// Returns the time that the master has to answer, or `None` until the first dial is over.
+    /// Returns the node timeout of the master, or `None` until the first dial is over.
     pub(crate) fn node_timeout(&self) -> Option<Duration> {
         let micros = self.node_timeout.load(Ordering::Relaxed);
         (micros > 0).then(|| Duration::from_micros(micros))
@@ -182,8 +183,8 @@ impl Mailbox {
     pub(super) fn quarantine(&self, until: Instant) {
         let mut state = self.state.lock();
         state.quarantine = Some(until);
-        let needs_vote = |request: &mut Arc<Request>| request.command.verb().quarantine_applies();
-        let refused: Vec<_> = state.requests.extract_if(.., needs_vote).collect();
+        let applies = |request: &mut Arc<Request>| request.command.verb().quarantine_applies();
+        let refused: Vec<_> = state.requests.extract_if(.., applies).collect();
         let left = until.saturating_duration_since((self.now)());
         drop(state);
         for request in refused {
@@ -201,8 +202,8 @@ impl Mailbox {
         mem::take(&mut state.owed)
     }
 
-    /// Notes that there is no connection: until there is one, every request fails at once.
-    /// `unanswered` holds the requests of the last connection, each with its vote if that is open.
+    /// Notes that there is no connection. Until there is one, every request fails at once.
+    /// `unanswered` are the requests of the last connection, each with its vote if that is open.
     pub(super) fn down(
         &self,
         unanswered: impl IntoIterator<Item = (Arc<Request>, Option<Failure>)>,
@@ -223,7 +224,7 @@ impl Mailbox {
         }
     }
 
-    /// Fails every request from now on: the supervisor has ended.
+    /// Fails every request from now on. Called when the supervisor ends.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.phase = Phase::Down(Failure::Closed);
@@ -260,7 +261,7 @@ impl Mailbox {
     pub(super) fn log_given_up(&self) {
         let master = &self.address;
         shielded(|| {
-            tracing::warn!(%master, "too many releases are owed: the oldest locks end with their TTL");
+            tracing::warn!(%master, "too many releases are owed: the oldest are given up, and their locks end with the TTL");
         });
     }
 }

@@ -5,20 +5,20 @@ use std::time::Duration;
 use super::in_flight::InFlight;
 use crate::user_code::shielded;
 
-/// The failures of a master since it last worked. The log has one warning about an outage, and one
-/// message when it is over or seems to be.
+/// The failures of a master since it last worked. The log has one warning about each outage, and
+/// one message when the outage is over or seems to be.
 ///
-/// An outage is over when a connection worked for a while. A master that accepts connections and
-/// answers nothing, or that comes and goes, is one outage, however often it is dialled.
+/// An outage is over when a connection has worked for a second. A master that accepts connections
+/// and answers nothing, or that comes and goes, is one outage, however often it is dialled.
 #[derive(Debug, Default)]
 pub(super) struct Outage {
-    /// The dials that failed and the connections that broke.
+    /// The number of dials that failed and connections that broke.
     failures: u32,
-    /// The last connection was given up because the master was silent.
+    /// Set if the last connection was given up because the master was silent.
     is_silent: bool,
-    /// The last connection broke before it was of any use.
+    /// Set if the last connection broke before it had worked for a second.
     was_useless: bool,
-    /// The log has said that the outage seems to be over.
+    /// Set once the log has said that the outage seems to be over.
     is_end_logged: bool,
 }
 
@@ -33,7 +33,7 @@ impl Outage {
         }
     }
 
-    /// Notes whether the master has answered a command on this connection.
+    /// Notes whether the master has answered a command on the current connection.
     pub(super) fn polled(&mut self, master: &str, has_answered: bool) {
         if self.was_useless && !self.is_end_logged && has_answered {
             self.is_end_logged = true;
@@ -54,16 +54,16 @@ impl Outage {
     /// Notes how the connection ended. `was_given_up` means that the master was silent for too
     /// long.
     pub(super) fn disconnected(&mut self, was_given_up: bool, has_answered: bool, age: Duration) {
-        const A_WHILE: Duration = Duration::from_secs(1);
+        const LEAST: Duration = Duration::from_secs(1);
         self.is_silent = was_given_up;
         let has_worked = has_answered || !was_given_up;
-        self.was_useless = !has_worked || age < A_WHILE;
+        self.was_useless = !has_worked || age < LEAST;
         if !self.was_useless {
             self.failures = 0;
         }
     }
 
-    /// Notes a failure. Returns how many there were before it in this outage.
+    /// Notes a failure. Returns the number of failures before it in this outage.
     pub(super) fn failed(&mut self, master: &str, why: &str) -> u32 {
         let before = self.failures;
         self.failures = before.saturating_add(1);

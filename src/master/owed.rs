@@ -12,8 +12,8 @@ use crate::core::retry::Backoff;
 
 /// The releases that are owed to one master, in the order of their posts.
 ///
-/// They are sent as fast as the master answers them. After an error reply one of them is sent
-/// alone, after a pause, until it succeeds. A release is owed until the key that it would delete
+/// They are sent as fast as the master answers them. After an error reply, one of them at a time is
+/// sent, after a pause, until one succeeds. A release is owed until the key that it would delete
 /// has expired.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
@@ -22,13 +22,13 @@ pub(super) struct Owed {
     in_flight: usize,
     /// The limit of `in_flight` after an error reply: 1, and one more with each success.
     limit: Option<usize>,
-    /// The pauses since the last success.
+    /// The number of pauses since the last success.
     failures: u32,
     /// The end of the pause after an error reply.
     retry_at: Option<Instant>,
     /// The releases that were given up because there were too many.
     given_up: Vec<Arc<Request>>,
-    /// The log has said that releases were given up, since there were none.
+    /// Set once the log has said that releases were given up, until none is owed.
     is_logged: bool,
 }
 
@@ -63,7 +63,7 @@ impl Owed {
 
     /// Removes the releases that were given up, and the oldest ones that are no longer owed to
     /// `master` at `now`. They must be dropped without a lock, as a task that waits for them is
-    /// woken then. Also returns whether the log must say that some were given up.
+    /// woken then. Also returns whether the log must say that releases were given up.
     pub(super) fn expire(&mut self, master: usize, now: Instant) -> (Vec<Arc<Request>>, bool) {
         let first = self
             .releases
@@ -77,8 +77,8 @@ impl Owed {
         (removed, must_log)
     }
 
-    /// Returns the next release to send to `master`, if one may be sent now. Of the `window`
-    /// commands that may be unanswered, half are left to new requests.
+    /// Returns the next release to send to `master`, if one may be sent now. Half of the `window`
+    /// commands that may be unanswered are left to new requests.
     pub(super) fn next(
         &mut self,
         master: usize,

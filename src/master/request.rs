@@ -15,9 +15,9 @@ use crate::core::{
 /// The receiver of the votes on one [`Request`].
 ///
 /// Every master that the request was posted to casts at least one vote, the first one at the latest
-/// when its node timeout is over. More votes may follow when a reply comes late. The node timeout
-/// begins when the command is sent. The send may wait for the first dial, or for up to one node
-/// timeout while the master does not keep up.
+/// when its node timeout is over. Another vote follows if a reply comes after that. The node
+/// timeout begins when the command is sent. Before that, the command may wait for the first dial,
+/// or for up to one node timeout while the master does not keep up.
 pub(crate) trait CountVotes: Send + Sync {
     /// Counts a vote of `master`. `now` was read after the vote was known.
     fn count(&self, master: usize, vote: Vote, now: Instant);
@@ -37,7 +37,7 @@ pub(crate) trait CountVotes: Send + Sync {
 pub(crate) struct Request<C: ?Sized = dyn CountVotes> {
     pub(crate) command: Command,
     /// The masters on which a command that wakes waiters publishes its message. On all other
-    /// masters it wakes nobody.
+    /// masters the command wakes no one.
     publishers: MasterSet,
     /// The time of the post. The node timeout of each master begins later, with the send.
     pub(crate) posted: Instant,
@@ -81,7 +81,7 @@ impl<C: CountVotes + ?Sized> Request<C> {
         self.counter.count(master, Vote::Fail(failure), now);
     }
 
-    /// Returns the command for `master`, which wakes nobody if `master` is not a publisher.
+    /// Returns the command for `master`, which wakes no one if `master` is not a publisher.
     pub(super) fn command_for(&self, master: usize) -> Command {
         let command = self.command.clone();
         if self.wakes_on(master) {

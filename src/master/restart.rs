@@ -21,7 +21,7 @@ pub(crate) struct RestartTracker {
     pub(super) expects_durable: bool,
     now: fn() -> Instant,
     masters: Arc<Mutex<BTreeMap<usize, Met>>>,
-    /// The memory that this process has of the master that is dialled.
+    /// The origins by which this process knows the master that is dialled.
     known_origins: KnownOrigins,
 }
 
@@ -29,21 +29,21 @@ pub(crate) struct RestartTracker {
 #[derive(Clone, Debug)]
 struct Met {
     /// The run id of the server, as no server may vote twice. `None` after the server was refused
-    /// because another master is the same one; that other master may have moved since.
+    /// because another master is the same server: the other master may have moved since.
     server: Option<String>,
     /// The run id of the process that the data of the server goes back to.
     origin: String,
-    /// The memory that all coordinators of this process have of the master.
+    /// The origins by which this process knows the master.
     known_origins: KnownOrigins,
 }
 
-/// The question of a dial to a master: whether it may have forgotten locks.
+/// The question of a dial whether the master may have forgotten locks.
 #[derive(Debug)]
 pub(super) struct GuardQuery {
     master: usize,
     known_origins: KnownOrigins,
-    /// The origins that the master is known by. The number is how many milliseconds ago the master
-    /// with that origin was last heard from.
+    /// The origins by which the master is known, each with the milliseconds since it was last heard
+    /// from.
     pub(super) known: Vec<(String, u64)>,
     asked: Instant,
 }
@@ -67,8 +67,8 @@ impl RestartTracker {
         }
     }
 
-    /// Returns the same tracker for the dialer of the master at `address`. That is an address with
-    /// a database, as each database has a guard key of its own.
+    /// Returns the same tracker for the dialer of the master at `address`. The address includes the
+    /// database, as each database has a guard key of its own.
     #[cfg(feature = "redis")]
     pub(super) fn at(&self, address: &str) -> Self {
         match self.guard {
@@ -77,8 +77,8 @@ impl RestartTracker {
         }
     }
 
-    /// Returns what to tell `master` before it serves.
-    pub(super) fn question(&self, master: usize) -> GuardQuery {
+    /// Returns the query for a dial of `master`.
+    pub(super) fn query(&self, master: usize) -> GuardQuery {
         let asked = (self.now)();
         GuardQuery {
             master,
@@ -97,11 +97,11 @@ impl RestartTracker {
         origin: &str,
     ) -> Result<(), DialError> {
         let (mut masters, master) = (self.masters.lock(), query.master);
-        let is_twin = |met: &Met| met.server.as_deref() == Some(run_id);
-        let mut twins = masters.iter().filter(|(_, met)| is_twin(met));
-        let twin = twins.find_map(|(other, _)| (*other != master).then_some(other + 1));
-        if let Some(other) = twin {
-            // The origin stays: the master may come back, and have forgotten.
+        let is_same = |met: &Met| met.server.as_deref() == Some(run_id);
+        let mut same = masters.iter().filter(|(_, met)| is_same(met));
+        let other = same.find_map(|(other, _)| (*other != master).then_some(other + 1));
+        if let Some(other) = other {
+            // The origin stays: the master's own server may come back without its locks.
             if let Some(met) = masters.get_mut(&master) {
                 met.server = None;
             }
@@ -118,8 +118,8 @@ impl RestartTracker {
         Ok(())
     }
 
-    /// Returns whether a dial of this coordinator has asked the process with this run id whether it
-    /// restarted, or need not ask.
+    /// Returns whether the process with this run id need not be asked whether it restarted: a dial
+    /// of this coordinator has asked it, or the restart guard is off.
     pub(super) fn has_met(&self, master: usize, run_id: Option<&str>) -> bool {
         let masters = self.masters.lock();
         let met = masters.get(&master).and_then(|met| met.server.as_deref());
@@ -150,7 +150,7 @@ mod tests {
     use crate::driver::clock;
 
     #[test]
-    fn a_twin_is_refused_and_its_origin_is_remembered() {
+    fn a_server_under_two_addresses_is_refused_and_the_origin_is_remembered() {
         let tracker = RestartTracker::new(RestartGuard::Observed, false, clock::monotonic);
         let known = [KnownOrigins::default(), KnownOrigins::default()];
         let origin = |master: usize| {
@@ -158,8 +158,8 @@ mod tests {
             (origins.next().map(|(origin, _)| origin), origins.next())
         };
         let meet = |master: usize, run_id, origin| {
-            let question = tracker.with(&known[master]).question(master);
-            tracker.meet(&question, run_id, origin)
+            let query = tracker.with(&known[master]).query(master);
+            tracker.meet(&query, run_id, origin)
         };
         meet(0, "a", "a").unwrap();
         meet(1, "b", "b").unwrap();
@@ -167,10 +167,10 @@ mod tests {
         let text = refused.to_string();
         assert!(text.contains("the same server as master 1"), "{text}");
         assert_eq!(origin(1), (Some("b".to_owned()), None));
-        // It is not a twin any more: the two may have swapped addresses.
+        // Both are met anew: the servers have swapped addresses.
         meet(0, "b", "b").unwrap();
         meet(1, "a", "a").unwrap();
-        // Other processes, with the data of those.
+        // A later process has the data of server b.
         meet(0, "c", "b").unwrap();
         assert_eq!(origin(0), (Some("b".to_owned()), None));
         assert!(meet(1, "c", "b").is_err());
@@ -183,11 +183,11 @@ mod tests {
         let known = KnownOrigins::default();
         let [one, other] =
             [0, 1].map(|_| RestartTracker::new(RestartGuard::Observed, false, clock::monotonic));
-        let question = one.with(&known).question(0);
-        assert_eq!(question.known, []);
-        one.meet(&question, "a", "a").unwrap();
-        let question = other.with(&known).question(1);
-        assert_eq!(question.known[0].0, "a");
-        other.meet(&question, "a", "a").unwrap();
+        let query = one.with(&known).query(0);
+        assert_eq!(query.known, []);
+        one.meet(&query, "a", "a").unwrap();
+        let query = other.with(&known).query(1);
+        assert_eq!(query.known[0].0, "a");
+        other.meet(&query, "a", "a").unwrap();
     }
 }

@@ -1,4 +1,5 @@
-//! The error replies of servers. Versions differ in their words; this file alone knows them.
+//! The error replies of servers. Their words differ between versions, and only this file knows
+//! them.
 
 /// The meaning of an error reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,12 +15,12 @@ pub(crate) enum ServerError {
     NoProtocol,
     /// The server does not have the script.
     NoScript,
+    /// A state of the server that may pass, such as `BUSY`.
+    State,
     /// The command does not exist, is renamed or switched off, or may not be used in a script.
     UnknownCommand,
     /// Nothing can be written now. The code of the error says why.
     WritesRefused(&'static str),
-    /// A state of the server that may pass, such as `BUSY`.
-    State,
     /// Any other error of a command.
     Other,
 }
@@ -48,7 +49,7 @@ const WORDS: [(&str, ServerError); 22] = [
     ("run this command", ServerError::CommandDenied),
     ("no permissions", ServerError::CommandDenied),
     ("NOPERM", ServerError::CommandDenied),
-    // `shared/guard` says so where INFO has no run id.
+    // `shared/guard` answers this if INFO has no run id.
     ("no run_id", ServerError::CommandDenied),
 ];
 
@@ -61,8 +62,8 @@ impl ServerError {
         found.unwrap_or(if is_plain { Self::Other } else { Self::State })
     }
 
-    /// Returns whether the server will refuse the same command until somebody changes a right or
-    /// the server's configuration. All other errors may pass.
+    /// Returns whether the server will refuse the same command until a right or the server's
+    /// configuration is changed. All other errors may pass.
     pub(crate) fn is_denial(self) -> bool {
         matches!(
             self,

@@ -102,7 +102,7 @@ impl From<&MemoryMaster> for MasterSpec {
     }
 }
 
-/// The task that looks after one master. The coordinator spawns it.
+/// The task that serves one master. The engine spawns it.
 pub(crate) type Supervisor = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl MasterSpec {

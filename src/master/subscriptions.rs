@@ -15,14 +15,14 @@ pub(crate) trait Subscriber: Send + Sync + fmt::Debug {
 /// An event on a subscribed channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChannelEvent<'a> {
-    /// The connection is gone. Messages are lost until there is another one.
-    Disconnected,
-    /// The master confirmed the subscription: messages are received from now on.
-    Subscribed,
-    /// A message was published.
-    Message(&'a str),
     /// The master refused the subscription.
     Denied,
+    /// The connection is gone. Messages are lost until the next [`Subscribed`](Self::Subscribed).
+    Disconnected,
+    /// A message was published.
+    Message(&'a str),
+    /// The master confirmed the subscription: messages are received from now on.
+    Subscribed,
 }
 
 /// A subscription that begins, or one that ends.
@@ -46,7 +46,7 @@ impl Subscriptions {
     pub(super) fn add(&mut self, channel: &Arc<str>, subscriber: Weak<dyn Subscriber>) -> bool {
         let subscribers = self.channels.entry(channel.clone()).or_default();
         subscribers.push(subscriber);
-        // Also if the channel has other subscribers: the confirmation is for all of them.
+        // Sent even if the channel has other subscribers: the new one needs a confirmation as well.
         self.change(channel, true)
     }
 
@@ -62,7 +62,8 @@ impl Subscriptions {
         }
     }
 
-    /// Does nothing without a connection: the next one subscribes to all channels at once.
+    /// Adds a change to send. Does nothing without a connection: the next connection subscribes to
+    /// all channels at once. Returns whether there is a change to send.
     fn change(&mut self, channel: &Arc<str>, begins: bool) -> bool {
         if self.is_connected {
             let channel = channel.clone();
@@ -71,7 +72,7 @@ impl Subscriptions {
         self.is_connected
     }
 
-    /// Notes that there is a connection, which has to subscribe to all channels.
+    /// Notes that there is a connection, and adds a subscription to each channel.
     pub(super) fn connect(&mut self) {
         self.is_connected = true;
         let all = self.channels.keys().map(|channel| Change {

@@ -1,5 +1,5 @@
-//! The one task that looks after one master: it dials, sends requests in order, matches replies to
-//! them, and gives up in time.
+//! The task that serves one master: it dials, sends requests in order, matches replies with them,
+//! and gives up requests and connections in time.
 
 use std::{
     future::{Future, poll_fn},
@@ -24,13 +24,13 @@ use crate::user_code::shielded;
 
 /// Serves `mailbox` until it is done.
 ///
-/// While the master is down its requests fail at once, so that a dead master costs callers nothing.
+/// While the master is down, its requests fail at once, so that callers do not wait for it.
 pub(super) fn supervise<D: Dial>(
     dialer: D,
     mailbox: Arc<Mailbox>,
     config: MasterConfig,
 ) -> impl Future<Output = ()> + Send {
-    // Created here and not by the first poll: the runtime may end before that.
+    // Created outside the future, which the runtime may drop without ever polling it.
     let closing = CloseOnDrop(mailbox);
     async move {
         let closing = closing;
@@ -71,7 +71,7 @@ async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
     }
 }
 
-/// Takes the master's vote away while locks that it forgot `age` ago may still be held.
+/// Takes the master's vote away as long as locks that it may have forgotten `age` ago may be held.
 fn quarantine(mailbox: &Mailbox, config: &MasterConfig, age: Option<Duration>) {
     let left = age.map(|age| config.quarantine.saturating_sub(age));
     if let Some(left) = left.filter(|left| !left.is_zero()) {
@@ -83,8 +83,8 @@ fn quarantine(mailbox: &Mailbox, config: &MasterConfig, age: Option<Duration>) {
     }
 }
 
-/// Runs `step` and meanwhile gives up in time what waits in the mailbox. Returns `None` once the
-/// mailbox is done.
+/// Runs `step`. Meanwhile, gives up releases in the mailbox that are no longer owed. Returns `None`
+/// once the mailbox is done.
 async fn unless_done<T>(mailbox: &Mailbox, step: impl Future<Output = T>) -> Option<T> {
     let mut step = pin!(step);
     let mut timer = LazyTimer::default();
@@ -154,8 +154,8 @@ async fn serve<C: Connection>(
     Some(why)
 }
 
-/// Tells the restart tracker of the last reply. Also before the connection ends, as the other
-/// coordinators of this process use it.
+/// Tells the restart tracker of the last reply. Called while the connection lasts, too, as the
+/// other coordinators of this process rely on it.
 fn track_reply(in_flight: &InFlight<'_>, mailbox: &Mailbox, config: &MasterConfig) {
     if let Some(at) = in_flight.last_reply {
         config.restart_tracker.heard(mailbox.master(), at);

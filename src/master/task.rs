@@ -12,8 +12,8 @@ use tokio::{
     time::{Sleep, sleep_until},
 };
 
-/// Lets other tasks run, and the runtime handle its timers and sockets, before this task goes on.
-/// A task that only woke itself would be polled many times before that.
+/// Lets other tasks run, and lets the runtime handle its timers and sockets, before this task goes
+/// on. A task that only wakes itself is polled many times before the runtime does that.
 pub(super) fn poll_yield<T>(cx: &mut Context<'_>) -> Poll<T> {
     let _ = pin!(yield_now()).poll(cx);
     Poll::Pending

@@ -9,7 +9,7 @@ use super::request::Request;
 #[derive(Debug, Default)]
 pub(super) struct Unanswered {
     commands: VecDeque<Sent>,
-    /// The number of the oldest commands that have their vote.
+    /// The number of commands at the front that are known to have their vote.
     expired: usize,
     /// The number of commands that were sent twice, so that deadlines are out of order.
     resent: usize,
@@ -20,11 +20,11 @@ pub(super) struct Sent {
     pub(super) item: Item,
     pub(super) at: Instant,
     deadline: Instant,
-    /// The vote has been cast, or there is none to cast.
+    /// Set once the vote has been cast, and if there is no vote to cast.
     is_expired: bool,
-    /// Sent because the master is owed it.
+    /// Set if the command was sent because the master is owed it.
     pub(super) is_owed: bool,
-    /// Sent a second time, with its script.
+    /// Set if the command was sent a second time, with its script.
     pub(super) is_resent: bool,
 }
 
@@ -52,7 +52,7 @@ impl Unanswered {
             is_expired: is_owed || matches!(item, Item::Change(_)),
             item,
             at: now,
-            // In order, although the timeout shrinks when a faster reply is seen.
+            // Deadlines stay in order, although the timeout shrinks when a faster reply is seen.
             deadline: latest.map_or(deadline, |latest| latest.max(deadline)),
             is_owed,
             is_resent: false,
@@ -71,8 +71,8 @@ impl Unanswered {
     }
 
     /// Makes the oldest command the newest and returns it, if it may be sent once more. It may not
-    /// if it was sent twice, nor if it takes what a later command gives back: it would be executed
-    /// after that one.
+    /// be if it was sent twice, nor if it takes what a later command gives back: it would then be
+    /// executed after that command.
     #[cfg(feature = "redis")]
     pub(super) fn resend(&mut self) -> Option<Arc<Request>> {
         /// The most later commands that are searched.
@@ -116,7 +116,7 @@ impl Unanswered {
         open.map(|sent| sent.deadline).min()
     }
 
-    /// Passes each request to `give_up`, once, whose vote must be given up at `now`.
+    /// Passes each request whose vote must be given up at `now` to `give_up`, once.
     pub(super) fn expire(&mut self, now: Instant, mut give_up: impl FnMut(&Request)) {
         let first = self.expired.min(self.commands.len());
         for sent in self.commands.range_mut(first..) {
@@ -133,7 +133,7 @@ impl Unanswered {
         }
     }
 
-    /// Takes all requests out, each with whether its vote is open.
+    /// Takes out all requests. The flag is `true` if the vote of the request is open.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = (Arc<Request>, bool)> + use<> {
         (self.expired, self.resent) = (0, 0);
         let commands = mem::take(&mut self.commands).into_iter();

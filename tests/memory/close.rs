@@ -164,7 +164,7 @@ async fn close_does_not_wait_for_a_release_future_that_is_not_polled() {
     release.await.unwrap();
 }
 
-/// The same for the release after a lost attempt.
+/// A future that still waits for the release after its lost attempt does not delay `close`, either.
 #[tokio::test(start_paused = true)]
 async fn close_does_not_wait_for_a_lost_attempt_that_is_not_polled() {
     let world = World::new(3).await;

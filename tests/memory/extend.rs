@@ -1,4 +1,4 @@
-//! Extensions: their effects, and that failed ones change nothing.
+//! Extensions and their effects. A failed extension changes nothing.
 
 use std::pin::pin;
 

@@ -74,7 +74,7 @@ async fn several_dead_waiters_delay_the_next_by_no_more_than_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_that_nobody_polls_vanishes() {
+async fn a_queue_that_no_one_polls_vanishes() {
     let world = World::new(3).await;
     let guard = world.locks.fair(NAME, &world.locks.owner());
     let guard = guard.acquire().await.unwrap();

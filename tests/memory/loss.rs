@@ -1,4 +1,4 @@
-//! Lost locks, and who is notified.
+//! Lost locks, and the notification of the tasks that wait for the loss.
 
 use std::{sync::Arc, time::Duration};
 

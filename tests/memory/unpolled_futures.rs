@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::world::{NAME, World, delay, millis, seconds, start, timed};
 
-/// The default.
+/// The default node timeout.
 const NODE_TIMEOUT: Duration = millis(50);
 
 /// Returns one lock of each kind.

@@ -372,7 +372,8 @@ async fn a_waiter_for_a_silent_holder_only_polls() {
     assert!((40..=124).contains(&attempts), "{attempts}"); // every 0.5 s to 1.5 s
     sleep(millis(10)).await;
     for (before, after) in before.iter().zip(world.commands()) {
-        // An attempt and its release each time; a subscription and its end.
+        // Two commands for each attempt: itself and its release. Two more: a subscription and its
+        // end.
         assert_eq!(after - before, 2 * u64::from(attempts) + 2);
     }
 }

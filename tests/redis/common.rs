@@ -18,9 +18,6 @@ pub(crate) use crate::{
 /// The limit for one test, however slow the machine is. A test that hangs fails after it.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// The earlier name of [`TEST_TIMEOUT`], which `preflight.rs` still uses.
-pub(crate) const PATIENCE: Duration = TEST_TIMEOUT;
-
 /// A TTL longer than any test: a key that is gone was released.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 

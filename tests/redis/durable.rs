@@ -52,7 +52,7 @@ fn masters_that_keep_all_writes_vote_at_once_and_still_have_their_locks() {
             for kind in KINDS {
                 held.push(acquire_on_all(&lock(&locks, kind, "kept", &owner)).await);
             }
-            // Killed during the rewrite, or just after it.
+            // The master is killed during the rewrite, or just after it.
             masters[round].command(&["BGREWRITEAOF"]);
             masters.iter_mut().for_each(Server::restart);
             let newcomer = trusting().masters(urls(&masters)).build().unwrap();

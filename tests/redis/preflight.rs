@@ -73,7 +73,7 @@ fn nothing_is_found_on_fit_masters() {
     with_masters(0, async |_| {
         let masters = durable();
         for guard in [RestartGuard::Off, RestartGuard::Observed] {
-            // At once, as at a program's start.
+            // The check comes at once, as at a program's start.
             let locks = locks(patient().restart_guard(guard), &masters);
             let report = locks.check().await;
             assert_eq!(found(&report), [], "{guard:?} {report}");
@@ -166,7 +166,7 @@ fn each_setting_has_its_finding() {
 }
 
 #[test]
-fn masters_that_are_declared_durable() {
+fn masters_that_are_declared_durable_and_are_not_are_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let durable = || guarded().durable_masters(true);
@@ -191,9 +191,9 @@ fn masters_that_are_declared_durable() {
             let report = connected.check().await;
             assert_eq!(found(&report), [(Refuse, finding)], "{report}");
             assert!(report.to_string().contains("set it back"), "{report}");
-            // A dial notes it.
+            // A dial notes in the guard key that this master is not durable.
             let late = locks(durable(), &masters);
-            // All its dials are over before the setting changes again.
+            // All dials of `late` are over before the setting changes again.
             let guard = acquire_on_all(&late.mutex("late")).await;
             guard.release().await.unwrap();
             for locks in [&late, &connected] {
@@ -255,7 +255,7 @@ fn a_master_that_soon_takes_no_more_connections_is_found() {
 }
 
 #[test]
-fn a_master_that_evicted_its_keys_and_then_is_in_quarantine() {
+fn a_master_that_evicted_its_keys_is_found_and_then_in_quarantine() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = locks(guarded(), &masters);
@@ -319,7 +319,7 @@ fn a_master_that_was_flushed_is_found_and_then_in_quarantine() {
 
 /// The one loss that no check can find, as docs/operations.md says.
 #[test]
-fn a_flushed_key_that_somebody_else_wrote_anew() {
+fn a_flush_is_not_found_after_an_observer_wrote_the_guard_key_anew() {
     with_masters(0, async |_| {
         let masters = durable();
         let knew = locks(guarded(), &masters);
@@ -377,7 +377,7 @@ fn a_master_with_the_data_of_another_is_found() {
         })
         .await;
 
-        // The data of a master that is in the list, too.
+        // The second master gets the data of the first, which is in the list, too.
         copy(&masters[0], &masters[1]);
         let had = "master_replid";
         let report = connected.check().await;
@@ -397,12 +397,12 @@ fn copy(from: &Server, to: &Server) {
     to.command(&["REPLICAOF", "127.0.0.1", &port]);
     let start = Instant::now();
     while info(to, "master_link_status").as_deref() != Some("up") {
-        assert!(start.elapsed() < PATIENCE, "{}", to.log_tail());
+        assert!(start.elapsed() < TEST_TIMEOUT, "{}", to.log_tail());
         thread::sleep(Duration::from_millis(10));
     }
     to.command(&["REPLICAOF", "NO", "ONE"]);
     while info(from, "connected_slaves").as_deref() != Some("0") {
-        assert!(start.elapsed() < PATIENCE, "{}", from.log_tail());
+        assert!(start.elapsed() < TEST_TIMEOUT, "{}", from.log_tail());
         thread::sleep(Duration::from_millis(10));
     }
 }
@@ -413,7 +413,7 @@ fn a_master_that_cannot_save_is_found() {
         let masters = durable();
         let locks = locks(guarded(), &masters);
         assert_eq!(found(&locks.check().await), []);
-        // A folder where the file would be.
+        // The snapshot cannot be written: its name is that of a folder.
         fs::create_dir(masters[0].socket().with_file_name("dump.rdb")).unwrap();
         set(&masters[0], "save", "3600 1000000");
         masters[0].command(&["BGSAVE"]);
@@ -477,7 +477,7 @@ fn replicas_are_found() {
             (info(&masters[1], "master_link_status")? == "up").then_some(())
         })
         .await;
-        // With a connection of locks to it, and without one.
+        // One coordinator was connected to the server before it became a replica, the other not.
         for locks in [connected, locks(guarded(), &masters)] {
             let report = locks.check().await;
             assert_eq!(report.worst(), Some(Refuse));
@@ -501,7 +501,7 @@ fn a_server_that_is_listed_twice_is_found() {
         let expected = [(Refuse, "run_id"), (Refuse, "master_replid")];
         assert_eq!(found(&report), expected, "{report}");
         unguarded.close().await;
-        // With the guard the server has one vote.
+        // With the guard, the server has one vote.
         let guarded = guarded().masters(&urls).build().unwrap();
         let report = guarded.check().await;
         assert_eq!(found(&report), [(Refuse, "run_id")], "{report}");
@@ -594,14 +594,14 @@ fn masters_that_do_not_answer_are_found() {
     });
 }
 
-/// Something else answers at the address, or a server that is too old.
+/// Another program answers at the address, or a server that is too old.
 #[test]
 fn servers_that_are_no_masters_are_found() {
     with_masters(0, async |_| {
         let masters = durable();
         for (answer, expected) in [
             ("HTTP/1.1 400 Bad Request\r\n\r\n", (Warn, "connection")),
-            // Redis 5, and a proxy.
+            // The answers of Redis 5 and of a proxy.
             (
                 "-ERR unknown command `HELLO`, with args beginning with: `3`\r\n",
                 (Refuse, "redis_version"),
@@ -636,7 +636,7 @@ fn servers_that_are_no_masters_are_found() {
 fn protected_mode_is_found() {
     with_masters(0, async |_| {
         let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
-        // Sends nothing.
+        // Connecting a UDP socket sends nothing, and shows this machine's address.
         let address = socket
             .connect(("192.0.2.1", 9))
             .and_then(|()| socket.local_addr());
@@ -768,7 +768,7 @@ fn rights_that_the_guard_lacks_are_found() {
             let text = report.to_string();
             assert_eq!(text.matches("~quorlock:guard").count(), 1, "{text}");
         }
-        // Without the guard these rights are not needed.
+        // Without the guard, these rights are not needed.
         let report = as_user(&masters, patient(), &["~*", "&*", "+@all", "-info"]).await;
         let found = found(&report);
         assert!(
@@ -801,7 +801,7 @@ fn the_least_rights_for_mutexes_are_enough() {
             "+hset",
             "+config|get",
         ];
-        // Somebody may have a lock of that name, which a user without EXISTS cannot see.
+        // Another client may have a lock of that name, which a user without EXISTS cannot see.
         let key = "locks:quorlock:check";
         masters[0].command(&["SET", key, "somebody's"]);
         let builder = guarded().key_template("locks:{name}");
@@ -922,7 +922,7 @@ fn a_master_that_runs_a_long_script_is_found() {
         let port = masters[0].port();
         let busy = thread::spawn(move || {
             let words = ["EVAL", "while true do end", "0"];
-            let _ = server::try_command_on(port, &words, PATIENCE);
+            let _ = server::try_command_on(port, &words, TEST_TIMEOUT);
         });
         let report = until("a busy master", async || {
             sleep(Duration::from_millis(20)).await;

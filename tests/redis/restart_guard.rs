@@ -618,7 +618,7 @@ fn a_warning_about_an_unguarded_master_is_logged_once_per_connection() {
         for _ in 0..3 {
             acquire_on_all(&lock).await.release().await.unwrap();
         }
-        assert_eq!(warnings("nobody would notice"), 1);
+        assert_eq!(warnings("no client would notice"), 1);
         assert_eq!(master.command(&["ACL", "SETUSER", "lock", "+info"]), "OK");
         for _ in 0..2 {
             master.command(&["CLIENT", "KILL", "TYPE", "normal"]);

@@ -76,9 +76,9 @@ fn tokens_grow_while_one_master_after_the_other_comes_back_empty() {
 
 #[test]
 #[ignore = "takes long: cargo test --release --test redis a_million -- --ignored --nocapture"]
-fn a_million_tokens_while_one_master_after_the_other_comes_back_empty() {
+fn a_million_tokens_grow_while_one_master_after_the_other_comes_back_empty() {
     let contest = Contest {
-        test: "skewed_clocks::a_million_tokens_while_one_master_after_the_other_comes_back_empty",
+        test: "skewed_clocks::a_million_tokens_grow_while_one_master_after_the_other_comes_back_empty",
         masters: 5,
         ahead: spread,
         names: 10,

@@ -23,7 +23,7 @@ mod replies;
 #[cfg(test)]
 mod tests;
 
-/// The sending half of a connection. What is sent need not leave before the next poll.
+/// The sending half of a connection. Bytes may stay in a buffer until the next poll.
 pub(super) trait Transmit {
     /// Sends a command to this connection's `master`.
     fn send(&mut self, request: &Request, master: usize);
@@ -43,7 +43,7 @@ pub(super) trait Transmit {
 pub(super) struct InFlight<'a> {
     mailbox: &'a Mailbox,
     config: &'a MasterConfig,
-    /// The time at which the connection began to serve.
+    /// The time when the connection began to serve.
     began: Instant,
     liveness: Liveness,
     sent: Unanswered,
@@ -55,7 +55,7 @@ pub(super) struct InFlight<'a> {
     /// The changes of subscriptions that were not sent.
     changes: VecDeque<Change>,
     pub(super) last_reply: Option<Instant>,
-    /// The log has said that a subscription was refused.
+    /// Set once the log has said that a subscription was refused.
     is_denial_logged: bool,
 }
 
@@ -125,7 +125,7 @@ impl<'a> InFlight<'a> {
         }
         let now = (self.config.now)();
         for change in changes.drain(..) {
-            // Of the waiting changes of a channel only the last one counts.
+            // Only the last waiting change of each channel counts.
             self.changes
                 .retain(|earlier| earlier.channel != change.channel);
             self.changes.push_back(change);
@@ -199,7 +199,8 @@ impl<'a> InFlight<'a> {
         self.sent.push(item, is_owed, now, deadline);
     }
 
-    /// Returns when a request that waits is given up. Its time starts again after the first dial.
+    /// Returns when a request that waits is given up. One that was posted before the connection
+    /// began to serve has the full time from then.
     fn send_by(&self, request: &Request) -> Instant {
         request.posted.max(self.began) + self.liveness.timeout()
     }
@@ -213,8 +214,8 @@ impl<'a> InFlight<'a> {
         }
     }
 
-    /// Returns when to call [`expire`](Self::expire) and [`send`](Self::send) next, if nothing
-    /// comes.
+    /// Returns when to call [`expire`](Self::expire) and [`send`](Self::send) next, if no reply and
+    /// no request comes before.
     pub(super) fn next_expiry(&mut self) -> Option<Instant> {
         // The deadlines of open votes are earlier than the end of the connection.
         let next = self.sent.next_deadline().or_else(|| self.silence_ends());
@@ -248,8 +249,9 @@ impl<'a> InFlight<'a> {
         self.silence_ends().is_some_and(|end| end <= now)
     }
 
-    /// Returns whether this process was stalled until long after `due`. Replies that it did not
-    /// read then get a chance to be read before anything is given up, once per reply.
+    /// Returns whether this process was stalled until long after `due`, so that replies may have
+    /// arrived that it has not read. The caller then reads before it gives anything up. Returns
+    /// `true` at most once between two replies.
     pub(super) fn forgive_stall(&mut self, due: Instant) -> bool {
         self.liveness.forgive_stall(due, (self.config.now)())
     }
@@ -259,7 +261,7 @@ impl<'a> InFlight<'a> {
         is_waiting.then(|| self.liveness.deadline()).flatten()
     }
 
-    /// Returns everything to the mailbox: the connection is gone.
+    /// Returns all requests to the mailbox after the connection broke.
     pub(super) fn disconnect(&mut self, why: &Arc<str>) {
         let unsent = Failure::Unreachable(why.clone());
         let unknown = Failure::Disconnected(why.clone());
@@ -267,8 +269,8 @@ impl<'a> InFlight<'a> {
             .down(self.take_unanswered(unknown, unsent), why);
     }
 
-    /// Takes out what was sent without a reply and what was not sent, each with its vote if that is
-    /// still open.
+    /// Takes out all requests, each with its vote if that is still open: `unknown` for those that
+    /// were sent, and `unsent` for the others.
     fn take_unanswered(
         &mut self,
         unknown: Failure,

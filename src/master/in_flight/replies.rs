@@ -21,8 +21,9 @@ impl InFlight<'_> {
         self.liveness.on_bytes(now);
     }
 
-    /// Casts the vote that `reply` to the oldest command means. `now` was read after the reply
-    /// came. Fails if the reply answers no command.
+    /// Casts the vote that `reply`, to the oldest command, means. `now` was read after the reply
+    /// came. Fails if there is no such
+    /// command, or if `reply` cannot be a reply to it.
     pub(crate) fn on_reply(&mut self, reply: &Reply<'_>, now: Instant) -> Result<(), Arc<str>> {
         let sent = self.pop(now)?;
         let request = match &sent.item {
@@ -65,7 +66,7 @@ impl InFlight<'_> {
 
     /// Tells the subscribers that the oldest command, a change of a subscription, was confirmed.
     pub(crate) fn on_confirmation(&mut self, channel: &str, now: Instant) -> Result<(), Arc<str>> {
-        // Checked before it is removed: a command must stay in order until it has its vote.
+        // The command is checked before it is removed: another one must keep its position.
         match self.sent.oldest() {
             Some(Item::Change(changed)) if **changed == *channel => {}
             _ => return Err("a subscription was confirmed out of order".into()),
@@ -89,7 +90,7 @@ impl InFlight<'_> {
     }
 
     fn pop(&mut self, now: Instant) -> Result<Sent, Arc<str>> {
-        let sent = self.sent.pop().ok_or("a reply came to no command")?;
+        let sent = self.sent.pop().ok_or("a reply came without a command")?;
         self.window = (self.window + 1).min(Self::MAX_WINDOW);
         self.last_reply = Some(now);
         self.liveness.restart(now);

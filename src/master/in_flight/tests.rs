@@ -52,8 +52,8 @@ fn any_event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// A command has its vote when the time to send it and the time to answer it are over, or when
-    /// the connection breaks, whatever the server sends or withholds, in any order.
+    /// A command has its vote by the end of its time to be sent and its time to be answered, or
+    /// when the connection breaks, whatever the server sends or withholds, in any order.
     #[test]
     fn every_command_gets_a_vote_by_its_deadline(
         window in 1..6usize,
@@ -170,7 +170,7 @@ fn apply(
         Event::Post { verb, is_owed } => {
             let request = request(verb, is_owed);
             in_flight.send(wire, &mut vec![request.clone()], &mut Vec::new());
-            // A command that waits for the send has twice the time.
+            // A command that has to wait before it is sent has twice the time.
             let is_sent = in_flight.waiting.is_empty();
             posted.push((request, TIMEOUT * if is_sent { 1 } else { 2 }));
         }

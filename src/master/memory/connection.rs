@@ -42,7 +42,8 @@ pub(in crate::master) struct Dialer {
 impl Dial for Dialer {
     type Connection = MemoryConnection;
 
-    /// Opens a connection. A dial is delayed, lost or left unanswered like a command.
+    /// Opens a connection. A dial is delayed or left unanswered like a command, and fails while the
+    /// master is down.
     async fn dial(&mut self) -> Result<Dialled<MemoryConnection>, DialError> {
         let (connection, round_trip) = self.connect().await?;
         Ok(Dialled {
@@ -67,24 +68,25 @@ impl Dialer {
         }
     }
 
-    /// Returns what `lua/shared/guard.lua` returns on a server.
+    /// Returns the time since the master may have forgotten locks, as `lua/shared/guard.lua` does
+    /// on a server, and updates the guard record.
     pub(super) fn age(&self, tracker: &RestartTracker) -> Result<Option<Duration>, DialError> {
         if tracker.guard == RestartGuard::Off {
             return Ok(None);
         }
         let is_strict = tracker.guard == RestartGuard::Strict;
-        let question = tracker.question(self.master);
+        let query = tracker.query(self.master);
         let mut state = self.state.lock();
         let now = state.keys().now();
         let observation = Observation {
-            known: &question.known,
+            known: &query.known,
             is_strict,
             is_durable: None,
         };
         let record = state.guard.take();
         let record = GuardRecord::looked_at(record, observation, &state.address, now.max(1));
         let since = record.counted_from(is_strict);
-        let met = tracker.meet(&question, &record.run_id, &record.origin);
+        let met = tracker.meet(&query, &record.run_id, &record.origin);
         state.guard = Some(record);
         met?;
         Ok((since > 0).then(|| Duration::from_millis(now.saturating_sub(since))))
@@ -94,7 +96,7 @@ impl Dialer {
 pub(in crate::master) struct MemoryConnection {
     number: u64,
     state: Arc<Mutex<State>>,
-    /// The commands that have not arrived, each with the time of the send.
+    /// The commands that have not arrived, each with the time when it was sent.
     in_transit: VecDeque<(Sent, Instant)>,
     timer: Option<Pin<Box<Sleep>>>,
     has_lost_replies: bool,

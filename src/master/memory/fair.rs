@@ -7,7 +7,7 @@ use super::{
 };
 use crate::core::command::Reply;
 
-/// The keys of the wait queue of a fair lock.
+/// The keys of a fair lock's queue.
 #[derive(Clone, Copy)]
 struct QueueKeys<'a> {
     queue: &'a str,
@@ -33,18 +33,18 @@ impl State {
     fn fair_acquire_or_queue(&mut self, words: Words<'_>) -> Replied {
         let ([key, queue, deadlines], [owner, attempt, _depth, _ttl, ticket, timeout, window]) =
             words.take();
-        let wait_queue = QueueKeys { queue, deadlines };
+        let queue_keys = QueueKeys { queue, deadlines };
         let mine = self.keys.hmget(key, [owner, FAIR, MODE.0])?;
         let is_free = mine[0].is_none() && !self.keys.exists(key);
         let timeout = whole(timeout);
         let (now, micros) = self.clock();
-        let (head, is_swept) = self.next_waiter(wait_queue, now)?;
+        let (head, is_swept) = self.next_waiter(queue_keys, now)?;
 
         if is_at_most(&mine, attempt)? && self.is_unaltered(key, &mine)? {
-            return self.grant(words, wait_queue, &mine);
+            return self.grant(words, queue_keys, &mine);
         }
         if is_free && head.as_ref().is_none_or(|head| head == ticket) {
-            return self.grant(words, wait_queue, &mine);
+            return self.grant(words, queue_keys, &mine);
         }
         if !is_free && self.describe_holder(key, FAIR, 0)? == other_kind() {
             return Ok(other_kind());
@@ -57,13 +57,13 @@ impl State {
             if window > 0 && is_new && micros.abs_diff(time_of(ticket)) > window {
                 return Ok(say(format!("skew {micros}")));
             }
-            self.enqueue(wait_queue, ticket, now, timeout)?;
+            self.enqueue(queue_keys, ticket, now, timeout)?;
             let waiters = self.keys.zrange(queue)?;
             if is_free && waiters.first() == Some(&ticket) {
-                return self.grant(words, wait_queue, &mine);
+                return self.grant(words, queue_keys, &mine);
             }
-            let ahead = waiters.iter().take_while(|waiter| **waiter != ticket);
-            position = ahead.count() + 1;
+            let earlier = waiters.iter().take_while(|waiter| **waiter != ticket);
+            position = earlier.count() + 1;
         }
         if is_free {
             let head = self.keys.zhead(queue)?;
@@ -75,7 +75,7 @@ impl State {
         self.describe_holder(key, FAIR, position)
     }
 
-    fn grant(&mut self, words: Words<'_>, wait_queue: QueueKeys<'_>, mine: &Mine) -> Replied {
+    fn grant(&mut self, words: Words<'_>, queue_keys: QueueKeys<'_>, mine: &Mine) -> Replied {
         let ([key], [owner, attempt, depth, ttl, ticket]) = words.take();
         if let Some(refused) = self.ballot_reply(words, 3, 7, is_of(mine, attempt))? {
             return Ok(refused);
@@ -83,13 +83,13 @@ impl State {
         self.keys
             .hset(key, [(owner, depth), (FAIR, attempt), MODE])?;
         self.prolong(key, whole(ttl));
-        self.leave(wait_queue, ticket)?;
+        self.leave(queue_keys, ticket)?;
         Ok(Reply::Int(1))
     }
 
     pub(super) fn fair_release(&mut self, words: Words<'_>) -> Replied {
         let ([key, queue, deadlines], [owner, attempt, ticket]) = words.take();
-        let wait_queue = QueueKeys { queue, deadlines };
+        let queue_keys = QueueKeys { queue, deadlines };
         let mine = self.keys.hmget(key, [owner, FAIR, MODE.0]);
         let is_mine = match &mine {
             Ok(mine) => is_at_most(mine, attempt)?,
@@ -100,14 +100,14 @@ impl State {
         }
         let head = best_effort(self.keys.zhead(queue))?;
         let was_next = head.is_some_and(|head| head == ticket);
-        best_effort(self.leave(wait_queue, ticket))?;
+        best_effort(self.leave(queue_keys, ticket))?;
         mine?;
         if !is_mine && self.keys.exists(key) {
             return self.describe_holder(key, FAIR, 0);
         }
         if is_mine || was_next {
             let (now, _) = self.clock();
-            let (head, _) = best_effort(self.next_waiter(wait_queue, now))?;
+            let (head, _) = best_effort(self.next_waiter(queue_keys, now))?;
             if let Some(head) = head {
                 self.notify(&head);
             }
@@ -117,7 +117,7 @@ impl State {
 
     pub(super) fn fair_yield(&mut self, words: Words<'_>) -> Replied {
         let ([key, queue, deadlines], [owner, attempt, ticket, timeout]) = words.take();
-        let wait_queue = QueueKeys { queue, deadlines };
+        let queue_keys = QueueKeys { queue, deadlines };
         let mine = self.keys.hmget(key, [owner, FAIR, MODE.0])?;
         if !is_at_most(&mine, attempt)? {
             return Ok(Reply::Int(0));
@@ -125,8 +125,8 @@ impl State {
         let (now, _) = self.clock();
         self.remove_owner(key, [owner, FAIR], &mine)?;
         let queued = self.keys.zscore(queue, ticket);
-        let queued = queued.and_then(|_| self.enqueue(wait_queue, ticket, now, whole(timeout)));
-        let next = queued.and_then(|()| self.next_waiter(wait_queue, now));
+        let queued = queued.and_then(|_| self.enqueue(queue_keys, ticket, now, whole(timeout)));
+        let next = queued.and_then(|()| self.next_waiter(queue_keys, now));
         let (head, _) = best_effort(next)?;
         if let Some(head) = head.filter(|head| head != ticket) {
             self.notify(&head);
@@ -136,17 +136,17 @@ impl State {
 
     fn next_waiter(
         &mut self,
-        wait_queue: QueueKeys<'_>,
+        queue_keys: QueueKeys<'_>,
         now: u64,
     ) -> KeyResult<(Option<String>, bool)> {
         let mut is_swept = false;
-        while let Some(head) = self.keys.zhead(wait_queue.queue)? {
-            let deadline = self.keys.zscore(wait_queue.deadlines, &head)?;
+        while let Some(head) = self.keys.zhead(queue_keys.queue)? {
+            let deadline = self.keys.zscore(queue_keys.deadlines, &head)?;
             if deadline.unwrap_or(0.0) > now as f64 {
                 return Ok((Some(head), is_swept));
             }
-            self.keys.zrem(wait_queue.queue, &head)?;
-            self.keys.zrem(wait_queue.deadlines, &head)?;
+            self.keys.zrem(queue_keys.queue, &head)?;
+            self.keys.zrem(queue_keys.deadlines, &head)?;
             is_swept = true;
         }
         Ok((None, is_swept))
@@ -167,9 +167,9 @@ impl State {
         Ok(())
     }
 
-    fn leave(&mut self, wait_queue: QueueKeys<'_>, ticket: &str) -> KeyResult<()> {
-        if self.keys.zrem(wait_queue.queue, ticket)? {
-            self.keys.zrem(wait_queue.deadlines, ticket)?;
+    fn leave(&mut self, queue_keys: QueueKeys<'_>, ticket: &str) -> KeyResult<()> {
+        if self.keys.zrem(queue_keys.queue, ticket)? {
+            self.keys.zrem(queue_keys.deadlines, ticket)?;
         }
         Ok(())
     }
@@ -179,14 +179,14 @@ impl State {
         self.publish(&format!("quorlock:turn:{process}"), ticket);
     }
 
-    /// Returns the time of the master's own clock, by which keys expire, in milliseconds, and that
-    /// of the clock by which tickets are checked, in microseconds.
+    /// Returns two times: in milliseconds by the clock by which keys expire, and in microseconds by
+    /// the clock by which tickets are checked.
     fn clock(&self) -> (u64, u64) {
         (self.keys.now(), self.wall_micros())
     }
 }
 
-/// Ignores that a key is not a queue, which must not prevent a release.
+/// Returns the default if a key is not a queue: this must not prevent a release.
 fn best_effort<T: Default>(answer: KeyResult<T>) -> KeyResult<T> {
     match answer {
         Err(error) if error == WRONGTYPE => Ok(T::default()),

@@ -73,8 +73,8 @@ impl State {
         let Some(counter) = self.counter(fence) else {
             return Ok(reply);
         };
-        let ahead = self.wall_micros() + Ballot::WINDOW.as_micros() as u64;
-        if candidate > counter && candidate <= ahead.max(counter + 1) {
+        let latest = self.wall_micros() + Ballot::WINDOW.as_micros() as u64;
+        if candidate > counter && candidate <= latest.max(counter + 1) {
             self.raise(fence, candidate);
         }
         Ok(reply)

@@ -22,7 +22,8 @@ pub(super) struct Keys {
 #[derive(Debug)]
 struct Entry {
     value: Value,
-    /// The millisecond in which the key expires. As in Redis, it lives until the end of that.
+    /// The millisecond in which the key expires. As in Redis, the key lives until the end of this
+    /// millisecond.
     expires: Option<u64>,
 }
 
@@ -35,7 +36,7 @@ pub(super) enum Value {
 }
 
 impl Keys {
-    /// Sets the time. It stands still until the next call, as it does during a script.
+    /// Sets the time, which stands still until the next call, as it does during a script.
     pub(super) fn at(&mut self, now: u64) -> &mut Self {
         self.now = now;
         self
@@ -134,7 +135,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Deletes fields. The key goes with its last field.
+    /// Deletes fields, and the key with its last field.
     pub(super) fn hdel(&mut self, key: &str, fields: &[&str]) -> KeyResult<()> {
         let Some(entry) = self.live_mut(key) else {
             return Ok(());
@@ -158,7 +159,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Deletes a member. The key goes with its last member. Returns whether the member was there.
+    /// Deletes a member, and the key with its last member. Returns whether the member was there.
     pub(super) fn zrem(&mut self, key: &str, member: &str) -> KeyResult<bool> {
         let Some(entry) = self.live_mut(key) else {
             return Ok(false);

@@ -81,7 +81,8 @@ impl MemoryMaster {
         wakers.into_values().for_each(Waker::wake);
     }
 
-    /// Deletes all keys, like a restart without persistence, or `FLUSHALL`.
+    /// Deletes all keys, like `FLUSHALL`. Breaks no connection: to stand for a restart without
+    /// persistence, call it while [`Fault::Down`] is injected.
     pub fn forget(&self) {
         let mut state = self.state.lock();
         state.keys.clear();

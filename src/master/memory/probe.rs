@@ -43,7 +43,7 @@ impl<'a> MemoryProbe<'a> {
             answers.push(match (&fault, question) {
                 (Fault::ErrorReply(error), _) => Err(Failure::Rejected(error.as_str().into())),
                 (_, Question::Facts(_)) => Ok(Some(state.facts())),
-                // There is nothing to set.
+                // A memory master has no settings.
                 (_, Question::Setting(_)) => Ok(None),
             });
         }

@@ -21,7 +21,7 @@ pub(super) const FAIR: &str = "quorlock:fair";
 /// The field that keeps Redisson's read-write lock away, with its value.
 pub(super) const MODE: (&str, &str) = ("mode", "quorlock");
 
-/// The fields of an owner in the hash of a lock: the depth, the attempt, and the value of `mode`.
+/// The values that an owner has in the hash of a lock: the depth, the attempt, and `mode`.
 pub(super) type Mine = [Option<String>; 3];
 
 /// The keys and arguments of a script.
@@ -65,7 +65,7 @@ fn text<'a, const N: usize>(words: &[&'a [u8]]) -> [&'a str; N] {
 
 impl State {
     pub(super) fn execute(&mut self, command: &Command) -> Replied {
-        self.keys(); // brings them up to date
+        self.keys(); // sets their time
         command.call(|call| match call {
             Call::Plain(words) => self.set_nx_px(text(words)),
             Call::Script {
@@ -225,14 +225,14 @@ impl State {
         Ok(say(format!("held {left} {depth:.0} {position} {owner}")))
     }
 
-    /// Returns the owner and the depth of a lock of the kind that `marker` tells.
+    /// Returns the owner and the depth of a lock of the kind that `marker` names.
     fn holder(&self, key: &str, marker: &str) -> KeyResult<Option<(String, f64)>> {
-        let facts = self.keys.hgetall(key)?;
-        if facts.len() > 3 {
+        let fields = self.keys.hgetall(key)?;
+        if fields.len() > 3 {
             return Ok(None);
         }
         let (mut holder, mut is_marked, mut has_mode) = (None, false, false);
-        for (field, value) in facts {
+        for (field, value) in fields {
             if field == marker {
                 is_marked = true;
             } else if (&*field, &*value) == MODE {

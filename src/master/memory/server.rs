@@ -23,7 +23,7 @@ pub(super) struct State {
     /// The number of commands that were executed or answered with an error.
     pub(super) commands: u64,
     pub(super) connections: u64,
-    /// The commands that were sent over connections that are closed, while the master hung.
+    /// The commands that were sent while the master hung, over connections that were closed since.
     pub(super) undelivered: VecDeque<Command>,
     /// The subscribed channels, each with the connection.
     pub(super) subscriptions: BTreeSet<(String, u64)>,
@@ -31,8 +31,8 @@ pub(super) struct State {
     pub(super) messages: BTreeMap<u64, Vec<(String, String)>>,
     /// The connections to wake when the fault changes or a message is published.
     pub(super) wakers: BTreeMap<u64, Waker>,
-    /// The record that a server keeps in a key and forgets with the other keys. `None` until a
-    /// client asked for it.
+    /// The guard record, which a server keeps in a key and forgets with the other keys. `None`
+    /// until a client asks whether the master restarted.
     pub(super) guard: Option<GuardRecord>,
 }
 

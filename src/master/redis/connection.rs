@@ -94,11 +94,11 @@ fn on_reply(
     master: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), Arc<str>> {
-    /// The most bytes that wait to be written while commands are sent again: scripts are long.
+    /// The most bytes that wait to be written if a command is sent again: scripts are long.
     const MAX: usize = 1024 * 1024;
     let reply = reply(frame);
-    // The server restarted while a proxy kept the connection, or there was a SCRIPT FLUSH. The
-    // command is sent again with the script itself, which the server then knows.
+    // The server restarted while a proxy kept the connection, or someone ran SCRIPT FLUSH. The
+    // command is sent again with the script itself, and the server knows the script from then on.
     let is_unknown = matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"));
     if is_unknown
         && out.len() < MAX

@@ -77,7 +77,8 @@ impl Dialer {
         Ok((wire, round_trip))
     }
 
-    /// Asks whether the server restarted. To be asked after the login, before everything else.
+    /// Asks whether the server restarted. Must be called after the login, and before anything else
+    /// is sent.
     pub(super) async fn incarnation(
         &self,
         tracker: &RestartTracker,
@@ -88,16 +89,16 @@ impl Dialer {
         }
         let mut durability = Durability::Unasked;
         if tracker.expects_durable {
-            // No script may ask for settings.
+            // A script may not read settings, so this takes a question of its own.
             Durability::ask(wire.out());
             durability = wire.answer(Durability::read).await?;
         }
-        let query = tracker.question(self.master);
+        let query = tracker.query(self.master);
         guard_query::ask(tracker, &query, &durability, wire.out());
         let address = self.endpoint.address();
         let read = |frame: &[u8]| {
             let from = (&query, &*address);
-            guard_query::answered(tracker, from, &durability, &reply(frame))
+            guard_query::read(tracker, from, &durability, &reply(frame))
         };
         wire.answer(read).await?
     }

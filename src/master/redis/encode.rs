@@ -12,7 +12,7 @@ use crate::core::{
 /// of the channel.
 pub(in crate::master) struct Encoded {
     bytes: Bytes,
-    /// The position of the channel, which only masters that wake waiters get.
+    /// The range of the channel's word, which only masters that wake waiters get.
     channel: Option<Range<usize>>,
 }
 
@@ -49,7 +49,7 @@ impl Bytes {
 }
 
 impl Encoded {
-    /// Encodes a command. `scratch` is left unchanged.
+    /// Encodes a command. Uses the end of `scratch`, and leaves its contents unchanged.
     pub(in crate::master) fn new(
         command: &Command,
         scripts: &ScriptHeads,
@@ -102,8 +102,8 @@ pub(in crate::master) fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
     words.iter().for_each(|word| push_word(out, word));
 }
 
-/// Appends a lock command. Takes the heads of scripts from `scripts`. Returns the position of the
-/// channel, if there is one.
+/// Appends a lock command. Takes the heads of scripts from `scripts`. Returns the range of the
+/// channel's word, if there is one.
 pub(in crate::master) fn encode_command(
     command: &Command,
     scripts: &ScriptHeads,
@@ -143,7 +143,7 @@ fn push_word(out: &mut Vec<u8>, word: &[u8]) {
 }
 
 fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {
-    // The length of nearly all words.
+    // Nearly all words are as short as this.
     if length < 100 {
         let (tens, ones) = (b'0' + (length / 10) as u8, b'0' + (length % 10) as u8);
         return match tens {

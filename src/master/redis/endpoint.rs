@@ -73,8 +73,8 @@ impl Endpoint {
         })
     }
 
-    /// Returns the host and port, or the path. The user and the database are left out: they do not
-    /// make two servers of one.
+    /// Returns the host and port, or the path. The user and the database are left out: addresses
+    /// that differ only in these are the same server.
     pub(in crate::master) fn address(&self) -> Arc<str> {
         match &self.address {
             Address::Tcp(host, port) => tcp_address(host, *port),

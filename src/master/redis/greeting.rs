@@ -15,7 +15,7 @@ pub(super) struct Greeting {
     pub(super) steps: Vec<Step>,
 }
 
-/// One command of a greeting. Its reply is checked accordingly.
+/// One command of a greeting, by which its reply is checked.
 #[derive(Clone, Copy)]
 pub(super) enum Step {
     Hello,
@@ -53,7 +53,7 @@ impl Greeting {
 }
 
 impl Step {
-    /// Returns why the server is of no use, if its reply says so.
+    /// Fails if the reply to this step says that the server cannot be used.
     pub(super) fn check(self, frame: &[u8]) -> Result<(), DialError> {
         let Reply::Error(error) = reply(frame) else {
             return match self {
@@ -70,7 +70,7 @@ impl Step {
             }
             (Self::Hello, _) => Err(DialError::Login(text)),
             (Self::Select, _) => Err(DialError::Database(text)),
-            // Without the right to load scripts each script is sent whole once.
+            // If the user may not load scripts, each script is sent in full once.
             (Self::LoadScript, _) => Ok(()),
         }
     }

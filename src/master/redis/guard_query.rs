@@ -17,7 +17,7 @@ use crate::{
 const KEY: &[u8] = b"quorlock:guard";
 const TEXT: &str = include_str!("../../../lua/shared/guard.lua");
 
-/// Appends the question. `durability` is the server's answer about its settings.
+/// Appends the query. `durability` is the server's answer about its settings.
 pub(super) fn ask(
     tracker: &RestartTracker,
     query: &GuardQuery,
@@ -51,7 +51,7 @@ pub(super) fn ask(
 }
 
 /// Reads the answer. Returns `None` if the server may not be asked and the guard is not strict.
-pub(super) fn answered(
+pub(super) fn read(
     tracker: &RestartTracker,
     (query, address): (&GuardQuery, &str),
     durability: &Durability,
@@ -76,7 +76,7 @@ pub(super) fn answered(
         shielded(|| {
             tracing::warn!(
                 master = %address, %why,
-                "nobody would notice if it restarted empty: its user needs the rights {rights}"
+                "no client would notice if it restarted empty: its user needs the rights {rights}"
             );
         });
         return Ok(None);
@@ -94,9 +94,9 @@ pub(super) fn answered(
 pub(super) enum Durability {
     /// The server fsyncs every write before it answers.
     Durable,
-    /// The server does not, for this reason.
+    /// The server may answer before it has written to disk, for this reason.
     Volatile(String),
-    /// The server does not say, for this reason.
+    /// The server does not say what its settings are, for this reason.
     Unknown(String),
     Unasked,
 }
@@ -185,9 +185,9 @@ mod tests {
         {
             let answer = |guard| {
                 let tracker = RestartTracker::new(guard, false, clock::monotonic);
-                let query = tracker.question(0);
+                let query = tracker.query(0);
                 let reply = Reply::Error(error);
-                answered(&tracker, (&query, "m"), &Durability::Unasked, &reply)
+                read(&tracker, (&query, "m"), &Durability::Unasked, &reply)
             };
             assert_eq!(answer(RestartGuard::Observed).is_ok(), is_denied, "{error}");
             let refused = answer(RestartGuard::Strict).unwrap_err();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn durability_by_the_values_of_settings() {
+    fn durability_follows_from_three_settings() {
         let said = |values: [&str; 3]| {
             let [log, fsync, pause] = values;
             let map = format!(

@@ -41,7 +41,7 @@ impl<'a> RedisProbe<'a> {
         answers: &mut Vec<Answer>,
     ) -> Result<(), Failure> {
         for question in questions {
-            // As locks do, so that it shows whether the user may.
+            // By EVALSHA, as locks do, so that the answer shows whether the user may run it.
             self.send(*question, [b"EVALSHA", HASH.as_bytes()]);
         }
         let mut asked = questions.iter();
@@ -81,7 +81,7 @@ impl<'a> RedisProbe<'a> {
                 encode(self.wire.out(), &[b"CONFIG", b"GET", name.as_bytes()]);
             }
             Question::Facts(arguments) => {
-                // Without keys, since in a cluster these keys are on several servers.
+                // The keys are arguments here, since in a cluster they are on several servers.
                 let arguments = arguments.iter().map(|argument| argument.as_bytes());
                 let words: Vec<_> = script
                     .into_iter()

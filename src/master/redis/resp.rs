@@ -48,13 +48,13 @@ fn frame_length(bytes: &[u8]) -> Result<Option<usize>, WireError> {
     FrameScan::default().length(bytes)
 }
 
-/// The position in a reply that is not complete yet. The scan continues there, so a reply that
-/// comes in pieces costs no more than one that comes whole.
+/// The progress of the search for the end of a reply. The search continues where it stopped, so a
+/// reply that comes in pieces costs no more than one that comes whole.
 #[derive(Default)]
 pub(in crate::master) struct FrameScan {
-    /// The start of the next value, which may not have come yet.
+    /// The start of the next value, whose bytes may not have come yet.
     at: usize,
-    /// The number of values that are missing, once the first one was read.
+    /// The number of values that follow, once the first one was read.
     values: usize,
     /// The end of the bytes that were searched for the end of the next value's line.
     searched: usize,
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reply_table() {
+    fn each_kind_of_reply_is_read() {
         for (frame, expected) in [
             ("+OK\r\n", Reply::Ok),
             ("+QUEUED\r\n", Reply::Other),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn frame_length_table() {
+    fn the_end_of_each_kind_of_value_is_found() {
         for (bytes, expected) in [
             ("+OK\r\n:1\r\n", Ok(Some(5))),
             ("$5\r\nhello\r\n", Ok(Some(11))),

@@ -1,7 +1,7 @@
 //! A connection to a server, as a stream of bytes.
 //!
 //! Replies are found in place here, without an allocation for each. [`resp`](super::resp) reads the
-//! four kinds of reply that lock commands get. The `redis` crate reads all others.
+//! kinds of reply that lock commands get. The `redis` crate reads all others.
 
 use std::{
     future::poll_fn,
@@ -49,7 +49,7 @@ pub(in crate::master) struct Wire {
     stream: Pin<Box<dyn Stream>>,
     out: Vec<u8>,
     written: usize,
-    /// `true` if all is written, but a layer below may still hold some of it back.
+    /// Set while all bytes are written, but the stream may still hold some of them back.
     flushing: bool,
     input: Vec<u8>,
     filled: usize,
