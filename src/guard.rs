@@ -18,9 +18,9 @@ use crate::{
 /// A lock that a majority of masters holds for this guard, until
 /// [`valid_until`](Self::valid_until).
 ///
-/// As long as the guard lives, the lock is renewed each time a third of its validity has passed, up
-/// to the limit of [`Lock::renewal`](crate::Lock::renewal). [`lost`](Self::lost) resolves if the
-/// lock could not be renewed.
+/// As long as the guard lives, the lock is renewed whenever two thirds of its TTL are left, up to
+/// the limit of [`Lock::renewal`](crate::Lock::renewal). [`lost`](Self::lost) resolves if the lock
+/// could not be renewed.
 ///
 /// Bind the guard to a name: `let guard = ..` or `let _guard = ..` holds the lock to the end of the
 /// scope. `let _ = ..` and `if lock.try_acquire().await.is_ok()` drop the guard, and release the
@@ -129,8 +129,8 @@ impl Guard {
     ///
     /// A lock is lost when its validity ends, which a timer detects without any master. It is lost
     /// earlier if a renewal or an extension hears from a majority of masters that the guard does
-    /// not hold the lock. Masters do not report this by themselves. So for a lock that is renewed,
-    /// it takes up to a third of the validity and a round trip until such a loss is noticed.
+    /// not hold the lock. Masters do not report this by themselves, so such a loss is noticed with
+    /// the next renewal. That comes when two thirds of the TTL are left.
     ///
     /// # Cancel safety
     ///
@@ -181,6 +181,9 @@ impl Guard {
     /// nothing. An extension counts only if a majority confirms while the guard is still valid.
     /// Masters that lost the key, for example by a restart, get it back after a majority has
     /// confirmed, and count as granted in [`votes`](Self::votes) from then on.
+    ///
+    /// The lock is still renewed, with its own TTL, once two thirds of that TTL are left. The limit
+    /// of its renewal does not start again.
     ///
     /// # Errors
     ///

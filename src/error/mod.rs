@@ -34,8 +34,11 @@ mod from_driver;
 ///         AcquireError::Contended { .. } => println!("another holder has it: {error}"),
 ///         AcquireError::NoQuorum { .. } => println!("too few masters answer: {error}"),
 ///         AcquireError::Quarantined { remaining, .. } => println!("wait for {remaining:?}"),
-///         // A mistake in the program: another attempt fails as well.
-///         AcquireError::OtherKind { .. } => return Err(error.into()),
+///         AcquireError::TooSlow { .. } => println!("the masters are too slow: {error}"),
+///         AcquireError::OwnerBusy { .. } => println!("another task is at it: {error}"),
+///         // The program is shutting down.
+///         AcquireError::Closed => return Ok(()),
+///         // A mistake in the program (`Config`, `OtherKind`): another attempt fails as well.
 ///         _ => return Err(error.into()),
 ///     },
 /// }
