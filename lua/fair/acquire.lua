@@ -26,7 +26,7 @@
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
 -- The five steps are Redisson's: sweep dead waiters, grant, re-entry, already queued, enqueue. Safe
--- to run twice: a grant is a re-entry to the same depth the second time, and a ticket is queued
+-- to run twice: the second run of a grant is a re-entry to the same depth, and a ticket is queued
 -- once. Safe to run late, as reentrant/acquire is; a ticket queued for a waiter that has left is
 -- swept after its deadline.
 

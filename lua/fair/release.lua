@@ -15,12 +15,12 @@
 -- Safe to run twice or late: an attempt is released once, and removing a missing ticket does
 -- nothing.
 
--- An error reply if the key is of another type.
+-- `stored` is an error reply if the key is of another type.
 local stored = redis.pcall('HMGET', KEYS[1], ARGV[1], 'quorlock:fair', 'mode')
 local is_mine = not stored.err and stored[1] and stored[2]
   and tonumber(stored[2]) <= tonumber(ARGV[2])
 if is_mine then
-  -- This comes first: nothing under the other keys may prevent a release.
+  -- This comes first: nothing that the other keys hold may prevent a release.
   remove_owner(ARGV[1], 'quorlock:fair', stored[3])
 end
 local head, was_next

@@ -1,7 +1,7 @@
 -- shared/check: facts about a server, for a check of the masters. Changes nothing.
 --
--- ARGV[1]  the key of a lock that nobody has; an argument, since these keys may be on different
---          servers of a cluster
+-- ARGV[1]  the key of an example lock, which no client should hold; an argument, since these keys
+--          may be on different servers of a cluster
 -- ARGV[2]  the key of its queue
 -- ARGV[3]  the key of its deadlines
 -- ARGV[4]  the key of its counter
@@ -56,7 +56,7 @@ if guard and run_id and now then
   end
 end
 
--- A server looks at rights before arguments, so the arguments of commands that write are wrong.
+-- A server checks rights before arguments, so commands that write are sent with wrong arguments.
 local key = ARGV[1]
 for _, words in ipairs({
   { 'SET', key, 'x', 'WRONG' }, { 'PEXPIRE', key, 'wrong' }, { 'HSET', key, 'one', '1', 'without a value' },
@@ -65,8 +65,8 @@ for _, words in ipairs({
 }) do
   try(words[1], unpack(words))
 end
--- These have no wrong arguments. A program may have a key of that name, so a user who cannot look
--- must not touch it.
+-- These commands have no wrong arguments. Another program may have a key of that name, so they are
+-- sent only if it is known that there is no such key.
 local left = try('PTTL', 'PTTL', key)
 if try('EXISTS', 'EXISTS', key) == 0 or left == -2 then
   try('DEL', 'DEL', key)

@@ -23,7 +23,7 @@ end
 
 -- Adds a waiter to the queue, or keeps it there, with a deadline of now + waiter_timeout. The
 -- caller has already read the queue, so only the deadlines can be of the wrong type. They are
--- written first: if they are, nothing is written.
+-- written first, so that nothing is written if they are of the wrong type.
 local function enqueue(ticket, now, waiter_timeout)
   redis.call('ZADD', KEYS[3], string.format('%.0f', now + waiter_timeout), ticket)
   redis.call('ZADD', KEYS[2], 0, ticket)

@@ -5,9 +5,8 @@
 -- ARGV[last]  the candidate
 -- `reply`     the reply of the release
 
--- Raises the counter. Leaves it where shared/ballot would refuse the candidate as too far above the
--- clock: a client whose clock is wrong must not move it. Also leaves anything that is not a
--- counter.
+-- Raises the counter, unless shared/ballot would refuse the candidate as too far above the clock: a
+-- client whose clock is wrong must not move the counter. Leaves anything that is not a counter.
 local function raise(found)
   local candidate = tonumber(ARGV[#ARGV])
   local counter = 0

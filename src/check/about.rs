@@ -1,4 +1,5 @@
-//! The findings that are made by code: how bad, about what, why, and how to fix it.
+//! The findings that are not in the table of rules: the severity, the setting, why it matters, and
+//! how to fix it.
 
 use super::{
     report::{Finding, Severity},
@@ -79,7 +80,7 @@ table! {
     UNKNOWN_HOST = Warn Connection; "the name of its host cannot be resolved"; URL;
 }
 
-// Settings with which a restart may lose locks. The setting is the first such one.
+// Settings with which a restart may lose locks. `rules` puts in the first such setting of a master.
 table! {
     DECLARED_DURABLE = Warn AofEnabled;
         "it is declared to keep everything and does not: a restart costs a quarantine";

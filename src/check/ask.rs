@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{runtime::Handle, task::JoinSet, time::sleep};
 
 use super::{
-    facts::{Asked, Facts, Ours, SETTINGS},
+    facts::{Facts, MasterAnswer, Ours, SETTINGS},
     judge::judge,
     report::Preflight,
 };
@@ -20,7 +20,8 @@ use crate::{
 /// Checks the masters of one coordinator.
 pub(crate) struct Checker {
     probes: Arc<[Probe]>,
-    /// The runtime of the coordinator, which has timers and sockets. The caller's may have none.
+    /// The runtime of the coordinator, which has timers and sockets. The runtime of the caller may
+    /// have none.
     runtime: Handle,
     /// Our wall clock, in microseconds since 1970.
     clock: fn() -> u64,
@@ -35,28 +36,28 @@ impl Checker {
         }
     }
 
-    /// Asks all masters. Commands of locks are tried on the keys of a lock that no user can name.
+    /// Asks all masters. Commands of locks are tried on the keys of the lock `quorlock:check`.
     pub(crate) async fn run(&self, config: &Config, node_timeout: Duration) -> Preflight {
-        let example = config.key_template.nobodys();
-        let asked = self.probes.iter().map(|probe| Asked {
+        let example = config.key_template.example();
+        let answers = self.probes.iter().map(|probe| MasterAnswer {
             address: probe.address.clone(),
             facts: Err(ProbeError::Failed(Failure::Closed)),
         });
-        let mut asked: Vec<_> = asked.collect();
+        let mut answers: Vec<_> = answers.collect();
         let mut tasks = JoinSet::new();
-        for master in 0..asked.len() {
+        for master in 0..answers.len() {
             let (probes, example, clock) = (self.probes.clone(), example.clone(), self.clock);
-            let task = async move { (master, look(&probes[master], &example, clock).await) };
+            let task = async move { (master, ask_twice(&probes[master], &example, clock).await) };
             tasks.spawn_on(task, &self.runtime);
         }
         while let Some(done) = tasks.join_next().await {
-            // A runtime that shuts down drops its tasks.
+            // A runtime that shuts down drops its tasks, and then the answer stays `Closed`.
             if let Ok((master, facts)) = done {
-                asked[master].facts = facts;
+                answers[master].facts = facts;
             }
         }
         judge(
-            &asked,
+            &answers,
             &Ours {
                 config,
                 node_timeout,
@@ -65,7 +66,7 @@ impl Checker {
     }
 }
 
-/// Asks for facts and settings at once.
+/// Asks for facts and settings together.
 async fn facts(
     session: &mut Session<'_>,
     example: &Resource,
@@ -75,14 +76,18 @@ async fn facts(
     let (key, counter) = (example.key(), example.counter());
     let names = [key, example.queue(), example.deadlines(), &*counter];
     let questions = [&[Question::Facts(&names)], settings].concat();
-    let asked = clock();
+    let sent = clock();
     let mut answers = session.ask(&questions).await;
     let text = answers.remove(0)?.unwrap_or_default();
-    Ok((Facts::parse(&text, asked, clock()), answers))
+    Ok((Facts::parse(&text, sent, clock()), answers))
 }
 
-/// Looks at one master twice, since a clock that stands still shows only then.
-async fn look(probe: &Probe, example: &Resource, clock: fn() -> u64) -> Result<Facts, ProbeError> {
+/// Asks one master twice: the second answer shows whether its clock stands still.
+async fn ask_twice(
+    probe: &Probe,
+    example: &Resource,
+    clock: fn() -> u64,
+) -> Result<Facts, ProbeError> {
     /// The time in which a clock must move on.
     const MOMENT: Duration = Duration::from_millis(2);
     let mut session = probe.dial().await?;

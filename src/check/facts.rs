@@ -41,9 +41,9 @@ impl Ours<'_> {
     }
 }
 
-/// A master that was asked, with its answers or the reason why there are none.
+/// A master, and its answers or the reason why there are none.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct MasterAnswer {
     pub(super) address: Arc<str>,
     pub(super) facts: Result<Facts, ProbeError>,
 }
@@ -77,7 +77,8 @@ impl Reading {
             .wrapping_sub(self.ours.cast_signed())
     }
 
-    /// Returns the least distance of the master's clock from one that is `ahead` of ours.
+    /// Returns the least possible distance of the master's clock from a clock that is `ahead` of
+    /// ours.
     pub(super) fn apart(self, ahead: i64) -> Duration {
         let apart = self.ahead().abs_diff(ahead);
         Duration::from_micros(apart.saturating_sub(self.slack))
@@ -85,9 +86,9 @@ impl Reading {
 }
 
 impl Facts {
-    /// Reads the text of `lua/shared/check.lua`. Our wall clock showed `asked` when the question
-    /// was sent and `now` when the answer was there.
-    pub(super) fn parse(text: &str, asked: u64, now: u64) -> Self {
+    /// Reads the text of `lua/shared/check.lua`. Our wall clock showed `sent` when the question was
+    /// sent, and `received` when the answer was there.
+    pub(super) fn parse(text: &str, sent: u64, received: u64) -> Self {
         let lines = text.lines().filter_map(|line| line.split_once(':'));
         let fields = lines.map(|(field, value)| (field.to_owned(), value.trim().to_owned()));
         let mut facts = Self {
@@ -96,8 +97,8 @@ impl Facts {
         };
         facts.clock = facts.number("time").map(|theirs| Reading {
             theirs,
-            ours: asked.midpoint(now),
-            slack: now.saturating_sub(asked) / 2,
+            ours: sent.midpoint(received),
+            slack: received.saturating_sub(sent) / 2,
         });
         facts
     }
@@ -116,7 +117,7 @@ impl Facts {
         }
     }
 
-    /// Notes whether the master's clock has moved on since `earlier`.
+    /// Notes whether the master's clock stands still, by its answer `earlier`.
     pub(super) fn compare(&mut self, earlier: &Self) {
         /// The resolution of the coarsest clock.
         const TICK: u64 = 1_000;
@@ -143,12 +144,12 @@ impl Facts {
         self.get("try.INFO").is_none()
     }
 
-    /// Returns the error of a command or a key that the script has tried.
+    /// Returns the error of trying a command or a key, if there was one.
     pub(super) fn error(&self, tried: &str) -> Option<ServerError> {
         self.get(&format!("try.{tried}")).map(ServerError::of)
     }
 
-    /// Returns why the master writes nothing now, as the code of its error.
+    /// Returns the code of the error if the master refuses all writes now.
     pub(super) fn write_error(&self) -> Option<&'static str> {
         let errors = ["SET", "HSET"].into_iter();
         let mut errors = errors.filter_map(|command| self.error(command));
@@ -163,7 +164,7 @@ impl Facts {
         let config = ours.config;
         let age = match config.restart_guard {
             RestartGuard::Off => None,
-            // A strict guard counts from when the master was first seen.
+            // A strict guard counts the quarantine from when the master was first seen.
             RestartGuard::Strict if self.is("guard_age", "never") => self.number("guard_seen"),
             RestartGuard::Observed | RestartGuard::Strict => self.number("guard_age"),
         };

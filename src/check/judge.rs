@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 
 use super::{
-    facts::{Asked, Ours},
+    facts::{MasterAnswer, Ours},
     report::{Finding, Preflight, join},
     rules, together, unanswered,
 };
 
-pub(super) fn judge(masters: &[Asked], ours: &Ours<'_>) -> Preflight {
+pub(super) fn judge(masters: &[MasterAnswer], ours: &Ours<'_>) -> Preflight {
     let single = masters.iter().flat_map(|master| {
         let findings = match &master.facts {
             Ok(facts) => rules::find(facts, ours),

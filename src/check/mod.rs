@@ -1,6 +1,6 @@
 //! The preflight: asks all masters what they are, and judges whether they are fit to hold locks.
 //!
-//! It uses connections of its own, and no part of the path of locks.
+//! It uses connections of its own, and none of the tasks that serve locks.
 
 mod about;
 mod ask;

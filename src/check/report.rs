@@ -35,7 +35,7 @@ pub struct Finding {
     pub why: &'static str,
     /// The fix, such as a command.
     pub fix: &'static str,
-    /// The subject if that is not one master. Empty if the value names the subject.
+    /// The subject if that is not a single master. Empty if `value` names the subject.
     pub(super) subject: &'static str,
 }
 
@@ -104,7 +104,7 @@ impl fmt::Display for Preflight {
     }
 }
 
-/// Makes one finding of those that are the same on all of several masters.
+/// Joins findings that are the same on all masters into one, if there are several masters.
 pub(super) fn join(findings: &[Finding], masters: usize) -> Vec<Finding> {
     let groups = groups(findings).into_iter();
     let joined = groups.flat_map(|(of_all, same)| {
@@ -117,7 +117,7 @@ pub(super) fn join(findings: &[Finding], masters: usize) -> Vec<Finding> {
     joined.collect()
 }
 
-/// Returns the findings that differ in their masters only, together.
+/// Groups the findings that differ only in their masters.
 fn groups(findings: &[Finding]) -> Vec<(Finding, Vec<&Finding>)> {
     let mut groups: Vec<(Finding, Vec<&Finding>)> = Vec::new();
     for finding in findings {

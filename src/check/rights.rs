@@ -1,4 +1,5 @@
-//! The rights that kinds of locks need, by what came of trying the commands.
+//! The rights that each kind of lock needs, and which of them are missing. Trying the commands has
+//! shown that.
 
 use super::{
     about::About,
@@ -8,9 +9,10 @@ use super::{
 };
 use crate::master::server_error::ServerError;
 
-/// The kinds: the commands of an acquisition, the other rights, and the fix. Keys are in small
-/// letters. A user who may acquire and lacks other rights leaves locks that cannot be released.
-/// Fair locks and fencing tokens need another kind, so they have no acquisition of their own.
+/// Each row: the setting; the commands of an acquisition; the other commands, in capitals, and
+/// keys, in small letters; the fix. If the user may acquire such locks and lacks another right,
+/// these locks cannot be released or kept. The commands of an acquisition are empty for fair locks
+/// and fencing tokens, which also need the rights of another row.
 const KINDS: [(Setting, &str, &str, &str); 4] = [
     (
         Setting::RightsMutex,
@@ -39,11 +41,12 @@ const KINDS: [(Setting, &str, &str, &str); 4] = [
     ),
 ];
 
-/// Returns whether the user may not run a command, or not use a key.
+/// Returns whether the user lacks the right to a command or to a key.
 pub(super) fn is_without(facts: &Facts, right: &str) -> bool {
     match facts.error(right) {
         Some(ServerError::CommandDenied | ServerError::UnknownCommand) => true,
-        // The key of the example says nothing about the keys of other locks.
+        // A command may be denied only for the key of the example, which says nothing about the
+        // keys of other locks.
         Some(ServerError::KeyDenied) => right.starts_with(char::is_lowercase),
         _ => false,
     }
@@ -60,7 +63,7 @@ fn has_any_kind(facts: &Facts) -> bool {
         .any(|(_, takes, ..)| can_be_taken(facts, takes))
 }
 
-/// Returns whether the master grants locks of some kind now.
+/// Returns whether the master can grant locks of some kind now.
 pub(super) fn may_lock(facts: &Facts) -> bool {
     facts.write_error().is_none() && has_any_kind(facts)
 }

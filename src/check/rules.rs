@@ -57,7 +57,7 @@ const RULES: &[(About, Rule)] = rules! {
         "a replica that is promoted does not have the newest locks";
         "run masters for locks without replicas, or never promote one";
     Warn RedisMode if |look| {
-        // Valkey has another name for it.
+        // Valkey has another name for this field.
         let mode = look.facts.get("redis_mode").or_else(|| look.facts.get("server_mode"));
         mode.filter(|mode| *mode != "standalone").map(str::to_owned)
     };
@@ -165,16 +165,16 @@ const RULES: &[(About, Rule)] = rules! {
     Warn Writes if |look| look.writes_fail("CLUSTERDOWN");
         NO_WRITES; "CLUSTER INFO says what is missing; run standalone masters for locks";
     Warn Writes if |look| {
-        // Another finding says so if the setting is known.
-        let is_said = look.facts.number("min-replicas-to-write").unwrap_or(0) > 0;
-        look.writes_fail("NOREPLICAS").filter(|_| !is_said)
+        // Another finding reports this if the setting is known.
+        let is_reported = look.facts.number("min-replicas-to-write").unwrap_or(0) > 0;
+        look.writes_fail("NOREPLICAS").filter(|_| !is_reported)
     };
         NO_WRITES; "CONFIG SET min-replicas-to-write 0";
     Warn Writes if |look| {
-        // Another finding says so if the role is known.
-        let is_said = look.facts.get("role").is_some_and(|role| role != "master");
+        // Another finding reports this if the role is known.
+        let is_reported = look.facts.get("role").is_some_and(|role| role != "master");
         let code = look.writes_fail("READONLY").or_else(|| look.writes_fail("MASTERDOWN"));
-        code.filter(|_| !is_said)
+        code.filter(|_| !is_reported)
     };
         NO_WRITES; LIST_MASTERS;
 };
@@ -263,9 +263,8 @@ pub(super) fn find(facts: &Facts, ours: &Ours<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Returns the first setting with which a restart may lose locks. A setting that is not known
-/// counts as lost. A torn log does no harm: the server never confirmed what comes after the last
-/// fsync.
+/// Returns the first setting with which a restart may lose locks. A setting that is not known may
+/// lose locks. A torn log does no harm: the server never confirmed what comes after the last fsync.
 fn first_gap(facts: &Facts) -> Option<Setting> {
     let safe = [
         (Setting::AofEnabled, "1"),
@@ -278,7 +277,8 @@ fn first_gap(facts: &Facts) -> Option<Setting> {
     gap.map(|(setting, _)| setting)
 }
 
-/// The settings decide what a restart loses; the guard decides how much that matters.
+/// Returns the finding that a restart may lose locks. The settings decide whether it may, and the
+/// restart guard decides how severe that is.
 fn restart_loses_locks(facts: &Facts, ours: &Ours<'_>) -> Option<Finding> {
     let setting = first_gap(facts)?;
     let value = facts.get(setting.name());

@@ -1,7 +1,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use super::{
-    facts::{Asked, Facts, Ours},
+    facts::{Facts, MasterAnswer, Ours},
     judge::judge,
     report::{
         Preflight,
@@ -19,7 +19,7 @@ use crate::{
     master::{dial_error::DialError, probe::ProbeError},
 };
 
-/// The answer of Redis 7 to a user with all rights.
+/// The answer of a fit master: Redis 7, and a user with all rights.
 const FIT: &str = "run_id:RUN\nredis_version:7.0.15\nredis_mode:standalone\nrole:master\nmaster_replid:RUN\n\
                    master_replid2:0000\n\
                    connected_slaves:0\nmaxmemory:0\nmaxmemory_policy:noeviction\nevicted_keys:0\nloading:0\n\
@@ -62,7 +62,7 @@ fn guarded_by(guard: RestartGuard) -> Own {
     own
 }
 
-fn check(masters: &[Asked], own: &Own) -> Preflight {
+fn check(masters: &[MasterAnswer], own: &Own) -> Preflight {
     let (config, node_timeout) = (&own.config, own.node_timeout);
     judge(
         masters,
@@ -73,8 +73,8 @@ fn check(masters: &[Asked], own: &Own) -> Preflight {
     )
 }
 
-/// Returns master `name`, on a host of its own, with changes to what is fit.
-fn master(name: &str, changes: &[(&str, &str)]) -> Asked {
+/// Returns master `name`, on a host of its own, with `changes` to the answer of a fit master.
+fn master(name: &str, changes: &[(&str, &str)]) -> MasterAnswer {
     let mut text = FIT.replace("RUN", name);
     for (from, to) in changes {
         text = text.replace(from, to);
@@ -85,20 +85,20 @@ fn master(name: &str, changes: &[(&str, &str)]) -> Asked {
         let value = change.map_or(*value, |(_, to)| to);
         facts.add(setting, Ok(Some(value.to_owned())));
     }
-    Asked {
+    MasterAnswer {
         address: format!("{name}:6379").into(),
         facts: Ok(facts),
     }
 }
 
-fn unanswered(name: &str, error: impl Into<ProbeError>) -> Asked {
-    Asked {
+fn unanswered(name: &str, error: impl Into<ProbeError>) -> MasterAnswer {
+    MasterAnswer {
         address: format!("{name}:6379").into(),
         facts: Err(error.into()),
     }
 }
 
-fn found(masters: &[Asked], own: &Own) -> Vec<(Severity, &'static str)> {
+fn found(masters: &[MasterAnswer], own: &Own) -> Vec<(Severity, &'static str)> {
     let found = check(masters, own).findings;
     found
         .iter()
@@ -235,9 +235,9 @@ fn each_setting_has_its_finding() {
 }
 
 #[test]
-fn settings_with_which_a_restart_loses_locks() {
+fn settings_with_which_a_restart_loses_locks_are_found() {
     let unguarded = guarded_by(RestartGuard::Off);
-    for (change, level, setting) in [
+    for (change, severity, setting) in [
         (("aof_enabled:1", "aof_enabled:0"), Refuse, "aof_enabled"),
         (("appendfsync", "everysec"), Warn, "appendfsync"),
         (
@@ -246,17 +246,17 @@ fn settings_with_which_a_restart_loses_locks() {
             "no-appendfsync-on-rewrite",
         ),
     ] {
-        assert_eq!(with_one(&[change], &unguarded), [(level, setting)]);
-        // The guard notices it.
+        assert_eq!(with_one(&[change], &unguarded), [(severity, setting)]);
+        // The guard notices a restart.
         assert_eq!(with_one(&[change], &own()), [(Info, setting)]);
     }
     let lost = with_one(&[("never", "none")], &unguarded);
     assert_eq!(lost, []);
 }
 
-/// A restart of a durable master is trusted.
+/// A restart of a master that was found durable is trusted.
 #[test]
-fn masters_that_are_declared_durable() {
+fn a_master_that_is_declared_durable_and_is_not_is_found() {
     let mut durable = own();
     durable.config.durable_masters = true;
     assert_eq!(with_one(&[], &durable), []);
@@ -281,7 +281,7 @@ fn masters_that_are_declared_durable() {
 }
 
 #[test]
-fn fewer_than_a_majority_can_vote() {
+fn it_is_found_that_fewer_than_a_majority_can_vote() {
     let down = || unanswered("x", Failure::Closed);
     let writes = |word: &'static str| master("w", &[("ERR syntax error", word)]);
     let quarantined = |age: &'static str| master(&format!("q{age}"), &[("never", age)]);
@@ -318,11 +318,11 @@ fn fewer_than_a_majority_can_vote() {
         ),
     ] {
         let report = check(&masters, &own()).findings;
-        let of_all = report
+        let about_votes = report
             .iter()
             .filter(|finding| finding.setting.name() == "votes")
             .map(|finding| (finding.severity, &*finding.value));
-        assert_eq!(of_all.collect::<Vec<_>>(), Vec::from_iter(expected));
+        assert_eq!(about_votes.collect::<Vec<_>>(), Vec::from_iter(expected));
     }
     let unguarded = guarded_by(RestartGuard::Off);
     let masters = ["1", "2", "3"].map(quarantined);
@@ -344,7 +344,7 @@ fn a_server_that_is_listed_twice_is_found_once_and_has_one_vote() {
         (Unknown, "connection"),
     ];
     assert_eq!(found(&twins, &own()), expected);
-    // Without the guard it has two votes, and shares its data with itself.
+    // Without the guard, the server has two votes, and shares its data with itself.
     let expected = [
         run_id,
         (Refuse, "master_replid"),
@@ -397,7 +397,7 @@ fn an_answer_that_is_missing_is_a_finding() {
 }
 
 #[test]
-fn each_reason_for_no_answer() {
+fn each_reason_for_no_answer_has_its_finding() {
     use io::{Error, ErrorKind};
     let text = str::to_owned;
     let failed = |failure| ProbeError::Failed(failure);
@@ -526,7 +526,7 @@ fn each_reason_for_no_answer() {
     }
 }
 
-/// The words of Redis 6, 7 and 8, and of Valkey.
+/// The errors are those of Redis 6, 7 and 8, and of Valkey.
 #[test]
 fn each_missing_right_has_its_finding() {
     let command = [
@@ -583,7 +583,7 @@ fn each_missing_right_has_its_finding() {
         ),
         (&["HLEN"], &command, &[(Refuse, reentrant)]),
         (&["TYPE"], &command, &[(Info, "rights to inspect")]),
-        // HSET, which the guard needs, is not enough to take one.
+        // HSET, which the guard needs, is not enough to acquire a reentrant lock.
         (
             &["EXISTS", "HLEN"],
             &command,
@@ -663,7 +663,7 @@ fn clocks_that_are_apart_are_found() {
 
 #[test]
 fn a_clock_that_stands_still_is_found() {
-    for (asked, time, is_found) in [
+    for (sent, time, is_found) in [
         (5_002_000, 5_000_000, true),
         (5_002_000, 4_999_000, true),
         (5_002_000, 5_000_001, false),
@@ -672,18 +672,18 @@ fn a_clock_that_stands_still_is_found() {
         let first = Facts::parse(&FIT.replace("RUN", "c"), 5_000_000, 5_000_000);
         let later = FIT.replace("RUN", "c");
         let later = later.replace("time:5000000", &format!("time:{time}"));
-        let mut facts = Facts::parse(&later, asked, asked);
+        let mut facts = Facts::parse(&later, sent, sent);
         facts.compare(&first);
         let masters = [
             master("a", &[]),
             master("b", &[]),
-            Asked {
+            MasterAnswer {
                 address: "c:6379".into(),
                 facts: Ok(facts),
             },
         ];
         let is_there = found(&masters, &own()).contains(&(Refuse, "TIME"));
-        assert_eq!(is_there, is_found, "{asked} {time}");
+        assert_eq!(is_there, is_found, "{sent} {time}");
     }
 }
 
@@ -693,7 +693,7 @@ fn the_number_of_masters_and_their_hosts_are_checked() {
         let masters = addresses.iter().map(|address| {
             let facts = master(address, &[]).facts;
             let address = Arc::from(*address);
-            Asked { address, facts }
+            MasterAnswer { address, facts }
         });
         found(&masters.collect::<Vec<_>>(), &own())
     };
@@ -772,7 +772,7 @@ fn a_finding_names_its_subject() {
         node_timeout: Duration::from_secs(2),
         ..guarded_by(RestartGuard::Off)
     };
-    let at = |address: &str| Asked {
+    let at = |address: &str| MasterAnswer {
         address: address.into(),
         ..master("a", &[("timeout", "60")])
     };

@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     about::{self, About},
-    facts::{Asked, Ours},
+    facts::{MasterAnswer, Ours},
     report::{Finding, Severity},
     rights,
 };
 use crate::core::{ballot::Ballot, quorum::majority};
 
-pub(super) fn find(masters: &[Asked], ours: &Ours<'_>) -> Vec<Finding> {
+pub(super) fn find(masters: &[MasterAnswer], ours: &Ours<'_>) -> Vec<Finding> {
     let mut findings: Vec<_> = votes(masters, ours).into_iter().collect();
     for (number, master) in masters.iter().enumerate() {
         let others = &masters[..number];
@@ -32,13 +32,13 @@ pub(super) fn find(masters: &[Asked], ours: &Ours<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Finds whether enough masters can vote now. Findings about single masters do not say that there
-/// are too many of them, and one master that is down may be fine.
-fn votes(masters: &[Asked], ours: &Ours<'_>) -> Option<Finding> {
+/// Finds whether enough masters can vote now. The findings about single masters do not say whether
+/// too many masters are affected: one master that is down may be fine.
+fn votes(masters: &[MasterAnswer], ours: &Ours<'_>) -> Option<Finding> {
     let (count, need) = (masters.len(), majority(masters.len()));
     let able = masters.iter().enumerate().filter_map(|(number, master)| {
         let mut others = masters[..number].iter();
-        // The guard takes the vote of a server that is listed before.
+        // The restart guard gives no vote to a server that is listed a second time.
         let is_second = ours.is_guarded() && others.any(|other| is_twin(other, master));
         let facts = master.facts.as_ref().ok()?;
         (!is_second && rights::may_lock(facts)).then_some(facts)
@@ -54,18 +54,18 @@ fn votes(masters: &[Asked], ours: &Ours<'_>) -> Option<Finding> {
     }
 }
 
-fn twin(other: &Asked, master: &Asked) -> Option<Finding> {
+fn twin(other: &MasterAnswer, master: &MasterAnswer) -> Option<Finding> {
     let value = format!("the same on {} and {}", other.address, master.address);
     is_twin(other, master).then(|| about::TWIN.with(value))
 }
 
-fn is_twin(other: &Asked, master: &Asked) -> bool {
+fn is_twin(other: &MasterAnswer, master: &MasterAnswer) -> bool {
     let run_id = id(master, "run_id");
     run_id.is_some() && run_id == id(other, "run_id")
 }
 
-/// Finds whether two masters have the same data, or once had.
-fn shared_data(one: &Asked, other: &Asked, ours: &Ours<'_>) -> Option<Finding> {
+/// Finds whether two masters have the same data, or once had the same data.
+fn shared_data(one: &MasterAnswer, other: &MasterAnswer, ours: &Ours<'_>) -> Option<Finding> {
     let ids = |master| ["master_replid", "master_replid2"].map(|field| id(master, field));
     let ([now, before], theirs) = (ids(one), ids(other));
     let is_theirs = |id: Option<&str>| id.is_some() && theirs.contains(&id);
@@ -84,14 +84,14 @@ fn shared_data(one: &Asked, other: &Asked, ours: &Ours<'_>) -> Option<Finding> {
     had_theirs.then(|| about.with(format!("of one origin {on}")))
 }
 
-fn id<'a>(master: &'a Asked, field: &str) -> Option<&'a str> {
+fn id<'a>(master: &'a MasterAnswer, field: &str) -> Option<&'a str> {
     let id = master.facts.as_ref().ok()?.get(field)?;
     // A server without an earlier id shows zeros.
     Some(id).filter(|id| id.bytes().any(|digit| digit != b'0'))
 }
 
 /// Finds hosts without which no majority is left, by the addresses of the masters.
-fn hosts(masters: &[Asked]) -> impl Iterator<Item = Finding> {
+fn hosts(masters: &[MasterAnswer]) -> impl Iterator<Item = Finding> {
     let mut hosts = BTreeMap::<&str, usize>::new();
     for master in masters {
         *hosts.entry(host(&master.address)).or_default() += 1;
@@ -104,7 +104,7 @@ fn hosts(masters: &[Asked]) -> impl Iterator<Item = Finding> {
     hosts.map(|(host, on_it)| about::HOST.with(format!("{host} for {on_it}")))
 }
 
-/// Returns the host of an address. Memory masters are for tests, and share no machine.
+/// Returns the host of an address. Memory masters are for tests, and count as hosts of their own.
 fn host(address: &str) -> &str {
     match address.rsplit_once(':') {
         Some((host, _)) if host != "memory" => {
@@ -115,8 +115,8 @@ fn host(address: &str) -> &str {
 }
 
 /// Finds clocks that are outside the window for tickets and candidates for fencing tokens. Other
-/// locks do not depend on it, as a TTL is a length of time.
-fn clocks(masters: &[Asked]) -> Vec<Finding> {
+/// locks do not depend on wall clocks, as a TTL is a length of time.
+fn clocks(masters: &[MasterAnswer]) -> Vec<Finding> {
     let clocks = masters.iter().filter_map(|master| {
         let clock = master.facts.as_ref().ok()?.clock?;
         Some((&master.address, clock))
@@ -130,8 +130,8 @@ fn clocks(masters: &[Asked]) -> Vec<Finding> {
     clocks.retain(|(_, clock)| clock.apart(middle.ahead()) > Ballot::WINDOW);
     let is_no_majority = known >= majority && known - clocks.len() < majority;
     let apart = is_no_majority.then(|| about::CLOCKS_APART.with("apart"));
-    let off = |about: About, apart: Duration, place: &str| {
-        (apart > Ballot::WINDOW).then(|| about.with(format!("{apart:.1?} off on {place}")))
+    let off = |about: About, apart: Duration, machine: &str| {
+        (apart > Ballot::WINDOW).then(|| about.with(format!("{apart:.1?} off on {machine}")))
     };
     let theirs = clocks
         .iter()
@@ -140,10 +140,11 @@ fn clocks(masters: &[Asked]) -> Vec<Finding> {
     apart.into_iter().chain(theirs).chain(ours).collect()
 }
 
+/// Finds settings of this program that leave too little time.
 fn our_own(ours: &Ours<'_>) -> impl Iterator<Item = Finding> {
     /// The number of slow answers that a lock should survive.
     const ANSWERS: u32 = 10;
-    /// A time daemon slews a clock by 500 ppm, on both sides.
+    /// The ppm by which two clocks run apart while time daemons slew each of them by 500 ppm.
     const SLEW: u32 = 1_000;
     let (ttl, timeout) = (ours.config.ttl.duration(), ours.node_timeout);
     let ttl = (ttl / ANSWERS < timeout)

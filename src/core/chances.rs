@@ -10,14 +10,14 @@ use super::{
 /// The position of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
-    /// Out of the queues of a fair lock, but with its ticket. It does not ask for the lock until a
-    /// majority of masters answer in time.
+    /// Out of the queues of a fair lock. The waiter does not ask for the lock until a majority of
+    /// masters answer in time. It keeps its ticket if a majority of masters have seen it.
     Aside,
-    /// In the queues of the masters. A waiter for another lock asks for it now and then.
+    /// In the queues of the masters. A waiter for a lock of another kind makes attempts.
     Queued,
 }
 
-/// The chance of this client to win, as far as one lost round shows.
+/// The chance of this client to win, as far as one round shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chance {
     /// A majority of masters answered in time.
@@ -29,18 +29,18 @@ pub(crate) enum Chance {
 }
 
 impl Chance {
-    /// Returns what `round`, which did not end in a lock, says of the next one.
+    /// Returns the chance that `round` showed, which did not end in a lock.
     pub(crate) fn of_round(round: &Round, outcome: Outcome) -> Self {
         if outcome == Outcome::TooLate {
             Self::None
         } else if round.lacks_masters() {
-            // Masters that answer with errors are near enough, and granted nothing.
-            if round.is_answered() {
+            // Masters that answer with errors can be reached in time, and have granted nothing.
+            if round.majority_replied_in_time() {
                 Self::Unknown
             } else {
                 Self::None
             }
-        } else if round.is_heard() {
+        } else if round.majority_answered_in_time() {
             Self::Had
         } else if round.is_settled() {
             Self::None
@@ -54,8 +54,8 @@ impl Chance {
 ///
 /// A client that hears from no majority cannot win, but its requests may still arrive. Masters then
 /// grant it locks that it cannot use, again and again. So it may ask for half a waiter timeout,
-/// which keeps its position in a queue if the outage is short. After that, one round decides
-/// whether it may come back.
+/// which keeps its position in a queue if the outage is short. After that, it may come back when a
+/// majority has answered one round in time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chances {
     unable: Option<Unable>,
@@ -64,14 +64,15 @@ pub(crate) struct Chances {
 /// A time without a majority that answers.
 #[derive(Clone, Copy, Debug)]
 struct Unable {
-    /// The start of the first round.
+    /// The start of the first round without such a majority.
     since: Instant,
-    /// The end of the last round.
+    /// The end of the last one.
     until: Instant,
 }
 
 impl Chances {
-    /// Returns the chances of a waiter that comes at `now`, for which old failures do not count.
+    /// Returns the chances of a waiter that comes at `now`. Failures that ended more than two
+    /// waiter timeouts before do not count for it.
     pub(crate) fn at(self, now: Instant, waiter_timeout: Duration) -> Self {
         let age = |unable: &Unable| now.saturating_duration_since(unable.until);
         Self {
@@ -81,7 +82,7 @@ impl Chances {
         }
     }
 
-    /// Notes the chance that a round showed, which began at `start` and was lost at `now`.
+    /// Notes the chance that a round showed, which began at `start` and ended at `now`.
     pub(crate) fn note(&mut self, chance: Chance, start: Instant, now: Instant) {
         match chance {
             Chance::Had => self.unable = None,
@@ -102,7 +103,7 @@ impl Chances {
         }
     }
 
-    /// Returns the delays before a waiter that stepped aside asks whether masters answer in time.
+    /// Returns the delays after which a waiter that is aside checks whether masters answer in time.
     pub(crate) fn probes(waiter_timeout: Duration) -> Backoff {
         Backoff::between(waiter_timeout / 4, waiter_timeout)
     }
@@ -124,7 +125,8 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    /// `g` granted, `h` held by another, `f` timed out, `q` quarantined, `-` not answered yet.
+    /// Returns a round with the vote of each letter: `g` granted, `h` held by another, `f` timed
+    /// out, `q` quarantined, `-` not answered yet.
     fn round(letters: &str, start: Instant) -> Round {
         let mut round = Round::open(Verb::Acquire, letters.len(), start, None);
         for (master, letter) in letters.chars().enumerate() {
@@ -158,8 +160,8 @@ mod tests {
                     (0, "fff", Lost, Queued),
                     (1_300, "ffh", Lost, Queued),
                     (1_450, "qfg", Lost, Aside), // over 50 ms after it began
-                    (9_000, "fff", Lost, Aside), // one round decides
-                    (9_100, "fhh", Lost, Queued),
+                    (9_000, "fff", Lost, Aside),
+                    (9_100, "fhh", Lost, Queued), // one round is enough to come back
                     (9_200, "fff", Lost, Queued),
                     (10_700, "fff", Lost, Aside),
                 ],

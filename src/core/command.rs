@@ -25,13 +25,13 @@ pub(crate) struct Command {
 pub(crate) enum Action {
     /// Takes a lock that is free.
     Acquire { by: Identity, key: NewKey },
-    /// Takes a fair lock that is free and whose turn it is, or enters its queue.
+    /// Takes a fair lock that is free if no other waiter comes first. Otherwise enters its queue.
     AcquireOrQueue {
         by: FairAttempt,
         queue: QueueOptions,
         key: NewKey,
     },
-    /// Prolongs the life of the key.
+    /// Prolongs the life of the key, and sets the depth.
     Extend { by: Identity, ttl: Ttl, depth: u32 },
     /// Puts back the key that a master lost while the lock is held.
     Heal { by: Identity, key: NewKey },
@@ -78,8 +78,8 @@ pub(crate) enum Verb {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeScope {
     Nobody,
-    /// Waiters that listen to this master only, as Redisson's do. For a key that is left of a lost
-    /// round.
+    /// Waiters of Redisson, each of which listens to one master. Waiters of this crate only note
+    /// that this master is free. For a key that a lost round left.
     ThisMaster,
     Everybody,
 }
@@ -128,7 +128,7 @@ impl Command {
         }
     }
 
-    /// Returns whether this wakes waiters.
+    /// Returns whether this command wakes waiters.
     pub(crate) fn wakes(&self) -> bool {
         match self.action {
             Action::Release { wakes, .. } => wakes != WakeScope::Nobody,
@@ -144,7 +144,7 @@ impl Command {
         self
     }
 
-    /// Returns whether this gives back what `other` takes, or a level of it.
+    /// Returns whether this command gives back what `other` takes, or a level of it.
     #[cfg(feature = "redis")]
     pub(crate) fn undoes(&self, other: &Self) -> bool {
         matches!(self.verb(), Verb::Release | Verb::Yield)
@@ -154,7 +154,7 @@ impl Command {
 }
 
 impl Action {
-    /// Returns the attempt that this is part of: its token, or its owner and number.
+    /// Returns the attempt that this action is part of: its token, or its owner and number.
     pub(super) fn attempt(&self) -> (Option<&Token>, Option<&OwnerAttempt>) {
         match self {
             Self::Acquire { by, .. }
@@ -169,12 +169,12 @@ impl Action {
 }
 
 impl Verb {
-    /// Returns whether this asks for a vote that must not come from a master that forgot locks.
+    /// Returns whether a master in quarantine must not vote on this verb.
     pub(crate) fn quarantine_applies(self) -> bool {
         matches!(self, Self::Acquire | Self::Extend | Self::Heal)
     }
 
-    /// Returns whether this leaves something on a master that was not there.
+    /// Returns whether this may leave something on a master that was not there before.
     #[cfg(feature = "redis")]
     pub(crate) fn takes(self) -> bool {
         matches!(self, Self::Acquire | Self::Heal)
@@ -184,7 +184,7 @@ impl Verb {
     pub(crate) fn is_done(self, vote: &Vote) -> bool {
         match vote {
             Vote::Grant => true,
-            // A key that belongs to another holder, or to no one, is not held by us: released.
+            // A key that belongs to another holder, or to no one, counts as released.
             Vote::Refuse(_) => matches!(self, Self::Release | Self::Yield),
             Vote::Fail(_) => false,
         }

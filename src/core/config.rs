@@ -54,7 +54,7 @@ impl Default for Settings {
     }
 }
 
-/// The settings, checked.
+/// The settings after the check.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) ttl: Ttl,
@@ -131,7 +131,7 @@ fn range(
     Backoff::new(least, most).ok_or_else(|| error(least, most))
 }
 
-/// The least and the most of the node timeout and the connect timeout.
+/// The minimum and the maximum of the node timeout and of the connect timeout.
 const TIMEOUTS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(60));
 
 fn check_node_timeout(given: Duration) -> Result<(), ConfigError> {
@@ -144,7 +144,7 @@ fn checked_connect_timeout(given: Duration) -> Result<Duration, ConfigError> {
     checked(given, TIMEOUTS, error)
 }
 
-/// Checks the waiter timeout, which must be long enough for two polls of a slow master.
+/// Checks the waiter timeout. Four node timeouts are enough for two polls of a slow master.
 fn checked_waiter_timeout(
     given: Option<Duration>,
     node_timeout: Duration,
@@ -172,7 +172,7 @@ fn checked(
 
 fn default_max_ttl(restart_guard: RestartGuard, ttl: Duration) -> Duration {
     match restart_guard {
-        // No master waits until all locks have ended.
+        // No master is quarantined until the longest TTL is over.
         RestartGuard::Off => Ttl::MOST,
         RestartGuard::Observed | RestartGuard::Strict => ttl.max(MAX_TTL),
     }

@@ -54,7 +54,8 @@ pub enum ConfigError {
     #[error("the lock's name is empty")]
     EmptyName,
 
-    /// The owner was made by another coordinator, and only that one counts its depths.
+    /// The owner was made by another coordinator. Only that coordinator counts how often the owner
+    /// holds each lock.
     #[error("the owner {owner:?} belongs to another coordinator: make one with Coordinator::owner")]
     ForeignOwner {
         /// The [ID](crate::Owner::id) of the owner.

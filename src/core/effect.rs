@@ -21,8 +21,8 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// Returns the consequence of the vote of `master`, which was just counted in `round`. The
-    /// outcome was `before` until then.
+    /// Returns the consequence of the vote of `master`, which was just counted in `round`. `before`
+    /// is the outcome before that vote.
     pub(crate) fn of_vote(round: &Round, before: Outcome, master: usize) -> Self {
         let missing = round.missing_key();
         match round.outcome() {

@@ -66,7 +66,7 @@ impl HeldReport {
     }
 }
 
-/// `held by another holder for 5.0s`
+/// Shows, for example, `held by another holder for 5.0s`.
 impl fmt::Display for HeldReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.owner() {

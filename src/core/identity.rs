@@ -42,7 +42,7 @@ pub(crate) struct OwnerAttempt {
     pub(crate) attempt: u64,
 }
 
-/// An attempt at a fair lock: one of an owner, with a position in the queue.
+/// An attempt of an owner at a fair lock, with the ticket for its position in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FairAttempt {
     pub(crate) owner: OwnerAttempt,
@@ -63,7 +63,7 @@ impl Ticket {
         &self.0
     }
 
-    /// Returns the owner whose `ticket` this is.
+    /// Returns the owner in the text of a ticket.
     pub(crate) fn owner_of(ticket: &str) -> &str {
         ticket.split_once(':').map_or(ticket, |(_, owner)| owner)
     }
@@ -86,7 +86,7 @@ pub(crate) struct QueueOptions {
 
 impl QueueOptions {
     /// The largest difference between the time in a fresh ticket and a master's clock. It limits
-    /// what a client whose clock is wrong can gain over others.
+    /// the advantage that a client can have over others because its clock is wrong.
     const WINDOW: Duration = Duration::from_secs(1);
 
     /// Returns the waiter timeout in milliseconds, and the window in microseconds. A window of 0

@@ -68,7 +68,7 @@ struct HeldBy {
 }
 
 impl Seen {
-    /// Reads the reply of `lua/shared/inspect.lua`. `None` if it makes no sense.
+    /// Reads the reply of `lua/shared/inspect.lua`. Returns `None` if it makes no sense.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut lines = text.split('\n');
         let mut words = lines.next()?.splitn(4, ' ');
@@ -170,7 +170,7 @@ mod tests {
                 &["fair 5 2 a:1", "fair 7 2 a:1", "fair 9 1 a:1"],
                 Some("a:1"),
                 2,
-                Some(7), // when two of three are gone
+                Some(7), // when two of the three keys have expired
             ),
             (
                 &["fair -1 1 a:1", "fair -1 1 a:1", "free 0 0 "],

@@ -102,8 +102,8 @@ pub(crate) struct Lease {
 impl Lease {
     /// Creates the lease of a round that began at `start`.
     ///
-    /// `start` must be read before the first byte is sent. Then no master began to count the TTL
-    /// earlier, so on each of them the key outlives this lease.
+    /// `start` must be read before the first byte is sent. Then no master begins to count the TTL
+    /// earlier, so the key outlives this lease on each master.
     pub(crate) fn new(start: Instant, ttl: Ttl, drift: Drift) -> Self {
         let ttl = ttl.duration();
         let usable = ttl.saturating_sub(drift.allowance(ttl));

@@ -1,8 +1,8 @@
 //! The rules of the algorithm. No I/O, no clock, no async code and no global randomness.
 //!
 //! The time comes in as `now`, randomness as a number, and a master's answer as a
-//! [`Vote`](quorum::Vote). Each function depends on its arguments only, so that tables and laws can
-//! test it.
+//! [`Vote`](quorum::Vote). Each function depends on its arguments only, so that tables and property
+//! tests can check it.
 //!
 //! ```text
 //!   name ──┐
@@ -23,12 +23,12 @@
 //! | `reply`, `report`, `held_report` | the vote that a reply stands for |
 //! | `quorum`, `votes` | votes, majorities, and the table of who voted what |
 //! | `round`, `master_set` | one command to all masters, and its outcome |
-//! | `refused`, `wait` | why a round was refused, and how long to wait after it |
+//! | `refused`, `wait` | why an attempt did not end in a lock, and how long to wait after it |
 //! | `effect` | the consequences of a vote on an extension |
 //! | `ballot` | fencing tokens |
 //! | `retry`, `timeout` | the delay before the next attempt, and the time for a master's answer |
 //! | `wait_order` | the order in which the waiters of one process contend |
-//! | `chances` | whether a waiter of a fair lock can win |
+//! | `chances` | whether a waiter can win |
 //! | `inspection` | what masters say about a lock and its queue |
 //! | `restart` | when a master that may have lost locks may vote again |
 

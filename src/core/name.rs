@@ -46,7 +46,7 @@ struct Names {
     deadlines: String,
 }
 
-/// Compares kind and key. The rest follows from these.
+/// Compares kind and key. All other parts follow from these two.
 impl PartialEq for Resource {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || (self.kind(), self.key()) == (other.kind(), other.key())
@@ -73,7 +73,7 @@ impl Resource {
             // harmless: messages are only hints.
             Kind::Reentrant if key.contains('{') => format!("redisson_lock__channel:{key}"),
             Kind::Reentrant => format!("redisson_lock__channel:{{{key}}}"),
-            // The scripts tell the next waiter on a channel of its own.
+            // The scripts call the next waiter on the channel of its process.
             Kind::Fair => String::new(),
         };
         Self(Arc::new(Names {
@@ -125,9 +125,8 @@ impl Resource {
 struct CompanionKey {
     /// The purpose of the key, with a colon at the end.
     prefix: &'static str,
-    /// Letters that bring the CRC16 of the prefix, these letters and a colon to zero. Then the
-    /// CRC16 of the whole is that of the part after them, so that the whole has the slot of the
-    /// lock's key.
+    /// Letters such that the CRC16 of the prefix, these letters and a colon is zero. Then the CRC16
+    /// of the whole companion key is the CRC16 of the lock's key, so both keys have the same slot.
     neutral: &'static str,
 }
 
@@ -148,7 +147,8 @@ impl CompanionKey {
         if has_hash_tag(key) {
             format!("{prefix}:{key}")
         } else if key.contains('}') {
-            // Braces around the key would cut it off there. It is hashed whole, and so is this.
+            // Braces around the key would end at its first `}`. A cluster hashes the whole of such
+            // a key, and the whole of this companion key.
             format!("{prefix}{neutral}:{key}")
         } else {
             format!("{prefix}{{{key}}}")
@@ -173,7 +173,8 @@ pub(crate) struct KeyTemplate {
 
 impl KeyTemplate {
     const VARIABLE: &str = "{name}";
-    /// The longest name. Masters repeat names to subscribers, and a longer one is a mistake.
+    /// The longest name in bytes. Masters repeat names to subscribers, and a longer name is a
+    /// mistake.
     const MOST_NAME: usize = 64 * 1024;
 
     pub(crate) fn parse(template: &str) -> Result<Self, ConfigError> {
@@ -209,8 +210,9 @@ impl KeyTemplate {
         Ok(Resource::new(kind, name, key))
     }
 
-    /// Returns a lock that no user can name, to try what may be done with locks.
-    pub(crate) fn nobodys(&self) -> Resource {
+    /// Returns the fair lock `quorlock:check`, whose keys a check uses to try commands. With a key
+    /// template of only `{name}`, no user can acquire a lock of this name, as it is reserved.
+    pub(crate) fn example(&self) -> Resource {
         let name: Arc<str> = "quorlock:check".into();
         let key = self.key(&name);
         Resource::new(Kind::Fair, name, key)
@@ -237,7 +239,7 @@ fn reserved(key: &str) -> ConfigError {
 /// The value that the holder of a mutex writes under the key: 20 random bytes in hex, which are new
 /// for every attempt.
 ///
-/// Everyone who knows a token can release the lock, so `Debug` never shows it.
+/// Any client that knows a token can release the lock, so `Debug` never shows a token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Token([u8; Self::LEN]);
 
@@ -258,7 +260,7 @@ impl Token {
         &self.0
     }
 
-    /// Returns a number that differs from token to token, to spread load by.
+    /// Returns a number that differs from token to token, by which load is spread.
     pub(crate) fn spread(&self) -> u8 {
         self.0[0].wrapping_add(self.0[1])
     }

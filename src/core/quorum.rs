@@ -6,8 +6,8 @@ use super::held_report::HeldReport;
 
 /// The answer of one master in a round.
 ///
-/// A refusal is knowledge: the master says that the client does not get or hold the lock there. A
-/// failure is ignorance: the master may have done what was asked.
+/// A refusal says that the client does not get or hold the lock there. A failure says nothing about
+/// the lock. After some failures, the master may have done what was asked: see [`Failure`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::exhaustive_enums,
@@ -40,7 +40,7 @@ pub enum Refusal {
     },
     /// The proposed fencing token is not larger than the master's counter.
     Stale {
-        /// The largest token that was accepted there.
+        /// The largest proposed token that was accepted there.
         counter: u64,
     },
     /// The client's clock is too far from the master's clock for a position in the queue of a fair
@@ -234,7 +234,7 @@ mod tests {
         #[test]
         fn two_majorities_share_a_master(masters in 1..=64usize) {
             prop_assert!(2 * majority(masters) > masters);
-            prop_assert!(2 * (majority(masters) - 1) <= masters); // one less would not do
+            prop_assert!(2 * (majority(masters) - 1) <= masters); // one less is not enough
         }
 
         #[test]

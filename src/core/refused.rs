@@ -7,8 +7,8 @@ use super::round::{Outcome, Round};
 /// The reason why an attempt did not end in a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// Another holds the lock, for this long unless it extends or releases. `None` if the masters
-    /// do not say.
+    /// Another client holds the lock, for this long unless it extends or releases the lock. `None`
+    /// if the masters do not say how long.
     HeldUntil(Option<Duration>),
     /// Too many masters failed for anyone to get the lock.
     NoQuorum,
@@ -52,8 +52,8 @@ impl Refused {
         }
     }
 
-    /// Returns what keeps a waiter in the queues of a fair lock from the lock after `round`. A
-    /// waiter that is not the next one waits for a call, whatever is left of the TTL.
+    /// Returns why `round` did not give a fair lock to a waiter in the queues. A waiter that is not
+    /// the next one waits for a call, whatever is left of the TTL.
     pub(crate) fn in_queue(round: &Round) -> Self {
         if let Some(left) = round.quarantined() {
             Self::Quarantined(left)
@@ -68,7 +68,7 @@ impl Refused {
         }
     }
 
-    /// Returns whether waiting is of no use.
+    /// Returns whether another attempt would be of no use.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, Self::OtherKind)
     }

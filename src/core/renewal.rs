@@ -22,7 +22,7 @@ pub enum Renewal {
 /// The times at which one held lock is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RenewalPlan {
-    /// The time from a renewal being due to the end of the lease.
+    /// The time before the end of a lease at which its renewal is due.
     ahead: Duration,
     retry: Duration,
     /// No renewal is due at this instant or later. `None` without a limit.
@@ -43,7 +43,7 @@ impl RenewalPlan {
     ) -> Option<Self> {
         let end = match renewal {
             Renewal::Off => return None,
-            // A limit beyond what the clock can hold is none.
+            // A limit beyond what the clock can hold counts as no limit.
             Renewal::UpTo(limit) => start.checked_add(limit),
             Renewal::Unlimited => None,
         };
@@ -68,7 +68,7 @@ impl RenewalPlan {
         self.end.is_none_or(|end| due < end).then_some(due)
     }
 
-    /// Returns when to check a renewal that was sent at `now`.
+    /// Returns when to check on a renewal that was posted at `now`.
     pub(crate) fn look_again(self, now: Instant) -> Instant {
         now + self.retry
     }

@@ -34,7 +34,7 @@ impl Command {
             (_, Reply::Int(left)) if is_mutex && *left < 0 => {
                 held(Some(Duration::from_millis(left.unsigned_abs())))
             }
-            // To a mutex, only the script that takes a fenced one replies with a text.
+            // For a mutex, only the script that acquires a fenced one replies with a text.
             (Action::Acquire { .. } | Action::Heal { .. }, Reply::Text(text)) => refusal(text),
             (_, Reply::Text(text)) if !is_mutex => refusal(text),
             _ => nonsense(),
@@ -43,7 +43,7 @@ impl Command {
 }
 
 impl Action {
-    /// Returns whether this takes a mutex without a fencing token, which is done by SET.
+    /// Returns whether this action takes a mutex without a fencing token, which is done by SET.
     fn is_set(&self) -> bool {
         match self {
             Self::Acquire { by, key } | Self::Heal { by, key } => {
@@ -97,7 +97,7 @@ mod tests {
         for (verb, reply, vote) in [
             (Acquire, Reply::Int(1), Vote::Grant),
             (Heal, Reply::Int(1), Vote::Grant),
-            (Acquire, Reply::Ok, nonsense()), // that is SET's
+            (Acquire, Reply::Ok, nonsense()), // this is the reply to SET
             (Acquire, Reply::Int(0), nonsense()),
             (Acquire, Reply::Int(-250), held(Some(250))),
             (Acquire, Reply::Nil, held(None)),
@@ -127,10 +127,10 @@ mod tests {
             );
         }
         for kind in [Kind::Reentrant, Kind::Fair] {
-            let said =
+            let vote =
                 |text: &'static str| fenced(kind, Acquire, 1).vote(&Reply::Text(text.into()));
-            assert_eq!(said("stale 5"), stale(5));
-            assert_eq!(said("skew 5"), skewed(5));
+            assert_eq!(vote("stale 5"), stale(5));
+            assert_eq!(vote("skew 5"), skewed(5));
         }
         // A lock that is not fenced has no candidate, so this reply makes no sense.
         let text = Reply::Text("stale 5".into());
@@ -192,10 +192,10 @@ mod tests {
             (Inspect, Reply::Text("free 0 0 ".into()), Vote::Grant),
             (Inspect, Reply::Int(1), nonsense()),
         ] {
-            let said = command(Kind::Fair, verb, 1).vote(&reply);
-            assert_eq!(said, vote, "{verb:?} {reply:?}");
+            let counted = command(Kind::Fair, verb, 1).vote(&reply);
+            assert_eq!(counted, vote, "{verb:?} {reply:?}");
         }
-        // A token is all that a mutex says.
+        // The commands of a mutex that is not fenced never get a text.
         assert_eq!(
             command(Kind::Mutex, Acquire, 1).vote(&Reply::Text("kind".into())),
             nonsense()

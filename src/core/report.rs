@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{held_report::HeldReport, quorum::Refusal};
 
-/// Reads a script's refusal, whose format is in `lua/README.md`. `None` if it makes no sense.
+/// Reads a script's refusal, whose format is in `lua/README.md`. Returns `None` if it makes no
+/// sense.
 pub(super) fn refusal(text: &str) -> Option<Refusal> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     Some(match word {

@@ -46,7 +46,8 @@ pub(crate) struct GuardRecord {
     /// The time when the master was first seen to have lost locks. 0 if it is not known to have
     /// lost any.
     pub(crate) since: u64,
-    /// The first of the processes whose data this process has, each having passed it on complete.
+    /// The run id of the first process in the chain of processes that handed all their data down to
+    /// this one.
     pub(crate) origin: String,
     /// `true` if the process is known to lose nothing when it ends.
     pub(crate) is_durable: bool,
@@ -55,7 +56,7 @@ pub(crate) struct GuardRecord {
     pub(crate) seen: u64,
 }
 
-/// The state of the client that looks at a master.
+/// The knowledge of a client that observes a master.
 #[cfg(any(test, feature = "test-util"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Observation<'a> {
@@ -63,44 +64,44 @@ pub(crate) struct Observation<'a> {
     /// answer. Usually there is one. There is none if the client has never seen the master.
     pub(crate) known: &'a [(String, u64)],
     pub(crate) is_strict: bool,
-    /// The durability that was found. `None` if the client did not ask, or may not.
+    /// `true` if the master was found to be durable. `None` if the client did not ask, or may not.
     pub(crate) is_durable: Option<bool>,
 }
 
 #[cfg(any(test, feature = "test-util"))]
 impl GuardRecord {
-    /// Returns the contents of the key after `look` at the process `run_id`. `found` are the
-    /// contents before. It does the same as `lua/shared/guard.lua` for a master whose log is in
-    /// order.
-    pub(crate) fn looked_at(
+    /// Returns the record after a client has observed the process `run_id`. `found` is the record
+    /// before. This does the same as `lua/shared/guard.lua` for a master whose log is in order.
+    pub(crate) fn observed(
         found: Option<Self>,
-        look: Observation<'_>,
+        observation: Observation<'_>,
         run_id: &str,
         now: u64,
     ) -> Self {
-        let is_new = found.is_none() && look.known.is_empty() && !look.is_strict;
+        let is_new = found.is_none() && observation.known.is_empty() && !observation.is_strict;
         let since = if is_new { 0 } else { now.max(1) };
-        let mut fresh = Self::begin(run_id, now, look.is_durable.unwrap_or_default());
+        let mut fresh = Self::begin(run_id, now, observation.is_durable.unwrap_or_default());
         fresh.since = since;
         let Some(mut record) = found else {
             return fresh;
         };
-        let strangers = look
+        let strangers = observation
             .known
             .iter()
             .filter(|(known, _)| *known != record.origin);
         let away = strangers.map(|(_, away)| *away).min();
         if record.run_id == run_id {
-            record.is_durable = look.is_durable.unwrap_or(record.is_durable);
+            record.is_durable = observation.is_durable.unwrap_or(record.is_durable);
             let age = now.saturating_sub(record.since);
-            // The client that saw the process first did not know it. Or the process has the data of
-            // another origin. Or it lost its locks before the known origin last answered, so it is
-            // another server.
+            // The client knows an origin that is not the origin of this process. The process is
+            // another server in three cases: the client that saw it first did not know that origin;
+            // it has the data of another origin; or it lost its locks before the known origin last
+            // answered.
             let is_another = |away| record.since == 0 || record.origin != run_id || age > away;
             if away.is_some_and(is_another) {
                 record = Self::begin(run_id, now, record.is_durable);
             }
-        } else if record.is_durable && look.is_durable == Some(true) && away.is_none() {
+        } else if record.is_durable && observation.is_durable == Some(true) && away.is_none() {
             run_id.clone_into(&mut record.run_id);
         } else {
             return fresh;
@@ -115,12 +116,12 @@ impl GuardRecord {
         record
     }
 
-    /// Returns when the master may last have lost locks, as far as a look may rely on the key. 0 if
-    /// it may have lost none.
+    /// Returns when the master may last have lost locks, as far as a client may rely on the record.
+    /// 0 if it is not known to have lost any.
     ///
-    /// A client that counted the master as new knew nothing about it, and a strict look must not
-    /// rely on that. But the master lost its locks before the key was written: a master that loses
-    /// locks also loses the key, or has another run id.
+    /// A client that counted the master as new knew nothing about it, and a strict client must not
+    /// rely on that. But if the master lost locks, it did so before the record was first written: a
+    /// master that loses locks also loses the record, or has another run id.
     pub(crate) fn counted_from(&self, is_strict: bool) -> u64 {
         if self.since == 0 && is_strict {
             self.seen
@@ -219,9 +220,9 @@ mod tests {
         }
     }
 
-    /// Returns a look of any client: one that knows the master or not, strict or not, that may ask
-    /// or not.
-    fn any_look() -> impl Strategy<Value = (Option<usize>, bool, Option<bool>)> {
+    /// Returns any observation: the number of the known origin, whether the client is strict, and
+    /// the durability that it found.
+    fn any_observation() -> impl Strategy<Value = (Option<usize>, bool, Option<bool>)> {
         let known = prop::option::of(0..4usize);
         (known, any::<bool>(), any::<Option<bool>>())
     }
@@ -236,8 +237,8 @@ mod tests {
         },
         /// `FLUSHALL`, which breaks no connection.
         Flush,
-        /// A client process dials the master. It knows what it was told when it last did.
-        Observation {
+        /// A client process dials the master. It knows the origin that its last dial found.
+        Dial {
             process: usize,
             is_strict: bool,
         },
@@ -249,13 +250,13 @@ mod tests {
             1 => any::<bool>().prop_map(|is_saved| Event::Restart { is_saved }),
             1 => Just(Event::Flush),
             4 => (0..4usize, any::<bool>())
-                .prop_map(|(process, is_strict)| Event::Observation { process, is_strict }),
+                .prop_map(|(process, is_strict)| Event::Dial { process, is_strict }),
         ]
     }
 
     /// A master, and what its clients know about it.
     #[derive(Default)]
-    struct Visited {
+    struct DialledMaster {
         now: u64,
         restarts: usize,
         key: Option<GuardRecord>,
@@ -265,8 +266,8 @@ mod tests {
         known: [Option<(String, u64)>; 4],
     }
 
-    impl Visited {
-        /// Returns the time from which a look counts, if `event` is one.
+    impl DialledMaster {
+        /// Returns the time from which the client counts the quarantine, if `event` is a dial.
         fn run(&mut self, event: &Event) -> Option<u64> {
             self.now += 1;
             match *event {
@@ -280,25 +281,25 @@ mod tests {
                     self.lost = self.now;
                     self.key = None;
                 }
-                Event::Observation { process, is_strict } => {
-                    return Some(self.look(process, is_strict));
+                Event::Dial { process, is_strict } => {
+                    return Some(self.dial(process, is_strict));
                 }
             }
             None
         }
 
-        fn look(&mut self, process: usize, is_strict: bool) -> u64 {
+        fn dial(&mut self, process: usize, is_strict: bool) -> u64 {
             let known = self.known[process].iter();
             let known: Vec<_> = known
-                .map(|(origin, heard)| (origin.clone(), self.now - heard + 1))
+                .map(|(origin, answered)| (origin.clone(), self.now - answered + 1))
                 .collect();
-            let look = Observation {
+            let observation = Observation {
                 known: &known,
                 is_strict,
                 is_durable: None,
             };
             let run_id = format!("r{}", self.restarts);
-            let record = GuardRecord::looked_at(self.key.take(), look, &run_id, self.now);
+            let record = GuardRecord::observed(self.key.take(), observation, &run_id, self.now);
             self.known[process] = Some((record.origin.clone(), self.now));
             let from = record.counted_from(is_strict);
             self.key = Some(record);
@@ -307,55 +308,55 @@ mod tests {
     }
 
     proptest! {
-        /// Holds regardless of the clients that came before, and of what they knew.
+        /// This holds regardless of the clients that came before, and of what they knew.
         #[test]
-        fn a_strict_look_counts_from_after_the_last_loss(
+        fn a_strict_client_counts_from_after_the_last_loss(
             events in prop::collection::vec(any_event(), 1..30),
         ) {
-            let mut master = Visited::default();
+            let mut master = DialledMaster::default();
             for event in events {
                 let from = master.run(&event);
-                if let (Some(from), Event::Observation { is_strict: true, .. }) = (from, &event) {
+                if let (Some(from), Event::Dial { is_strict: true, .. }) = (from, &event) {
                     prop_assert!(from > 0 && from >= master.lost, "{from} {}", master.lost);
                     prop_assert!(from <= master.now);
                 }
             }
         }
 
-        /// So a master that others have used for long enough is used at once.
+        /// Therefore, a master that others have used for long enough can vote at once.
         #[test]
-        fn a_strict_look_counts_from_the_first_look_if_nothing_was_lost(
-            looks in prop::collection::vec((1..50u64, 0..4usize, any::<bool>()), 1..10),
+        fn a_strict_client_counts_from_the_first_dial_if_nothing_was_lost(
+            dials in prop::collection::vec((1..50u64, 0..4usize, any::<bool>()), 1..10),
         ) {
-            let mut master = Visited::default();
+            let mut master = DialledMaster::default();
             let mut first = None;
-            for (wait, process, is_strict) in looks {
+            for (wait, process, is_strict) in dials {
                 master.run(&Event::Wait(wait));
-                let from = master.run(&Event::Observation { process, is_strict }).unwrap();
+                let from = master.run(&Event::Dial { process, is_strict }).unwrap();
                 let first = *first.get_or_insert(master.now);
                 prop_assert!(from == first || (from == 0 && !is_strict), "{from} {first}");
             }
         }
 
-        /// Unless the process before was seen as durable, the first look after a restart notices
-        /// it.
+        /// Unless the process before was recorded as durable, the first observation after a restart
+        /// notices the restart.
         #[test]
         fn a_restart_is_a_quarantine_unless_it_was_durable_before_and_is_now(
-            looks in prop::collection::vec(any_look(), 0..6),
-            (known, is_strict, is_durable) in any_look(),
+            observations in prop::collection::vec(any_observation(), 0..6),
+            (known, is_strict, is_durable) in any_observation(),
         ) {
             let ids = ["r0", "r1", "r2", "r3"];
             let knows = |known: Option<usize>| -> Vec<_> {
                 known.iter().map(|known| (ids[*known].to_owned(), u64::MAX)).collect()
             };
             let mut record = None;
-            for (now, (known, is_strict, is_durable)) in looks.into_iter().enumerate() {
-                let look = Observation { known: &knows(known), is_strict, is_durable };
-                record = Some(GuardRecord::looked_at(record, look, "r1", now as u64 + 1));
+            for (now, (known, is_strict, is_durable)) in observations.into_iter().enumerate() {
+                let observation = Observation { known: &knows(known), is_strict, is_durable };
+                record = Some(GuardRecord::observed(record, observation, "r1", now as u64 + 1));
             }
             let before = record.clone();
-            let look = Observation { known: &knows(known), is_strict, is_durable };
-            let after = GuardRecord::looked_at(record, look, "r2", 100);
+            let observation = Observation { known: &knows(known), is_strict, is_durable };
+            let after = GuardRecord::observed(record, observation, "r2", 100);
             prop_assert_eq!(&after.run_id, "r2");
             let is_kept = after.since != 100;
             match before {
@@ -372,22 +373,22 @@ mod tests {
 
         /// Otherwise every connection would start another quarantine.
         #[test]
-        fn a_second_look_changes_nothing(
+        fn a_second_observation_changes_nothing(
             found in prop::option::of(("r[0-2]", 0..200u64, "r[0-2]", any::<bool>(), 0..200u64)),
-            (known, is_strict, is_durable) in any_look(),
+            (known, is_strict, is_durable) in any_observation(),
         ) {
             let found = found.map(|(run_id, since, origin, is_durable, seen)| GuardRecord {
                 run_id, since, origin, is_durable, seen,
             });
             let known: Vec<_> = known.iter().map(|known| (format!("r{known}"), 50)).collect();
-            let look = Observation { known: &known, is_strict, is_durable };
-            let record = GuardRecord::looked_at(found, look, "r1", 100);
+            let observation = Observation { known: &known, is_strict, is_durable };
+            let record = GuardRecord::observed(found, observation, "r1", 100);
             prop_assert!(record.since <= 100 && (1..=100).contains(&record.seen));
             let known = [(record.origin.clone(), 0)];
             let again = Observation { known: &known, is_strict, is_durable };
-            prop_assert_eq!(&GuardRecord::looked_at(Some(record.clone()), again, "r1", 150), &record);
+            prop_assert_eq!(&GuardRecord::observed(Some(record.clone()), again, "r1", 150), &record);
             let newcomer = Observation { known: &[], is_strict, is_durable: None };
-            prop_assert_eq!(&GuardRecord::looked_at(Some(record.clone()), newcomer, "r1", 150), &record);
+            prop_assert_eq!(&GuardRecord::observed(Some(record.clone()), newcomer, "r1", 150), &record);
         }
     }
 }

@@ -15,7 +15,7 @@ impl Backoff {
     /// The longest delay. A longer one is a mistake in units.
     const MOST: Duration = Duration::from_secs(60 * 60);
 
-    /// Returns `None` unless `0 < least <= most <= 1 h`.
+    /// Creates a backoff. Returns `None` unless `0 < least <= most <= 1 h`.
     pub(crate) fn new(least: Duration, most: Duration) -> Option<Self> {
         let is_range = !least.is_zero() && least <= most && most <= Self::MOST;
         is_range.then_some(Self { least, most })
@@ -40,7 +40,7 @@ impl Backoff {
             .min(self.most);
         let spread = nanos(ceiling.saturating_sub(self.least));
         let part = (u128::from(spread) * u128::from(random)) >> 64;
-        self.least.saturating_add(Duration::from_nanos(part as u64)) // the upper half
+        self.least.saturating_add(Duration::from_nanos(part as u64)) // at most `spread`
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Round {
     failed: u8,
     cast: CastVotes,
     outcome: Outcome,
-    /// `true` if masters that refuse the command queue us.
+    /// `true` if masters that refuse the command put the caller into their queues.
     queues: bool,
 }
 
@@ -53,7 +53,7 @@ impl Round {
         }
     }
 
-    /// Notes that masters that refuse this round queue us.
+    /// Notes that masters that refuse this round put the caller into their queues.
     pub(crate) fn queue(&mut self) {
         self.queues = true;
     }
@@ -139,11 +139,11 @@ impl Round {
     }
 
     /// Returns the masters that have not answered and were not given up on.
-    pub(crate) fn unheard(&self) -> MasterSet {
+    pub(crate) fn unanswered(&self) -> MasterSet {
         self.masters(|vote| vote.is_none())
     }
 
-    /// Returns the masters that may have the key, or our ticket, because of this round.
+    /// Returns the masters that may have the key, or the caller's ticket, because of this round.
     pub(crate) fn may_keep(&self) -> MasterSet {
         self.may_hold() | self.masters(|vote| self.queues && matches!(vote, Some(Vote::Refuse(_))))
     }
@@ -160,7 +160,7 @@ impl Round {
         }
     }
 
-    /// Returns whether a majority of masters say that the lock is not ours.
+    /// Returns whether a majority of masters say that the caller does not hold the lock.
     pub(crate) fn is_disowned(&self) -> bool {
         self.majority_say(|vote| matches!(vote, Vote::Refuse(_)))
     }
@@ -170,15 +170,16 @@ impl Round {
         self.majority_say(|vote| matches!(vote, Vote::Refuse(Refusal::OtherKind)))
     }
 
-    /// Returns whether a majority of masters have queued us, or granted the lock.
+    /// Returns whether a majority of masters have put the caller into their queues, or granted it
+    /// the lock.
     pub(crate) fn is_queued(&self) -> bool {
-        let keeps_place = |vote: &Vote| {
+        let has_position = |vote: &Vote| {
             matches!(
                 vote,
                 Vote::Grant | Vote::Refuse(Refusal::Held(_) | Refusal::Queued { .. })
             )
         };
-        self.queues && self.majority_say(keeps_place)
+        self.queues && self.majority_say(has_position)
     }
 
     /// Returns whether a majority of masters name the same owner as the holder. Then no one else
@@ -189,7 +190,8 @@ impl Round {
             .any(|one| self.majority_say(|vote| owner(vote) == Some(one)))
     }
 
-    /// Returns whether any master says that we are first in its queue, or has granted us the lock.
+    /// Returns whether any master says that the caller is first in its queue, or has granted it the
+    /// lock.
     pub(crate) fn is_next(&self) -> bool {
         self.votes_cast().any(|vote| match vote {
             Vote::Grant => true,
@@ -199,8 +201,8 @@ impl Round {
         })
     }
 
-    /// Returns how much longer the masters that are not quarantined are no majority. `None` if they
-    /// are one.
+    /// Returns how long it takes until the masters that are not quarantined are a majority. `None`
+    /// if they already are.
     pub(crate) fn quarantined(&self) -> Option<Duration> {
         let left = self.sorted(|vote| match vote {
             Vote::Fail(Failure::Quarantined { remaining }) => Some(*remaining),
@@ -212,7 +214,7 @@ impl Round {
     }
 
     /// Returns a candidate above all counters. `None` unless a majority of masters are free to
-    /// accept one, and some of them refused the candidate of this round.
+    /// accept one, and some of them refused the candidate of this round as stale.
     pub(crate) fn next_candidate(&self) -> Option<u64> {
         let counter = |vote: &Vote| match vote {
             Vote::Refuse(Refusal::Stale { counter }) => Some(*counter),
@@ -224,8 +226,8 @@ impl Round {
             .then(|| highest.saturating_add(1))
     }
 
-    /// Returns the median clock of the masters that say that our ticket's time is off. `None`
-    /// unless they are a majority.
+    /// Returns the median clock of the masters that say that the time in the ticket or in the
+    /// candidate is off. `None` unless these masters are a majority.
     pub(crate) fn skewed_to(&self) -> Option<Duration> {
         let clocks = self.sorted(|vote| match vote {
             Vote::Refuse(Refusal::Skewed { clock }) => Some(*clock),
@@ -235,22 +237,22 @@ impl Round {
         middle.filter(|_| clocks.len() >= majority(self.cast.len()))
     }
 
-    /// Returns whether the answers of more masters may still give a [`next_candidate`] or a clock
-    /// that we are [`skewed_to`]. They may, if masters that failed decided the round before.
+    /// Returns whether [`next_candidate`] or [`skewed_to`] have no value now, and may have one when
+    /// more masters have answered. This happens if failures have decided the round.
     ///
     /// [`next_candidate`]: Self::next_candidate
     /// [`skewed_to`]: Self::skewed_to
-    pub(crate) fn may_need_another_ballot(&self) -> bool {
+    pub(crate) fn may_raise_ballot(&self) -> bool {
         let majority = majority(self.cast.len());
-        let (granted, unheard) = (self.granted().len(), self.unheard().len());
+        let (granted, unanswered) = (self.granted().len(), self.unanswered().len());
         let skewed = self.count(is_skewed);
         let stale = self.count(|vote| matches!(vote, Vote::Refuse(Refusal::Stale { .. })));
         let may_come =
-            |some: usize, all: usize| some > 0 && all < majority && all + unheard >= majority;
+            |some: usize, all: usize| some > 0 && all < majority && all + unanswered >= majority;
         may_come(skewed, skewed) || may_come(stale, stale + granted)
     }
 
-    /// Returns whether any master says that our ticket's time is off.
+    /// Returns whether any master says that the time in the ticket or in the candidate is off.
     pub(crate) fn is_skewed_to_any(&self) -> bool {
         self.votes_cast().any(is_skewed)
     }
@@ -262,12 +264,12 @@ impl Round {
     }
 
     /// Returns whether a majority of masters have answered before the limit, without an error.
-    pub(crate) fn is_heard(&self) -> bool {
+    pub(crate) fn majority_answered_in_time(&self) -> bool {
         self.majority_say_in_time(|vote| !matches!(vote, Vote::Fail(_)))
     }
 
-    /// Returns whether a majority of masters have answered before the limit, even with an error.
-    pub(crate) fn is_answered(&self) -> bool {
+    /// Returns whether a majority of masters have replied before the limit, even with an error.
+    pub(crate) fn majority_replied_in_time(&self) -> bool {
         self.majority_say_in_time(|vote| match vote {
             Vote::Grant | Vote::Refuse(_) | Vote::Fail(Failure::Rejected(_)) => true,
             Vote::Fail(_) => false,
@@ -284,8 +286,9 @@ impl Round {
         count >= majority(self.cast.len())
     }
 
-    /// Returns the time until a majority of masters will be free, if no holder extends the lock, as
-    /// far as the masters have said. It is the k-th smallest remaining TTL.
+    /// Returns the time until a majority of masters will be free, if no holder extends the lock. If
+    /// k masters are a majority, it is the k-th smallest remaining TTL. `None` if fewer masters
+    /// have said how long the lock will live there.
     pub(crate) fn free_in(&self) -> Option<Duration> {
         let left = self.sorted(|vote| match vote {
             Vote::Refuse(Refusal::Held(report)) => report.remaining(),
@@ -333,7 +336,7 @@ fn is_skewed(vote: &Vote) -> bool {
     matches!(vote, Vote::Refuse(Refusal::Skewed { .. }))
 }
 
-/// Returns the owner that holds the lock, as one master says.
+/// Returns the owner that holds the lock according to the vote of one master.
 fn owner(vote: &Vote) -> Option<&str> {
     match vote {
         Vote::Refuse(Refusal::Held(report)) => report.owner(),
@@ -424,8 +427,8 @@ mod tests {
                 round.on_vote(master, vote(letter), start);
             }
             assert_eq!(round.on_vote(0, Vote::Grant, start), outcome);
-            let said = round.votes()[0].as_ref().map(|cast| cast.vote.clone());
-            assert_eq!(said, late.chars().next().map(vote), "{letters}");
+            let first = round.votes()[0].as_ref().map(|cast| cast.vote.clone());
+            assert_eq!(first, late.chars().next().map(vote), "{letters}");
             assert!(round.is_settled());
         }
     }
@@ -440,8 +443,10 @@ mod tests {
         assert_eq!(round.may_hold(), [0, 2, 4].into_iter().collect());
     }
 
-    fn by(owner: &str, place: u64) -> Vote {
-        let position = (place > 0).then_some(place);
+    /// Returns a refusal in favour of `owner`, for a caller at `position` in the queue. 0 is not
+    /// queued.
+    fn by(owner: &str, position: u64) -> Vote {
+        let position = (position > 0).then_some(position);
         let report = HeldReport::owned(Some(millis(5)), owner.to_owned(), 1, position);
         Vote::Refuse(Refusal::Held(report))
     }
@@ -482,7 +487,7 @@ mod tests {
             (vec![by("a", 2), by("a", 1)], true),
             (vec![queued(None), queued(Some(2))], false),
             (vec![queued(Some(1))], true),
-            (vec![Vote::Grant], true), // a minority that no one else can have
+            (vec![Vote::Grant], true), // no one else can have this master now
         ] {
             assert_eq!(round_of(votes.clone()).is_next(), next, "{votes:?}");
         }
@@ -549,7 +554,7 @@ mod tests {
                 ],
                 None,
             ),
-            (vec![granted.clone(); 3], None), // no one has seen a later one
+            (vec![granted.clone(); 3], None), // no master has seen a later candidate
             (vec![held.clone(); 5], None),
             (vec![stale(u64::MAX); 3], Some(u64::MAX)),
             (vec![], None),
@@ -573,7 +578,7 @@ mod tests {
             ("hhsf", false),
             ("sss", false), // enough is known
             ("ssg", false),
-            ("ffgg", false), // no one has seen a later one
+            ("ffgg", false), // no master has seen a later candidate
             ("ffk", true),
             ("hhk", true),
             ("hhkh", false),
@@ -587,7 +592,7 @@ mod tests {
                 letter => vote(letter),
             });
             let round = round_of(votes.collect());
-            assert_eq!(round.may_need_another_ballot(), waits, "{letters}");
+            assert_eq!(round.may_raise_ballot(), waits, "{letters}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! The scripts of `lua/`, put together from their files.
 
-/// A script that masters keep.
+/// A script that masters run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
     /// Takes a fenced mutex. Other mutexes are taken without a script.
@@ -27,7 +27,7 @@ macro_rules! lua {
     };
 }
 
-/// The text of a script for the locks of an owner, after the shared parts that these need.
+/// The text of a script for a reentrant or a fair lock, after the shared parts that both need.
 #[cfg(feature = "redis")]
 macro_rules! owned {
     ($($file:literal),+) => {
@@ -66,7 +66,7 @@ impl Script {
         Self::Inspect,
     ];
 
-    /// Returns the script that takes the place of this one for a fenced lock.
+    /// Returns the script that replaces this one for a fenced lock.
     pub(super) fn fenced(self) -> Self {
         match self {
             Self::MutexRelease => Self::MutexReleaseFenced,
@@ -76,7 +76,7 @@ impl Script {
         }
     }
 
-    /// Returns which argument is the channel on which a release is published, if any is.
+    /// Returns the index of the argument that is the channel on which a release is published.
     #[cfg(feature = "redis")]
     pub(crate) fn channel(self) -> Option<usize> {
         match self {

@@ -5,9 +5,9 @@ use std::time::Duration;
 /// The rule by which the node timeout of a connection is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeTimeout {
-    /// The user has set it for all masters.
+    /// The user has set the timeout for all masters.
     Fixed(Duration),
-    /// It follows the round trip to each master.
+    /// The timeout follows the round trip to each master.
     Measured,
 }
 
@@ -51,11 +51,11 @@ impl NodeTimeout {
 /// The limits for one master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// The time for the answer to a command. After it, the vote counts as failed.
+    /// The time for the answer to a command. When it is over, the vote is a failure.
     pub(crate) timeout: Duration,
     /// The time without any byte after which the connection is given up.
     pub(crate) silence: Duration,
-    /// The time for a whole reply while bytes come in. After it, the connection is given up.
+    /// The time for a whole reply while bytes come in, after which the connection is given up.
     pub(crate) progress: Duration,
 }
 

@@ -5,13 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The waiters for one name. They contend on the masters one at a time, in the order in which they
-/// came.
+/// The waiters of this process for one lock. They contend on the masters one at a time, in the
+/// order in which they came.
 ///
 /// A waiter is a future, which can stay alive without being polled. So a waiter that contends says
 /// when it will act next, and is passed over if it does not. The others then lose a short time,
 /// once: a waiter that was passed over has a turn again only after it was polled. `T` is the means
-/// to tell a waiter that its turn has come.
+/// to wake a waiter whose turn has come.
 #[derive(Debug)]
 pub(crate) struct WaitOrder<T> {
     /// All waiters except the one that contends.
@@ -32,9 +32,9 @@ struct Contender {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Turn<T> {
     Contend,
-    /// The waiter waits until it is told, and asks again at `look_again` at the latest.
+    /// The waiter waits until it is woken, and asks again at `look_again` at the latest.
     Wait {
-        told: T,
+        wakeup: T,
         look_again: Instant,
     },
 }
@@ -42,8 +42,8 @@ pub(crate) enum Turn<T> {
 impl<T: Clone> WaitOrder<T> {
     /// The time that a waiter may be late before it counts as silent.
     const GRACE: Duration = Duration::from_secs(2);
-    /// The time by which each waiter looks for a silent contender later than the waiter before it,
-    /// so that the first waiter that is polled takes over.
+    /// The time by which each waiter checks for a silent contender later than the waiter before it,
+    /// so that the first waiter in order that is still polled takes over.
     const STEP: Duration = Duration::from_millis(10);
 
     /// Returns a number for a new waiter, which is larger than all numbers before it.
@@ -52,8 +52,13 @@ impl<T: Clone> WaitOrder<T> {
         self.numbers
     }
 
-    /// Returns whether waiter `number` may contend at `now`. A waiter asks this again and again.
-    pub(crate) fn turn(&mut self, number: u64, now: Instant, tell: impl FnOnce() -> T) -> Turn<T> {
+    /// Returns whether waiter `number` may contend at `now`. A waiter asks before each attempt.
+    pub(crate) fn turn(
+        &mut self,
+        number: u64,
+        now: Instant,
+        wakeup: impl FnOnce() -> T,
+    ) -> Turn<T> {
         let look_again = match self.contender {
             Some(contender) if contender.number != number => contender.due + self.delay(number),
             Some(_) | None => now,
@@ -63,10 +68,10 @@ impl<T: Clone> WaitOrder<T> {
             self.contend(number, now);
             return Turn::Contend;
         }
-        // The contender may change meanwhile, and only the next waiter is told of that.
+        // The contender may change meanwhile, and only the new contender is woken then.
         let soon = now + Self::GRACE + self.delay(number);
         Turn::Wait {
-            told: self.waiting.entry(number).or_insert_with(tell).clone(),
+            wakeup: self.waiting.entry(number).or_insert_with(wakeup).clone(),
             look_again: look_again.min(soon),
         }
     }
@@ -78,16 +83,17 @@ impl<T: Clone> WaitOrder<T> {
         }
     }
 
-    /// Notes that the event that the contender waits for has come at `now`.
-    pub(crate) fn hear(&mut self, now: Instant) {
+    /// Notes that the event that the contender waits for has come at `now`, so that it should act.
+    pub(crate) fn on_event(&mut self, now: Instant) {
         if let Some(contender) = &mut self.contender {
             let due = now.checked_add(Self::GRACE).unwrap_or(now);
             contender.due = contender.due.min(due);
         }
     }
 
-    /// Puts waiter `number` after all others. Returns the means to tell the waiter whose turn it
-    /// is.
+    /// Removes waiter `number` if others wait. Returns the means to wake the waiter whose turn it
+    /// is, if that has changed. The waiter that was removed then takes a new number, which puts it
+    /// after all others.
     pub(crate) fn step_back(&mut self, number: u64, now: Instant) -> Option<T> {
         if self.waiting.is_empty() {
             return None;
@@ -95,16 +101,17 @@ impl<T: Clone> WaitOrder<T> {
         self.leave(number, now)
     }
 
-    /// Removes waiter `number`. Returns the means to tell the waiter whose turn it is.
+    /// Removes waiter `number`. Returns the means to wake the waiter whose turn it is, if that has
+    /// changed.
     pub(crate) fn leave(&mut self, number: u64, now: Instant) -> Option<T> {
         self.waiting.remove(&number);
         if !self.contends(number) {
             return None;
         }
         self.contender = None;
-        let (next, told) = self.waiting.pop_first()?;
+        let (next, wakeup) = self.waiting.pop_first()?;
         self.contend(next, now);
-        Some(told)
+        Some(wakeup)
     }
 
     fn contends(&self, number: u64) -> bool {
@@ -149,8 +156,8 @@ mod tests {
     fn turn(order: &mut WaitOrder<u64>, number: u64, start: Instant, at: u64) -> Option<u64> {
         match order.turn(number, start + millis(at), || number) {
             Turn::Contend => None,
-            Turn::Wait { told, look_again } => {
-                assert_eq!(told, number);
+            Turn::Wait { wakeup, look_again } => {
+                assert_eq!(wakeup, number);
                 Some((look_again - start).as_millis() as u64)
             }
         }
@@ -185,7 +192,7 @@ mod tests {
             (3, 2_500, Some(2_510)),
             (2, 2_499, Some(2_500)),
             (2, 2_500, None),
-            (1, 3_000, Some(4_500)), // polled again, and in order before 3
+            (1, 3_000, Some(4_500)), // polled again, and still before waiter 3
             (3, 3_000, Some(4_510)),
         ] {
             assert_eq!(

@@ -1,4 +1,4 @@
-//! The words in which a [`Command`] goes to a server.
+//! The words by which a [`Command`] is sent to a server.
 
 use super::{
     ballot::Ballot,
@@ -13,7 +13,7 @@ use Word::{Bytes, Number};
 
 /// The window for a new candidate, in microseconds.
 const WINDOW: Option<u64> = Some(Ballot::WINDOW.as_micros() as u64);
-/// No window. A key that is put back may have been won long ago.
+/// No window. The candidate of a key that is put back may have been accepted long ago.
 const NO_WINDOW: Option<u64> = Some(0);
 
 impl Command {
@@ -29,7 +29,7 @@ impl Command {
                 _ => self.take(by, key, WINDOW),
             },
             Action::AcquireOrQueue { by, queue, key } => self.take_fair(by, Some(*queue), key),
-            // The queue has no say while the lock is held.
+            // A heal ignores the queue, as the lock is held.
             Action::Heal { by, key } => self.take(by, key, NO_WINDOW),
             Action::Extend { by, ttl, depth } => {
                 let scripts = [Script::MutexExtend, Script::ReentrantExtend];
@@ -61,8 +61,8 @@ impl Command {
         words.fenced(key.ballot.as_ref(), window)
     }
 
-    /// Returns the words that set the TTL, and the depth where there is one. `scripts` are the one
-    /// for a mutex and the one for the other kinds.
+    /// Returns the words of a script that sets the TTL, and the depth if the lock has one.
+    /// `scripts` are the script for a mutex and the script for the other kinds.
     fn keep<'a>(
         &'a self,
         by: &'a Identity,
@@ -140,7 +140,8 @@ impl Command {
                 words.add_key(resource.queue());
                 words.add_key(resource.deadlines());
             }
-            // Only a fair lock has a queue, and not every user may name an empty key.
+            // Only a fair lock has a queue. An empty key must not be sent: the user may lack the
+            // right to it.
             Script::Inspect if resource.kind() == Kind::Fair => words.add_key(resource.queue()),
             _ => {}
         }
@@ -156,7 +157,7 @@ impl Command {
         })
     }
 
-    /// Returns the channel on which a release is published. It is empty if no one is woken.
+    /// Returns the channel on which a release is published. It is empty if no waiter is woken.
     fn channel(&self, wakes: WakeScope) -> Word<'_> {
         text(match wakes {
             WakeScope::Nobody => "",
@@ -180,7 +181,7 @@ fn text(text: &str) -> Word<'_> {
 const MOST_KEYS: usize = 4;
 const MOST_ARGUMENTS: usize = 9;
 
-/// The words of a command. They take no memory of their own.
+/// The words of a command. Building and sending them allocates nothing.
 struct Words<'a> {
     /// `None` for a plain command, which has arguments only.
     script: Option<Script>,
@@ -213,7 +214,7 @@ impl<'a> Words<'a> {
         self.argument_count += 1;
     }
 
-    /// Adds what a script gets in addition when the lock is fenced.
+    /// Adds the key and the arguments that a script gets in addition for a fenced lock.
     fn fenced(mut self, ballot: Option<&'a Ballot>, window: Option<u64>) -> Self {
         if let Some(ballot) = ballot {
             self.script = self.script.map(Script::fenced);
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn request_table() {
+    fn each_command_has_its_words() {
         use Kind::{Fair, Mutex, Reentrant};
         use Verb::{Acquire, Extend, Heal, Inspect, Release, Yield};
         let token = "0".repeat(40);
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn fenced_request_table() {
+    fn each_command_of_a_fenced_lock_has_its_words() {
         use Kind::{Fair, Mutex, Reentrant};
         use Verb::{Acquire, Extend, Heal, Inspect, Release, Yield};
         let token = "0".repeat(40);
@@ -385,7 +386,7 @@ mod tests {
                 1,
                 format!("MutexAcquire r {counter} {token} 10000 {candidate} 1000000"),
             ),
-            // A key that is put back may have been won long ago.
+            // The candidate of a key that is put back may have been accepted long ago.
             (
                 Mutex,
                 Heal,

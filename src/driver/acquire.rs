@@ -24,7 +24,7 @@ pub(super) async fn try_acquire(
     attempt(shared, request, permit_by).await
 }
 
-/// Waits until the lock is held, or for `limit`.
+/// Waits until the lock is acquired. With a `limit`, the last attempt begins when that is over.
 pub(super) async fn acquire(
     shared: &Shared,
     request: &LockRequest,
@@ -42,16 +42,16 @@ pub(super) async fn acquire(
         }
     });
     for failures in 0.. {
-        // Whichever task of the owner wins the lock, the others reenter. They do not wait for each
-        // other's guards.
+        // When one task of the owner wins the lock, the others reenter it. They do not wait until
+        // the guard of that task is dropped.
         let is_held = owned.until_held(Claim::can_reenter);
         if let Some(acquired) = within(is_held, acquired.as_mut()).await {
             return acquired;
         }
         shared.check_open()?;
         let is_last = deadline.is_over();
-        // Without the permit, which the wait above may have. The wait keeps its position in the
-        // queues until this has reentered.
+        // Reentering needs no permit, which the future `acquired` may have. That future keeps its
+        // position in the queues until this task has reentered.
         match reenter(request, &owned).await {
             Some(Err(NotAcquired::Denied(denied))) => {
                 deadline.check(&denied, is_last, failures)?;
@@ -61,5 +61,5 @@ pub(super) async fn acquire(
             None => {} // the lock was released meanwhile
         }
     }
-    Err(NotAcquired::Closed) // no one counts that far
+    Err(NotAcquired::Closed) // after 2^32 failures, which take years
 }

@@ -32,7 +32,8 @@ pub(super) async fn attempt(
         return Ok(decide(shared, Level::new(claim)).await?);
     };
     let owned = owner.lock(&request.resource);
-    // Before the permit, too, as the task that has it may be one that reenters.
+    // This comes before the wait for the permit, too: another task that waits for the lock may
+    // have the permit while it reenters.
     if let Some(reentered) = reenter(request, &owned).await {
         return reentered;
     }
@@ -71,21 +72,21 @@ async fn decide(shared: &Shared, level: Level) -> Result<Level, Denied> {
 /// Takes back what a round that was not won may have left on the masters. Returns why it was not
 /// won.
 ///
-/// The answers to the release say how long others hold the lock, which the answers to the
-/// acquisition of a mutex do not.
+/// The answers to the release say how long others hold the lock. The answers to the acquisition of
+/// a mutex by `SET` do not.
 async fn take_back(shared: &Shared, level: &Level, outcome: Outcome) -> Denied {
     let release = level.release();
     let acquisition = level.newest_round();
     if outcome == Outcome::Lost && !acquisition.read(Round::lacks_masters) {
         release.decided().await;
     } else {
-        // For a complete table of votes. This waits for no connection, and masters that are down
-        // have failed already.
+        // Waits for the other votes, so that the table of votes is complete. Masters that are down
+        // have failed already, and the time is limited, so this waits for no connection.
         let end = clock::now() + shared.masters().node_timeout();
         first_of(release.settled(), clock::sleep_until(end)).await;
     }
     if release.read(Round::is_other_kind) {
-        // The acquisition of a mutex only learns that the key exists.
+        // The acquisition of a mutex by `SET` learns only that the key exists.
         return Denied {
             refused: Refused::OtherKind,
             round: Some(release),
@@ -95,7 +96,7 @@ async fn take_back(shared: &Shared, level: &Level, outcome: Outcome) -> Denied {
 }
 
 /// Adds a level to the claim of the owner. Returns `None` if the owner does not hold the lock, or
-/// no longer.
+/// loses it meanwhile.
 pub(super) async fn reenter(
     request: &LockRequest,
     owned: &OwnedLock<Claim>,
@@ -110,7 +111,8 @@ pub(super) async fn reenter(
         Ok(()) => return Some(Ok(level)),
         Err(NotExtended::NoQuorum { .. }) => Refused::NoQuorum,
         Err(NotExtended::TooSlow(_)) => Refused::TooSlow(round.elapsed(clock::now())),
-        // The lock was lost. The other guards say so, and this is an attempt like any other.
+        // The lock was lost, which the other guards report. The caller goes on as if the owner had
+        // never held the lock.
         Err(NotExtended::Config(_) | NotExtended::Expired { .. } | NotExtended::Lost(_)) => {
             return None;
         }

@@ -10,8 +10,8 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// Returns the time on the clock by which locks are held: the monotonic clock, plus the time that
-/// it slept through.
+/// Returns the time on the clock by which locks are held: the monotonic clock, plus the time for
+/// which it stood still because the machine slept.
 ///
 /// The monotonic clock stops while a machine is suspended, and the masters' TTLs run on. The wall
 /// clock does not stop. When the wall clock has run ahead of the monotonic clock, the difference
@@ -33,16 +33,17 @@ pub(crate) fn from_monotonic(at: Instant) -> Instant {
     at + slept()
 }
 
-/// Converts an instant of the clock of [`now`] to the [`monotonic`] clock, if the machine is not
-/// suspended before it. Returns `least` if that is later. An instant that has passed on one clock
-/// has passed on the other. The monotonic clock may never have shown it, if it stood still then or
-/// the wall clock was set forward.
+/// Converts an instant of the clock of [`now`] to the [`monotonic`] clock, for the case that the
+/// machine is not suspended before that instant. Returns `least` if that is later. An instant that
+/// has passed on one clock has passed on the other. The monotonic clock may never have shown the
+/// result: it may have stood still at that time, or the wall clock may have been set forward.
 pub(crate) fn to_monotonic(at: Instant, least: Instant) -> Instant {
     compare_clocks(monotonic());
     at.checked_sub(slept()).map_or(least, |at| at.max(least))
 }
 
-/// Sleeps until `at` on the clock of [`now`], looking up at least once a second.
+/// Sleeps until `at` on the clock of [`now`]. Reads that clock at least once a second, in case the
+/// machine was suspended.
 pub(crate) async fn sleep_until(at: Instant) {
     const LONGEST: Duration = Duration::from_secs(1);
     loop {
@@ -69,7 +70,7 @@ pub(crate) fn wall_micros() -> u64 {
     u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The nanoseconds for which the monotonic clock has stood still, in all. At most [`MAX_SLEPT`].
+/// The total nanoseconds for which the monotonic clock has stood still, at most [`MAX_SLEPT`].
 static SLEPT: AtomicU64 = AtomicU64::new(0);
 
 /// About 100 years, by which any instant can be moved. Only tests that set the wall clock back and
@@ -189,21 +190,22 @@ mod tests {
         Duration::from_millis(AHEAD.load(Ordering::Relaxed))
     }
 
-    /// Suspends the machine: the wall clock moves on, and the monotonic clock stands still.
+    /// Acts as if the machine were suspended: the wall clock moves on, and the monotonic clock
+    /// stands still.
     async fn suspend(time: Duration) {
         let millis = u64::try_from(time.as_millis()).unwrap();
         AHEAD.fetch_add(millis, Ordering::Relaxed);
         pass().await;
     }
 
-    /// Lets so much time pass that the clocks are compared again.
+    /// Lets enough time pass for the clocks to be compared again.
     async fn pass() {
         thread::sleep(Duration::from_millis(3));
         tokio::time::advance(Duration::from_millis(2)).await;
     }
 
-    /// Returns the state of the lock after the clocks were compared. One look may be too slow to
-    /// compare them.
+    /// Returns the state of the lock after the clocks were compared. A single comparison may fail,
+    /// as a reading of the clocks that takes too long is not used.
     async fn state(guard: &Guard) -> LockState {
         for _ in 0..4 {
             guard.state();
@@ -212,8 +214,8 @@ mod tests {
         guard.state()
     }
 
-    /// Runs `test` with a paused clock in a process of its own, as all tests of a process would be
-    /// suspended together.
+    /// Runs `test` with a paused clock in a process of its own, as a suspension affects all tests
+    /// of a process.
     fn alone(name: &str, test: impl Future<Output = ()>) {
         const ALONE: &str = "QUORLOCK_TEST_ALONE";
         if env::var_os(ALONE).is_some() {
@@ -230,10 +232,10 @@ mod tests {
             .env(ALONE, "")
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&ended.stdout);
-        let complained = String::from_utf8_lossy(&ended.stderr);
-        let is_well = ended.status.success() && said.contains("1 passed");
-        assert!(is_well, "{said}{complained}");
+        let stdout = String::from_utf8_lossy(&ended.stdout);
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        let has_passed = ended.status.success() && stdout.contains("1 passed");
+        assert!(has_passed, "{stdout}{stderr}");
     }
 
     const fn seconds(count: u64) -> Duration {
@@ -278,7 +280,8 @@ mod tests {
         );
     }
 
-    /// The timer of `lost` stands still with the monotonic clock, and still ends in time.
+    /// The timer of `lost` stands still with the monotonic clock. `lost` resolves in time all the
+    /// same.
     #[test]
     fn lost_resolves_within_a_second_of_waking_up() {
         alone("lost_resolves_within_a_second_of_waking_up", async {

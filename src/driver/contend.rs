@@ -1,4 +1,5 @@
-//! Waiting for a mutex or a reentrant lock: attempts in turn, when a release is likely.
+//! Waiting for a mutex or a reentrant lock: the waiters of a process make attempts in turn, at
+//! times when the lock is likely to be free.
 
 use super::{
     attempt::attempt,
@@ -15,7 +16,7 @@ use crate::core::{
     master_set::MasterSet,
     refused::Refused,
     round::Round,
-    wait::{Told, WaitPolicy, next_wait},
+    wait::{Notice, WaitPolicy, next_wait},
 };
 
 /// Makes attempts until one is won. The last one begins at the deadline, if there is one.
@@ -29,10 +30,11 @@ pub(super) async fn contend(
         .context
         .local_waiters
         .join(masters, &request.resource);
-    let mut was_told = false;
+    let mut is_notified = false;
     let mut chances = shared.chances();
     for failures in 0.. {
-        // At once, unless this waiter has been silent for too long and another has taken over.
+        // After the first attempt this returns at once, unless this waiter has stepped back, or was
+        // silent for too long and another has taken over.
         waiter.turn(deadline.end).await;
         let is_last = deadline.is_over();
         let timeout = masters.attempt_timeout();
@@ -57,21 +59,21 @@ pub(super) async fn contend(
         chances = shared.note_chance(denied.chance(), start);
         deadline.check(&denied, is_last, failures)?;
         if denied.refused == Refused::OwnerBusy {
-            waiter.step_back(); // other owners do not wait for the tasks of this one
+            waiter.step_back(); // so that other owners do not wait for the tasks of this one
         }
-        was_told = wait(shared, &waiter, &denied, failures, was_told, deadline).await;
+        is_notified = wait(shared, &waiter, &denied, failures, is_notified, deadline).await;
     }
-    Err(NotAcquired::Closed) // no one counts that far
+    Err(NotAcquired::Closed) // after 2^32 failures, which take years
 }
 
-/// Waits until another attempt is worth it. Returns whether a release was heard. `was_told` says
-/// whether that was the reason for the attempt that was denied.
+/// Waits until another attempt is worth it. Returns whether the next attempt is made because of a
+/// message about a release. `was_notified` says the same of the attempt that was denied.
 async fn wait(
     shared: &Shared,
     waiter: &LocalWaiter<'_>,
     denied: &Denied,
     failures: u32,
-    was_told: bool,
+    was_notified: bool,
     deadline: Deadline,
 ) -> bool {
     let (masters, now) = (shared.masters(), clock::now());
@@ -81,24 +83,30 @@ async fn wait(
             return false;
         }
     }
-    let told = match (was_told, waiter.can_be_told()) {
-        (true, _) => Told::OfRelease,
-        (false, true) => Told::Nothing,
-        (false, false) => Told::Never,
+    let notice = match (was_notified, waiter.gets_notices()) {
+        (true, _) => Notice::Received,
+        (false, true) => Notice::Expected,
+        (false, false) => Notice::Unavailable,
     };
     let config = masters.config();
     let policy = WaitPolicy {
         retry: config.retry,
         poll: config.poll,
     };
-    let wait = next_wait(&denied.refused, told, failures, policy, clock::random_u64());
+    let wait = next_wait(
+        &denied.refused,
+        notice,
+        failures,
+        policy,
+        clock::random_u64(),
+    );
     if !wait.pause.is_zero() {
         waiter.sleep_until(deadline.limit(now + wait.pause)).await;
     }
     let granted = denied.round.as_ref();
     let granted = granted.map_or(MasterSet::NONE, |round| round.read(Round::granted));
-    let was_heard = waiter
+    let is_free = waiter
         .released(granted, deadline.limit(now + wait.end))
         .await;
-    was_heard && matches!(denied.refused, Refused::HeldUntil(_))
+    is_free && matches!(denied.refused, Refused::HeldUntil(_))
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::{local_waiters::LocalWaiters, masters::Masters, renewer::Renewer};
 
-/// The parts of a coordinator that a claim uses. Its background tasks end when this is dropped.
+/// The parts of a coordinator that a claim uses. When this is dropped, the background tasks of the
+/// coordinator end.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) masters: Masters,

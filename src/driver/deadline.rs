@@ -19,7 +19,7 @@ impl Deadline {
         let start = clock::now();
         Self {
             start,
-            // A limit beyond what the clock can hold is none.
+            // A limit beyond what the clock can hold counts as no limit.
             end: within.and_then(|within| start.checked_add(within)),
         }
     }
@@ -34,8 +34,8 @@ impl Deadline {
     }
 
     /// Returns until when to wait for the permit to make an attempt, which takes `attempt` at most.
-    /// An attempt of another task that is under way at the end does not add to the wait for the
-    /// last one.
+    /// Before the end, that is the end at the latest. For the last attempt, which begins at the
+    /// end, it is one `attempt` after the end: another task's attempt may be under way then.
     pub(super) fn permit_by(self, attempt: Duration) -> Instant {
         let now = clock::now();
         match self.end {
@@ -45,13 +45,14 @@ impl Deadline {
         }
     }
 
-    /// Returns until when to wait for the permit to ask once more from a queue.
+    /// Returns until when a waiter in the queues waits for the permit to make a round. `None`
+    /// without a limit.
     pub(super) fn queued_permit_by(self, attempt: Duration) -> Option<Instant> {
         let end = self.end?;
         Some(end.checked_add(attempt).unwrap_or(end))
     }
 
-    /// Returns the reason for giving up after `last`, which came after this many failures.
+    /// Returns the error for a wait that ends with `last`, which came after this many failures.
     pub(super) fn expired(self, last: Denied, failures: u32) -> NotAcquired {
         NotAcquired::Deadline {
             waited: clock::now().saturating_duration_since(self.start),

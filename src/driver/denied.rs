@@ -9,7 +9,7 @@ use crate::core::{chances::Chance, config_error::ConfigError, refused::Refused, 
 #[derive(Clone, Debug)]
 pub(crate) struct Denied {
     pub(crate) refused: Refused,
-    /// The round that says so, if there was one.
+    /// The round of the attempt, if there was one.
     pub(crate) round: Option<Arc<LiveRound>>,
 }
 
@@ -25,7 +25,7 @@ impl Denied {
         }
     }
 
-    /// Returns what this says of the next attempt.
+    /// Returns the chance to win that this attempt showed.
     pub(crate) fn chance(&self) -> Chance {
         match (&self.refused, &self.round) {
             (Refused::TooSlow(_) | Refused::Quarantined(_), _) => Chance::None,

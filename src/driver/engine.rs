@@ -39,7 +39,7 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Starts the background tasks on `runtime`. They end when the last coordinator, lock and guard
-    /// is gone, and everything that was posted is delivered.
+    /// is gone. Supervisors first deliver everything that was posted.
     pub(crate) fn start(
         config: Config,
         masters: Vec<(Arc<Mailbox>, Supervisor)>,
@@ -78,7 +78,7 @@ impl Engine {
         LockOwner::new(&self.process, number)
     }
 
-    /// Returns whether `owner` was created here, so that its claims are counted here.
+    /// Returns whether this engine created `owner`. All claims of an owner belong to one engine.
     pub(crate) fn knows(&self, owner: &LockOwner<Claim>) -> bool {
         owner.id().starts_with(&*self.process)
     }
@@ -88,7 +88,7 @@ impl Engine {
         acquire::try_acquire(&self.shared, request).await
     }
 
-    /// Waits until the lock is held, or for `limit`.
+    /// Waits until the lock is acquired. With a `limit`, the last attempt begins when that is over.
     pub(crate) async fn acquire(
         &self,
         request: &LockRequest,
@@ -102,8 +102,8 @@ impl Engine {
         inspect::inspect(self.masters(), resource).await
     }
 
-    /// Refuses new acquisitions, and waits until every release is delivered, or its keys have
-    /// expired.
+    /// Refuses new acquisitions, and waits until all releases are delivered, or the keys that they
+    /// delete have expired.
     pub(crate) async fn close(&self) {
         self.shared.close();
         self.masters().pending_releases.delivered().await;
@@ -120,16 +120,16 @@ impl Engine {
     }
 }
 
-/// Makes a random UUID of `bytes`.
+/// Returns a random UUID that is made of `bytes`.
 fn uuid(mut bytes: [u8; 16]) -> String {
     bytes[6] = bytes[6] & 0x0f | 0x40; // version 4
-    bytes[8] = bytes[8] & 0x3f | 0x80; // and its variant
+    bytes[8] = bytes[8] & 0x3f | 0x80; // the variant of RFC 9562
     let mut text = String::with_capacity(36);
-    for (at, byte) in bytes.iter().enumerate() {
-        if matches!(at, 4 | 6 | 8 | 10) {
+    for (index, byte) in bytes.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
             text.push('-');
         }
-        let _ = write!(text, "{byte:02x}"); // a string takes everything
+        let _ = write!(text, "{byte:02x}"); // never fails for a string
     }
     text
 }

@@ -1,4 +1,4 @@
-//! Waiting for a fair lock: in the queues of all masters, in one order.
+//! Waiting for a fair lock, in the queues of all masters and with one ticket for all of them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,17 +23,19 @@ use crate::core::{
     refused::Refused,
     retry::Backoff,
     round::{Outcome, Round},
-    wait::{Told, WaitPolicy, next_wait},
+    wait::{Notice, WaitPolicy, next_wait},
 };
 
-/// The number of times that a waiter corrects the time in its ticket. Masters that disagree on the
-/// time must not make it do so for ever.
+/// The number of corrections of a ticket's time, or of rounds in which a master disagreed with it,
+/// after which masters no longer check the time. Otherwise masters that disagree on the time could
+/// make a waiter correct its ticket for ever.
 const CORRECTIONS: u32 = 2;
 
 /// The end of a stay in the queues.
 enum Stay {
     Won(Level),
-    /// The time in the ticket differs from the clocks of the masters, which show this.
+    /// The time in the ticket, or in the candidate, is too far from the clocks of a majority of
+    /// masters, which show this.
     Skewed(Duration),
     /// For too long, no majority of masters has answered in time.
     Unable,
@@ -80,7 +82,8 @@ pub(super) async fn acquire_fair(
             Stay::Unable => {
                 wait.wait_aside().await?;
                 if wait.options.is_fresh {
-                    // No majority knows the ticket, and the clocks of the masters have moved on.
+                    // The clocks of the masters have moved on, so they would refuse the time in the
+                    // old ticket. No majority knows that ticket.
                     wait.draw_ticket();
                 }
             }
@@ -98,14 +101,15 @@ struct FairWait<'a> {
     ticket: Ticket,
     options: QueueOptions,
     chances: Chances,
-    /// The rest of the quarantine that was the reason why the last round was not won.
+    /// The rest of the quarantine, if the last round was not won because of one.
     quarantine: Option<Duration>,
     failures: u32,
-    /// Rounds in a row that were split or had no quorum.
+    /// The number of rounds in a row that were split or had no quorum.
     splits: u32,
-    /// Rounds in which a master disagreed with the time in the ticket.
+    /// The number of rounds, since the last correction, in which a master disagreed with the time
+    /// in the ticket.
     disputes: u32,
-    /// Further ballots in a row for a fencing token.
+    /// The number of further ballots in a row for a fencing token.
     ballots: usize,
 }
 
@@ -114,7 +118,7 @@ impl<'a> FairWait<'a> {
     async fn stay(&mut self) -> Result<Stay, NotAcquired> {
         let mut permit = self.permit().await?;
         let mut is_last = self.deadline.is_over();
-        // The first round takes no position in a queue, as the lock may be free.
+        // The first round does not join the queues, as the lock may be free.
         let identity = self.owner.identity(Some(self.ticket.clone()));
         let context = &self.shared.context;
         let claim = Claim::begin(context, self.request, identity, Some(self.owned.clone()));
@@ -139,19 +143,21 @@ impl<'a> FairWait<'a> {
             drop(permit);
             self.check(&round, outcome, is_last).await?;
             if self.note_round(&round, outcome) == Position::Aside {
-                return Ok(Stay::Unable); // this also leaves the queues, as the level is dropped
+                return Ok(Stay::Unable); // dropping the level also leaves the queues
             }
             if let Some(waiter) = &waiter {
                 self.wait(waiter, &round).await;
                 self.failures = self.failures.saturating_add(1);
             }
-            // Before the first request for a position in the queues, so that no call is missed.
+            // The waiter listens before it first asks for a position in the queues, so that it
+            // misses no call.
             let waiter = waiter.get_or_insert_with(|| self.listen());
             permit = self.permit().await?;
             is_last = self.deadline.is_over();
             waiter.begin_attempt();
             level.ask_again(NextRound {
-                // A new attempt: the command that gives this one back may arrive late.
+                // A new attempt, as the command that gives back the grants of the last one may
+                // arrive late.
                 identity: Some(self.owner.identity(Some(self.ticket.clone()))),
                 queue: Some(self.options),
                 candidate: None,
@@ -159,9 +165,9 @@ impl<'a> FairWait<'a> {
         }
     }
 
-    /// Waits out of the queues, until a majority of masters answer in time or the deadline is over.
+    /// Waits aside, until a majority of masters answer in time or the deadline is over.
     async fn wait_aside(&mut self) -> Result<(), NotAcquired> {
-        // No master calls this waiter. The coordinator does when it is closed.
+        // No master calls this waiter, but the coordinator does when it is closed.
         let waiter = self.listen();
         let masters = self.masters();
         let retry = masters.config().retry;
@@ -171,7 +177,7 @@ impl<'a> FairWait<'a> {
             self.shared.check_open()?;
             let random = clock::random_u64();
             let delay = match self.quarantine.take() {
-                // No client can win before that.
+                // No client can win before the quarantine ends.
                 Some(left) => left + retry.least(),
                 None if masters.has_quorum() => probes.delay(probe, random),
                 // Nothing is sent while there are too few connections.
@@ -201,7 +207,8 @@ impl<'a> FairWait<'a> {
         self.ticket = Ticket::new(timestamp, self.owner.id());
     }
 
-    /// Waits for the permit to ask: two attempts of one owner would take each other's grants.
+    /// Waits for the permit to make a round. Two attempts of one owner at the same time would take
+    /// each other's grants.
     async fn permit(&self) -> Result<SemaphorePermit<'a>, NotAcquired> {
         let timeout = self.masters().attempt_timeout();
         let end = self.deadline.queued_permit_by(timeout);
@@ -215,16 +222,16 @@ impl<'a> FairWait<'a> {
                 return Ok(permit);
             }
             drop(permit);
-            // Another task of the owner has won, so the future that polls this one drops it and
-            // reenters. If the lock was released meanwhile, this one goes on.
+            // Another task of the owner has won. The caller stops polling this future and reenters.
+            // If the lock was released meanwhile, the caller polls this future again.
             yield_now().await;
         }
     }
 
-    /// Notes what a round that was not won says of the next one. Returns where to wait for that.
+    /// Notes the results of a round that was not won. Returns the position for the next wait.
     fn note_round(&mut self, round: &LiveRound, outcome: Outcome) -> Position {
-        // If the masters that are up have no majority for either time, no waiter would ever be the
-        // first on a majority.
+        // Two waiters may go by the times of different masters. If neither time has a majority, and
+        // masters went on to check, no waiter would ever be the first on a majority.
         self.disputes += u32::from(round.read(Round::is_skewed_to_any));
         self.options.is_fresh &= !round.read(Round::is_queued) && self.disputes < CORRECTIONS;
         self.quarantine = round.read(Round::quarantined);
@@ -233,7 +240,8 @@ impl<'a> FairWait<'a> {
         self.chances.position(self.options.waiter_timeout)
     }
 
-    /// Tries another ballot for a fencing token, a few times in a row.
+    /// Tries another ballot for a fencing token, at most [`MORE_BALLOTS`] times in a row. Returns
+    /// whether it did.
     fn raise_ballot(&mut self, level: &Level, is_queued: bool) -> bool {
         let queue = is_queued.then_some(self.options);
         let is_raised = self.ballots < MORE_BALLOTS && level.raise_ballot(queue);
@@ -250,7 +258,8 @@ impl<'a> FairWait<'a> {
     ) -> Result<(), NotAcquired> {
         let position = self.chances.position(self.options.waiter_timeout);
         if round.read(Round::lacks_masters) || position == Position::Aside {
-            // For a complete table of votes. Masters that are down have failed already.
+            // Waits for the other votes, so that the table of votes is complete. Masters that are
+            // down have failed already.
             round.settled().await;
         }
         let free_in = round.read(Round::free_in);
@@ -258,14 +267,16 @@ impl<'a> FairWait<'a> {
         self.deadline.check(&denied, is_last, self.failures)
     }
 
-    /// Gives back the grants of a minority: the known ones at once, and the others when all votes
-    /// are in, or when the next round cannot wait for them.
+    /// Gives back the grants of a minority: the known ones at once, and those that may still come
+    /// later. A waiter in the queues first waits until all votes are in, until masters call it, or
+    /// for a node timeout. Before a waiter is in the queues, it waits for none of these.
     ///
-    /// A round is lost before all masters have answered. By the first answers alone, a waiter would
-    /// take itself for the next one, or the votes for split, and would ask again far too soon.
+    /// A round can be lost before all masters have answered. If the waiter went by the first
+    /// answers alone, it could take itself for the next waiter, or the votes for split, and would
+    /// ask again far too soon.
     async fn give_back(&self, level: &Level, round: &LiveRound, waiter: Option<&FairWaiter<'_>>) {
         let timeout = self.options.waiter_timeout;
-        let known = round.read(|round| round.may_hold() - round.unheard());
+        let known = round.read(|round| round.may_hold() - round.unanswered());
         level.yield_grants(known, timeout);
         if let Some(waiter) = waiter {
             let end = clock::now() + self.masters().node_timeout();
@@ -277,7 +288,8 @@ impl<'a> FairWait<'a> {
     /// Waits until another round is worth it, or must be made to keep the position.
     async fn wait(&mut self, waiter: &FairWaiter<'_>, round: &LiveRound) {
         let now = clock::now();
-        // Well before a master takes this waiter for dead, and not all waiters at the same time.
+        // A waiter polls well before a master takes it for dead. Waiters do not all poll at the
+        // same time.
         let timeout = self.options.waiter_timeout;
         let policy = WaitPolicy {
             retry: self.masters().config().retry,
@@ -285,7 +297,7 @@ impl<'a> FairWait<'a> {
         };
         let refused = round.read(Refused::in_queue);
         let random = clock::random_u64();
-        let wait = next_wait(&refused, Told::Nothing, self.splits, policy, random);
+        let wait = next_wait(&refused, Notice::Expected, self.splits, policy, random);
         match refused {
             Refused::NoQuorum | Refused::Split => self.splits = self.splits.saturating_add(1),
             Refused::Quarantined(_) => {}
@@ -313,7 +325,7 @@ mod tests {
             let offset = &wrong.engine().masters().timestamps.offset;
             offset.store(off, Ordering::Relaxed);
             let guard = right.fair("r", &right.owner()).acquire().await.unwrap();
-            let mut came = Vec::new();
+            let mut arrived = Vec::new();
             let mut waiting = Vec::new();
             for locks in [&right, &wrong, &right, &wrong, &right] {
                 let owner = locks.owner();
@@ -323,17 +335,17 @@ mod tests {
                 });
                 let wait = tokio::time::timeout(Duration::from_millis(10), waiter.as_mut());
                 assert!(wait.await.is_err());
-                came.push(owner.id().to_owned());
+                arrived.push(owner.id().to_owned());
                 waiting.push(waiter);
                 // The clocks are real ones, and a correction is only as exact as the round trip is
                 // short.
-                let came = clock::wall_micros();
-                while clock::wall_micros() < came + 5_000 {}
+                let arrival = clock::wall_micros();
+                while clock::wall_micros() < arrival + 5_000 {}
             }
             for master in &masters {
                 let tickets = master.queue("quorlock:queue:{r}");
                 let owners = tickets.iter().map(|ticket| Ticket::owner_of(ticket));
-                assert!(owners.eq(&came), "{off}: {tickets:?}, not {came:?}");
+                assert!(owners.eq(&arrived), "{off}: {tickets:?}, not {arrived:?}");
             }
             assert!(offset.load(Ordering::Relaxed).abs() < HOUR / 100);
             drop(guard);

@@ -29,9 +29,9 @@ struct Inbox {
 
 #[derive(Debug, Default)]
 struct Wakeup {
-    /// The masters that have called the waiter.
+    /// The masters that have called the waiter since its attempt began.
     by: Mutex<MasterSet>,
-    heard: Signal,
+    called: Signal,
 }
 
 impl FairWaiters {
@@ -42,15 +42,15 @@ impl FairWaiters {
         }
     }
 
-    /// Listens for calls of `ticket`. A request that is posted after this cannot cause a call that
-    /// is missed.
+    /// Listens for calls of `ticket`. A call that is caused by a request after this is missed only
+    /// if a connection breaks.
     pub(crate) fn join<'a>(&'a self, masters: &'a Masters, ticket: &Ticket) -> FairWaiter<'a> {
         let wakeup = Arc::<Wakeup>::default();
         let mut waiters = self.inbox.waiters.lock();
         let is_first = waiters.is_empty();
         waiters.insert(ticket.clone(), wakeup.clone());
         if is_first {
-            // Under the lock, so that the last waiter to leave unsubscribes after this.
+            // While `waiters` is locked, so that a waiter that leaves unsubscribes after this.
             masters.subscribe(&self.channel, &self.subscriber());
         }
         FairWaiter {
@@ -61,7 +61,7 @@ impl FairWaiters {
         }
     }
 
-    /// Has all waiters ask again.
+    /// Wakes all waiters, so that they ask again.
     pub(crate) fn wake_all(&self) {
         let waiters: Vec<_> = self.inbox.waiters.lock().values().cloned().collect();
         for wakeup in waiters {
@@ -89,7 +89,7 @@ impl Subscriber for Inbox {
 impl Wakeup {
     fn call(&self, by: MasterSet) {
         *self.by.lock() |= by;
-        self.heard.notify();
+        self.called.notify();
     }
 }
 
@@ -109,7 +109,7 @@ impl FairWaiter<'_> {
     }
 
     /// Waits until a majority of masters have called, until `end` at most. After the first call, it
-    /// waits only as long as the others may need.
+    /// waits for the other masters only for the shortest retry delay.
     pub(crate) async fn called(&self, end: Instant) {
         let mut last = None;
         let check = || {
@@ -125,7 +125,7 @@ impl FairWaiter<'_> {
                 ControlFlow::Continue(Some(until))
             }
         };
-        self.wakeup.heard.wait(check).await;
+        self.wakeup.called.wait(check).await;
     }
 }
 

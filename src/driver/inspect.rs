@@ -16,11 +16,11 @@ use crate::{
     master::CountVotes,
 };
 
-/// Too few masters answered to say who holds the lock.
+/// The error that too few masters answered to say who holds the lock.
 #[derive(Debug)]
 pub(crate) struct NotInspected(pub(crate) Arc<LiveRound>);
 
-/// An inspection that is under way: the votes, and what each master says.
+/// An inspection that is under way: the votes, and the answer of each master.
 struct Inquiry {
     round: Arc<LiveRound>,
     seen: Mutex<Vec<Option<Seen>>>,
@@ -50,7 +50,7 @@ pub(super) async fn inspect(
     });
     let command = Command::new(resource, Action::Inspect);
     masters.post(command, inquiry.clone());
-    // All masters: a majority may name no holder where the others would.
+    // Waits for all masters: a majority of them may not be enough to name the holder.
     inquiry.round.settled().await;
     if inquiry.round.read(Round::outcome) != Outcome::Won {
         return Err(NotInspected(inquiry.round.clone()));

@@ -77,7 +77,8 @@ impl LiveRound {
             if self.read(Round::is_settled) {
                 return Poll::Ready(());
             }
-            // Dropped after the state is unlocked, as it is declared before.
+            // Declared before `state`, so that a waker that is not kept is dropped after the
+            // unlock.
             let waker = cx.waker().clone();
             let mut state = self.state.lock();
             if state.round.is_settled() {
@@ -95,8 +96,8 @@ impl LiveRound {
         self.read(|round| round.votes().into())
     }
 
-    pub(crate) fn read<T>(&self, ask: impl FnOnce(&Round) -> T) -> T {
-        ask(&self.state.lock().round)
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&Round) -> T) -> T {
+        look(&self.state.lock().round)
     }
 
     /// Returns how long the round has been under way.
@@ -113,9 +114,9 @@ impl LiveRound {
         matches!(self.read(Round::outcome), Outcome::Lost | Outcome::TooLate)
     }
 
-    /// Counts a vote that came at `now` on the monotonic clock. Returns what `look` makes of the
-    /// round, which is also given the outcome before the vote. Call [`wake`](Self::wake) after
-    /// that.
+    /// Counts a vote that was read at `now` on the monotonic clock, and wakes no task. Returns the
+    /// result of `look`, which is given the round and its outcome before the vote. The caller must
+    /// call [`wake`](Self::wake) next.
     pub(crate) fn cast<T>(
         &self,
         master: usize,
@@ -150,7 +151,7 @@ impl LiveRound {
         } else {
             Vec::new()
         };
-        drop(state); // a task that wakes may look at once
+        drop(state); // a task that is woken may lock it at once
         for waker in decided.into_iter().chain(settled) {
             shielded(|| waker.wake());
         }

@@ -25,7 +25,7 @@ use crate::{
     user_code::shielded,
 };
 
-/// The wait queues of this process, one for each name that a task waits for.
+/// The wait queues of this process, one for each lock that a task waits for.
 #[derive(Debug, Default)]
 pub(crate) struct LocalWaiters {
     queues: Mutex<HashMap<Resource, Arc<WaitQueue>>>,
@@ -33,31 +33,31 @@ pub(crate) struct LocalWaiters {
     count: AtomicUsize,
 }
 
-/// The waiters for one name. One of them at a time contends on the masters, in the order in which
+/// The waiters for one lock. One of them at a time contends on the masters, in the order in which
 /// they came.
 #[derive(Debug, Default)]
 struct WaitQueue {
     state: Mutex<State>,
-    /// A master has told of something.
-    heard: Signal,
+    /// Sent when an event has changed the state.
+    changed: Signal,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The number of waiters. It changes under the lock of the queues as well, as a queue without
-    /// waiters is removed.
+    /// The number of waiters. It changes only while [`LocalWaiters::queues`] is locked as well, as
+    /// a queue without waiters is removed from there.
     waiters: usize,
     order: WaitOrder<Arc<Notify>>,
     is_subscribed: bool,
-    /// The masters that will tell of a release.
-    telling: MasterSet,
-    /// The masters that would have told of a release at some time.
-    told_before: MasterSet,
-    /// The masters that will never tell of a release.
+    /// The masters that have confirmed the subscription, and will tell of a release.
+    subscribed: MasterSet,
+    /// The masters that have confirmed the subscription at any time.
+    subscribed_before: MasterSet,
+    /// The masters that have refused the subscription.
     denied: MasterSet,
-    /// A holder has released the lock, or may have.
+    /// `true` if a holder has released the lock since the attempt began, or may have.
     is_released: bool,
-    /// The masters on which a lost round gave the key back.
+    /// The masters on which a lost round has given the key back since the attempt began.
     given_back: MasterSet,
 }
 
@@ -87,10 +87,10 @@ impl LocalWaiters {
     }
 
     /// Notes that a guard of this process has just posted its release. A waiter that contends now
-    /// finds the lock free on every master, as its commands take the same way.
+    /// finds the lock free on every master, as its commands are sent after the release.
     ///
-    /// This is cheap while no task waits for any name. A waiter whose attempt can fail because of
-    /// this lock joined its queue before the release was posted, so it is in the count.
+    /// This is cheap while no task waits for any lock. A waiter whose attempt can fail because of
+    /// this guard has joined its queue before the release was posted, so the count includes it.
     pub(crate) fn released(&self, resource: &Resource) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
@@ -101,7 +101,7 @@ impl LocalWaiters {
         }
     }
 
-    /// Has every waiter that contends try again.
+    /// Makes every waiter that contends try again.
     pub(crate) fn wake_all(&self) {
         let queues: Vec<_> = self.queues.lock().values().cloned().collect();
         for queue in queues {
@@ -109,7 +109,7 @@ impl LocalWaiters {
         }
     }
 
-    /// Removes `waiter`. Returns how to tell the waiter whose turn has come.
+    /// Removes `waiter`. Returns the means to wake the waiter whose turn has come, if there is one.
     fn remove(&self, waiter: &LocalWaiter<'_>) -> Option<Arc<Notify>> {
         let mut queues = self.queues.lock();
         let mut state = waiter.queue.state.lock();
@@ -121,7 +121,7 @@ impl LocalWaiters {
         queues.remove(waiter.resource);
         self.count.store(queues.len(), Ordering::Release);
         if state.is_subscribed {
-            // Under the lock, so that the next waiter to join subscribes after this.
+            // While the queues are locked, so that the next waiter to join subscribes after this.
             let subscriber = waiter.queue.subscriber();
             let channel = waiter.resource.channel();
             waiter.masters.unsubscribe(channel, &subscriber);
@@ -150,14 +150,14 @@ impl LocalWaiter<'_> {
                 let mut state = self.queue.state.lock();
                 state.order.turn(self.number, now, Arc::default)
             };
-            let Turn::Wait { told, look_again } = turn else {
+            let Turn::Wait { wakeup, look_again } = turn else {
                 return;
             };
             if deadline.is_some_and(|deadline| deadline <= now) {
                 return;
             }
             let end = deadline.map_or(look_again, |deadline| deadline.min(look_again));
-            first_of(told.notified(), pin!(clock::sleep_until(end))).await;
+            first_of(wakeup.notified(), pin!(clock::sleep_until(end))).await;
         }
     }
 
@@ -182,19 +182,19 @@ impl LocalWaiter<'_> {
             }
             next
         };
-        tell(next);
+        wake(next);
     }
 
-    /// Forgets what was heard before the attempt that begins now.
+    /// Forgets the releases before the attempt that begins now.
     pub(crate) fn begin_attempt(&self) {
         let mut state = self.queue.state.lock();
         state.is_released = false;
         state.given_back = MasterSet::NONE;
     }
 
-    /// Has the masters tell of releases, and waits until a majority will, or will not, until `end`
-    /// at most. Returns whether that is new. If so, a release may have been missed just before, and
-    /// the lock is worth another attempt.
+    /// Subscribes to the releases on all masters. Then waits until a majority has confirmed or
+    /// refused, or a release comes, until `end` at most. Returns whether the subscription is new.
+    /// If so, a release may have been missed just before, and the lock is worth another attempt.
     pub(crate) async fn subscribe(&self, end: Instant) -> bool {
         {
             let mut state = self.queue.state.lock();
@@ -207,7 +207,7 @@ impl LocalWaiter<'_> {
         self.masters.subscribe(channel, &self.queue.subscriber());
         let masters = self.masters.count();
         self.wait_until(end, |state| {
-            state.telling.is_majority_of(masters)
+            state.subscribed.is_majority_of(masters)
                 || state.denied.is_majority_of(masters)
                 || state.is_released
         })
@@ -215,13 +215,13 @@ impl LocalWaiter<'_> {
         true
     }
 
-    /// Waits until a holder has released the lock, until `end` at most. Returns whether the release
-    /// was heard.
+    /// Waits until the lock seems to be free, until `end` at most. Returns whether it does.
     ///
-    /// The masters in `granted` granted the last attempt, and do not have the key any more. They
-    /// are free, and so are those on which other attempts gave the key back. This also ends when
-    /// all these are a majority. In this way a waiter does not wake itself, and waiters do not wake
-    /// each other while a holder has a majority.
+    /// The lock seems to be free when a holder has released it. The masters in `granted` granted
+    /// the last attempt, and do not have the key any more. They are free, and so are those on which
+    /// other attempts have given the key back. The lock also seems to be free when all these are a
+    /// majority, and some key was given back. In this way a waiter does not wake itself, and
+    /// waiters do not wake each other while a holder has a majority.
     pub(crate) async fn released(&self, granted: MasterSet, end: Instant) -> bool {
         let masters = self.masters.count();
         let is_free = |state: &State| {
@@ -234,27 +234,27 @@ impl LocalWaiter<'_> {
     }
 
     /// Returns whether a majority of masters tell of releases.
-    pub(crate) fn can_be_told(&self) -> bool {
-        let telling = self.queue.state.lock().telling;
-        telling.is_majority_of(self.masters.count())
+    pub(crate) fn gets_notices(&self) -> bool {
+        let subscribed = self.queue.state.lock().subscribed;
+        subscribed.is_majority_of(self.masters.count())
     }
 
     async fn wait_until(&self, end: Instant, is_done: impl Fn(&State) -> bool) {
         self.expect(end);
         let is_done = || is_done(&self.queue.state.lock());
-        self.queue.heard.wait_until(end, is_done).await;
+        self.queue.changed.wait_until(end, is_done).await;
     }
 }
 
 impl Drop for LocalWaiter<'_> {
     fn drop(&mut self) {
-        tell(self.waiters.remove(self));
+        wake(self.waiters.remove(self));
     }
 }
 
-/// Wakes the waiter whose turn has come. The caller holds no lock, as a waker is code of the
+/// Wakes the waiter whose turn has come. The caller must hold no mutex, as a waker is code of the
 /// program.
-fn tell(next: Option<Arc<Notify>>) {
+fn wake(next: Option<Arc<Notify>>) {
     if let Some(next) = next {
         shielded(|| next.notify_one());
     }
@@ -264,14 +264,14 @@ impl State {
     /// Notes that a holder has released the lock, so that the waiter that contends tries again.
     fn released(&mut self) {
         self.is_released = true;
-        self.order.hear(clock::now());
+        self.order.on_event(clock::now());
     }
 }
 
 impl WaitQueue {
     fn released(&self) {
         self.state.lock().released();
-        self.heard.notify();
+        self.changed.notify();
     }
 
     fn subscriber(self: &Arc<Self>) -> Weak<dyn Subscriber> {
@@ -283,19 +283,20 @@ impl Subscriber for WaitQueue {
     fn on_event(&self, master: usize, event: ChannelEvent<'_>) {
         let mut state = self.state.lock();
         match event {
-            ChannelEvent::Disconnected => state.telling.remove(master),
+            ChannelEvent::Disconnected => state.subscribed.remove(master),
             ChannelEvent::Subscribed => {
-                // Over a new connection. Messages since the old one broke are lost.
-                state.is_released |= state.told_before.contains(master);
-                state.telling.insert(master);
-                state.told_before.insert(master);
+                // A repeated confirmation comes over a new connection. Messages since the old one
+                // broke are lost, and a release may have been among them.
+                state.is_released |= state.subscribed_before.contains(master);
+                state.subscribed.insert(master);
+                state.subscribed_before.insert(master);
             }
             ChannelEvent::Message(WakeScope::THIS_MASTER) => state.given_back.insert(master),
             ChannelEvent::Message(_) => state.released(),
             ChannelEvent::Denied => state.denied.insert(master),
         }
         drop(state);
-        self.heard.notify();
+        self.changed.notify();
     }
 }
 
@@ -367,7 +368,7 @@ mod tests {
     )]
     async fn a_waiter_that_is_dropped_at_any_poll_unsubscribes() {
         let millis = Duration::from_millis;
-        let mut told = 0;
+        let mut subscribed = 0;
         for polls in 1..32 {
             let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
             let (locks, others) = (
@@ -387,10 +388,10 @@ mod tests {
             );
             // Time for requests under way, and for the next waiter to subscribe.
             tokio::time::sleep(millis(400)).await;
-            told += usize::from(masters.iter().all(|master| master.listeners() == 1));
+            subscribed += usize::from(masters.iter().all(|master| master.listeners() == 1));
             held.release().await.unwrap();
             let served = timeout(millis(60), next).await;
-            drop(served.expect("the waiter was not told").unwrap());
+            drop(served.expect("the waiter was not woken").unwrap());
             tokio::time::sleep(millis(20)).await;
             for master in &masters {
                 assert_eq!(master.listeners(), 0, "{polls} polls");
@@ -398,10 +399,10 @@ mod tests {
             }
             assert_eq!(locks.engine().local_waiters().queues.lock().len(), 0);
         }
-        assert_eq!(told, 31);
+        assert_eq!(subscribed, 31);
     }
 
-    /// Polls `future` at most `polls` times, whenever it asks for it, and drops it.
+    /// Polls `future` at most `polls` times, whenever it wakes its task, and drops it.
     async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         let mut left = polls;

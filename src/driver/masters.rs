@@ -49,7 +49,8 @@ impl Masters {
         &self.addresses
     }
 
-    /// Returns the longest time that a master may take to answer, among those that were dialled.
+    /// Returns the longest node timeout of the masters that were dialled. Before the first dial, it
+    /// is the shortest node timeout that a master can have.
     pub(crate) fn node_timeout(&self) -> Duration {
         let timeouts = self.mailboxes.iter().map(|mailbox| mailbox.node_timeout());
         let longest = timeouts.flatten().max();
@@ -69,7 +70,7 @@ impl Masters {
     }
 
     /// Returns how long a waiter of a fair lock may be silent. That is at least four node timeouts
-    /// of the slowest master, so that one lost poll does not count as death.
+    /// of the slowest master, so that a waiter does not count as dead after one lost poll.
     pub(crate) fn waiter_timeout(&self) -> Duration {
         self.config.waiter_timeout.max(self.node_timeout() * 4)
     }
@@ -99,8 +100,8 @@ impl Masters {
         self.deliver(masters, &request(command, MasterSet::NONE, counter));
     }
 
-    /// Posts `command`, a release that only `publishers` make known, to every master. Returns the
-    /// request, which may run code of the program when the last reference to it is dropped.
+    /// Posts `command`, a release, to every master. Only `publishers` tell waiters of it. Returns
+    /// the request, which may run code of the program when the last reference to it is dropped.
     pub(crate) fn post_release<C: CountVotes + 'static>(
         &self,
         command: Command,
@@ -120,9 +121,9 @@ impl Masters {
         }
     }
 
-    /// Returns up to two connected masters, which will make a release known. One of them may have
-    /// just died, so one would not be enough. All would make a release cost each master a quarter
-    /// more.
+    /// Returns up to two connected masters, which will tell waiters of a release. One would not be
+    /// enough, as it may have just died. If all masters did so, a release would cost each master a
+    /// quarter more. `spread` chooses the masters.
     pub(crate) fn publishers(&self, spread: u8) -> MasterSet {
         let count = self.count();
         (0..count)
@@ -140,7 +141,7 @@ impl Masters {
         connected.is_majority_of(self.count())
     }
 
-    /// Has `subscriber` hear what any master publishes on `channel`.
+    /// Subscribes `subscriber` to `channel` on every master.
     pub(crate) fn subscribe(&self, channel: &Arc<str>, subscriber: &Weak<dyn Subscriber>) {
         for mailbox in &self.mailboxes {
             mailbox.subscribe(channel, subscriber.clone());

@@ -1,4 +1,4 @@
-//! Locks as their owners see them: attempts in turn, and one claim for all tasks of an owner.
+//! Owners and their locks: one attempt at a time, and one claim for all tasks of an owner.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,7 @@ use crate::core::{
 /// An owner of reentrant and fair locks. `C` is a claim on a lock.
 pub(crate) struct LockOwner<C> {
     id: Arc<str>,
-    /// The number of attempts so far, at all locks.
+    /// The number of attempts so far, for all locks together.
     attempts: AtomicU64,
     /// The locks that the owner holds or tries to acquire.
     locks: Mutex<HashMap<Resource, Weak<OwnedLock<C>>>>,
@@ -43,8 +43,8 @@ impl<C> LockOwner<C> {
         &self.id
     }
 
-    /// Returns the identity of a new attempt, whose number is larger than all before it. An attempt
-    /// at a fair lock has a ticket.
+    /// Returns the identity of a new attempt, whose number is larger than the numbers of all
+    /// earlier attempts. An attempt at a fair lock has a ticket.
     pub(crate) fn identity(&self, ticket: Option<Ticket>) -> Identity {
         let owner = OwnerAttempt {
             owner: self.id.clone(),
@@ -56,7 +56,7 @@ impl<C> LockOwner<C> {
         }
     }
 
-    /// Returns the part of this owner in the lock `resource`.
+    /// Returns the state that this owner has for the lock `resource`.
     pub(crate) fn lock(self: &Arc<Self>, resource: &Resource) -> Arc<OwnedLock<C>> {
         let mut locks = self.locks.lock();
         if let Some(lock) = locks.get(resource).and_then(Weak::upgrade) {
@@ -80,11 +80,13 @@ impl<C> fmt::Debug for LockOwner<C> {
     }
 }
 
-/// One owner's part in one lock: its attempts, one at a time, and the claim that one of them won.
+/// The state that one owner has for one lock: its attempts, one at a time, and the claim that the
+/// last successful one won.
 pub(crate) struct OwnedLock<C> {
     owner: Arc<LockOwner<C>>,
     resource: Resource,
-    /// Two attempts of one owner at the same time would take each other's grants.
+    /// The permit to make an attempt. Two attempts of one owner at the same time would take each
+    /// other's grants.
     attempt: Semaphore,
     claim: Mutex<Weak<C>>,
     is_won: Signal,
@@ -92,8 +94,8 @@ pub(crate) struct OwnedLock<C> {
 
 impl<C> OwnedLock<C> {
     /// Waits for the permit to make an attempt, until `end` at most. Keep the permit until the
-    /// attempt is won, or the command that takes it back is posted. The task that has the permit
-    /// may have stopped polling, so only an `end` bounds this wait.
+    /// attempt is won, or the command that takes it back is posted. Without an `end`, this wait has
+    /// no bound: the future that has the permit may not be polled any more.
     pub(crate) async fn attempt(&self, end: Option<Instant>) -> Option<SemaphorePermit<'_>> {
         let permit = async { self.attempt.acquire().await.ok() };
         let Some(end) = end else {
@@ -110,7 +112,7 @@ impl<C> OwnedLock<C> {
         self.claim.lock().upgrade()
     }
 
-    /// Has the other tasks of the owner share `claim`.
+    /// Lets the other tasks of the owner reenter `claim`.
     pub(crate) fn won(&self, claim: &Arc<C>) {
         *self.claim.lock() = Arc::downgrade(claim);
         self.is_won.notify();

@@ -18,7 +18,8 @@ pub(crate) struct PendingReleases(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     count: AtomicUsize,
-    /// The expiry of the last key that any of them deletes, in microseconds after the origin.
+    /// The expiry of the last key that any of the releases deletes, in microseconds after the
+    /// origin.
     until: AtomicU64,
     origin: Instant,
     done: Signal,
@@ -66,8 +67,8 @@ impl Inner {
     }
 }
 
-/// A pending release. It travels with the posted release, so it is dropped when the last master has
-/// answered or has given the release up.
+/// A pending release. It is a part of the posted release, so it is dropped when every master has
+/// answered or is no longer owed the release.
 #[derive(Debug)]
 pub(crate) struct PendingRelease(Arc<Inner>);
 

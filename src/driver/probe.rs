@@ -7,7 +7,7 @@ use crate::core::{
     round::Round,
 };
 
-/// Returns whether another attempt is worth it.
+/// Returns whether another attempt may win. A waiter that is aside asks the masters.
 pub(super) async fn may_win(masters: &Masters, request: &LockRequest, chances: Chances) -> bool {
     match chances.position(masters.waiter_timeout()) {
         Position::Aside => can_vote(masters, request).await,
@@ -15,9 +15,9 @@ pub(super) async fn may_win(masters: &Masters, request: &LockRequest, chances: C
     }
 }
 
-/// Returns whether a majority of masters answer a question while a lock that was asked for at the
-/// same time would be valid. The question changes nothing. Errors count as answers: the next round
-/// shows whether they matter.
+/// Returns whether a majority of masters answer an inspection while a lock that was asked for at
+/// the same time would be valid. Errors count as answers: the next attempt shows whether they
+/// matter.
 pub(super) async fn can_vote(masters: &Masters, request: &LockRequest) -> bool {
     if !masters.has_quorum() {
         return false;
@@ -29,5 +29,5 @@ pub(super) async fn can_vote(masters: &Masters, request: &LockRequest) -> bool {
     let command = Command::new(&request.resource, Action::Inspect);
     masters.post(command, probe.clone());
     probe.settled().await;
-    probe.read(Round::is_answered)
+    probe.read(Round::majority_replied_in_time)
 }

@@ -20,8 +20,8 @@ use crate::core::round::Round;
 
 /// A claim that can be renewed.
 pub(crate) trait Renew: Send + Sync {
-    /// Renews the lock if it is time to. Returns when to call again, if at all, and the round of a
-    /// renewal that was posted.
+    /// Renews the lock if that is due at `now`. Returns when to call this again, if at all, and the
+    /// round of the renewal that was posted, if any.
     fn renew(self: Arc<Self>, now: Instant) -> (Option<Instant>, Option<Arc<LiveRound>>);
 }
 
@@ -40,7 +40,7 @@ struct State {
 }
 
 impl Renewer {
-    /// Renews `claim` at `due`, and then whenever it says.
+    /// Renews `claim` at `due`, and then at the instants that [`Renew::renew`] returns.
     pub(crate) fn add(&self, due: Instant, claim: Weak<dyn Renew>) -> TimerKey {
         let mut state = self.state.lock();
         let first = state.schedule.next_due();
@@ -62,7 +62,7 @@ impl Renewer {
         state.wake();
     }
 
-    /// Renews all claims until the coordinator is gone.
+    /// Renews claims when they are due, until the coordinator is gone.
     pub(crate) async fn run(self: Arc<Self>) {
         let mut backlog = Backlog::default();
         while let Some(due) = self.next_due().await {
@@ -96,7 +96,7 @@ impl Renewer {
         .await
     }
 
-    /// Sleeps until `due`, or until an earlier claim is added.
+    /// Sleeps until `due`, or until a claim that is due earlier is added.
     async fn sleep_until(&self, due: Instant) {
         let mut sleep = pin!(clock::sleep_until(due));
         poll_fn(|cx| {
@@ -113,9 +113,9 @@ impl Renewer {
         .await;
     }
 
-    /// Renews some of the claims that are due at `now`.
+    /// Renews up to `BATCH` of the claims that are due at `now`.
     fn renew_some(&self, now: Instant) -> Option<Batch> {
-        /// The number of claims after which other tasks get to run.
+        /// The number of claims after which other tasks can run.
         const BATCH: usize = 128;
         let mut batch: Option<Batch> = None;
         for _ in 0..BATCH {
@@ -160,11 +160,12 @@ struct Batch {
     renewals: usize,
 }
 
-/// Batches that some masters have not answered yet, oldest first. If more were posted than the
-/// masters answer within the node timeout, they would fail for nothing, and be posted again.
+/// Batches that some masters have not answered yet, oldest first. Without this limit, more renewals
+/// could be posted than the masters answer within the node timeout. These would fail needlessly,
+/// and would be posted again.
 ///
-/// Masters answer in order, so a batch is decided, or settled, with its last round. A master that
-/// hangs therefore delays no renewal while a majority answers, unless very many are due. Then it
+/// Masters answer in order, so a batch is decided, or settled, with its last round. While a
+/// majority answers, a master that hangs delays no renewal, unless very many are due. Then it
 /// delays them by one node timeout, until it counts as down.
 #[derive(Debug, Default)]
 struct Backlog {
@@ -192,7 +193,8 @@ impl Backlog {
         }
     }
 
-    /// Returns the newest round after which about `renewals` were posted.
+    /// Returns the last round of the newest batch up to which all but about the last `renewals`
+    /// were posted. `None` if fewer are in the backlog.
     fn newest_before(&self, renewals: usize) -> Option<&LiveRound> {
         let mut posted = 0;
         let mut batches = self.batches.iter().rev();

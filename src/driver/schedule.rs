@@ -1,9 +1,9 @@
-//! A set of timers, each with the value that it is for.
+//! A set of timers, each of which has a value.
 
 use std::{cmp::Reverse, collections::BinaryHeap, mem, time::Instant};
 
-/// A set of timers. Removing one frees its value at once. A few bytes of the timer stay in the heap
-/// until it would have been due.
+/// A set of timers. Removing a timer frees its value at once. A few bytes of the timer may stay in
+/// the heap until it would have been due.
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
     due: BinaryHeap<Reverse<(Instant, TimerKey)>>,
@@ -52,7 +52,7 @@ impl<T: Clone> Schedule<T> {
             slot.value = None;
             self.free.push(key.slot);
         }
-        // Locks that are held for a short time must not fill the heap.
+        // The timers of locks that are held for a short time must not fill the heap.
         if self.due.len() > 64 + 4 * (self.slots.len() - self.free.len()) {
             let mut due = mem::take(&mut self.due).into_vec();
             due.retain(|Reverse((_, key))| self.is_current(*key));
@@ -71,8 +71,8 @@ impl<T: Clone> Schedule<T> {
         None
     }
 
-    /// Stops the timer that has been due longest, if it is due at `now`. Follow this with
-    /// [`restart`](Self::restart) or [`remove`](Self::remove).
+    /// Stops the timer that is due first, if it is due at `now`, and returns it. The caller must
+    /// then [`restart`](Self::restart) or [`remove`](Self::remove) it.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(TimerKey, T)> {
         self.next_due().filter(|due| *due <= now)?;
         let Reverse((_, key)) = self.due.pop()?;

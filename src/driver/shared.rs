@@ -20,7 +20,7 @@ use crate::core::chances::{Chance, Chances};
 pub(crate) struct Shared {
     pub(crate) context: Arc<Context>,
     pub(crate) fair_waiters: FairWaiters,
-    /// The chances of waiters to win.
+    /// The chances of waiters to win, which all waiters of the coordinator share.
     chances: Mutex<Chances>,
     is_closed: AtomicBool,
 }
@@ -47,14 +47,14 @@ impl Shared {
         Ok(())
     }
 
-    /// Refuses new acquisitions, and has all waiters notice.
+    /// Refuses new acquisitions, and wakes all waiters so that they notice it.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.context.local_waiters.wake_all();
         self.fair_waiters.wake_all();
     }
 
-    /// Returns when to try again after this many failures, with no better sign to wait for.
+    /// Returns when to try again after this many failures, by the retry delay alone.
     pub(crate) fn retry_at(&self, failures: u32) -> Instant {
         let retry = self.masters().config().retry;
         clock::now() + retry.delay(failures, clock::random_u64())
@@ -66,7 +66,8 @@ impl Shared {
         chances.at(clock::now(), self.masters().waiter_timeout())
     }
 
-    /// Notes the chance of an attempt that began at `start` and is over now.
+    /// Notes the chance of an attempt that began at `start` and is over now. Returns the chances
+    /// with it.
     pub(crate) fn note_chance(&self, chance: Chance, start: Instant) -> Chances {
         let now = clock::now();
         let mut chances = self.chances.lock();

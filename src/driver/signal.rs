@@ -12,14 +12,14 @@ use crate::user_code::shielded;
 pub(crate) struct Signal(Notify);
 
 impl Signal {
-    /// Has every task that waits check its condition again. The caller holds no lock, as a waker is
-    /// code of the program.
+    /// Makes every task that waits check its condition again. The caller must hold no mutex, as a
+    /// waker is code of the program.
     pub(crate) fn notify(&self) {
         shielded(|| self.0.notify_waiters());
     }
 
-    /// Waits until `check` breaks. When it continues, it is called again at the next signal, and at
-    /// the instant that it returns.
+    /// Waits until `check` breaks. `check` is called at once, and after it continued at the next
+    /// signal, or at the instant that it returned if that is earlier.
     pub(crate) async fn wait<T>(
         &self,
         mut check: impl FnMut() -> ControlFlow<T, Option<Instant>>,

@@ -8,18 +8,19 @@ use std::{
 use super::clock;
 use crate::user_code::shielded;
 
-/// Hands out timestamps in microseconds since 1970. Each is larger than all before it.
+/// Hands out timestamps in microseconds since 1970. Each is larger than all that were handed out or
+/// noted before it, back to the last correction.
 #[derive(Debug, Default)]
 pub(crate) struct Timestamps {
-    /// The newest timestamp that was handed out or seen.
+    /// The largest timestamp that was handed out or noted since the last correction.
     last: AtomicU64,
     /// The microseconds by which the clocks of the masters are ahead of the local one.
     pub(super) offset: AtomicI64,
 }
 
 impl Timestamps {
-    /// Returns the time of the masters, as far as it is known, or the first free number after the
-    /// newest timestamp if that is later.
+    /// Returns the time of the masters, as far as it is known, or one more than the last timestamp
+    /// if that is later.
     pub(crate) fn next(&self) -> u64 {
         let offset = self.offset.load(Ordering::Relaxed);
         let now = clock::wall_micros().saturating_add_signed(offset);
@@ -34,13 +35,13 @@ impl Timestamps {
         self.last.fetch_max(timestamp, Ordering::Relaxed);
     }
 
-    /// Goes by the masters from now on, whose clocks show `theirs`.
+    /// Follows the clocks of the masters from now on, which show `theirs`.
     pub(crate) fn correct(&self, theirs: Duration) {
         let theirs = i64::try_from(theirs.as_micros()).unwrap_or(i64::MAX);
         let ours = i64::try_from(clock::wall_micros()).unwrap_or(i64::MAX);
         let offset_us = theirs.saturating_sub(ours);
         let before = self.offset.swap(offset_us, Ordering::Relaxed);
-        // A smaller difference only means that a ticket took long to arrive.
+        // A smaller difference can also mean that a ticket took long to arrive.
         if offset_us.abs_diff(before) > 500_000 {
             shielded(|| {
                 tracing::warn!(
@@ -49,7 +50,7 @@ impl Timestamps {
                 );
             });
         }
-        // A timestamp from a clock that was ahead must not hold back those from the right one.
+        // An earlier timestamp from a clock that was ahead must not raise the next ones.
         self.last.store(0, Ordering::Relaxed);
     }
 }
@@ -101,7 +102,7 @@ mod tests {
             for (ahead, rounds) in [
                 (0, [1, 1, 1]),
                 (900_000, [1, 2, 1]),  // the counter is ahead of the right clock
-                (-900_000, [1, 1, 2]), // and of the wrong one
+                (-900_000, [1, 1, 2]), // the counter is ahead of the wrong clock
                 (HOUR, [2, 1, 1]),     // corrected by the masters
                 (-HOUR, [2, 1, 1]),
             ] {
@@ -131,7 +132,7 @@ mod tests {
         }
     }
 
-    /// A candidate that is taken back was never accepted.
+    /// The candidate of a dropped attempt with a wrong clock does not raise the counters.
     #[tokio::test(start_paused = true)]
     async fn a_client_with_a_wrong_clock_does_not_raise_the_counters() {
         for kind in KINDS {

@@ -8,12 +8,13 @@ use super::*;
 const KEY: &str = "quorlock:guard";
 const TEXT: &str = include_str!("../../lua/shared/guard.lua");
 
-/// The run id of the process that is asked, or of a process before it.
+/// The run id of the process that is asked, or of a process before it, or none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Id {
     Own,
-    /// The process before, and one before that.
+    /// The process before.
     Old,
+    /// The process before that one.
     Older,
     Nobody,
 }
@@ -33,8 +34,8 @@ use At::{Later, Never, Now, Then};
 
 /// A record: run id, since, origin, durable, seen.
 type Row = (Id, At, Id, bool, At);
-/// The record before; the origin that the caller knows; strict; the durability that was found; the
-/// record after.
+/// The record before; the origin that the caller knows; whether the caller is strict; the
+/// durability that was found; the record after.
 type Case = (Option<Row>, Id, bool, Option<bool>, Row);
 
 /// The milliseconds since the known origin last answered: longer than the time since [`Then`].
@@ -134,7 +135,7 @@ const CASES: &[Case] = &[
         YES,
         (Own, Now, Old, true, Then),
     ),
-    // The client that saw it first did not know it. The second did.
+    // The client that saw the process first knew no origin. The second client knows another one.
     (
         Some((Own, Never, Own, false, Then)),
         Old,
@@ -236,7 +237,7 @@ const CASES: &[Case] = &[
         YES,
         (Own, Then, Older, true, Then),
     ),
-    // It has the data of another origin than the caller knows.
+    // The process has the data of another origin than the one that the caller knows.
     (
         Some((Old, Never, Old, true, Then)),
         Older,
@@ -280,8 +281,8 @@ const CASES: &[Case] = &[
         None,
         (Own, Now, Own, true, Now),
     ),
-    // The key of an earlier version, without the time when it was first written. And a clock that
-    // was set back.
+    // The record of an earlier version, without the time when it was first written. In one case,
+    // the clock was set back.
     (
         Some((Own, Never, Own, false, Never)),
         Nobody,
@@ -377,13 +378,13 @@ fn a_memory_master_follows_the_table() {
     for case in CASES {
         let (found, known, is_strict, is_durable, expected) = *case;
         let known = known_by(world.id(known), LONG_AGO);
-        let look = Observation {
+        let observation = Observation {
             known: &known,
             is_strict,
             is_durable,
         };
         let found = found.map(|found| world.record(found));
-        let record = GuardRecord::looked_at(found, look, world.own, world.now);
+        let record = GuardRecord::observed(found, observation, world.own, world.now);
         assert_eq!(record, world.record(expected), "{case:?}");
     }
 }
@@ -414,7 +415,7 @@ fn a_server_follows_the_table() {
         let age = (from > 0).then(|| Duration::from_millis(now - from));
         assert_eq!(found.age, age, "{case:?}");
         assert!(age.is_some() || !is_strict, "{case:?}");
-        // A second look changes nothing, with any knowledge.
+        // A second observation changes nothing, by a client that knows the origin or does not.
         for known in ["", &*expected.origin] {
             ask(known, None);
             assert_eq!(read(&server), expected, "{case:?}");
@@ -422,8 +423,8 @@ fn a_server_follows_the_table() {
     }
 }
 
-/// A master that lost its locks before the known origin last answered is another server. In
-/// milliseconds: the time since the loss, and since the last answer. Then whether it is another.
+/// A master that lost its locks before the known origin last answered is another server. Each row:
+/// the milliseconds since the loss, and since the last answer; whether it is another server.
 const OTHERS: [(u64, u64, bool); 3] = [
     (500_000, 900_000, false),
     (500_000, 100_000, true),
@@ -431,7 +432,7 @@ const OTHERS: [(u64, u64, bool); 3] = [
 ];
 
 #[test]
-fn a_memory_master_that_is_another_starts_a_new_quarantine() {
+fn a_memory_master_that_is_another_one_starts_a_new_quarantine() {
     for (age, away, is_another) in OTHERS {
         let world = World {
             own: &"00".repeat(20),
@@ -439,12 +440,12 @@ fn a_memory_master_that_is_another_starts_a_new_quarantine() {
         };
         let mut record = world.record((Own, Now, Own, false, Then));
         record.since -= age;
-        let look = Observation {
+        let observation = Observation {
             known: &known_by(world.id(Old), away),
             is_strict: STRICT,
             is_durable: None,
         };
-        let after = GuardRecord::looked_at(Some(record.clone()), look, world.own, world.now);
+        let after = GuardRecord::observed(Some(record.clone()), observation, world.own, world.now);
         assert_eq!(after != record, is_another, "{age} {away}");
         assert_eq!(after.since == world.now, is_another, "{age} {away}");
         assert_eq!(after.seen == world.now, is_another, "{age} {away}");
@@ -452,7 +453,7 @@ fn a_memory_master_that_is_another_starts_a_new_quarantine() {
 }
 
 #[test]
-fn a_server_that_is_another_starts_a_new_quarantine() {
+fn a_server_that_is_another_one_starts_a_new_quarantine() {
     if server::only_urls() {
         return;
     }
@@ -476,8 +477,8 @@ fn a_server_that_is_another_starts_a_new_quarantine() {
     }
 }
 
-/// Two origins that a caller knows for one master, with the milliseconds since their last answers.
-/// Then whether a master that lost its locks 500 s ago starts a new quarantine.
+/// Two origins that a caller knows for one master, with the milliseconds since their last answers;
+/// whether a master that lost its locks 500 s ago starts a new quarantine.
 type Several = ([(Id, u64); 2], bool);
 
 const SEVERAL: &[Several] = &[
@@ -501,12 +502,12 @@ fn each_of_several_known_origins_counts() {
             record
         };
         let of = |world: &World<'_>| known.map(|(id, away)| (world.id(id), away));
-        let look = Observation {
+        let observation = Observation {
             known: &of(&world),
             is_strict: false,
             is_durable: None,
         };
-        let after = GuardRecord::looked_at(Some(key(&world)), look, world.own, world.now);
+        let after = GuardRecord::observed(Some(key(&world)), observation, world.own, world.now);
         assert_eq!(after.since == world.now, is_another, "{known:?}");
 
         let Some(server) = &server else {

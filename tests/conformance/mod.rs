@@ -28,7 +28,7 @@ use tokio::{
 
 use self::{
     server::Server,
-    step::{Asked, Step},
+    step::{RowCommand, Step},
     store::Store,
     words::{alike, in_seconds, written},
 };
@@ -62,7 +62,7 @@ mod store;
 mod times;
 mod words;
 
-/// Posts several steps at once, as a rollback follows its acquisition.
+/// Posts several commands at once, as a release follows an acquisition that was lost.
 #[tokio::test]
 async fn the_order_of_posts_is_the_order_of_execution() {
     for mut subject in subjects().await {
@@ -79,8 +79,8 @@ async fn the_order_of_posts_is_the_order_of_execution() {
             }
             for expected in ["granted", "granted", "granted", "held 40s", "granted"] {
                 let (_, vote) = subject.vote().await;
-                let said = written(&vote, "");
-                assert!(alike(&said, expected, seconds(40)), "{said}");
+                let answer = written(&vote, "");
+                assert!(alike(&answer, expected, seconds(40)), "{answer}");
             }
             assert_eq!(subject.store.state(&key), "nothing");
         }
@@ -141,7 +141,7 @@ async fn the_last_millisecond_of_a_key() {
     }
 }
 
-/// Every request gets a vote in time, with any fault of the master.
+/// Every request gets a vote in time, whatever the fault of the master is.
 #[tokio::test(start_paused = true)]
 async fn a_vote_is_in_time() {
     for (fault, after, expected) in [
@@ -153,12 +153,12 @@ async fn a_vote_is_in_time() {
         (Fault::Hang, 50, "no answer in 50ms"),
         (Fault::Mute, 50, "no answer in 50ms"),
     ] {
-        let order = async |master: &MemoryMaster| {
+        let inject = async |master: &MemoryMaster| {
             tokio::time::sleep(MILLISECOND).await; // the supervisor dials
             master.inject(fault.clone());
             yield_now().await;
         };
-        check_time(order, async |_| {}, after, expected).await;
+        check_time(inject, async |_| {}, after, expected).await;
     }
 }
 
@@ -174,8 +174,8 @@ async fn a_vote_is_in_time_during_the_first_dial() {
         (Fault::Hang, 1_000, "unreachable: no connection in 1s"),
         (Fault::Mute, 1_000, "unreachable: no connection in 1s"),
     ] {
-        let order = async |master: &MemoryMaster| master.inject(fault.clone());
-        check_time(order, async |_| {}, after, expected).await;
+        let inject = async |master: &MemoryMaster| master.inject(fault.clone());
+        check_time(inject, async |_| {}, after, expected).await;
     }
 }
 
@@ -194,15 +194,16 @@ async fn a_vote_is_in_time_when_the_command_is_on_its_way() {
             tokio::time::sleep(MILLISECOND).await; // the supervisor dials
             master.inject(delay(30));
         };
-        let strike = async |master: &MemoryMaster| {
+        let fault_later = async |master: &MemoryMaster| {
             tokio::time::sleep(MILLISECOND * 10).await;
             master.inject(fault.clone());
         };
-        check_time(slow, strike, after, expected).await;
+        check_time(slow, fault_later, after, expected).await;
     }
 }
 
-/// An owed command is sent first. Its vote was cast long before.
+/// An owed command is sent before newer ones. Its first vote, a failure, was cast when it was
+/// posted.
 #[tokio::test(start_paused = true)]
 async fn a_vote_is_in_time_after_an_owed_command() {
     let mut subject = Subject::memory(MILLISECOND * 50);
@@ -245,8 +246,8 @@ fn a_vote_is_in_time_whatever_happens() {
                     .unwrap();
                 runtime.block_on(async {
                     let subject = Subject::memory(MILLISECOND * 50);
-                    // One timeout to be sent and one for the answer. Before that, the time for the
-                    // first dial.
+                    // One timeout until the command is sent, and one until the answer. The first
+                    // dial comes before both.
                     let mut longest = MILLISECOND * 2 * 50;
                     if is_connected {
                         tokio::time::sleep(MILLISECOND).await;
@@ -257,7 +258,7 @@ fn a_vote_is_in_time_whatever_happens() {
                     for (gap, event) in events {
                         tokio::time::sleep(MILLISECOND * gap).await;
                         match event {
-                            Event::Order(fault) => subject.store.memory().inject(fault),
+                            Event::Inject(fault) => subject.store.memory().inject(fault),
                             Event::Post(verb, owed) => {
                                 let (votes, answer) = unbounded_channel();
                                 let owed = owed.then(|| now() + seconds(1));
@@ -278,8 +279,8 @@ fn a_vote_is_in_time_whatever_happens() {
         .unwrap();
 }
 
-/// A supervisor ends when the runtime of the coordinator shuts down. A caller may live in another
-/// one.
+/// A supervisor ends when the runtime of the coordinator shuts down. A caller may run in another
+/// runtime.
 #[tokio::test(start_paused = true)]
 async fn a_supervisor_that_ends_fails_all_votes() {
     let mut subject = Subject::memory(MILLISECOND * 50);
@@ -295,8 +296,8 @@ async fn a_supervisor_that_ends_fails_all_votes() {
     }
 }
 
-/// Runs each row on both kinds of master. Then runs it again, and sends every command twice that
-/// may be copied: this must leave the same keys and publish nothing more.
+/// Runs each row on both kinds of master. Then runs it again, and sends every command that may be
+/// copied twice: this must leave the same keys, and the copies must publish nothing.
 async fn check(rows: &[&str]) {
     for mut subject in subjects().await {
         for (number, row) in rows.iter().enumerate() {
@@ -355,7 +356,7 @@ async fn check_time(
 
 #[derive(Clone, Debug)]
 enum Event {
-    Order(Fault),
+    Inject(Fault),
     /// A command, and whether it is owed to the master.
     Post(Verb, bool),
 }
@@ -364,7 +365,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     let verb = prop::sample::select(vec![Verb::Acquire, Verb::Extend, Verb::Release]);
     prop_oneof![
         3 => (verb, any::<bool>()).prop_map(|(verb, owed)| Event::Post(verb, owed)),
-        1 => any_fault().prop_map(Event::Order),
+        1 => any_fault().prop_map(Event::Inject),
     ]
 }
 
@@ -392,7 +393,7 @@ struct Subject {
     store: Store,
     mailbox: Arc<Mailbox>,
     supervisor: AbortHandle,
-    /// The time that candidates are counted from.
+    /// The wall clock at the start of the row, from which candidates are counted.
     began: u64,
     answers: UnboundedSender<Answer>,
     votes: UnboundedReceiver<Answer>,
@@ -403,7 +404,7 @@ type Answer = (tokio::time::Instant, Vote, String);
 
 /// Returns both kinds of master, or only a memory master if there is no server to start.
 async fn subjects() -> Vec<Subject> {
-    // Only the machine can be slow here.
+    // Long enough for any stall of the machine.
     let timeout = seconds(20);
     let mut subjects = vec![Subject::memory(timeout)];
     if !server::only_urls() {
@@ -424,7 +425,7 @@ impl Subject {
     }
 
     fn new(store: Store, spec: MasterSpec, node_timeout: Duration) -> Self {
-        let terms = MasterConfig {
+        let config = MasterConfig {
             node_timeout: NodeTimeout::Fixed(node_timeout),
             connect_timeout: node_timeout * 20,
             redial: Backoff::new(MILLISECOND * 20, seconds(1)).unwrap(),
@@ -440,7 +441,7 @@ impl Subject {
             tls: None,
         };
         let address = spec.address().unwrap();
-        let (mailbox, supervisor) = spec.open(0, address, &terms);
+        let (mailbox, supervisor) = spec.open(0, address, &config);
         let supervisor = tokio::spawn(supervisor).abort_handle();
         let (answers, votes) = unbounded_channel();
         Self {
@@ -466,9 +467,9 @@ impl Subject {
         let left = steps.pop().and_then(|last| last.strip_prefix("left "));
         for step in steps {
             let (step, expected) = step.split_once(": ").unwrap_or((step, ""));
-            let said = self.run(key, &Step::parse(step), copies).await;
-            if !alike(&said, expected, start.elapsed()) {
-                return Err(format!("{step}: {said}"));
+            let answer = self.run(key, &Step::parse(step), copies).await;
+            if !alike(&answer, expected, start.elapsed()) {
+                return Err(format!("{step}: {answer}"));
             }
         }
         let state = self.state(key);
@@ -479,10 +480,11 @@ impl Subject {
         }
     }
 
-    /// Runs one step, and a command `copies` times. Returns its first answer.
+    /// Runs one step. Sends a command `copies` times if it may be copied, and returns its first
+    /// answer.
     async fn run(&mut self, key: &str, step: &Step, copies: usize) -> String {
-        let asked = match step {
-            Step::Request(asked) => asked,
+        let command = match step {
+            Step::Command(command) => command,
             Step::Count(off) => {
                 let counter = self.began.saturating_add_signed(*off).to_string();
                 self.store.count(key, &counter, None);
@@ -497,30 +499,33 @@ impl Subject {
                 return String::new();
             }
         };
-        let said = self.say(key, asked).await;
+        let answer = self.answer(key, command).await;
         for _ in 1..copies {
-            if asked.may_be_copied() {
-                let again = self.say(key, asked).await;
-                assert!(!again.contains(" +"), "{asked:?}: {said}, and then {again}");
+            if command.may_be_copied() {
+                let again = self.answer(key, command).await;
+                assert!(
+                    !again.contains(" +"),
+                    "{command:?}: {answer}, and then {again}"
+                );
             }
         }
-        said
+        answer
     }
 
-    /// Returns the vote, and the messages that were published.
-    async fn say(&mut self, key: &str, asked: &Asked) -> String {
+    /// Sends a command. Returns the vote, and the messages that were published.
+    async fn answer(&mut self, key: &str, command: &RowCommand) -> String {
         self.store.listen(key);
-        let ballot = asked.ballot.map(|off| Ballot {
-            counter: step::resource(asked.kind, key).counter(),
+        let ballot = command.ballot.map(|off| Ballot {
+            counter: step::resource(command.kind, key).counter(),
             candidate: self.began.saturating_add_signed(off),
         });
-        self.post(asked.command(key, ballot), None);
+        self.post(command.command(key, ballot), None);
         let (_, vote, note) = self.votes.recv().await.unwrap();
-        let said = match &vote {
+        let answer = match &vote {
             Vote::Refuse(Refusal::Stale { counter }) => format!("stale {}", self.since(*counter)),
             _ => written(&vote, &note),
         };
-        said + &self.store.heard(key)
+        answer + &self.store.heard(key)
     }
 
     /// Returns all keys of a lock, with its counter if there is one.
@@ -559,7 +564,7 @@ impl Subject {
     ) {
         let posted = now().into_std();
         let owed_until = owed_until.map(tokio::time::Instant::into_std);
-        let ask = Request::new(
+        let request = Request::new(
             command,
             MasterSet::only(0),
             posted,
@@ -569,7 +574,7 @@ impl Subject {
                 note: Mutex::default(),
             },
         );
-        self.mailbox.post(Arc::new(ask));
+        self.mailbox.post(Arc::new(request));
     }
 }
 
@@ -607,7 +612,7 @@ fn wall_micros() -> u64 {
 }
 
 fn command(verb: Verb, key: &str, who: char, ttl: Duration) -> Command {
-    Asked::mutex(verb, who, ttl).command(key, None)
+    RowCommand::mutex(verb, who, ttl).command(key, None)
 }
 
 fn seconds(count: u64) -> Duration {

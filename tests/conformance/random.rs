@@ -1,4 +1,4 @@
-//! Random steps.
+//! Random steps on both kinds of master.
 
 use std::cell::RefCell;
 
@@ -9,7 +9,7 @@ use crate::core::identity::QueueOptions;
 type Steps = [(usize, Step)];
 
 #[test]
-fn random_steps() {
+fn random_steps_do_the_same_on_both_kinds_of_master() {
     let runtime = Runtime::new().unwrap();
     let state = RefCell::new((runtime.block_on(subjects()), 0));
     runner(256)
@@ -45,7 +45,7 @@ async fn random_run(subject: &mut Subject, steps: &Steps, run: usize) -> Ran {
     subject.began = wall_micros();
     let mut seen = Vec::new();
     let mut left = Vec::new();
-    // Once as it is, and once with every command that may be copied sent twice.
+    // The steps run once as they are, and once with each command that may be copied sent twice.
     for copies in [1, 2] {
         let keys = [0, 1].map(|key| format!("{run} {copies} {key}"));
         for (key, step) in steps {
@@ -69,8 +69,8 @@ async fn random_run(subject: &mut Subject, steps: &Steps, run: usize) -> Ran {
     Ran { seen, took }
 }
 
-/// Returns a state without dead waiters. A command that is sent twice removes more of them: those
-/// that were after its own ticket the first time.
+/// Returns a state without dead waiters. A command that is sent twice removes more dead waiters:
+/// those that came after its own ticket at the first time.
 fn without_dead_waiters(state: &str) -> String {
     let words: Vec<_> = state.split(' ').collect();
     let bars: Vec<_> = (0..words.len()).filter(|&at| words[at] == "|").collect();
@@ -86,7 +86,7 @@ fn without_dead_waiters(state: &str) -> String {
     let living = waiters.chunks(2).filter(is_alive);
     let living: Vec<_> = living.flatten().copied().collect();
     let (before, after) = if living.is_empty() {
-        (first, last + 3) // without the two TTLs of the queue
+        (first, last + 3) // leaves out the two TTLs of the queue
     } else {
         (first + 1, last)
     };
@@ -126,7 +126,7 @@ fn any_step() -> impl Strategy<Value = (usize, Step)> {
     });
     let deadline = prop::option::weighted(0.8, prop::sample::select(vec![-100, 100, 200]));
     let step = prop_oneof![
-        24 => any_asked().prop_map(Step::Request),
+        24 => any_command().prop_map(Step::Command),
         1 => Just(Step::Delete),
         1 => some_ttl().prop_map(|ttl| Step::Write('?', ttl)),
         1 => (token(), some_ttl()).prop_map(|(who, ttl)| Step::Write(who, ttl)),
@@ -139,10 +139,10 @@ fn any_step() -> impl Strategy<Value = (usize, Step)> {
     (0..2usize, step)
 }
 
-fn any_asked() -> impl Strategy<Value = Asked> {
+fn any_command() -> impl Strategy<Value = RowCommand> {
     use Verb::{Acquire, Extend, Heal, Inspect, Release, Yield};
     let verbs = |verbs: &[Verb]| prop::sample::select(verbs.to_vec());
-    let asked = prop_oneof![
+    let kind_and_verb = prop_oneof![
         2 => (Just(Kind::Mutex), verbs(&[Acquire, Extend, Heal, Release])),
         3 => (Just(Kind::Reentrant), verbs(&[Acquire, Acquire, Extend, Heal, Release])),
         8 => (Just(Kind::Fair), verbs(&[Acquire, Acquire, Acquire, Extend, Heal, Inspect, Release, Yield])),
@@ -154,7 +154,7 @@ fn any_asked() -> impl Strategy<Value = Asked> {
     });
     let numbers = (0..3u8, 1..4u64, 0..3u32, 1..4u64);
     (
-        asked,
+        kind_and_verb,
         numbers,
         any_ttl(),
         prop::option::weighted(0.7, queue),
@@ -163,14 +163,14 @@ fn any_asked() -> impl Strategy<Value = Asked> {
         .prop_map(
             |((kind, verb), (who, attempt, depth, drawn), ttl, queue, candidate)| {
                 let first = if kind == Kind::Mutex { b'A' } else { b'a' };
-                Asked {
+                RowCommand {
                     attempt,
                     drawn,
                     ttl,
                     queue,
                     ballot: candidate,
                     depth: depth + u32::from(verb != Release),
-                    ..Asked::new(kind, verb, char::from(first + who))
+                    ..RowCommand::new(kind, verb, char::from(first + who))
                 }
             },
         )

@@ -60,11 +60,11 @@ async fn a_reentrant_lock_is_acquired() {
         "reentrant acquire a1: granted, left a=1 reentrant=1 40s",
         "reentrant acquire a1 x3: granted, left a=3 reentrant=1 40s",
         "reentrant acquire a1: granted, delete, reentrant acquire b1: granted, left b=1 reentrant=1 40s",
-        // Again, by its owner. The depth is set, and the TTL is never shortened.
+        // Its owner acquires it again. The depth is set, and the TTL is never shortened.
         "reentrant acquire a1: granted, reentrant acquire a1 x2 80s: granted, left a=2 reentrant=1 80s",
         "reentrant acquire a1 80s: granted, reentrant acquire a1 x2 40s: granted, left a=2 reentrant=1 80s",
         "write-hash a=1 reentrant=1 -, reentrant acquire a1 40s: granted, left a=1 reentrant=1 40s",
-        // Another owner acquires.
+        // Another owner tries to acquire it.
         "reentrant acquire a1 x2: granted, reentrant acquire b1: held a x2 40s, left a=2 reentrant=1 40s",
         "write-hash a=1 reentrant=1 -, reentrant acquire b1: held a x1 -, left a=1 reentrant=1 modeless -",
         // A later attempt of the same owner takes over. An earlier one, which is late, does not.
@@ -166,11 +166,11 @@ async fn a_fair_lock_is_acquired() {
         "fair acquire a1 ~20s: granted, left a=1 fair=1 40s",
         "fair acquire a1 ~20s fresh: granted, left a=1 fair=1 40s",
         "fair acquire a1: granted, delete, fair acquire b1: granted, left b=1 fair=1 40s",
-        // Again, by its owner, before all waiters.
+        // Its owner acquires it again, before all waiters.
         "fair acquire a1: granted, fair acquire a1 x2 80s: granted, left a=2 fair=1 80s",
         "fair acquire a1 80s: granted, fair acquire a1 x2 40s: granted, left a=2 fair=1 80s",
         "fair acquire a1: granted, enqueue b@2 20s, fair acquire a1 x2: granted, left a=2 fair=1 40s | b@2 20s | - -",
-        // Another owner acquires, which waits or does not.
+        // Another owner tries to acquire it, and waits or does not wait.
         "fair acquire a1 x2: granted, fair acquire b1: held a x2 40s, left a=2 fair=1 40s",
         "write-hash a=1 fair=1 -, fair acquire b1: held a x1 -, left a=1 fair=1 modeless -",
         "fair acquire a1: granted, fair acquire b1 ~20s: held a x1 #1 40s, left a=1 fair=1 40s | b@2 20s | 40s 40s",
@@ -291,7 +291,7 @@ async fn a_fair_lock_is_yielded() {
     check(&[
         "fair acquire a1: granted, fair yield a1 ~20s: granted, left nothing | a@1 20s | 40s 40s",
         "fair acquire b1: granted, enqueue c@3 20s, fair yield b1 ~20s: granted, left nothing | b@2 20s c@3 20s | 40s 40s",
-        // A waiter before it is woken.
+        // An earlier waiter is woken.
         "fair acquire b1: granted, enqueue a@1 20s, fair yield b1 ~20s: granted +turn-a:a@1, left nothing | a@1 20s b@2 20s | 40s 40s",
         "fair acquire c1: granted, enqueue a@1 -5s, enqueue b@2 20s, fair yield c1 ~20s: granted +turn-b:b@2, left nothing | b@2 20s c@3 20s | 40s 40s",
         "fair acquire a1: granted, fair yield a1: granted, left nothing",
@@ -319,7 +319,7 @@ async fn a_lock_is_put_back() {
         "reentrant acquire a2: granted, reentrant heal a1 x2 80s: held a x1 40s, left a=1 reentrant=2 40s",
         "reentrant acquire b1: granted, reentrant heal a1: held b x1 40s, left b=1 reentrant=1 40s",
         "fair heal a1 x2: granted, left a=2 fair=1 40s",
-        // Regardless of waiters.
+        // A heal ignores waiters.
         "enqueue b@2 20s, fair heal a1 x2: granted, left a=2 fair=1 40s | b@2 20s | - -",
         "enqueue b@2 -5s, fair heal a1 x2: granted, left a=2 fair=1 40s | b@2 -5s | - -",
         "fair acquire b1: granted, fair heal a1: held b x1 40s, left b=1 fair=1 40s",
@@ -357,7 +357,7 @@ async fn a_lock_is_inspected() {
 
 /// A counter holds the candidate that won, and lives for 30 days.
 #[tokio::test]
-async fn a_fenced_mutex() {
+async fn a_fenced_mutex_is_acquired() {
     check(&[
         "acquire A ^500: granted, left A 40s ^500 2592000s",
         "count ^400, acquire A ^500: granted, left A 40s ^500 2592000s",
@@ -368,7 +368,8 @@ async fn a_fenced_mutex() {
         "count ^5000, acquire A ^500: stale ^5000, left nothing ^5000 -",
         // Candidates are compared as numbers, not as texts.
         "count-nine, acquire A ^500: granted, left A 40s ^500 2592000s",
-        // Too far from the master's clock. One above a counter that is too far is accepted.
+        // Candidates too far from the master's clock are refused. One above a counter that is too
+        // far ahead is accepted.
         "acquire A ^-9000: skewed, left nothing",
         "acquire A ^9000: skewed, left nothing",
         "count ^400, acquire A ^9000: skewed, left nothing ^400 -",
@@ -376,7 +377,7 @@ async fn a_fenced_mutex() {
         "count ^8000, acquire A ^8000+2: skewed, left nothing ^8000 -",
         "count ^-9000, acquire A ^-9000: stale ^-9000, left nothing ^-9000 -",
         "count ^-9000, acquire A ^-9000+1: skewed, left nothing ^-9000 -",
-        // Again, with the same candidate, a larger one or a smaller one.
+        // The same attempt again, with the same candidate, a larger one or a smaller one.
         "acquire A ^500: granted, acquire A ^500 80s: granted, left A 80s ^500 2592000s",
         "acquire A 80s ^500: granted, acquire A ^500: granted, left A 80s ^500 2592000s",
         "acquire A ^500: granted, acquire A ^600 80s: granted, left A 80s ^600 2592000s",
@@ -398,7 +399,7 @@ async fn a_fenced_mutex() {
 }
 
 #[tokio::test]
-async fn a_fenced_reentrant_lock() {
+async fn a_fenced_reentrant_lock_is_acquired() {
     check(&[
         "reentrant acquire a1 ^500: granted, left a=1 reentrant=1 40s ^500 2592000s",
         "count ^500, reentrant acquire a1 ^500: stale ^500, left nothing ^500 -",
@@ -410,7 +411,7 @@ async fn a_fenced_reentrant_lock() {
         "reentrant acquire a1 ^500: granted, reentrant acquire a1 ^600 80s: granted, left a=1 reentrant=1 80s ^600 2592000s",
         "reentrant acquire a1 ^600: granted, reentrant acquire a1 ^500 x2 80s: stale ^600, left a=1 reentrant=1 40s ^600 2592000s",
         "reentrant acquire a1 ^500: granted, reentrant acquire b1 ^600: held a x1 40s, left a=1 reentrant=1 40s ^500 2592000s",
-        // To the counter, the next attempt of an owner is another attempt.
+        // The next attempt of the same owner needs a larger candidate.
         "reentrant acquire a1 ^500: granted, reentrant acquire a2 ^500: stale ^500, left a=1 reentrant=1 40s ^500 2592000s",
         "reentrant acquire a1 ^500: granted, reentrant acquire a2 ^500+1: granted, left a=1 reentrant=2 40s ^500+1 2592000s",
         "reentrant acquire a2 ^500: granted, reentrant acquire a1 ^600: held a x1 40s, left a=1 reentrant=2 40s ^500 2592000s",
@@ -423,7 +424,7 @@ async fn a_fenced_reentrant_lock() {
 }
 
 #[tokio::test]
-async fn a_fenced_fair_lock() {
+async fn a_fenced_fair_lock_is_acquired() {
     check(&[
         "fair acquire a1 ^500: granted, left a=1 fair=1 40s ^500 2592000s",
         "fair acquire a1 ^500 ~20s: granted, left a=1 fair=1 40s ^500 2592000s",
@@ -457,7 +458,7 @@ async fn a_released_attempt_cannot_win_any_more() {
     check(&[
         "acquire A ^500: granted, release A ^500: granted +wake:0, left nothing ^500 2592000s",
         "acquire A ^500: granted, release A ^500: granted +wake:0, acquire A ^500: stale ^500, left nothing ^500 2592000s",
-        // The acquisition failed, or comes later.
+        // The release comes first: the acquisition failed, or comes later.
         "release A ^500: gone, left nothing ^500 2592000s",
         "release A ^500: gone, acquire A ^500: stale ^500, left nothing ^500 2592000s",
         "release A ^500: gone, acquire B ^600: granted, acquire A ^500: held 40s, left B 40s ^600 2592000s",
@@ -507,7 +508,8 @@ async fn a_fenced_lock_is_put_back() {
     .await;
 }
 
-/// A fenced lock cannot be acquired then. Its holder can release it, and the key stays as it is.
+/// If the counter's key holds something else, a fenced lock cannot be acquired. Its holder can
+/// release it, and the key stays as it is.
 #[tokio::test]
 async fn a_key_that_is_no_counter_is_reported() {
     const NO_COUNTER: &str = "failed: answered ERR the key .. is not a counter: delete it";

@@ -18,7 +18,7 @@ use crate::core::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    Request(Asked),
+    Command(RowCommand),
     Delete,
     /// Writes a string without this crate: the token of this letter, or another text for `?`.
     Write(char, Option<Duration>),
@@ -32,20 +32,19 @@ pub(super) enum Step {
     Spoil {
         is_queue: bool,
     },
-    /// Puts a ticket into the queue. It counts as dead after this many seconds, if there is a
-    /// deadline.
+    /// Puts a ticket into the queue, with a deadline in this many seconds if there is one.
     Enqueue(String, Option<i64>),
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct RowCommand {
     pub(super) kind: Kind,
     pub(super) verb: Verb,
     pub(super) who: char,
     pub(super) attempt: u64,
     pub(super) ttl: Duration,
     pub(super) depth: u32,
-    /// The time in the ticket, in seconds from an origin long ago.
+    /// The time in the ticket, in seconds from [`ORIGIN`].
     pub(super) drawn: u64,
     pub(super) queue: Option<QueueOptions>,
     pub(super) wakes: WakeScope,
@@ -53,7 +52,7 @@ pub(super) struct Asked {
     pub(super) ballot: Option<i64>,
 }
 
-impl Asked {
+impl RowCommand {
     pub(super) fn mutex(verb: Verb, who: char, ttl: Duration) -> Self {
         Self {
             ttl,
@@ -130,7 +129,7 @@ impl Asked {
         }
     }
 
-    /// Returns whether the command may be sent twice: all but SET, which takes a mutex.
+    /// Returns whether the command may be sent twice. Only SET, which takes a mutex, may not.
     pub(super) fn may_be_copied(&self) -> bool {
         self.ballot.is_some()
             || self.kind != Kind::Mutex
@@ -139,28 +138,28 @@ impl Asked {
 
     fn parse(kind: Kind, verb: Verb, who: &str, words: &[&str]) -> Self {
         let mut letters = who.chars();
-        let mut asked = Self::new(kind, verb, letters.next().unwrap());
-        asked.attempt = letters.as_str().parse().unwrap_or(1);
+        let mut command = Self::new(kind, verb, letters.next().unwrap());
+        command.attempt = letters.as_str().parse().unwrap_or(1);
         let is_fresh = words.contains(&"fresh");
         for word in words {
             match word.split_at(1) {
                 ("f", "resh") => {}
-                ("q", "uiet") => asked.wakes = WakeScope::Nobody,
-                ("l", "ost") => asked.wakes = WakeScope::ThisMaster,
-                ("x", depth) => asked.depth = depth.parse().unwrap(),
-                ("^", off) => asked.ballot = Some(micros(off)),
-                ("@", drawn) => asked.drawn = drawn.parse().unwrap(),
+                ("q", "uiet") => command.wakes = WakeScope::Nobody,
+                ("l", "ost") => command.wakes = WakeScope::ThisMaster,
+                ("x", depth) => command.depth = depth.parse().unwrap(),
+                ("^", off) => command.ballot = Some(micros(off)),
+                ("@", drawn) => command.drawn = drawn.parse().unwrap(),
                 ("~", timeout) => {
                     let waiter_timeout = parse_ttl(timeout).unwrap();
-                    asked.queue = Some(QueueOptions {
+                    command.queue = Some(QueueOptions {
                         waiter_timeout,
                         is_fresh,
                     });
                 }
-                _ => asked.ttl = parse_ttl(word).unwrap(),
+                _ => command.ttl = parse_ttl(word).unwrap(),
             }
         }
-        asked
+        command
     }
 }
 
@@ -172,7 +171,7 @@ impl Step {
             "fair" => (Kind::Fair, &words[1..]),
             _ => (Kind::Mutex, &words[..]),
         };
-        let ask = |verb, who, rest| Self::Request(Asked::parse(kind, verb, who, rest));
+        let ask = |verb, who, rest| Self::Command(RowCommand::parse(kind, verb, who, rest));
         match words {
             ["acquire", who, rest @ ..] => ask(Verb::Acquire, who, rest),
             ["heal", who, rest @ ..] => ask(Verb::Heal, who, rest),
@@ -180,7 +179,7 @@ impl Step {
             ["release", who, rest @ ..] => ask(Verb::Release, who, rest),
             ["yield", who, rest @ ..] => ask(Verb::Yield, who, rest),
             // An inspection of a fair lock also shows locks of the other kinds.
-            ["inspect"] => Self::Request(Asked::new(Kind::Fair, Verb::Inspect, '?')),
+            ["inspect"] => Self::Command(RowCommand::new(Kind::Fair, Verb::Inspect, '?')),
             ["write", ttl] => Self::Write('?', parse_ttl(ttl)),
             ["write-A", ttl] => Self::Write('A', parse_ttl(ttl)),
             ["write-hash", fields @ .., ttl] => Self::WriteHash(
@@ -223,8 +222,8 @@ pub(super) fn candidate(micros: i64) -> String {
 }
 
 /// Parses a field of a hash. `a=1` is the field of an owner. `reentrant=1`, `fair=1` and `odd=1`
-/// are fields that tell the kind. A lock that is left also has the field `mode=quorlock`, unless
-/// the row says `modeless`.
+/// are fields that tell the kind. Where a row writes the keys that are left, a lock of this crate
+/// also has the field `mode=quorlock`, unless the row says `modeless`.
 pub(super) fn parse_field(text: &str) -> (String, String) {
     let (name, value) = text.split_once('=').unwrap();
     let name = match name {
@@ -257,7 +256,7 @@ pub(super) fn text_of(token: Token) -> String {
     String::from_utf8(token.as_bytes().to_vec()).unwrap()
 }
 
-/// Returns the owner of this letter. Each process has one.
+/// Returns the owner of this letter. Each owner is in a process of its own.
 fn owner(who: char) -> String {
     format!("{}:1", process(who))
 }

@@ -1,4 +1,4 @@
-//! Direct access to the keys of a master, past the mailbox.
+//! Direct access to the keys of a master, without the mailbox.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ impl Store {
     /// Runs a step that is not a command.
     pub(super) fn run(&self, key: &str, step: &Step) {
         match (step, self) {
-            (Step::Request(_), _) => panic!("a command goes through the mailbox"),
+            (Step::Command(_), _) => panic!("a command goes through the mailbox"),
             (Step::Write(who, ttl), _) => self.write(key, *who, *ttl),
             (Step::Delete, Self::Memory(master)) => master.delete(key),
             (Step::Delete, Self::Real(server, _)) => {

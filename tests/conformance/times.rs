@@ -1,15 +1,15 @@
-//! Effects of time, on the masters' own clocks.
+//! The effects of time, by the masters' own clocks.
 
 use super::*;
 use crate::core::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
 
-fn fair(verb: Verb, who: char, waiter_timeout: Duration) -> Asked {
-    Asked {
+fn fair(verb: Verb, who: char, waiter_timeout: Duration) -> RowCommand {
+    RowCommand {
         queue: Some(QueueOptions {
             waiter_timeout,
             is_fresh: false,
         }),
-        ..Asked::new(Kind::Fair, verb, who)
+        ..RowCommand::new(Kind::Fair, verb, who)
     }
 }
 
@@ -44,9 +44,13 @@ async fn a_queue_without_polls_expires() {
     const TIMEOUT: Duration = Duration::from_millis(40);
     for mut subject in subjects().await {
         let before = now();
-        let held = subject.say("key", &fair(Verb::Acquire, 'a', TIMEOUT)).await;
+        let held = subject
+            .answer("key", &fair(Verb::Acquire, 'a', TIMEOUT))
+            .await;
         assert_eq!(held, "granted");
-        subject.say("key", &fair(Verb::Acquire, 'b', TIMEOUT)).await;
+        subject
+            .answer("key", &fair(Verb::Acquire, 'b', TIMEOUT))
+            .await;
         let answered = now();
         let mut last_seen = before;
         loop {
@@ -72,14 +76,20 @@ async fn a_waiter_that_does_not_poll_is_passed_over() {
             key += 1;
             let key = format!("key {key}");
             let before = now();
-            subject.say(&key, &fair(Verb::Acquire, 'a', TIMEOUT)).await;
-            subject.say(&key, &fair(Verb::Acquire, 'b', TIMEOUT)).await;
             subject
-                .say(&key, &fair(Verb::Acquire, 'c', seconds(40)))
+                .answer(&key, &fair(Verb::Acquire, 'a', TIMEOUT))
                 .await;
-            let released = subject.say(&key, &fair(Verb::Release, 'a', TIMEOUT)).await;
+            subject
+                .answer(&key, &fair(Verb::Acquire, 'b', TIMEOUT))
+                .await;
+            subject
+                .answer(&key, &fair(Verb::Acquire, 'c', seconds(40)))
+                .await;
+            let released = subject
+                .answer(&key, &fair(Verb::Release, 'a', TIMEOUT))
+                .await;
             let refused = subject
-                .say(&key, &fair(Verb::Acquire, 'c', seconds(40)))
+                .answer(&key, &fair(Verb::Acquire, 'c', seconds(40)))
                 .await;
             if before.elapsed() >= TIMEOUT {
                 continue;
@@ -90,7 +100,7 @@ async fn a_waiter_that_does_not_poll_is_passed_over() {
         }
         let key = format!("key {key}");
         let granted = subject
-            .say(&key, &fair(Verb::Acquire, 'c', seconds(40)))
+            .answer(&key, &fair(Verb::Acquire, 'c', seconds(40)))
             .await;
         assert_eq!(granted, "granted");
         assert!(!subject.store.state(&key).contains('|'));
@@ -104,8 +114,8 @@ async fn an_inspection_shows_a_thousand_waiters() {
             let ticket = step::ticket('b', waiter).as_str().to_owned();
             subject.store.run("key", &Step::Enqueue(ticket, None));
         }
-        let inspect = Asked::new(Kind::Fair, Verb::Inspect, '?');
-        let shown = subject.say("key", &inspect).await;
+        let inspect = RowCommand::new(Kind::Fair, Verb::Inspect, '?');
+        let shown = subject.answer("key", &inspect).await;
         assert!(shown.starts_with("free 0.000s b@1 b@2 "));
         assert!(shown.ends_with(" b@999 b@1000"));
         if let Store::Memory(master) = &subject.store {
@@ -116,7 +126,7 @@ async fn an_inspection_shows_a_thousand_waiters() {
     }
 }
 
-/// A ticket whose time is off by more than a second is not queued, unless it is already.
+/// A ticket whose time is off by more than a second is not queued, unless it is queued already.
 #[tokio::test]
 async fn the_time_in_a_ticket_is_checked_by_the_masters_clock() {
     for mut subject in subjects().await {
@@ -129,12 +139,12 @@ async fn the_time_in_a_ticket_is_checked_by_the_masters_clock() {
             (-700, true),
             (-1300, false),
         ] {
-            // Tries again if the machine stood still so long that it made a difference.
+            // Tries again if the machine stood still so long that the clocks may disagree.
             loop {
                 key += 1;
                 let key = format!("{key}");
-                let others = Asked::new(Kind::Fair, Verb::Acquire, 'a');
-                assert_eq!(subject.say(&key, &others).await, "granted");
+                let others = RowCommand::new(Kind::Fair, Verb::Acquire, 'a');
+                assert_eq!(subject.answer(&key, &others).await, "granted");
                 let before = wall_micros();
                 let drawn = before.saturating_add_signed(off * 1000);
                 let vote = subject.ask(queue_up(&key, drawn, true)).await;

@@ -1,4 +1,4 @@
-//! A master's answers, as rows write them.
+//! The notation of rows for a master's answers.
 
 use super::{step::*, *};
 
@@ -11,7 +11,7 @@ pub(super) fn written(vote: &Vote, note: &str) -> String {
         Vote::Refuse(Refusal::OtherKind) => "kind".to_owned(),
         Vote::Refuse(Refusal::Queued { position }) => format!("queued{}", position_of(*position)),
         Vote::Refuse(Refusal::Skewed { .. }) => "skewed".to_owned(),
-        // `say` writes the time of the row instead.
+        // `Subject::answer` writes a counter relative to the start of the row instead.
         Vote::Refuse(Refusal::Stale { counter }) => format!("stale {counter}"),
         Vote::Refuse(Refusal::Held(report)) => {
             let holder = report.owner().map_or_else(String::new, |owner| {

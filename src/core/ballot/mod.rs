@@ -26,15 +26,15 @@ impl Ballot {
 pub(crate) enum BallotReply {
     /// The candidate may win. The counter is raised to it.
     Accepted,
-    /// The counter is already as high.
+    /// The counter is as high as the candidate, or higher.
     Stale,
     /// The candidate is too far from the master's clock.
     Skewed,
 }
 
 /// Returns the answer to a candidate for a lock that is free, or held by the same attempt
-/// (`is_mine`). It is the rule of `lua/shared/ballot.lua`. `window` is 0 for a key that is put
-/// back.
+/// (`is_mine`). This is the rule of `lua/shared/ballot.lua`. `window` is 0 for a key that is put
+/// back, and then the distance to the clock does not matter.
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) fn ballot_reply(
     candidate: u64,
@@ -66,7 +66,7 @@ mod tests {
         use BallotReply::{Accepted, Skewed, Stale};
         for (candidate, counter, is_mine, clock, window, expected) in [
             (100, 99, false, 100, 10, Accepted),
-            (100, 100, false, 100, 10, Stale), // another attempt has won with it
+            (100, 100, false, 100, 10, Stale), // another attempt may have won with this candidate
             (100, 100, true, 100, 10, Accepted), // the same attempt
             (100, 101, true, 100, 10, Stale),
             (90, 0, false, 100, 10, Accepted),
@@ -77,7 +77,7 @@ mod tests {
             (122, 120, false, 100, 10, Skewed),
             (50, 0, false, 100, 0, Accepted), // put back
             (50, 50, false, 100, 0, Accepted),
-            (50, 51, false, 100, 0, Stale), // another attempt has won since
+            (50, 51, false, 100, 0, Stale), // another attempt may have won since
         ] {
             assert_eq!(
                 ballot_reply(candidate, counter, is_mine, clock, window),

@@ -1,4 +1,5 @@
-//! Ballots for fencing tokens: another round with a higher number, in place.
+//! Further ballots for a fencing token: rounds with another candidate, while masters keep the
+//! grants of the round before.
 
 use super::{Claim, rounds::NextRound};
 use crate::core::{
@@ -6,9 +7,9 @@ use crate::core::{
     round::{Outcome, Round},
 };
 
-/// The most further ballots in a row: one for counters that are ahead of ours, and one for a clock
-/// that differs from those of the masters. If neither helps, the masters disagree on the time, and
-/// the claim waits like any other.
+/// The maximum number of further ballots in a row: one for counters that are above our candidate,
+/// and one for a local clock that differs from the clocks of the masters. If neither helps, the
+/// masters disagree on the time, and the attempt is lost like any other.
 pub(crate) const MORE_BALLOTS: usize = 2;
 
 impl Claim {
@@ -18,16 +19,17 @@ impl Claim {
         let outcome = self.decided().await;
         if outcome == Outcome::Lost {
             let round = self.newest_round();
-            if round.read(Round::may_need_another_ballot) {
+            if round.read(Round::may_raise_ballot) {
                 round.settled().await;
             }
         }
         outcome
     }
 
-    /// Asks once more with a higher number for the fencing token, if that can win: a majority of
-    /// masters are free and have seen a later number, or have another time. Returns whether it did.
-    /// Masters that granted the last round keep the grant meanwhile.
+    /// Makes a round with another candidate for the fencing token if that can win. It can if a
+    /// majority of masters are free and some of them have seen a later candidate, or if a majority
+    /// of masters have another time. Returns whether there is such a round. Masters that granted
+    /// the last round keep the grant meanwhile.
     pub(crate) fn raise_ballot(&self, queue: Option<QueueOptions>) -> bool {
         if self.counter.is_none() {
             return false;
@@ -36,7 +38,7 @@ impl Claim {
         let round = self.newest_round();
         let candidate = round.read(Round::next_candidate);
         if let Some(candidate) = candidate {
-            // The next ballot of this process begins with this number.
+            // Later candidates of this process are above this one.
             timestamps.note(candidate);
         } else if let Some(clock) = round.read(Round::skewed_to) {
             timestamps.correct(clock);
@@ -44,7 +46,7 @@ impl Claim {
             return false;
         }
         self.ask_again(NextRound {
-            identity: None, // the grants are still good
+            identity: None, // the masters keep the grants of this attempt
             queue,
             candidate,
         });

@@ -37,7 +37,7 @@ pub(crate) enum NotExtended {
         remaining: Duration,
         round: Arc<LiveRound>,
     },
-    /// A majority confirmed when the validity had ended.
+    /// A majority confirmed after the validity had ended.
     TooSlow(Arc<LiveRound>),
 }
 
@@ -52,8 +52,8 @@ pub(crate) struct Extension {
 }
 
 impl CountVotes for Arc<Extension> {
-    /// Counts the vote, and then carries out its consequences: by then the round is unlocked, and
-    /// no task has seen them missing.
+    /// Counts the vote, and carries out its consequences after the round is unlocked. Tasks that
+    /// wait for the round are woken last, when the consequences are in effect.
     fn count(&self, master: usize, vote: Vote, now: Instant) {
         let is_answer = !matches!(vote, Vote::Fail(_));
         let effect = self.round.cast(master, vote, now, |round, before| {
@@ -68,7 +68,7 @@ impl CountVotes for Arc<Extension> {
     }
 }
 
-/// Notes on which masters the key was put back.
+/// A counter of the votes on a heal, which notes the masters on which the key was put back.
 #[derive(Debug)]
 struct HealVotes(Arc<LiveRound>);
 
@@ -92,8 +92,8 @@ impl Claim {
         self.extended(&extension).await
     }
 
-    /// Adds a level, which takes a round like any extension. Returns `None` if the lock is no
-    /// longer held.
+    /// Adds a level, and posts an extension that sets the new depth on the masters. Returns `None`
+    /// if the lock is no longer held.
     pub(crate) fn reenter(self: &Arc<Self>, ttl: Ttl) -> Option<(Level, Arc<Extension>)> {
         let now = clock::now();
         let mut state = self.held_at(self.lock(), now).ok()?;
@@ -111,7 +111,7 @@ impl Claim {
         match round.decided().await {
             Outcome::Won => {
                 let now = clock::now();
-                // The task that counts the deciding vote may not have come to this yet.
+                // The task that counted the deciding vote may not have applied its effect yet.
                 self.renewed(extension.lease);
                 self.held_at(self.lock(), now).map(|_| ())
             }
@@ -130,7 +130,7 @@ impl Claim {
         }
     }
 
-    /// Returns the state of a lock that is still held at `now`.
+    /// Returns `state` if the lock is still held at `now`.
     fn held_at<'a>(&self, mut state: Locked<'a>, now: Instant) -> Result<Locked<'a>, NotExtended> {
         match self.state_at(&mut state, now) {
             LockState::Held | LockState::InDoubt => Ok(state),
@@ -152,8 +152,8 @@ impl Claim {
     ) -> Arc<Extension> {
         let masters = &self.context.masters;
         let lease = Lease::new(start, ttl, masters.config().drift);
-        // A majority counts only within the old validity: after that, another may have held the
-        // lock in between.
+        // A majority counts only within the old validity: after that, another client may have held
+        // the lock in between.
         let limit = state.lease.until().min(lease.until());
         let round = Round::open(Verb::Extend, masters.count(), start, Some(limit));
         let extension = Arc::new(Extension {
@@ -214,7 +214,7 @@ impl Claim {
     }
 
     /// Puts the key back on masters that lost it, after a majority has confirmed an extension. Does
-    /// nothing after a release, or when the validity has ended: a late answer may come then.
+    /// nothing after a release or a loss: an answer may come that late.
     fn heal(&self, masters: MasterSet, extension: &Extension) {
         if masters.is_empty() {
             return;
@@ -236,13 +236,14 @@ impl Claim {
         self.context.masters.post_to(masters, command, votes);
     }
 
-    /// Starts to renew the lock, which was just won or reentered, or goes on for longer.
+    /// Starts to renew the lock after it was won or reentered. If the lock is renewed already, the
+    /// later of the two limits counts.
     pub(crate) fn start_renewing(self: &Arc<Self>, renewal: Renewal) {
         let masters = &self.context.masters;
         let retry = masters.node_timeout().max(self.ttl.duration() / 20);
         let mut state = self.state.lock();
         let start = state.newest.read(Round::start);
-        // The lease as it is without any extension by hand.
+        // The lease that a round with the TTL of the lock gives, regardless of extensions by hand.
         let lease = Lease::new(start, self.ttl, masters.config().drift);
         let Some(mut plan) = RenewalPlan::new(start, lease, retry, renewal) else {
             return;
@@ -280,7 +281,7 @@ impl Renew for Claim {
             return (None, None);
         }
         let Some(due) = plan.due(state.lease) else {
-            // The timer ends here, unless the owner acquires the lock again and for longer.
+            // The timer ends here. If the lock is reentered, another one may start.
             state.timer = None;
             return (None, None);
         };

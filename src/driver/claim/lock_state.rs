@@ -40,7 +40,7 @@ impl Claim {
     }
 
     /// Returns the end of the lease, on the clock of [`Instant`]. A step of the wall clock could
-    /// move it before the start of the first round, so it is never earlier than that.
+    /// move the end before the start of the first round. Then the result is that start.
     pub(crate) fn valid_until(&self) -> Instant {
         let until = self.state.lock().lease.until();
         clock::to_monotonic(until, self.began)
@@ -50,7 +50,8 @@ impl Claim {
     pub(crate) async fn lost(&self) -> LostReason {
         let check = || match self.state() {
             LockState::Lost(reason) => ControlFlow::Break(reason),
-            // A timer of this task, which fires even when every renewal hangs.
+            // This task has a timer of its own for the end of the lease, which fires even if every
+            // renewal hangs.
             LockState::Held | LockState::InDoubt => {
                 ControlFlow::Continue(Some(self.state.lock().lease.until()))
             }

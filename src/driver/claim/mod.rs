@@ -59,19 +59,19 @@ pub(crate) struct Claim {
     ttl: Ttl,
     /// The counter of a fenced lock.
     counter: Option<Arc<str>>,
-    /// Lets other tasks of the owner find this claim.
+    /// Keeps the entry by which other tasks of the owner find this claim.
     _owned: Option<Arc<OwnedLock<Self>>>,
     /// The start of the first round, on the monotonic clock.
     began: Instant,
     state: Mutex<State>,
-    /// The lock may have been lost.
+    /// Sent when the lock was lost.
     changed: Signal,
 }
 
 #[derive(Debug)]
 struct State {
-    /// The identity of the newest attempt. A release in its name takes back the attempts before it,
-    /// too, and none after it.
+    /// The identity of the newest attempt. A release with this identity also takes back earlier
+    /// attempts, and no later ones.
     identity: Identity,
     lease: Lease,
     /// The rest of the lease when the lock was won or last extended.
@@ -79,7 +79,8 @@ struct State {
     /// The expiry of the last key that this claim may have written, on the monotonic clock. A wall
     /// clock that is set forward must not make a release look needless.
     keys_until: Instant,
-    /// The masters that may hold the key because of earlier rounds than the newest.
+    /// The masters that may hold the key or the ticket because of heals or of rounds before the
+    /// newest.
     may_hold: MasterSet,
     /// The number that the newest acquisition offered for a fencing token.
     candidate: u64,
@@ -89,11 +90,11 @@ struct State {
     depth: u32,
     /// The acquisition, or the last extension.
     newest: Arc<LiveRound>,
-    /// There has been an extension, so the lock was held.
+    /// `true` if there was an extension, so that the lock must have been won.
     was_extended: bool,
-    /// An extension before the newest round failed, and none has succeeded since.
+    /// `true` if an extension before the newest round failed, and none has succeeded since.
     in_doubt: bool,
-    /// Set once, and never changed: a loss that was announced stays one.
+    /// The reason for a loss. It is set once and never changed, as a loss is announced.
     lost: Option<LostReason>,
     renewal: Option<RenewalPlan>,
     timer: Option<TimerKey>,
@@ -105,19 +106,19 @@ impl State {
         self.was_extended || self.newest.read(Round::outcome) == Outcome::Won
     }
 
-    /// Counts the masters of the newest round among those that may hold the key, before another
-    /// round takes its place.
+    /// Adds the masters of the newest round to those that may hold the key, before another round
+    /// becomes the newest.
     fn keep_newest(&mut self) {
         let may_keep = self.newest.read(Round::may_keep);
         self.may_hold |= may_keep;
     }
 }
 
-/// The state while it is locked. A loss is announced after it is unlocked, as that runs code of the
-/// program.
+/// The state while it is locked. A loss is announced after the unlock, as the announcement runs
+/// code of the program.
 #[derive(Debug)]
 struct Locked<'a> {
-    /// Dropped first, as it comes first.
+    /// The first field, so that it is dropped before the announcement.
     state: MutexGuard<'a, State>,
     announcement: Announcement<'a>,
 }
@@ -212,9 +213,9 @@ impl Claim {
         Command::new(&self.resource, action)
     }
 
-    /// Removes one level. The last one takes the claim back from all masters. That release arrives
-    /// after every request of this claim, and is owed to masters that may hold the key and cannot
-    /// be reached now.
+    /// Removes one level. Removing the last level releases the lock on all masters. That release
+    /// arrives after every earlier request of this claim. It is owed to masters that may hold the
+    /// key and cannot be reached now.
     fn leave(&self) -> Arc<LiveRound> {
         let masters = &self.context.masters;
         let round = Round::open(Verb::Release, masters.count(), clock::now(), None);
@@ -222,7 +223,8 @@ impl Claim {
         let mut state = self.lock();
         state.depth = state.depth.saturating_sub(1);
         if let Some(owner) = state.identity.owner().filter(|_| state.depth > 0) {
-            // Owed to no master: the next command of this claim sets the depth as well.
+            // This command is owed to no master: the next extension of this claim sets the depth,
+            // too.
             let action = Action::SetDepth {
                 by: owner.clone(),
                 depth: state.depth,
@@ -238,7 +240,7 @@ impl Claim {
             self.context.renewer.remove(timer);
         }
         drop(state);
-        // After unlocking, as both may wake a task.
+        // Both of these may wake a task, so they come after the unlock.
         drop(request);
         if was_won {
             self.context.local_waiters.released(&self.resource);
@@ -258,8 +260,9 @@ impl Claim {
         };
         let publishers = match &state.identity {
             Identity::Token(token) if state.was_won() => masters.publishers(token.spread()),
-            // Only masters that have the key publish, and it is not known which ones do. A waiter
-            // of Redisson listens to one master, which may be any.
+            // For a mutex that was not won: only masters that have the key publish, and it is not
+            // known which masters have it. For a reentrant lock: a waiter of Redisson listens to
+            // one master, which may be any.
             _ => MasterSet::ALL,
         };
         let action = Action::Release {
@@ -275,14 +278,14 @@ impl Claim {
     /// A lost round has found that others hold the lock, and gives back the grants of some masters.
     /// The waiters of this crate count these masters, see
     /// [`LocalWaiters`](super::local_waiters::LocalWaiters). If each of these messages woke them,
-    /// waiters would wake each other with every attempt.
+    /// they would wake each other with every attempt.
     fn wakes(&self, state: &State) -> WakeScope {
         let may_have_been_held = state.was_won() || state.newest.read(Round::may_have_barred);
         match &state.identity {
             // The scripts of a fair lock call the next waiter.
             Identity::Ticket { .. } => WakeScope::Nobody,
             _ if may_have_been_held => WakeScope::Everybody,
-            // Redisson does not know these locks, and a message costs every master a command.
+            // Redisson does not wait for mutexes, and a message costs every master a command.
             Identity::Token(_) => WakeScope::Nobody,
             Identity::Owner { .. } => WakeScope::ThisMaster,
         }
@@ -295,14 +298,15 @@ fn expiry_of(ttl: Ttl) -> Instant {
     now.checked_add(ttl.duration()).unwrap_or(now)
 }
 
-/// A release that was posted. The count of pending releases travels with this and not with the
-/// round: a task that looks at the round does not keep the coordinator open.
+/// A release that was posted. It counts as pending as long as this value lives, and not as long as
+/// the round does: a task that only reads the round must not delay the close of the coordinator.
 #[derive(Debug)]
 struct PostedRelease {
     release: Arc<LiveRound>,
     /// The expiry of the last key that the claim may have written, on the monotonic clock.
     keys_until: Instant,
-    /// The masters that may hold the key because of rounds before the newest.
+    /// The masters that may hold the key or the ticket because of heals or of rounds before the
+    /// newest.
     may_hold: MasterSet,
     newest: Arc<LiveRound>,
     _pending: PendingRelease,
@@ -319,8 +323,9 @@ impl CountVotes for PostedRelease {
     }
 }
 
-/// One level of a claim, for one guard. Dropping it removes the level, wherever the future of its
-/// owner is. This is how every round that does not end in a lock is followed by a release.
+/// One level of a claim, for one guard. Dropping it removes the level, also when the future that
+/// has it is dropped at any point. In this way, every round that does not end in a lock is followed
+/// by a release.
 #[derive(Debug)]
 #[must_use = "dropping it releases the lock"]
 pub(crate) struct Level {
@@ -337,7 +342,7 @@ impl Level {
         }
     }
 
-    /// Removes the level, once.
+    /// Removes the level if that was not done before. Returns the round of the command that does.
     pub(crate) fn release(&self) -> Arc<LiveRound> {
         self.release.get_or_init(|| self.claim.leave()).clone()
     }

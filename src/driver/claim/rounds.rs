@@ -29,7 +29,8 @@ use crate::{
 /// The differences between the next round of a claim and the last one.
 #[derive(Debug)]
 pub(crate) struct NextRound {
-    /// The identity of a new attempt, if a command that takes the last one back may arrive late.
+    /// The identity of a new attempt, which is needed if a command that takes back the last attempt
+    /// may arrive late. `None` keeps the identity.
     pub(crate) identity: Option<Identity>,
     /// The wait in the queues of the masters, if there is one.
     pub(crate) queue: Option<QueueOptions>,
@@ -112,8 +113,8 @@ impl Claim {
         masters.post(self.command(action), state.newest.clone());
     }
 
-    /// Returns when everything expires that a round leaves on the masters, if it is posted now. On
-    /// the monotonic clock.
+    /// Returns when everything that a round leaves on the masters has expired, if the round is
+    /// posted now. The result is on the monotonic clock.
     fn keys_until(&self, queue: Option<QueueOptions>) -> Instant {
         let key = expiry_of(self.ttl);
         let position =
@@ -135,8 +136,8 @@ impl Claim {
         masters.post_to(to, self.command(action), IgnoreVotes);
     }
 
-    /// Waits for the outcome of the newest round. A majority that leaves no validity by the time
-    /// that this task runs came too late.
+    /// Waits for the outcome of the newest round. A majority counts as too late if no validity is
+    /// left when this task runs.
     pub(crate) async fn decided(&self) -> Outcome {
         let acquisition = self.newest_round();
         let outcome = acquisition.decided().await;

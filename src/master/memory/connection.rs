@@ -84,7 +84,7 @@ impl Dialer {
             is_durable: None,
         };
         let record = state.guard.take();
-        let record = GuardRecord::looked_at(record, observation, &state.address, now.max(1));
+        let record = GuardRecord::observed(record, observation, &state.address, now.max(1));
         let since = record.counted_from(is_strict);
         let met = tracker.meet(&query, &record.run_id, &record.origin);
         state.guard = Some(record);

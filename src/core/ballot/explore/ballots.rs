@@ -33,7 +33,7 @@ pub(super) enum Broken {
     NoQuarantine,
 }
 
-/// The choice of the states to search.
+/// The model of the design, and the choice of the states to search.
 pub(super) struct Ballots<const A: usize> {
     broken: Broken,
     /// `true` if all attempts are those of one owner of a reentrant or a fair lock. Then a later
@@ -46,8 +46,8 @@ pub(super) struct Ballots<const A: usize> {
     /// A number above all that occur.
     top: u8,
     bits: usize,
-    /// Candidates below all counters, equal to the highest counter, and above it. Several attempts
-    /// may have the same.
+    /// Candidates below the highest counter, equal to it, and above it. Several attempts may have
+    /// the same candidate.
     candidates: Vec<u8>,
     decisions: RefCell<Vec<Option<Decision>>>,
 }
@@ -82,7 +82,7 @@ enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attempt {
     phase: Phase,
-    /// The candidates that it has tried. 0 is none.
+    /// The candidates that the attempt has tried. 0 stands for none.
     candidates: [u8; 2],
     /// The largest token that was reported before the attempt began.
     above: u8,
@@ -95,7 +95,8 @@ pub(super) struct State<const A: usize> {
     masters: [Master; MASTERS],
     attempts: [Attempt; A],
     clock: u8,
-    /// The master that lost its data, from 1, and the time.
+    /// The number of the master that lost its data, from 1, and the clock at that time. 0 if no
+    /// master has lost its data.
     lost: (u8, u8),
 }
 
@@ -161,7 +162,7 @@ impl<const A: usize> Ballots<A> {
     pub(super) fn new(starts: &[[u8; MASTERS]], time: Option<Time>) -> Self {
         let highest = starts.iter().flatten().max().unwrap();
         let top = match time {
-            // A candidate above, and one more for each attempt.
+            // One above the highest counter, one more for each attempt, and one above all these.
             None => highest.max(&1) + 2 + A as u8,
             Some(time) => {
                 let off = time.off.iter().max().unwrap();
@@ -207,7 +208,7 @@ impl<const A: usize> Ballots<A> {
             .collect()
     }
 
-    /// Does what the scripts do. Returns the answer.
+    /// Puts a candidate to a master, as the scripts do. Returns the answer.
     fn put(&self, state: &mut State<A>, put: Put) -> u8 {
         let Put {
             attempt,

@@ -17,9 +17,9 @@ enum Design {
     NoWriteBack,
     /// The largest number is first written back to a majority.
     WriteBack,
-    /// The same, on masters that hold the lock for the writer.
+    /// The same, but only to masters that hold the lock for the writer.
     WriteBackWhereHeld,
-    /// The same, and only masters count that are known to have granted the lock.
+    /// The same, but only to masters that are also known to have granted the lock.
     WriteBackWhereKnown,
 }
 
@@ -124,7 +124,7 @@ impl Counting {
         }
     }
 
-    /// Decides by the rounds that production uses.
+    /// Decides by the same rounds as in production.
     fn decide(&self, attempt: &mut Attempt) {
         let grants = |grants: [bool; MASTERS]| {
             let start = std::time::Instant::now();

@@ -1,4 +1,4 @@
-//! A master that loses its data, and clocks.
+//! A master that loses its data, and clocks that bound the harm.
 //!
 //! A candidate is near the clock of every master that accepts it. So a master needs to stay away
 //! only until the clocks have passed all candidates that it may have accepted before.

@@ -38,7 +38,8 @@ trait Model {
     /// Returns what is wrong with a state, if anything is.
     fn flaw(&self, state: &Self::State) -> Option<&'static str>;
 
-    /// Returns a number for each state. States that differ in names only may have the same.
+    /// Returns the number of a state. States that differ only in the names of attempts and masters
+    /// may have the same number.
     fn key(&self, state: &Self::State) -> u128;
 }
 
