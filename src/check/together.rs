@@ -8,7 +8,7 @@ use super::{
     report::{Finding, Severity},
     rights,
 };
-use crate::core::{ballot::Ballot, quorum::majority};
+use crate::core::{lease::CLOCK_WINDOW, quorum::majority};
 
 pub(super) fn find(masters: &[MasterAnswer], ours: &Ours<'_>) -> Vec<Finding> {
     let mut findings: Vec<_> = votes(masters, ours).into_iter().collect();
@@ -127,11 +127,11 @@ fn clocks(masters: &[MasterAnswer]) -> Vec<Finding> {
     let Some(middle) = clocks.get(known / 2).map(|(_, clock)| *clock) else {
         return Vec::new();
     };
-    clocks.retain(|(_, clock)| clock.apart(middle.ahead()) > Ballot::WINDOW);
+    clocks.retain(|(_, clock)| clock.apart(middle.ahead()) > CLOCK_WINDOW);
     let is_no_majority = known >= majority && known - clocks.len() < majority;
     let apart = is_no_majority.then(|| about::CLOCKS_APART.with("apart"));
     let off = |about: About, apart: Duration, machine: &str| {
-        (apart > Ballot::WINDOW).then(|| about.with(format!("{apart:.1?} off on {machine}")))
+        (apart > CLOCK_WINDOW).then(|| about.with(format!("{apart:.1?} off on {machine}")))
     };
     let theirs = clocks
         .iter()

@@ -104,7 +104,7 @@ impl Chances {
     }
 
     /// Returns the delays after which a waiter that is aside checks whether masters answer in time.
-    pub(crate) fn probes(waiter_timeout: Duration) -> Backoff {
+    pub(crate) fn delays(waiter_timeout: Duration) -> Backoff {
         Backoff::between(waiter_timeout / 4, waiter_timeout)
     }
 }

@@ -149,13 +149,13 @@ impl Command {
     pub(crate) fn undoes(&self, other: &Self) -> bool {
         matches!(self.verb(), Verb::Release | Verb::Yield)
             && self.resource == other.resource
-            && self.action.attempt() == other.action.attempt()
+            && self.action.identity() == other.action.identity()
     }
 }
 
 impl Action {
     /// Returns the attempt that this action is part of: its token, or its owner and number.
-    pub(super) fn attempt(&self) -> (Option<&Token>, Option<&OwnerAttempt>) {
+    pub(super) fn identity(&self) -> (Option<&Token>, Option<&OwnerAttempt>) {
         match self {
             Self::Acquire { by, .. }
             | Self::Extend { by, .. }
@@ -171,22 +171,29 @@ impl Action {
 impl Verb {
     /// Returns whether a master in quarantine must not vote on this verb.
     pub(crate) fn quarantine_applies(self) -> bool {
-        matches!(self, Self::Acquire | Self::Extend | Self::Heal)
+        match self {
+            Self::Acquire | Self::Extend | Self::Heal => true,
+            Self::Inspect | Self::Release | Self::Yield => false,
+        }
     }
 
     /// Returns whether this may leave something on a master that was not there before.
     #[cfg(feature = "redis")]
     pub(crate) fn takes(self) -> bool {
-        matches!(self, Self::Acquire | Self::Heal)
+        match self {
+            Self::Acquire | Self::Heal => true,
+            Self::Extend | Self::Inspect | Self::Release | Self::Yield => false,
+        }
     }
 
     /// Returns whether `vote` counts towards the majority that this verb needs.
     pub(crate) fn is_done(self, vote: &Vote) -> bool {
-        match vote {
-            Vote::Grant => true,
+        match (self, vote) {
+            (_, Vote::Grant) => true,
+            (_, Vote::Fail(_)) => false,
             // A key that belongs to another holder, or to no one, counts as released.
-            Vote::Refuse(_) => matches!(self, Self::Release | Self::Yield),
-            Vote::Fail(_) => false,
+            (Self::Release | Self::Yield, Vote::Refuse(_)) => true,
+            (Self::Acquire | Self::Extend | Self::Heal | Self::Inspect, Vote::Refuse(_)) => false,
         }
     }
 }

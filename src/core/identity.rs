@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::name::Token;
+use super::{lease::CLOCK_WINDOW, name::Token};
 
 /// The identity of one attempt at a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,15 +85,11 @@ pub(crate) struct QueueOptions {
 }
 
 impl QueueOptions {
-    /// The largest difference between the time in a fresh ticket and a master's clock. It limits
-    /// the advantage that a client can have over others because its clock is wrong.
-    const WINDOW: Duration = Duration::from_secs(1);
-
     /// Returns the waiter timeout in milliseconds, and the window in microseconds. A window of 0
     /// stands for no check.
     pub(super) fn in_words(self) -> [u64; 2] {
         let window = if self.is_fresh {
-            Self::WINDOW
+            CLOCK_WINDOW
         } else {
             Duration::ZERO
         };

@@ -38,7 +38,18 @@ impl Drift {
             .map_or(Duration::MAX, Duration::from_nanos)
             .saturating_add(Self::GRANULARITY)
     }
+
+    /// Returns the part of `ttl` that a holder may use.
+    pub(crate) fn usable(self, ttl: Ttl) -> Duration {
+        let ttl = ttl.duration();
+        ttl.saturating_sub(self.allowance(ttl))
+    }
 }
+
+/// The largest difference between a master's clock and the time in a fresh ticket or in a candidate
+/// for a fencing token. It limits the advantage that a client can have over others because its clock
+/// is wrong.
+pub(crate) const CLOCK_WINDOW: Duration = Duration::from_secs(1);
 
 /// A time to live that was checked. It has whole milliseconds, is long enough for a lock to be won,
 /// and short enough to be sent.
@@ -105,10 +116,8 @@ impl Lease {
     /// `start` must be read before the first byte is sent. Then no master begins to count the TTL
     /// earlier, so the key outlives this lease on each master.
     pub(crate) fn new(start: Instant, ttl: Ttl, drift: Drift) -> Self {
-        let ttl = ttl.duration();
-        let usable = ttl.saturating_sub(drift.allowance(ttl));
         Self {
-            until: start.checked_add(usable).unwrap_or(start),
+            until: start.checked_add(drift.usable(ttl)).unwrap_or(start),
         }
     }
 

@@ -43,12 +43,13 @@ impl Refused {
             Self::NoQuorum
         } else if round.is_other_kind() {
             Self::OtherKind
-        } else if free_in != Some(Duration::ZERO) {
-            Self::HeldUntil(free_in)
         } else if round.lets_others_pass() {
+            // Whoever has taken it since then, which `free_in` may tell of.
             Self::Queued
-        } else {
+        } else if free_in == Some(Duration::ZERO) {
             Self::Split
+        } else {
+            Self::HeldUntil(free_in)
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     command::{Action, Command, Reply},
     quorum::{Failure, Refusal, Vote},
-    report,
+    refusal_text,
 };
 
 impl Command {
@@ -14,7 +14,7 @@ impl Command {
     /// An error reply is a failure, whatever it says. There is one exception: WRONGTYPE means that
     /// a lock of another kind is held under the name.
     pub(crate) fn vote(&self, reply: &Reply<'_>) -> Vote {
-        let is_mutex = self.action.attempt().0.is_some();
+        let is_mutex = self.action.identity().0.is_some();
         match (&self.action, reply) {
             (_, Reply::Error(text)) if is_wrong_type(text) => Vote::Refuse(Refusal::OtherKind),
             (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((*text).into())),
@@ -59,7 +59,7 @@ fn held(remaining: Option<Duration>) -> Vote {
 }
 
 fn refusal(text: &str) -> Vote {
-    report::refusal(text).map_or_else(nonsense, Vote::Refuse)
+    refusal_text::refusal(text).map_or_else(nonsense, Vote::Refuse)
 }
 
 fn nonsense() -> Vote {

@@ -40,7 +40,7 @@ pub(crate) fn quarantine(max_ttl: Ttl, drift: Drift) -> Duration {
 /// The contents of a master's guard key. Times are in milliseconds of the master's clock.
 #[cfg(any(test, feature = "test-util"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GuardRecord {
+pub(crate) struct RestartRecord {
     /// The run id of the server process that was seen last.
     pub(crate) run_id: String,
     /// The time when the master was first seen to have lost locks. 0 if it is not known to have
@@ -69,7 +69,7 @@ pub(crate) struct Observation<'a> {
 }
 
 #[cfg(any(test, feature = "test-util"))]
-impl GuardRecord {
+impl RestartRecord {
     /// Returns the record after a client has observed the process `run_id`. `found` is the record
     /// before. This does the same as `lua/shared/guard.lua` for a master whose log is in order.
     pub(crate) fn observed(
@@ -259,7 +259,7 @@ mod tests {
     struct DialledMaster {
         now: u64,
         restarts: usize,
-        key: Option<GuardRecord>,
+        key: Option<RestartRecord>,
         /// The time when locks were last lost.
         lost: u64,
         /// For each client process, the origin that it knows, and when that last answered.
@@ -299,7 +299,7 @@ mod tests {
                 is_durable: None,
             };
             let run_id = format!("r{}", self.restarts);
-            let record = GuardRecord::observed(self.key.take(), observation, &run_id, self.now);
+            let record = RestartRecord::observed(self.key.take(), observation, &run_id, self.now);
             self.known[process] = Some((record.origin.clone(), self.now));
             let from = record.counted_from(is_strict);
             self.key = Some(record);
@@ -352,11 +352,11 @@ mod tests {
             let mut record = None;
             for (now, (known, is_strict, is_durable)) in observations.into_iter().enumerate() {
                 let observation = Observation { known: &knows(known), is_strict, is_durable };
-                record = Some(GuardRecord::observed(record, observation, "r1", now as u64 + 1));
+                record = Some(RestartRecord::observed(record, observation, "r1", now as u64 + 1));
             }
             let before = record.clone();
             let observation = Observation { known: &knows(known), is_strict, is_durable };
-            let after = GuardRecord::observed(record, observation, "r2", 100);
+            let after = RestartRecord::observed(record, observation, "r2", 100);
             prop_assert_eq!(&after.run_id, "r2");
             let is_kept = after.since != 100;
             match before {
@@ -377,18 +377,18 @@ mod tests {
             found in prop::option::of(("r[0-2]", 0..200u64, "r[0-2]", any::<bool>(), 0..200u64)),
             (known, is_strict, is_durable) in any_observation(),
         ) {
-            let found = found.map(|(run_id, since, origin, is_durable, seen)| GuardRecord {
+            let found = found.map(|(run_id, since, origin, is_durable, seen)| RestartRecord {
                 run_id, since, origin, is_durable, seen,
             });
             let known: Vec<_> = known.iter().map(|known| (format!("r{known}"), 50)).collect();
             let observation = Observation { known: &known, is_strict, is_durable };
-            let record = GuardRecord::observed(found, observation, "r1", 100);
+            let record = RestartRecord::observed(found, observation, "r1", 100);
             prop_assert!(record.since <= 100 && (1..=100).contains(&record.seen));
             let known = [(record.origin.clone(), 0)];
             let again = Observation { known: &known, is_strict, is_durable };
-            prop_assert_eq!(&GuardRecord::observed(Some(record.clone()), again, "r1", 150), &record);
+            prop_assert_eq!(&RestartRecord::observed(Some(record.clone()), again, "r1", 150), &record);
             let newcomer = Observation { known: &[], is_strict, is_durable: None };
-            prop_assert_eq!(&GuardRecord::observed(Some(record.clone()), newcomer, "r1", 150), &record);
+            prop_assert_eq!(&RestartRecord::observed(Some(record.clone()), newcomer, "r1", 150), &record);
         }
     }
 }

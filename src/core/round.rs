@@ -131,11 +131,15 @@ impl Round {
         self.masters(|vote| vote == Some(&Vote::Grant))
     }
 
-    /// Returns whether any master says that the fair lock is free there, but other waiters come
-    /// first.
+    /// Returns whether all masters that refused say that the fair lock is free there, but other
+    /// waiters come first.
     pub(crate) fn lets_others_pass(&self) -> bool {
-        let is_queue = |vote: &Vote| matches!(vote, Vote::Refuse(Refusal::Queued { .. }));
-        self.votes_cast().any(is_queue)
+        let mut refusals = self.votes_cast().filter_map(|vote| match vote {
+            Vote::Refuse(refusal) => Some(refusal),
+            Vote::Grant | Vote::Fail(_) => None,
+        });
+        let is_queue = |refusal: &Refusal| matches!(refusal, Refusal::Queued { .. });
+        refusals.next().is_some_and(is_queue) && refusals.all(is_queue)
     }
 
     /// Returns the masters that have not answered and were not given up on.

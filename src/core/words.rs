@@ -4,7 +4,7 @@ use super::{
     ballot::Ballot,
     command::{Action, Call, Command, NewKey, WakeScope},
     identity::{FairAttempt, Identity, OwnerAttempt, QueueOptions, whole_millis},
-    lease::Ttl,
+    lease::CLOCK_WINDOW,
     name::Kind,
     script::Script,
 };
@@ -12,7 +12,7 @@ use super::{
 use Word::{Bytes, Number};
 
 /// The window for a new candidate, in microseconds.
-const WINDOW: Option<u64> = Some(Ballot::WINDOW.as_micros() as u64);
+const WINDOW: Option<u64> = Some(CLOCK_WINDOW.as_micros() as u64);
 /// No window. The candidate of a key that is put back may have been accepted long ago.
 const NO_WINDOW: Option<u64> = Some(0);
 

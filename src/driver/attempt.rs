@@ -37,7 +37,7 @@ pub(super) async fn attempt(
     if let Some(reentered) = reenter(request, &owned).await {
         return reentered;
     }
-    let Some(_permit) = owned.attempt(Some(permit_by())).await else {
+    let Some(_permit) = owned.permit(Some(permit_by())).await else {
         return Err(Denied::owner_busy().into());
     };
     if let Some(reentered) = reenter(request, &owned).await {
@@ -65,7 +65,7 @@ async fn decide(shared: &Shared, level: Level) -> Result<Level, Denied> {
     }
     match outcome {
         Outcome::Won => Ok(level),
-        outcome => Err(take_back(shared, &level, outcome).await),
+        outcome => Err(give_back(shared, &level, outcome).await),
     }
 }
 
@@ -74,7 +74,7 @@ async fn decide(shared: &Shared, level: Level) -> Result<Level, Denied> {
 ///
 /// The answers to the release say how long others hold the lock. The answers to the acquisition of
 /// a mutex by `SET` do not.
-async fn take_back(shared: &Shared, level: &Level, outcome: Outcome) -> Denied {
+async fn give_back(shared: &Shared, level: &Level, outcome: Outcome) -> Denied {
     let release = level.release();
     let acquisition = level.newest_round();
     if outcome == Outcome::Lost && !acquisition.read(Round::lacks_masters) {

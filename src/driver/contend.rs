@@ -8,7 +8,7 @@ use super::{
     deadline::Deadline,
     denied::{Denied, NotAcquired},
     local_waiters::LocalWaiter,
-    probe::may_win,
+    reachability::may_win,
     shared::Shared,
 };
 use crate::core::{

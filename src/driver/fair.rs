@@ -13,7 +13,7 @@ use super::{
     live_round::LiveRound,
     masters::Masters,
     owned_lock::{LockOwner, OwnedLock},
-    probe::can_vote,
+    reachability::majority_answers,
     select::first_of,
     shared::Shared,
 };
@@ -171,22 +171,22 @@ impl<'a> FairWait<'a> {
         let waiter = self.listen();
         let masters = self.masters();
         let retry = masters.config().retry;
-        let probes = Chances::probes(self.options.waiter_timeout);
-        for probe in 0.. {
+        let delays = Chances::delays(self.options.waiter_timeout);
+        for failures in 0.. {
             waiter.begin_attempt();
             self.shared.check_open()?;
             let random = clock::random_u64();
             let delay = match self.quarantine.take() {
                 // No client can win before the quarantine ends.
                 Some(left) => left + retry.least(),
-                None if masters.has_quorum() => probes.delay(probe, random),
+                None if masters.has_quorum() => delays.delay(failures, random),
                 // Nothing is sent while there are too few connections.
                 None => retry.delay(u32::MAX, random),
             };
             let end = self.deadline.limit(clock::now() + delay);
             waiter.called(end).await;
             // At the deadline there is a last attempt.
-            if self.deadline.is_over() || can_vote(masters, self.request).await {
+            if self.deadline.is_over() || majority_answers(masters, self.request).await {
                 break;
             }
         }
@@ -213,7 +213,7 @@ impl<'a> FairWait<'a> {
         let timeout = self.masters().attempt_timeout();
         let end = self.deadline.queued_permit_by(timeout);
         loop {
-            let permit = self.owned.attempt(end).await;
+            let permit = self.owned.permit(end).await;
             self.shared.check_open()?;
             let Some(permit) = permit else {
                 return Err(self.deadline.expired(Denied::owner_busy(), self.failures));

@@ -9,7 +9,7 @@ use super::{
     clock, live_round::LiveRound, pending_releases::PendingReleases, timestamps::Timestamps,
 };
 use crate::{
-    core::{command::Command, config::Config, lease::Ttl, master_set::MasterSet, votes::Votes},
+    core::{command::Command, config::Config, master_set::MasterSet, votes::Votes},
     master::{CountVotes, Mailbox, Request, Subscriber},
 };
 
@@ -75,19 +75,13 @@ impl Masters {
         self.config.waiter_timeout.max(self.node_timeout() * 4)
     }
 
-    /// Returns how long a lock with this TTL can be valid.
-    pub(crate) fn longest_validity(&self, ttl: Ttl) -> Duration {
-        let ttl = ttl.duration();
-        ttl.saturating_sub(self.config.drift.allowance(ttl))
-    }
-
     pub(crate) fn votes(&self, round: &LiveRound) -> Votes {
         Votes::new(self.addresses.clone(), round.votes())
     }
 
     /// Posts `command` to every master.
-    pub(crate) fn post<C: CountVotes + 'static>(&self, command: Command, counter: C) {
-        self.post_to(MasterSet::ALL, command, counter);
+    pub(crate) fn post<C: CountVotes + 'static>(&self, command: Command, votes_to: C) {
+        self.post_to(MasterSet::ALL, command, votes_to);
     }
 
     /// Posts `command` to some masters. Neither blocks nor spawns, so `Drop` may call this.
@@ -95,9 +89,9 @@ impl Masters {
         &self,
         masters: MasterSet,
         command: Command,
-        counter: C,
+        votes_to: C,
     ) {
-        self.deliver(masters, &request(command, MasterSet::NONE, counter));
+        self.deliver(masters, &request(command, MasterSet::NONE, votes_to));
     }
 
     /// Posts `command`, a release, to every master. Only `publishers` tell waiters of it. Returns
@@ -106,9 +100,9 @@ impl Masters {
         &self,
         command: Command,
         publishers: MasterSet,
-        counter: C,
+        votes_to: C,
     ) -> Arc<Request<C>> {
-        let request = request(command, publishers, counter);
+        let request = request(command, publishers, votes_to);
         self.deliver(MasterSet::ALL, &request);
         request
     }
@@ -163,7 +157,7 @@ impl Drop for Masters {
     }
 }
 
-fn request<C: CountVotes>(command: Command, publishers: MasterSet, counter: C) -> Arc<Request<C>> {
+fn request<C: CountVotes>(command: Command, publishers: MasterSet, votes_to: C) -> Arc<Request<C>> {
     let now = clock::monotonic();
-    Arc::new(Request::new(command, publishers, now, counter))
+    Arc::new(Request::new(command, publishers, now, votes_to))
 }

@@ -18,7 +18,7 @@ mod local_waiters;
 pub(crate) mod masters;
 pub(crate) mod owned_lock;
 mod pending_releases;
-mod probe;
+mod reachability;
 mod renewer;
 mod schedule;
 pub(crate) mod select;

@@ -65,7 +65,7 @@ impl<C> LockOwner<C> {
         let lock = Arc::new(OwnedLock {
             owner: self.clone(),
             resource: resource.clone(),
-            attempt: Semaphore::new(1),
+            permit: Semaphore::new(1),
             claim: Mutex::default(),
             is_won: Signal::default(),
         });
@@ -87,7 +87,7 @@ pub(crate) struct OwnedLock<C> {
     resource: Resource,
     /// The permit to make an attempt. Two attempts of one owner at the same time would take each
     /// other's grants.
-    attempt: Semaphore,
+    permit: Semaphore,
     claim: Mutex<Weak<C>>,
     is_won: Signal,
 }
@@ -96,8 +96,8 @@ impl<C> OwnedLock<C> {
     /// Waits for the permit to make an attempt, until `end` at most. Keep the permit until the
     /// attempt is won, or the command that takes it back is posted. Without an `end`, this wait has
     /// no bound: the future that has the permit may not be polled any more.
-    pub(crate) async fn attempt(&self, end: Option<Instant>) -> Option<SemaphorePermit<'_>> {
-        let permit = async { self.attempt.acquire().await.ok() };
+    pub(crate) async fn permit(&self, end: Option<Instant>) -> Option<SemaphorePermit<'_>> {
+        let permit = async { self.permit.acquire().await.ok() };
         let Some(end) = end else {
             return permit.await;
         };

@@ -81,7 +81,7 @@ impl Mailbox {
     /// this returns.
     pub(crate) fn post(&self, request: Arc<Request>) {
         let mut state = self.state.lock();
-        if let Some(failure) = state.refusal(&request, self.master, self.now) {
+        if let Some(failure) = state.immediate_failure(&request, self.master, self.now) {
             state.owe(self.master, &request);
             drop(state);
             return self.fail(&request, failure);
@@ -268,7 +268,12 @@ impl Mailbox {
 
 impl State {
     /// Returns why `request` fails at once, if it does.
-    fn refusal(&self, request: &Request, master: usize, now: fn() -> Instant) -> Option<Failure> {
+    fn immediate_failure(
+        &self,
+        request: &Request,
+        master: usize,
+        now: fn() -> Instant,
+    ) -> Option<Failure> {
         /// The most requests that wait for the first dial.
         const MAX_WAITING: usize = 4_096;
         if let Phase::Down(failure) = &self.phase {

@@ -58,7 +58,7 @@ impl Owed {
             return Some(now());
         }
         let oldest = self.releases.front()?;
-        Some(oldest.counter.owed_until(master).unwrap_or_else(now))
+        Some(oldest.votes_to.owed_until(master).unwrap_or_else(now))
     }
 
     /// Removes the releases that were given up, and the oldest ones that are no longer owed to
@@ -139,6 +139,6 @@ impl Owed {
 }
 
 fn is_owed(release: &Request, master: usize, now: Instant) -> bool {
-    let until = release.counter.owed_until(master);
+    let until = release.votes_to.owed_until(master);
     until.is_some_and(|until| until > now)
 }

@@ -44,7 +44,7 @@ pub(crate) struct Request<C: ?Sized = dyn CountVotes> {
     /// The encoded command, which is the same for all masters. The first send creates it.
     #[cfg(feature = "redis")]
     pub(super) encoded: OnceLock<Encoded>,
-    pub(crate) counter: C,
+    pub(crate) votes_to: C,
 }
 
 impl<C> Request<C> {
@@ -52,7 +52,7 @@ impl<C> Request<C> {
         command: Command,
         publishers: MasterSet,
         posted: Instant,
-        counter: C,
+        votes_to: C,
     ) -> Self {
         Self {
             command,
@@ -60,7 +60,7 @@ impl<C> Request<C> {
             posted,
             #[cfg(feature = "redis")]
             encoded: OnceLock::new(),
-            counter,
+            votes_to,
         }
     }
 }
@@ -73,12 +73,12 @@ impl<C: CountVotes + ?Sized> Request<C> {
 
     /// Returns whether `master` must be sent the command even after its vote has been cast.
     pub(super) fn is_owed_to(&self, master: usize) -> bool {
-        self.counter.owed_until(master).is_some()
+        self.votes_to.owed_until(master).is_some()
     }
 
     /// Casts a failed vote of `master`.
     pub(super) fn fail(&self, master: usize, failure: Failure, now: Instant) {
-        self.counter.count(master, Vote::Fail(failure), now);
+        self.votes_to.count(master, Vote::Fail(failure), now);
     }
 
     /// Returns the command for `master`, which wakes no one if `master` is not a publisher.

@@ -39,7 +39,7 @@ struct Met {
 
 /// The question of a dial whether the master may have forgotten locks.
 #[derive(Debug)]
-pub(super) struct GuardQuery {
+pub(super) struct RestartQuery {
     master: usize,
     known_origins: KnownOrigins,
     /// The origins by which the master is known, each with the milliseconds since it was last heard
@@ -78,9 +78,9 @@ impl RestartTracker {
     }
 
     /// Returns the query for a dial of `master`.
-    pub(super) fn query(&self, master: usize) -> GuardQuery {
+    pub(super) fn query(&self, master: usize) -> RestartQuery {
         let asked = (self.now)();
-        GuardQuery {
+        RestartQuery {
             master,
             known_origins: self.known_origins.clone(),
             known: self.known_origins.known(asked),
@@ -92,7 +92,7 @@ impl RestartTracker {
     /// another master is the same server.
     pub(super) fn meet(
         &self,
-        query: &GuardQuery,
+        query: &RestartQuery,
         run_id: &str,
         origin: &str,
     ) -> Result<(), DialError> {

@@ -1,7 +1,7 @@
 //! The restart guard: the script on a server and the rule of the memory masters must give the same
 //! record.
 
-use crate::core::restart::{GuardRecord, Incarnation, Observation};
+use crate::core::restart::{Incarnation, Observation, RestartRecord};
 
 use super::*;
 
@@ -358,8 +358,8 @@ impl World<'_> {
         }
     }
 
-    fn record(&self, (run_id, since, origin, is_durable, seen): Row) -> GuardRecord {
-        GuardRecord {
+    fn record(&self, (run_id, since, origin, is_durable, seen): Row) -> RestartRecord {
+        RestartRecord {
             run_id: self.id(run_id),
             since: self.at(since),
             origin: self.id(origin),
@@ -384,7 +384,7 @@ fn a_memory_master_follows_the_table() {
             is_durable,
         };
         let found = found.map(|found| world.record(found));
-        let record = GuardRecord::observed(found, observation, world.own, world.now);
+        let record = RestartRecord::observed(found, observation, world.own, world.now);
         assert_eq!(record, world.record(expected), "{case:?}");
     }
 }
@@ -445,7 +445,8 @@ fn a_memory_master_that_is_another_one_starts_a_new_quarantine() {
             is_strict: STRICT,
             is_durable: None,
         };
-        let after = GuardRecord::observed(Some(record.clone()), observation, world.own, world.now);
+        let after =
+            RestartRecord::observed(Some(record.clone()), observation, world.own, world.now);
         assert_eq!(after != record, is_another, "{age} {away}");
         assert_eq!(after.since == world.now, is_another, "{age} {away}");
         assert_eq!(after.seen == world.now, is_another, "{age} {away}");
@@ -507,7 +508,7 @@ fn each_of_several_known_origins_counts() {
             is_strict: false,
             is_durable: None,
         };
-        let after = GuardRecord::observed(Some(key(&world)), observation, world.own, world.now);
+        let after = RestartRecord::observed(Some(key(&world)), observation, world.own, world.now);
         assert_eq!(after.since == world.now, is_another, "{known:?}");
 
         let Some(server) = &server else {
@@ -561,7 +562,7 @@ fn run(server: &Server, words: &[&str]) -> (Incarnation, u64) {
     (found.expect(&reply), now.unwrap())
 }
 
-fn write(server: &Server, record: &GuardRecord) {
+fn write(server: &Server, record: &RestartRecord) {
     let (since, seen) = (record.since.to_string(), record.seen.to_string());
     let durable = if record.is_durable { "1" } else { "0" };
     let mut words = vec!["HSET", KEY, "run_id", &record.run_id, "since", &since];
@@ -572,13 +573,13 @@ fn write(server: &Server, record: &GuardRecord) {
     server.command(&words);
 }
 
-fn read(server: &Server) -> GuardRecord {
+fn read(server: &Server) -> RestartRecord {
     let reply = server.command(&["HMGET", KEY, "run_id", "since", "origin", "durable", "seen"]);
     let lines: Vec<_> = reply.lines().collect();
     let [run_id, since, origin, durable, seen] = lines[..] else {
         panic!("{reply}");
     };
-    GuardRecord {
+    RestartRecord {
         run_id: run_id.to_owned(),
         since: since.parse().unwrap(),
         origin: origin.to_owned(),

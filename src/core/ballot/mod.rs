@@ -1,6 +1,6 @@
 //! Fencing tokens: the candidates, and the rule by which a master accepts one.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 #[cfg(test)]
 mod explore;
@@ -13,11 +13,6 @@ pub(crate) struct Ballot {
     pub(crate) counter: Arc<str>,
     /// The time in microseconds since 1970, approximately. It is below 2^53.
     pub(crate) candidate: u64,
-}
-
-impl Ballot {
-    /// The largest difference between a candidate and a master's clock.
-    pub(crate) const WINDOW: Duration = Duration::from_secs(1);
 }
 
 /// A master's answer to a candidate.

@@ -55,13 +55,13 @@ impl CountVotes for Arc<Extension> {
     /// Counts the vote, and carries out its consequences after the round is unlocked. Tasks that
     /// wait for the round are woken last, when the consequences are in effect.
     fn count(&self, master: usize, vote: Vote, now: Instant) {
-        let is_answer = !matches!(vote, Vote::Fail(_));
-        let effect = self.round.cast(master, vote, now, |round, before| {
-            Effect::of_vote(round, before, master)
-        });
         // A failure has no consequences. It may be counted by the very call that posts the
         // extension, while the claim is locked.
-        if let Some(claim) = self.claim.upgrade().filter(|_| is_answer) {
+        let is_answer = !matches!(vote, Vote::Fail(_));
+        let effect = self.round.cast(master, vote, now, |round, before| {
+            is_answer.then(|| Effect::of_vote(round, before, master))
+        });
+        if let (Some(effect), Some(claim)) = (effect, self.claim.upgrade()) {
             claim.apply(effect, self);
         }
         self.round.wake();
@@ -241,7 +241,7 @@ impl Claim {
     pub(crate) fn start_renewing(self: &Arc<Self>, renewal: Renewal) {
         let masters = &self.context.masters;
         let retry = masters.node_timeout().max(self.ttl.duration() / 20);
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let start = state.newest.read(Round::start);
         // The lease that a round with the TTL of the lock gives, regardless of extensions by hand.
         let lease = Lease::new(start, self.ttl, masters.config().drift);
@@ -263,7 +263,7 @@ impl Claim {
 
     /// Lets the lock end with its present lease.
     pub(crate) fn stop_renewing(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.renewal = None;
         if let Some(timer) = state.timer.take() {
             self.context.renewer.remove(timer);

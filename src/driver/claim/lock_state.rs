@@ -26,7 +26,7 @@ impl Claim {
 
     /// Returns the rest of the lease at the time when the lock was won or last extended.
     pub(crate) fn validity(&self) -> Duration {
-        self.state.lock().validity
+        self.lock().validity
     }
 
     /// Returns the rest of the lease, which is zero once the lock is lost.
@@ -42,7 +42,7 @@ impl Claim {
     /// Returns the end of the lease, on the clock of [`Instant`]. A step of the wall clock could
     /// move the end before the start of the first round. Then the result is that start.
     pub(crate) fn valid_until(&self) -> Instant {
-        let until = self.state.lock().lease.until();
+        let until = self.lock().lease.until();
         clock::to_monotonic(until, self.began)
     }
 
@@ -53,7 +53,7 @@ impl Claim {
             // This task has a timer of its own for the end of the lease, which fires even if every
             // renewal hangs.
             LockState::Held | LockState::InDoubt => {
-                ControlFlow::Continue(Some(self.state.lock().lease.until()))
+                ControlFlow::Continue(Some(self.lock().lease.until()))
             }
         };
         self.changed.wait(check).await

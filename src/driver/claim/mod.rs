@@ -171,17 +171,17 @@ impl Claim {
 
     /// Returns the number of guards.
     pub(crate) fn depth(&self) -> u32 {
-        self.state.lock().depth
+        self.lock().depth
     }
 
     /// Returns the number of rounds that acquired the lock.
     pub(crate) fn rounds(&self) -> u32 {
-        self.state.lock().rounds
+        self.lock().rounds
     }
 
     /// Returns the acquisition, or the last extension.
     pub(crate) fn newest_round(&self) -> Arc<LiveRound> {
-        self.state.lock().newest.clone()
+        self.lock().newest.clone()
     }
 
     pub(crate) fn votes(&self, round: &LiveRound) -> Votes {
@@ -190,7 +190,7 @@ impl Claim {
 
     /// Returns the fencing token, if the lock is fenced.
     pub(crate) fn fencing_token(&self) -> Option<u64> {
-        self.counter.is_some().then(|| self.state.lock().candidate)
+        self.counter.is_some().then(|| self.lock().candidate)
     }
 
     fn ballot(&self, state: &State) -> Option<Ballot> {

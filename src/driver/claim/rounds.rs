@@ -78,7 +78,7 @@ impl Claim {
             }),
             changed: Signal::default(),
         });
-        claim.post_acquire(&claim.state.lock(), None);
+        claim.post_acquire(&claim.lock(), None);
         claim
     }
 
@@ -87,7 +87,7 @@ impl Claim {
     pub(crate) fn ask_again(&self, next: NextRound) {
         let masters = &self.context.masters;
         let start = clock::now();
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.rounds = state.rounds.saturating_add(1);
         if let Some(identity) = next.identity {
             state.identity = identity;
@@ -127,7 +127,7 @@ impl Claim {
     /// Gives back what some masters granted to a round that was not won, and keeps the position in
     /// their queues.
     pub(crate) fn yield_grants(&self, to: MasterSet, timeout: Duration) {
-        let by = match &self.state.lock().identity {
+        let by = match &self.lock().identity {
             Identity::Ticket(by) if !to.is_empty() => by.clone(),
             _ => return,
         };
@@ -145,7 +145,7 @@ impl Claim {
             return outcome;
         }
         let now = clock::now();
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.validity = state.lease.remaining(now);
         if state.lease.is_valid(now) {
             Outcome::Won

@@ -35,7 +35,7 @@ impl InFlight<'_> {
         }
         let master = self.master();
         if let Reply::Text(text) = reply {
-            request.counter.note(master, text);
+            request.votes_to.note(master, text);
         }
         let vote = request.command.vote(reply);
         if matches!(vote, Vote::Fail(_)) && request.is_owed_to(master) {
@@ -44,7 +44,7 @@ impl InFlight<'_> {
         } else if sent.is_owed {
             self.owed.succeeded();
         }
-        request.counter.count(master, vote, now);
+        request.votes_to.count(master, vote, now);
         Ok(())
     }
 

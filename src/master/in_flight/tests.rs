@@ -79,13 +79,13 @@ proptest! {
             // Each script is sent at most twice.
             prop_assert!(wire.resent <= posted.len());
             for (request, limit) in &posted {
-                let Counted { at, votes, .. } = &*request.counter.0;
+                let Counted { at, votes, .. } = &*request.votes_to.0;
                 prop_assert!(*at + *limit > clock() || *votes.lock() > 0);
             }
         }
         in_flight.disconnect(&"broken".into());
         for (request, _) in &posted {
-            prop_assert!(*request.counter.0.votes.lock() > 0);
+            prop_assert!(*request.votes_to.0.votes.lock() > 0);
         }
     }
 }

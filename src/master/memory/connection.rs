@@ -20,7 +20,7 @@ use super::{
 use crate::{
     core::{
         command::{Command, Reply},
-        restart::{GuardRecord, Observation, RestartGuard},
+        restart::{Observation, RestartGuard, RestartRecord},
     },
     master::{
         connection::{Connection, Dial, Dialled},
@@ -84,7 +84,7 @@ impl Dialer {
             is_durable: None,
         };
         let record = state.guard.take();
-        let record = GuardRecord::observed(record, observation, &state.address, now.max(1));
+        let record = RestartRecord::observed(record, observation, &state.address, now.max(1));
         let since = record.counted_from(is_strict);
         let met = tracker.meet(&query, &record.run_id, &record.origin);
         state.guard = Some(record);

@@ -6,8 +6,9 @@ use super::{
     server::State,
 };
 use crate::core::{
-    ballot::{Ballot, BallotReply, ballot_reply},
+    ballot::{BallotReply, ballot_reply},
     command::Reply,
+    lease::CLOCK_WINDOW,
 };
 
 /// The time in milliseconds after which a counter expires that no one raises: 30 days.
@@ -73,7 +74,7 @@ impl State {
         let Some(counter) = self.counter(fence) else {
             return Ok(reply);
         };
-        let latest = self.wall_micros() + Ballot::WINDOW.as_micros() as u64;
+        let latest = self.wall_micros() + CLOCK_WINDOW.as_micros() as u64;
         if candidate > counter && candidate <= latest.max(counter + 1) {
             self.raise(fence, candidate);
         }

@@ -10,7 +10,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{fault::Fault, keys::Keys};
-use crate::core::{command::Command, restart::GuardRecord};
+use crate::core::{command::Command, restart::RestartRecord};
 
 pub(super) struct State {
     /// The address, which is also the run id.
@@ -33,7 +33,7 @@ pub(super) struct State {
     pub(super) wakers: BTreeMap<u64, Waker>,
     /// The guard record, which a server keeps in a key and forgets with the other keys. `None`
     /// until a client asks whether the master restarted.
-    pub(super) guard: Option<GuardRecord>,
+    pub(super) guard: Option<RestartRecord>,
 }
 
 impl State {

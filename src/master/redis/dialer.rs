@@ -11,8 +11,8 @@ use super::{
     connection::RedisConnection,
     endpoint::{Address, Endpoint},
     greeting::Greeting,
-    guard_query::{self, Durability},
     resp::reply,
+    restart_query::{self, Durability},
     wire::{Wire, connect_tcp},
 };
 use crate::{
@@ -94,11 +94,11 @@ impl Dialer {
             durability = wire.answer(Durability::read).await?;
         }
         let query = tracker.query(self.master);
-        guard_query::ask(tracker, &query, &durability, wire.out());
+        restart_query::ask(tracker, &query, &durability, wire.out());
         let address = self.endpoint.address();
         let read = |frame: &[u8]| {
             let from = (&query, &*address);
-            guard_query::read(tracker, from, &durability, &reply(frame))
+            restart_query::read(tracker, from, &durability, &reply(frame))
         };
         wire.answer(read).await?
     }

@@ -7,9 +7,9 @@ mod dialer;
 pub(super) mod encode;
 mod endpoint;
 mod greeting;
-mod guard_query;
 mod probe;
 pub(super) mod resp;
+mod restart_query;
 #[cfg(feature = "tls")]
 mod tls;
 pub(super) mod wire;

@@ -8,7 +8,7 @@ use crate::{
     },
     master::{
         dial_error::{DialError, guard_rights},
-        restart::{GuardQuery, RestartTracker},
+        restart::{RestartQuery, RestartTracker},
         server_error::ServerError,
     },
     user_code::shielded,
@@ -20,7 +20,7 @@ const TEXT: &str = include_str!("../../../lua/shared/guard.lua");
 /// Appends the query. `durability` is the server's answer about its settings.
 pub(super) fn ask(
     tracker: &RestartTracker,
-    query: &GuardQuery,
+    query: &RestartQuery,
     durability: &Durability,
     out: &mut Vec<u8>,
 ) {
@@ -53,7 +53,7 @@ pub(super) fn ask(
 /// Reads the answer. Returns `None` if the server may not be asked and the guard is not strict.
 pub(super) fn read(
     tracker: &RestartTracker,
-    (query, address): (&GuardQuery, &str),
+    (query, address): (&RestartQuery, &str),
     durability: &Durability,
     reply: &Reply<'_>,
 ) -> Result<Option<Incarnation>, DialError> {
