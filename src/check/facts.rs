@@ -149,7 +149,7 @@ impl Facts {
         self.get(&format!("try.{tried}")).map(ServerError::of)
     }
 
-    /// Returns the code of the error if the master refuses all writes now.
+    /// Returns the code of the error if the master refuses writes now.
     pub(super) fn write_error(&self) -> Option<&'static str> {
         let errors = ["SET", "HSET"].into_iter();
         let mut errors = errors.filter_map(|command| self.error(command));

@@ -24,7 +24,7 @@ pub(crate) enum Chance {
     Had,
     /// No majority of masters answered in time.
     None,
-    /// Too few masters have answered to tell.
+    /// Too few masters have answered to tell, or too many of the answers in time are errors.
     Unknown,
 }
 
@@ -61,12 +61,12 @@ pub(crate) struct Chances {
     unable: Option<Unable>,
 }
 
-/// A time without a majority that answers.
+/// A time in which no majority of masters answered in time.
 #[derive(Clone, Copy, Debug)]
 struct Unable {
-    /// The start of the first round without such a majority.
+    /// The start of the first round that no majority answered in time.
     since: Instant,
-    /// The end of the last one.
+    /// The end of the last such round.
     until: Instant,
 }
 

@@ -241,8 +241,9 @@ impl Round {
         middle.filter(|_| clocks.len() >= majority(self.cast.len()))
     }
 
-    /// Returns whether [`next_candidate`] or [`skewed_to`] have no value now, and may have one when
-    /// more masters have answered. This happens if failures have decided the round.
+    /// Returns whether [`next_candidate`] or [`skewed_to`] has no value yet, but may have one when
+    /// more masters have answered. A round can be lost before they do, by failures or by masters
+    /// that another client holds.
     ///
     /// [`next_candidate`]: Self::next_candidate
     /// [`skewed_to`]: Self::skewed_to

@@ -17,14 +17,15 @@ pub(crate) struct WaitPolicy {
     pub(crate) poll: Backoff,
 }
 
-/// The messages about releases that a waiter has received, or can receive.
+/// The messages about releases that a waiter has received, or can receive. A waiter in the queues
+/// of a fair lock counts as subscribed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     /// The last attempt was made because of a message about a release.
     Received,
-    /// No message came, but a majority of masters will publish one.
+    /// No message came, but the waiter is subscribed on a majority of masters.
     Expected,
-    /// No message came, and no majority of masters will publish one.
+    /// No message came, and the waiter is not subscribed on a majority of masters.
     Unavailable,
 }
 

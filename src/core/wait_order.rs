@@ -52,7 +52,8 @@ impl<T: Clone> WaitOrder<T> {
         self.numbers
     }
 
-    /// Returns whether waiter `number` may contend at `now`. A waiter asks before each attempt.
+    /// Returns whether waiter `number` may contend at `now`. A waiter asks before each attempt, and
+    /// again whenever it has waited.
     pub(crate) fn turn(
         &mut self,
         number: u64,
@@ -92,8 +93,8 @@ impl<T: Clone> WaitOrder<T> {
     }
 
     /// Removes waiter `number` if others wait. Returns the means to wake the waiter whose turn it
-    /// is, if that has changed. The waiter that was removed then takes a new number, which puts it
-    /// after all others.
+    /// is, if that has changed. If so, the waiter that was removed takes a new number, which puts
+    /// it after all others.
     pub(crate) fn step_back(&mut self, number: u64, now: Instant) -> Option<T> {
         if self.waiting.is_empty() {
             return None;

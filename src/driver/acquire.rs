@@ -61,5 +61,5 @@ pub(super) async fn acquire(
             None => {} // the lock was released meanwhile
         }
     }
-    Err(NotAcquired::Closed) // after 2^32 failures, which take years
+    Err(NotAcquired::Closed) // only after 2^32 failures
 }

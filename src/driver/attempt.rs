@@ -33,7 +33,7 @@ pub(super) async fn attempt(
     };
     let owned = owner.lock(&request.resource);
     // This comes before the wait for the permit, too: another task that waits for the lock may
-    // have the permit while it reenters.
+    // have the permit, and not be polled while it reenters.
     if let Some(reentered) = reenter(request, &owned).await {
         return reentered;
     }

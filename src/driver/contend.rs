@@ -33,8 +33,8 @@ pub(super) async fn contend(
     let mut is_notified = false;
     let mut chances = shared.chances();
     for failures in 0.. {
-        // After the first attempt this returns at once, unless this waiter has stepped back, or was
-        // silent for too long and another has taken over.
+        // Once this waiter has had its turn, this returns at once, unless the waiter has stepped
+        // back, or another one has taken over because this one was silent for too long.
         waiter.turn(deadline.end).await;
         let is_last = deadline.is_over();
         let timeout = masters.attempt_timeout();
@@ -63,7 +63,7 @@ pub(super) async fn contend(
         }
         is_notified = wait(shared, &waiter, &denied, failures, is_notified, deadline).await;
     }
-    Err(NotAcquired::Closed) // after 2^32 failures, which take years
+    Err(NotAcquired::Closed) // only after 2^32 failures
 }
 
 /// Waits until another attempt is worth it. Returns whether the next attempt is made because of a

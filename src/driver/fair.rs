@@ -231,7 +231,7 @@ impl<'a> FairWait<'a> {
     /// Notes the results of a round that was not won. Returns the position for the next wait.
     fn note_round(&mut self, round: &LiveRound, outcome: Outcome) -> Position {
         // Two waiters may go by the times of different masters. If neither time has a majority, and
-        // masters went on to check, no waiter would ever be the first on a majority.
+        // masters kept checking the time, no waiter would ever be the first on a majority.
         self.disputes += u32::from(round.read(Round::is_skewed_to_any));
         self.options.is_fresh &= !round.read(Round::is_queued) && self.disputes < CORRECTIONS;
         self.quarantine = round.read(Round::quarantined);

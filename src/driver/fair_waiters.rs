@@ -43,7 +43,7 @@ impl FairWaiters {
     }
 
     /// Listens for calls of `ticket`. A call that is caused by a request after this is missed only
-    /// if a connection breaks.
+    /// if its master refuses the subscription, or the connection breaks.
     pub(crate) fn join<'a>(&'a self, masters: &'a Masters, ticket: &Ticket) -> FairWaiter<'a> {
         let wakeup = Arc::<Wakeup>::default();
         let mut waiters = self.inbox.waiters.lock();

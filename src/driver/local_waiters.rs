@@ -49,7 +49,7 @@ struct State {
     waiters: usize,
     order: WaitOrder<Arc<Notify>>,
     is_subscribed: bool,
-    /// The masters that have confirmed the subscription, and will tell of a release.
+    /// The masters that have confirmed the subscription over their present connections.
     subscribed: MasterSet,
     /// The masters that have confirmed the subscription at any time.
     subscribed_before: MasterSet,
@@ -233,7 +233,7 @@ impl LocalWaiter<'_> {
         is_free(&self.queue.state.lock())
     }
 
-    /// Returns whether a majority of masters tell of releases.
+    /// Returns whether the queue is subscribed to releases on a majority of masters.
     pub(crate) fn gets_notices(&self) -> bool {
         let subscribed = self.queue.state.lock().subscribed;
         subscribed.is_majority_of(self.masters.count())
@@ -359,7 +359,7 @@ mod tests {
         drop(got.expect("three masters are one").unwrap());
     }
 
-    /// Wherever a waiter is dropped, the others are still told of releases. The last one
+    /// At whichever poll a waiter is dropped, the others still hear of releases. The last waiter
     /// unsubscribes.
     #[tokio::test(start_paused = true)]
     #[expect(

@@ -160,9 +160,9 @@ struct Batch {
     renewals: usize,
 }
 
-/// Batches that some masters have not answered yet, oldest first. Without this limit, more renewals
-/// could be posted than the masters answer within the node timeout. These would fail needlessly,
-/// and would be posted again.
+/// Batches that some masters have not answered yet, oldest first. They limit the number of renewals
+/// under way: if more were posted than the masters answer within the node timeout, the last ones
+/// would fail needlessly, and would be posted again.
 ///
 /// Masters answer in order, so a batch is decided, or settled, with its last round. While a
 /// majority answers, a master that hangs delays no renewal, unless very many are due. Then it
@@ -193,8 +193,8 @@ impl Backlog {
         }
     }
 
-    /// Returns the last round of the newest batch up to which all but about the last `renewals`
-    /// were posted. `None` if fewer are in the backlog.
+    /// Returns the last round of the newest batch that, together with all later batches, has at
+    /// least `renewals` renewals. `None` if the whole backlog has fewer.
     fn newest_before(&self, renewals: usize) -> Option<&LiveRound> {
         let mut posted = 0;
         let mut batches = self.batches.iter().rev();

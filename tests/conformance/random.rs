@@ -70,7 +70,7 @@ async fn random_run(subject: &mut Subject, steps: &Steps, run: usize) -> Ran {
 }
 
 /// Returns a state without dead waiters. A command that is sent twice removes more dead waiters:
-/// those that came after its own ticket at the first time.
+/// those that were after its own ticket in the first run.
 fn without_dead_waiters(state: &str) -> String {
     let words: Vec<_> = state.split(' ').collect();
     let bars: Vec<_> = (0..words.len()).filter(|&at| words[at] == "|").collect();
