@@ -177,7 +177,8 @@ impl Builder {
     /// Sets how long a waiter of a fair lock may be silent before the others pass it over, from
     /// four node timeouts to 1 h. Defaults to 3 s, or four node timeouts if that is longer.
     ///
-    /// A waiter reports to the masters three or four times in this time.
+    /// A waiter reports to the masters three or four times in this time. If four node timeouts of
+    /// the slowest master are longer than the time that is set here, they apply instead.
     pub fn waiter_timeout(mut self, timeout: Duration) -> Self {
         self.settings.waiter_timeout = Some(timeout);
         self

@@ -242,8 +242,9 @@ impl Coordinator {
     /// Call `close` at the end of a program, so that the releases of dropped guards arrive. Join
     /// the tasks that hold or want locks first. Guards that are still alive stay valid, are
     /// renewed, and can be extended and released. `close` does not wait for them, nor for attempts
-    /// that are under way. Waiters get [`Closed`](crate::AcquireError::Closed) at their next
-    /// attempt. Closing a coordinator closes all its clones; closing it again does no harm.
+    /// that are under way. Waiters are woken, and get [`Closed`](crate::AcquireError::Closed)
+    /// instead of another attempt. Closing a coordinator closes all its clones; closing it again
+    /// does no harm.
     ///
     /// # Cancel safety
     ///

@@ -70,8 +70,9 @@ impl Guard {
         self.level.fencing_token()
     }
 
-    /// Returns the number of rounds that it took to acquire the lock: 1, unless the waiter was
-    /// refused in between or a fencing token took more than one round.
+    /// Returns the number of rounds that it took to acquire the lock: 1, unless a fencing token
+    /// took more than one. For a fair lock, the rounds that the waiter made from its position in
+    /// the queues count as well. For the other kinds, earlier attempts of a waiter do not count.
     pub fn rounds(&self) -> u32 {
         self.level.rounds()
     }

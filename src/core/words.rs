@@ -4,7 +4,7 @@ use super::{
     ballot::Ballot,
     command::{Action, Call, Command, NewKey, WakeScope},
     identity::{FairAttempt, Identity, OwnerAttempt, QueueOptions, whole_millis},
-    lease::CLOCK_WINDOW,
+    lease::{CLOCK_WINDOW, Ttl},
     name::Kind,
     script::Script,
 };
