@@ -61,7 +61,7 @@ impl CountVotes for Arc<Extension> {
         });
         // A failure has no consequences. It may be counted by the very call that posts the
         // extension, while the claim is locked.
-        if let Some(claim) = self.claim.upgrade().filter(|_| is_answer) {
+        if is_answer && let Some(claim) = self.claim.upgrade() {
             claim.apply(effect, self);
         }
         self.round.wake();
