@@ -352,6 +352,16 @@ fn a_storm_on_masters_that_fail_ends_when_the_coordinator_is_closed() {
 #[test]
 #[ignore = "takes half a minute"]
 fn a_storm_on_several_threads_ends() {
+    on_several_threads(false);
+}
+
+#[test]
+#[ignore = "takes half a minute"]
+fn a_storm_on_several_threads_and_masters_that_fail_ends() {
+    on_several_threads(true);
+}
+
+fn on_several_threads(with_faults: bool) {
     let (done, is_done) = std::sync::mpsc::channel();
     thread::spawn(move || {
         let runtime = runtime::Builder::new_multi_thread()
@@ -359,7 +369,7 @@ fn a_storm_on_several_threads_ends() {
             .enable_time()
             .build()
             .unwrap();
-        runtime.block_on(on_threads());
+        runtime.block_on(on_threads(with_faults));
         done.send(()).unwrap();
     });
     is_done
@@ -367,7 +377,7 @@ fn a_storm_on_several_threads_ends() {
         .expect("a deadlock, or a panic");
 }
 
-async fn on_threads() {
+async fn on_threads(with_faults: bool) {
     use std::sync::{
         Arc,
         atomic::{AtomicI64, AtomicU64, Ordering::SeqCst},
@@ -377,8 +387,10 @@ async fn on_threads() {
     let inside: Arc<[AtomicI64; 6]> = Arc::default();
     let won = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
+    let mut all = Vec::new();
     for process in 0..3_u64 {
         let locks = Coordinator::builder().masters(&masters).build().unwrap();
+        all.push(locks.clone());
         let owners: Vec<_> = (0..3).map(|_| locks.owner()).collect();
         for number in 0..12 {
             let (locks, owners) = (locks.clone(), owners.clone());
@@ -399,10 +411,13 @@ async fn on_threads() {
                             Some(got.expect("a lock was never acquired"))
                         }
                     };
+                    if matches!(got, Some(Err(AcquireError::Closed))) {
+                        break;
+                    }
                     let Some(Ok(guard)) = got else { continue };
                     won.fetch_add(1, SeqCst);
                     let owner = 1 + (process * 3 + which as u64) as i64;
-                    if name % 3 == 0 {
+                    if name % 3 == 0 && !with_faults {
                         assert_eq!(inside[name].swap(owner, SeqCst), 0);
                     }
                     match random.below(4) {
@@ -411,7 +426,7 @@ async fn on_threads() {
                         2 => tokio::task::yield_now().await,
                         _ => sleep(millis(random.below(3))).await,
                     }
-                    if name % 3 == 0 {
+                    if name % 3 == 0 && !with_faults {
                         assert!(guard.is_valid());
                         inside[name].store(0, SeqCst);
                     }
@@ -424,8 +439,20 @@ async fn on_threads() {
             });
         }
     }
+    let closing = all[0].clone();
+    if with_faults {
+        let (masters, faults_end) = (masters.clone(), end);
+        tasks.spawn(async move { faults(&masters, faults_end, Random::new(1)).await });
+        tasks.spawn(async move {
+            sleep(seconds(10)).await;
+            timeout(seconds(60), closing.close()).await.unwrap();
+        });
+    }
     while let Some(task) = tasks.join_next().await {
         task.unwrap();
+    }
+    for locks in all {
+        timeout(seconds(30), locks.close()).await.unwrap();
     }
     eprintln!("{} won on threads", won.load(SeqCst));
 }

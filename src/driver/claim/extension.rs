@@ -61,7 +61,9 @@ impl CountVotes for Arc<Extension> {
         let effect = self.round.cast(master, vote, now, |round, before| {
             is_answer.then(|| Effect::of_vote(round, before, master))
         });
-        if let (Some(effect), Some(claim)) = (effect, self.claim.upgrade()) {
+        if let Some(effect) = effect
+            && let Some(claim) = self.claim.upgrade()
+        {
             claim.apply(effect, self);
         }
         self.round.wake();
