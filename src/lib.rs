@@ -52,6 +52,11 @@
 //! - `test-util`: [`MemoryMaster`], a master in memory with fault injection, for your tests. The
 //!   examples on these pages use it.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// The pages name items of all features.
+#![cfg_attr(
+    not(all(feature = "redis", feature = "test-util", feature = "tls")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
 #![cfg_attr(
     not(any(feature = "redis", feature = "test-util")),
     allow(

@@ -47,8 +47,8 @@ impl Drift {
 }
 
 /// The largest difference between a master's clock and the time in a fresh ticket or in a candidate
-/// for a fencing token. It limits the advantage that a client can have over others because its clock
-/// is wrong.
+/// for a fencing token. It limits the advantage that a client can have over others because its
+/// clock is wrong.
 pub(crate) const CLOCK_WINDOW: Duration = Duration::from_secs(1);
 
 /// A time to live that was checked. It has whole milliseconds, is long enough for a lock to be won,

@@ -44,7 +44,7 @@ impl Refused {
         } else if round.is_other_kind() {
             Self::OtherKind
         } else if round.lets_others_pass() {
-            // Whoever has taken it since then, which `free_in` may tell of.
+            // Even if another holder has taken it since then, as `free_in` may tell.
             Self::Queued
         } else if free_in == Some(Duration::ZERO) {
             Self::Split
@@ -72,5 +72,81 @@ impl Refused {
     /// Returns whether another attempt would be of no use.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, Self::OtherKind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{
+        command::Verb,
+        held_report::HeldReport,
+        quorum::{Failure, Refusal, Vote},
+    };
+
+    fn seconds(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    /// Counts `g` granted, `h` held by another, `q` free but others come first, `k` held as another
+    /// kind, `f` failed, and `r` in quarantine.
+    fn round(letters: &str) -> Round {
+        #[expect(clippy::disallowed_methods, reason = "an origin for the table")]
+        let start = std::time::Instant::now();
+        let mut round = Round::open(Verb::Acquire, letters.len(), start, None);
+        for (master, letter) in letters.chars().enumerate() {
+            let vote = match letter {
+                'g' => Vote::Grant,
+                'h' => {
+                    let report = HeldReport::owned(Some(seconds(5)), "u:1".to_owned(), 1, Some(1));
+                    Vote::Refuse(Refusal::Held(report))
+                }
+                'q' => Vote::Refuse(Refusal::Queued { position: Some(2) }),
+                'k' => Vote::Refuse(Refusal::OtherKind),
+                'r' => Vote::Fail(Failure::Quarantined {
+                    remaining: seconds(9),
+                }),
+                _ => Vote::Fail(Failure::TimedOut(seconds(1))),
+            };
+            round.on_vote(master, vote, start);
+        }
+        round
+    }
+
+    #[test]
+    fn refused_table() {
+        use Refused::{HeldUntil, NoQuorum, OtherKind, Quarantined, Queued, Split};
+        let zero = Some(Duration::ZERO);
+        for (letters, free_in, expected) in [
+            ("hhg", Some(seconds(5)), HeldUntil(Some(seconds(5)))),
+            ("hhg", None, HeldUntil(None)),
+            ("ghg", zero, Split),
+            ("gqq", zero, Queued),
+            // Another holder has taken the lock since the masters answered.
+            ("qqq", Some(seconds(10)), Queued),
+            ("qhh", Some(seconds(5)), HeldUntil(Some(seconds(5)))),
+            ("kkg", None, OtherKind),
+            ("ffg", None, NoQuorum),
+            ("rrg", None, Quarantined(seconds(9))),
+        ] {
+            let refused = Refused::of(&round(letters), Outcome::Lost, free_in, Duration::ZERO);
+            assert_eq!(refused, expected, "{letters} {free_in:?}");
+        }
+        let late = Refused::of(&round("ggg"), Outcome::TooLate, None, seconds(1));
+        assert_eq!(late, Refused::TooSlow(seconds(1)));
+    }
+
+    #[test]
+    fn in_queue_table() {
+        use Refused::{HeldUntil, NoQuorum, Quarantined, Split};
+        for (letters, expected) in [
+            ("qqq", HeldUntil(None)), // not the next one
+            ("hhh", HeldUntil(Some(seconds(5)))),
+            ("ghf", Split), // granted by a minority
+            ("ffg", NoQuorum),
+            ("rrg", Quarantined(seconds(9))),
+        ] {
+            assert_eq!(Refused::in_queue(&round(letters)), expected, "{letters}");
+        }
     }
 }
