@@ -1,11 +1,11 @@
-//! What a majority buys: five real masters, and up to three of them killed.
+//! A demonstration of what a majority is worth: five real masters, of which up to three are killed.
 //!
-//! `cargo run --example demo` (or `./dev demo`) with `redis-server` or `valkey-server` on the `PATH`.
-//! The masters are private and go with the demo, also when it is interrupted.
+//! Run `cargo run --example demo` (or `./dev demo`) with `redis-server` or `valkey-server` on the
+//! `PATH`. The masters are private and end with the demo, even when it is interrupted.
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "the demo runs on real servers, in real time"
+    reason = "the demo runs on real servers in real time"
 )]
 
 use std::{
@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{AcquireError, ConfigError, Coordinator, Votes};
+use quorlock::{AcquireError, ConfigError, Contention, Coordinator, Votes};
 use server::Server;
 
 #[path = "../tests/support/server.rs"]
@@ -24,7 +24,7 @@ mod server;
 async fn main() -> ExitCode {
     if server::find_binary().is_none() {
         eprintln!(
-            "demo: neither redis-server nor valkey-server is on the PATH; ./dev demo sees to it"
+            "demo: neither redis-server nor valkey-server is on the PATH; ./dev demo installs one"
         );
         return ExitCode::FAILURE;
     }
@@ -44,7 +44,7 @@ async fn demo(mut masters: Vec<Server>) -> Result<(), Box<dyn Error>> {
     title(1, "Acquire a lock of 3 s");
     let locks = coordinator(&urls)?;
     let lock = locks.mutex("orders/42");
-    let guard = lock.acquire_within(PATIENCE).await?;
+    let guard = lock.acquire_within(TIME_LIMIT).await?;
     println!("acquired, and valid for {:.3?}", guard.validity());
     show(&guard.settled().await);
 
@@ -52,7 +52,9 @@ async fn demo(mut masters: Vec<Server>) -> Result<(), Box<dyn Error>> {
     let rival = coordinator(&urls)?;
     match rival.mutex("orders/42").try_acquire().await {
         Err(AcquireError::Contended {
-            remaining: Some(remaining),
+            reason: Contention::Held {
+                remaining: Some(remaining),
+            },
             votes,
             ..
         }) => {
@@ -67,11 +69,8 @@ async fn demo(mut masters: Vec<Server>) -> Result<(), Box<dyn Error>> {
     title(3, "Two masters are killed");
     masters[0].kill();
     masters[1].kill();
-    let guard = lock.acquire_within(PATIENCE).await?;
-    println!(
-        "acquired all the same, and valid for {:.3?}",
-        guard.validity()
-    );
+    let guard = lock.acquire_within(TIME_LIMIT).await?;
+    println!("still acquired, and valid for {:.3?}", guard.validity());
     show(&guard.settled().await);
     guard.release().await?;
 
@@ -84,11 +83,11 @@ async fn demo(mut masters: Vec<Server>) -> Result<(), Box<dyn Error>> {
 
     title(5, "It comes back, empty");
     println!(
-        "It has no vote until every lock is over that it may have forgotten: the max ttl of 3 s."
+        "It has no vote until every lock that it may have forgotten is over: the max ttl of 3 s."
     );
     masters[2].restart();
     let start = Instant::now();
-    let guard = lock.acquire_within(PATIENCE).await?;
+    let guard = lock.acquire_within(TIME_LIMIT).await?;
     println!("acquired again, after {:.0?}", start.elapsed());
     show(&guard.settled().await);
     guard.release().await?;
@@ -101,7 +100,7 @@ async fn demo(mut masters: Vec<Server>) -> Result<(), Box<dyn Error>> {
 fn coordinator(urls: &[String]) -> Result<Coordinator, ConfigError> {
     Coordinator::builder()
         .masters(urls)
-        // Five times the default: a machine that is busy with something else shows the same.
+        // Five times the default, so that the demo also works on a busy machine.
         .node_timeout(Duration::from_millis(250))
         .ttl(TTL)
         .max_ttl(TTL)
@@ -114,10 +113,10 @@ fn title(number: u32, what: &str) {
 
 fn show(votes: &Votes) {
     println!(
-        "{} of {} granted, {} are needed:",
-        votes.granted(),
-        votes.masters(),
-        votes.needed()
+        "{} of {} granted, {} needed:",
+        votes.granted_count(),
+        votes.master_count(),
+        votes.quorum()
     );
     for row in votes.iter() {
         let latency = row.latency().map(|latency| format!("{latency:.1?}"));
@@ -131,7 +130,7 @@ fn show(votes: &Votes) {
     }
 }
 
-/// The error's text ends with the votes in one line; here they get a line each.
+/// Shows the votes on separate lines instead of in the error's text.
 fn show_error(error: &AcquireError) {
     let text = error.to_string();
     match error {
@@ -150,5 +149,5 @@ fn unexpected<T>(result: Result<T, AcquireError>) -> Box<dyn Error> {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 const TTL: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! The crate in one screen, on masters in this process: no server needed.
+//! The whole crate in one screen, on masters in this process, without a server.
 //!
 //! `cargo run --example quickstart`
 
@@ -26,26 +26,26 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("extended: valid for {:?}", guard.remaining());
     guard.release().await?;
 
-    masters[0].order(Fault::Down);
-    masters[1].order(Fault::Down);
+    masters[0].inject(Fault::Down);
+    masters[1].inject(Fault::Down);
     let guard = lock.acquire_within(Duration::from_secs(1)).await?;
     println!("two down: {}", guard.settled().await);
     guard.release().await?;
 
-    masters[2].order(Fault::Down);
+    masters[2].inject(Fault::Down);
     if let Err(refused) = lock.try_acquire().await {
         println!("3 down:   {refused}");
     }
 
-    masters[2].order(Fault::None);
-    drop(lock.acquire().await?); // waits for it; a guard that is dropped posts its release
+    masters[2].inject(Fault::None);
+    drop(lock.acquire().await?); // waits for the lock; dropping the guard posts its release
     println!("one back: locked again");
 
     let (mine, yours) = (locks.owner(), locks.owner());
     let outer = locks.reentrant("orders/43", &mine).acquire().await?;
     let inner = locks.reentrant("orders/43", &mine).acquire().await?;
     println!("again:    {} guards of one owner", inner.depth());
-    drop((outer, inner)); // the last one gives the lock up
+    drop((outer, inner)); // the last guard releases the lock
 
     let guard = locks.fair("printer", &mine).acquire().await?;
     let printer = locks.fair("printer", &yours);
@@ -53,10 +53,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let seen = printer.inspect().await;
         println!(
-            "in line:  {} waits for a fair lock",
+            "fair:     {} waiter in the queue",
             seen.map_or(0, |seen| seen.queue.len())
         );
-        guard.release().await // calls up who waits
+        guard.release().await // wakes the waiter
     });
     released?;
     drop(served?);

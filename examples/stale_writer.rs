@@ -1,15 +1,19 @@
-//! What fencing tokens are for: a holder that is stopped past its TTL, and writes late.
+//! Shows why fencing tokens are needed: a lock holder is stopped for longer than its TTL, and
+//! writes late.
 //!
-//! `cargo run --example stale_writer` with `redis-server` or `valkey-server` on the `PATH`. An account has 100 on it,
-//! and two processes add to it under a lock, 10 and 5. The first is stopped between its last look at the
-//! lock and its write. Once without the fence: what the second added is lost. Once with it: the late
-//! write is refused. Exits with another code than 0 when either does not come out so.
+//! Run `cargo run --example stale_writer` with `redis-server` or `valkey-server` on the `PATH`.
 //!
-//! Masters and store are private; they and the first process go with the example, also when it is interrupted.
+//! An account has a balance of 100, and two processes add 10 and 5 to it under a lock. The first
+//! process is stopped after its last check of the lock, before its write. Without fencing, the
+//! second process's addition is lost. With fencing, the late write is refused. The exit code is not
+//! 0 if either case ends differently.
+//!
+//! The masters and the store are private. They and the first process end with the example, even
+//! when it is interrupted.
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "the example runs on real servers, in real time"
+    reason = "the example runs on real servers in real time"
 )]
 
 use std::{
@@ -21,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{Coordinator, Guard, Lock};
+use quorlock::{Coordinator, Guard, Lock, Renewal};
 use server::Server;
 
 #[path = "../tests/support/server.rs"]
@@ -35,7 +39,7 @@ async fn main() -> ExitCode {
         Ok(setup) => first_holder(&setup).await,
         Err(_) if server::only_urls() => Ok(()),
         Err(_) if server::find_binary().is_none() => {
-            Err("neither redis-server nor valkey-server is on the PATH; ./dev sees to it".into())
+            Err("neither redis-server nor valkey-server is on the PATH; ./dev installs one".into())
         }
         Err(_) => both_ways().await,
     };
@@ -55,25 +59,25 @@ async fn both_ways() -> Result<()> {
     for (way, expected) in [(Way::Plain, "110"), (Way::Fenced, "105")] {
         println!("\n{}", way.title());
         let found = late_write(way, &masters, &store).await?;
-        println!("on the account    {found}");
+        println!("final balance     {found}");
         if found != expected {
-            return Err(format!("{way:?}: {found} on the account, and not {expected}").into());
+            return Err(format!("{way:?}: the balance is {found}, not {expected}").into());
         }
         println!("{}", way.verdict());
     }
     Ok(())
 }
 
-/// Both holders, and what is on the account in the end.
+/// Runs both holders, and returns the final balance.
 async fn late_write(way: Way, masters: &[Server], store: &Server) -> Result<String> {
     store.command(&["FLUSHALL"]);
     store.command(&["SET", VALUE, "100"]);
     let urls: Vec<_> = masters.iter().map(Server::url).collect();
     let setup = format!("{} {} {}", way.word(), store.port(), urls.join(","));
     let mut first = Holder::start(&setup)?;
-    first.hear("prepared")?;
+    first.print_until("prepared")?;
     first.signal("STOP")?;
-    println!("                  it is stopped");
+    println!("                  is stopped");
 
     let locks = coordinator(&urls)?;
     let guard = lock(&locks, way).acquire_within(10 * TTL).await?;
@@ -86,13 +90,13 @@ async fn late_write(way: Way, masters: &[Server], store: &Server) -> Result<Stri
 
     first.signal("CONT")?;
     println!("first holder      goes on");
-    first.tell()?;
-    first.hear(way.word())?;
+    first.write_line()?;
+    first.print_until(way.word())?;
     first.end()?;
     Ok(store.command(&["GET", VALUE]))
 }
 
-/// The process that is stopped. Told what to do by `setup`, it says how far it is.
+/// Runs the process that is stopped. `setup` tells it what to do, and it prints its progress.
 async fn first_holder(setup: &str) -> Result<()> {
     let mut words = setup.split(' ');
     let (Some(word), Some(store), Some(urls)) = (words.next(), words.next(), words.next()) else {
@@ -106,12 +110,13 @@ async fn first_holder(setup: &str) -> Result<()> {
     let balance: u64 = account.read()?.parse()?;
     println!("first holder      {}reads {balance}", account.token());
     guard.ensure_held()?;
-    println!("prepared: holds the lock, and is about to write");
-    // Here it is stopped. Nothing between the look at the lock and the write can prevent that.
+    println!("prepared: holds the lock and is about to write");
+    // The process is stopped here. Nothing between the check of the lock and the write can prevent
+    // that.
     io::stdin().read_line(&mut String::new())?;
     match account.write(balance + 10) {
-        Ok(written) => println!("{word}: late, it writes {written}"),
-        Err(refused) => println!("{word}: late, it is refused: {refused}"),
+        Ok(written) => println!("{word}: writes {written} late"),
+        Err(refused) => println!("{word}: late write refused: {refused}"),
     }
     Ok(())
 }
@@ -119,20 +124,20 @@ async fn first_holder(setup: &str) -> Result<()> {
 fn coordinator(urls: &[String]) -> Result<Coordinator> {
     Ok(Coordinator::builder()
         .masters(urls)
-        // Five times the default: for a machine that is busy with something else.
+        // Five times the default, so that the example also works on a busy machine.
         .node_timeout(Duration::from_millis(250))
         .build()?)
 }
 
 fn lock(locks: &Coordinator, way: Way) -> Lock {
-    let lock = locks.mutex("account").ttl(TTL);
+    let lock = locks.mutex("account").ttl(TTL).renewal(Renewal::Off);
     match way {
         Way::Plain => lock,
         Way::Fenced => lock.fenced(),
     }
 }
 
-/// Whether the store goes by tokens.
+/// Selects whether the store checks tokens.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Plain,
@@ -157,23 +162,23 @@ impl Way {
 
     fn title(self) -> &'static str {
         match self {
-            Self::Plain => "1. Without the fence",
-            Self::Fenced => "2. With the fence",
+            Self::Plain => "1. Without fencing",
+            Self::Fenced => "2. With fencing",
         }
     }
 
     fn verdict(self) -> &'static str {
         match self {
-            Self::Plain => "LOST: the 5 of the second holder are gone",
+            Self::Plain => "LOST: the second holder's 5 are gone",
             Self::Fenced => "KEPT: the late write was refused",
         }
     }
 }
 
-/// What the lock is for, as one holder sees it.
+/// The data under the lock, as one holder sees it.
 struct Account {
     store: u16,
-    /// Without the fence all holders come with the same.
+    /// The same for all holders without fencing.
     token: u64,
 }
 
@@ -193,7 +198,7 @@ impl Account {
         }
     }
 
-    /// With the token, as from here on nobody before us must write.
+    /// Passes the token, so that from now on no earlier holder can write.
     fn read(&self) -> Result<String> {
         self.ask(&[])
     }
@@ -206,7 +211,7 @@ impl Account {
         let token = self.token.to_string();
         let mut words = vec!["EVAL", SCRIPT, "2", VALUE, "account:fence", &token];
         words.extend(value);
-        let reply = server::try_command_on(self.store, &words, PATIENCE)?;
+        let reply = server::try_command_on(self.store, &words, TIME_LIMIT)?;
         if reply.starts_with("STALE") {
             return Err(reply.into());
         }
@@ -214,11 +219,11 @@ impl Account {
     }
 }
 
-/// This program once more, in a process that can be stopped.
+/// A second run of this program, in a process that can be stopped.
 struct Holder {
     process: Child,
     output: BufReader<ChildStdout>,
-    /// Kills it when we are gone before it: who is stopped does not see that.
+    /// Kills the process if this one ends first: a stopped process does not notice that.
     keeper: Child,
 }
 
@@ -243,16 +248,16 @@ impl Holder {
         })
     }
 
-    /// Shows what it says, up to a line that starts with `word`.
-    fn hear(&mut self, word: &str) -> Result<()> {
+    /// Prints the process's output, up to a line that starts with `word`.
+    fn print_until(&mut self, word: &str) -> Result<()> {
         loop {
             let mut line = String::new();
             if self.output.read_line(&mut line)? == 0 {
-                return Err(format!("the first holder ended before it said {word:?}").into());
+                return Err(format!("the first holder ended before it printed {word:?}").into());
             }
             match line.strip_prefix(word).and_then(|l| l.strip_prefix(": ")) {
-                Some(said) => {
-                    print!("                  {said}");
+                Some(rest) => {
+                    print!("                  {rest}");
                     return Ok(());
                 }
                 None => print!("{line}"),
@@ -260,7 +265,7 @@ impl Holder {
         }
     }
 
-    fn tell(&mut self) -> Result<()> {
+    fn write_line(&mut self) -> Result<()> {
         let input = self.process.stdin.as_mut().ok_or("no input")?;
         Ok(writeln!(input)?)
     }
@@ -289,24 +294,24 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // The keeper first, while the process id is still this one's.
+        // The keeper first, while the process ID still belongs to this process.
         if let Some(input) = &mut self.keeper.stdin {
             let _ = writeln!(input);
         }
         let _ = self.keeper.wait();
-        let _ = self.process.kill(); // it may be gone
+        let _ = self.process.kill(); // the process may be gone
         let _ = self.process.wait();
     }
 }
 
-/// The store's side of the fence: compares and writes in one step.
+/// The store's side of fencing: compares the token and writes, in one step.
 const SCRIPT: &str = include_str!("stale_writer.lua");
 
 const VALUE: &str = "account";
 
 const TTL: Duration = Duration::from_secs(1);
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// What makes a second run of this program the first holder.
+/// Set in the process of the first holder, which is a second run of this program.
 const HOLDER: &str = "QUORLOCK_STALE_WRITER";

@@ -2,31 +2,32 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Keeps late writers out: admits a [fencing token](crate::Guard::fencing_token) that is at least as large as every one
-/// before it.
+/// A check that keeps late writers out of a resource: it admits a
+/// [fencing token](crate::Guard::fencing_token) only if no larger one was admitted before.
 ///
-/// For a resource in this process, such as a file that it alone writes. A resource with a store of its own keeps
-/// the largest token in there, and compares and writes in one step: see [`docs::fencing`](crate::docs::fencing) for
-/// SQL and Redis.
+/// Use it for a resource in this process, for example a file that only this process writes. A
+/// resource with a store of its own keeps the largest token in that store, and compares and writes
+/// in one step: see [`docs::fencing`](crate::docs::fencing) for SQL and Redis.
 ///
 /// # Guarantees
 ///
-/// After a token was admitted, no smaller one is. So the holder shows its token with its *first* access, even if that only
-/// reads: else a late writer may come between what the next holder has read and what it writes.
+/// After a token was admitted, no smaller one is admitted. So a holder must show its token with its
+/// *first* access, even if that only reads. Otherwise a late writer could write between the new
+/// holder's read and its write.
 ///
 /// # Not guaranteed
 ///
-/// It starts from nothing with every process: a token that was admitted before a restart is forgotten.
+/// A fence starts empty in every process: tokens that were admitted before a restart are forgotten.
 ///
 /// ```
 /// use quorlock::Fence;
 ///
 /// let fence = Fence::new();
 /// assert!(fence.admit(33).is_ok()); // the first holder reads
-/// assert!(fence.admit(34).is_ok()); // the next one took over
+/// assert!(fence.admit(34).is_ok()); // the next holder took over
 /// let late = fence.admit(33).unwrap_err();
 /// assert_eq!((late.token, late.highest), (33, 34));
-/// assert!(fence.admit(34).is_ok()); // as often as it likes
+/// assert!(fence.admit(34).is_ok()); // any number of times
 /// ```
 #[derive(Debug, Default)]
 pub struct Fence {
@@ -34,7 +35,7 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// A fence that has seen no token.
+    /// Creates a fence that has admitted no token.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -42,11 +43,11 @@ impl Fence {
         }
     }
 
-    /// Lets the holder of `token` pass, and nobody with a smaller one from now on.
+    /// Admits `token`. From then on, no smaller one is admitted.
     ///
     /// # Errors
     ///
-    /// [`StaleToken`] when a larger one has passed: the lock is somebody else's by now.
+    /// [`StaleToken`] if a larger token was admitted before: the lock has another holder by now.
     pub fn admit(&self, token: u64) -> Result<(), StaleToken> {
         let highest = self.highest.fetch_max(token, Ordering::AcqRel);
         if highest <= token {
@@ -57,13 +58,13 @@ impl Fence {
     }
 }
 
-/// A fencing token that came behind a larger one.
+/// A fencing token that came after a larger one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the fencing token {token} is stale: {highest} has passed")]
+#[error("the fencing token {token} is stale: {highest} was admitted before, by a later holder")]
 #[non_exhaustive]
 pub struct StaleToken {
-    /// The token.
+    /// The token that was refused.
     pub token: u64,
-    /// The largest that has passed.
+    /// The largest token that was admitted.
     pub highest: u64,
 }

@@ -1,10 +1,10 @@
-//! Not part of the API: single steps of the rules, for `benches/` to time without a runtime.
+//! Single steps of the rules, which `benches/` times without a runtime. Not part of the API.
 
 use std::time::{Duration, Instant};
 
 use crate::core::{
-    claim::Claim,
-    command::{Command, Verb, Wakes},
+    command::{Action, Command, NewKey, Verb},
+    identity::Identity,
     lease::{Drift, Lease, Ttl},
     name::{KeyTemplate, Kind, Token},
     quorum::{Tally, Verdict, Vote},
@@ -13,7 +13,7 @@ use crate::core::{
 
 const MASTERS: usize = 5;
 
-/// Counts five votes. Whether they won.
+/// Counts five votes. Returns whether they won.
 pub fn tally(votes: [bool; MASTERS]) -> bool {
     let mut tally = Tally::new(MASTERS);
     let mut last = Verdict::Pending;
@@ -23,7 +23,7 @@ pub fn tally(votes: [bool; MASTERS]) -> bool {
     last == Verdict::Won
 }
 
-/// Opens a round of five and counts until it is decided. Whether it was won.
+/// Counts the votes of a round of five masters. Returns whether the round was won.
 pub fn round(now: Instant) -> bool {
     let limit = now.checked_add(Duration::from_secs(10));
     let mut round = Round::open(Verb::Acquire, MASTERS, now, limit);
@@ -34,17 +34,17 @@ pub fn round(now: Instant) -> bool {
     outcome == Outcome::Won
 }
 
-/// When a lease that starts `now` ends.
+/// Returns when a lease that starts `now` ends.
 pub fn lease(now: Instant, ttl: &TtlAndDrift) -> Instant {
     Lease::new(now, ttl.0, ttl.1).until()
 }
 
-/// A checked TTL of 10 s with the default drift.
+/// A checked TTL of 10 s and the default drift.
 #[derive(Debug)]
 pub struct TtlAndDrift(Ttl, Drift);
 
 impl TtlAndDrift {
-    /// `None` cannot happen.
+    /// Creates the pair. Never returns `None`.
     pub fn new() -> Option<Self> {
         let drift = Drift::from_ppm(10_000).ok()?;
         let ttl = Ttl::parse(Duration::from_secs(10), Duration::from_millis(50), drift).ok()?;
@@ -52,30 +52,28 @@ impl TtlAndDrift {
     }
 }
 
-/// An acquisition as it goes over the wire.
+/// An acquisition, to be encoded for a server.
 #[derive(Debug)]
 pub struct Acquisition(Command);
 
 impl Acquisition {
-    /// `None` cannot happen.
+    /// Creates an acquisition of a mutex. Never returns `None`.
     pub fn new() -> Option<Self> {
         let resource = KeyTemplate::parse("{name}")
             .ok()?
             .resource(Kind::Mutex, "orders/42".into())
             .ok()?;
-        Some(Self(Command {
-            verb: Verb::Acquire,
-            resource,
-            claim: Claim::Token(Token::new([7; 20])),
+        let key = NewKey {
             ttl: TtlAndDrift::new()?.0,
             depth: 1,
-            wakes: Wakes::Nobody,
-            patience: None,
-            bid: None,
-        }))
+            ballot: None,
+        };
+        let by = Identity::Token(Token::new([7; 20]));
+        let action = Action::Acquire { by, key };
+        Some(Self(Command::new(&resource, action)))
     }
 
-    /// Appends its bytes.
+    /// Appends the bytes of the command.
     pub fn encode(&self, out: &mut Vec<u8>) {
         crate::master::encode_command(&self.0, out);
     }

@@ -1,93 +1,115 @@
-//! Distributed locks held by a majority of N independent Redis or Valkey masters.
+//! Distributed locks held by a majority of N independent Redis or Valkey masters, by the
+//! [Redlock](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/) algorithm.
 //!
 //! ```
-//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::time::Duration;
 //! use quorlock::{Coordinator, MemoryMaster};
 //!
-//! // With real masters: Coordinator::new(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])?
+//! // In production: ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]
 //! let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
 //!
 //! let guard = locks.mutex("orders/42").acquire_within(Duration::from_secs(1)).await?;
-//! assert!(guard.validity() > Duration::from_secs(9)); // of the default ttl of 10 s
-//! // ... work: the guard is renewed meanwhile, and guard.lost() tells when that did not help ...
+//! // Work. The guard is renewed in the background. `guard.lost()` resolves if the lock is lost.
+//! assert!(guard.validity() > Duration::from_secs(9)); // the default TTL is 10 s
 //! guard.release().await?;
 //! # Ok(()) }
 //! ```
 //!
-//! # Kinds
+//! # Where to start
 //!
-//! - [`mutex`](Coordinator::mutex): held once. The common Redlock format.
-//! - [`reentrant`](Coordinator::reentrant): held by an [`Owner`], who may acquire it again. The format of
-//!   Redisson's plain lock.
-//! - [`fair`](Coordinator::fair): reentrant, and waiters are served in the order in which they came, across all
-//!   processes.
+//! - [`Coordinator`] is a set of masters, [`Lock`] is a named lock on all of them, and [`Guard`] is
+//!   a lock that is held.
+//! - [`Coordinator::mutex`] returns a lock with one guard at a time, in the common Redlock format.
+//! - [`Coordinator::reentrant`] returns a lock that is held by an [`Owner`], which may acquire it
+//!   again, in the format of Redisson's plain lock.
+//! - [`Coordinator::fair`] returns a reentrant lock whose waiters are served in the order in which
+//!   they came, across all processes.
+//! - [`docs`] has the longer texts: the algorithm, the guarantees, fencing tokens, operations, a
+//!   comparison with other libraries, the architecture.
 //!
-//! Use a name as one kind only: that it is not is found only while it is held.
+//! Use each name with one kind of lock. A mismatch is detected only while the lock is held.
 //!
 //! # What is not promised
 //!
-//! A holder that is paused, by its scheduler, a page fault or a virtual machine that moves, can act after its
-//! validity has ended. No lock that expires can stop that. See [`docs::guarantees`].
+//! A holder that is paused, by its scheduler, a page fault or a migration of its virtual machine,
+//! can act after its validity has ended. No lock with a TTL can prevent that. A resource that
+//! checks [fencing tokens](Lock::fenced) can refuse such a holder. See [`docs::guarantees`].
 //!
-//! # Events
+//! # Logs
 //!
-//! Connections, outages of masters (a WARN for each, its redials at DEBUG) and lost locks go to [`tracing`]; nobody
-//! sees them without a subscriber. No token, user name or password is in them.
-//!
-//! # Where to read on
-//!
-//! - [`Coordinator`]: a set of masters. [`Lock`]: a name on it. [`Guard`]: held. [`Votes`]: by whom.
-//! - [`Owner`]: who holds reentrant and fair locks. [`Inspection`]: who holds a lock, and who waits.
-//! - [`AcquireError`], [`ExtendError`], [`LostError`], [`ReleaseError`], [`RunError`], [`InspectError`],
-//!   [`ConfigError`]: what can go wrong.
-//! - [`MemoryMaster`]: masters in your tests, with faults to order.
-//! - [`docs`]: the algorithm, the guarantees, fencing tokens, the architecture, how to operate it, other libraries.
+//! Connections, outages of masters and lost locks are reported to [`tracing`]. Each outage and each
+//! lost lock is a WARN; attempts to reconnect are at DEBUG. Tokens, user names and passwords are
+//! never logged.
 //!
 //! # Features
 //!
-//! - `redis` (default): real masters, over TCP and unix sockets.
-//! - `tls`: `rediss://` URLs, through rustls.
+//! - `redis` (default): masters over TCP and unix sockets, and [`quorlock::redis`](crate::redis),
+//!   the client crate whose `Client` [`Builder::master`] accepts.
+//! - `tls`: `rediss://` URLs, and [`quorlock::rustls`](crate::rustls), the TLS crate whose
+//!   configuration [`Builder::tls`] accepts.
+//! - `test-util`: [`MemoryMaster`], a master in memory with fault injection, for your tests. The
+//!   examples on these pages use it.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+// The pages name items of all features.
+#![cfg_attr(
+    not(all(feature = "redis", feature = "test-util", feature = "tls")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
+#![cfg_attr(
+    not(any(feature = "redis", feature = "test-util")),
+    allow(
+        dead_code,
+        unused_imports,
+        unused_variables,
+        reason = "without either feature there is no kind of master"
+    )
+)]
 
-mod clock;
-mod config;
+mod builder;
+mod check;
 mod coordinator;
 mod core;
-mod engine;
+mod driver;
 mod error;
 mod fence;
 mod guard;
-mod hold;
-mod live_round;
 mod lock;
 mod master;
 mod owner;
-mod shield;
-mod turns;
-mod waiting;
-mod watchdog;
+mod user_code;
 
 pub use crate::{
-    coordinator::{Builder, Coordinator},
+    builder::Builder,
+    check::{Finding, Preflight, Setting, Severity},
+    coordinator::Coordinator,
     core::{
-        guard::RestartGuard,
-        inspection::{Holding, Inspection},
+        held_report::HeldReport,
+        inspection::{Holder, Inspection},
+        lock_state::{LockState, LostReason},
         name::Kind,
-        preflight::{Finding, Level, Preflight},
-        quorum::{Failure, Holder, Refusal, Vote},
-        standing::{LostReason, Standing},
+        quorum::{Failure, Refusal, Vote},
+        renewal::Renewal,
+        restart::RestartGuard,
         votes::{VoteRow, Votes},
     },
     error::{
-        AcquireError, ConfigError, ExtendError, InspectError, LostError, ReleaseError, RunError,
+        AcquireError, ConfigError, Contention, ExtendError, InspectError, LostError, ReleaseError,
+        RunError,
     },
     fence::{Fence, StaleToken},
     guard::Guard,
     lock::Lock,
-    master::{Fault, MasterSpec, MemoryMaster},
+    master::MasterSpec,
     owner::Owner,
 };
 
+#[cfg(feature = "test-util")]
+pub use crate::master::{Fault, MemoryMaster};
+
+#[cfg(feature = "redis")]
+pub use redis;
 #[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;
 
@@ -96,8 +118,8 @@ pub use tokio_rustls::rustls;
 #[path = "internals.rs"]
 pub mod __internals;
 
-/// A page. Where it links to another it does so by a label, which the file defines for who reads it as one: here the first
-/// definition counts.
+/// Includes a page of `docs/`. The pages link to each other by labels, which each file also defines
+/// for readers outside rustdoc. In rustdoc these definitions come first, so they apply.
 macro_rules! page {
     ($file:literal) => {
         concat!(
@@ -112,7 +134,7 @@ macro_rules! page {
     };
 }
 
-/// The longer texts, compiled with the crate so that their examples stay true.
+/// The longer texts. Their examples are tested.
 pub mod docs {
     #[doc = page!("../docs/algorithm.md")]
     pub mod algorithm {}

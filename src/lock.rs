@@ -1,4 +1,4 @@
-//! A named lock, to be acquired.
+//! A named lock that can be acquired.
 
 use std::{fmt, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
@@ -7,58 +7,65 @@ use crate::{
         inspection::Inspection,
         lease::Ttl,
         name::{Kind, Resource},
+        renewal::Renewal,
     },
-    engine::Engine,
+    driver::{
+        claim::{Level, LockRequest},
+        denied::NotAcquired,
+        engine::Engine,
+    },
     error::{AcquireError, ConfigError, InspectError, RunError},
     guard::Guard,
-    hold::{Held, Wanted},
     owner::Owner,
 };
 
-/// A named lock on all masters of a [`Coordinator`](crate::Coordinator), of one [kind](crate::Kind). Cheap to
-/// make and to clone; holds nothing until it is acquired.
+/// A named lock on all masters of a [`Coordinator`](crate::Coordinator), of one
+/// [kind](crate::Kind).
 ///
-/// A reentrant or fair lock that its [owner](Owner) holds already is acquired again by one round, like an
-/// [extension](Guard::extend). When that fails, its other guards are as valid as they were.
+/// A lock is cheap to make and to clone. It holds nothing until it is acquired.
+///
+/// If the [owner](Owner) of a reentrant or fair lock holds it already, acquiring it again takes one
+/// round, like an [extension](Guard::extend). If that round fails, the owner's other guards are as
+/// valid as they were.
 ///
 /// # Cancel safety
 ///
-/// All ways to acquire are alike in what a dropped future leaves: nothing. Whatever was sent by then is
-/// followed by a release on all masters, which is posted when the future is dropped; a master that cannot
-/// be reached is owed it until the TTL has passed.
+/// Dropping the future of [`try_acquire`](Self::try_acquire),
+/// [`acquire_within`](Self::acquire_within) or [`acquire`](Self::acquire) leaves nothing behind, at
+/// any point. The drop posts a release to all masters for everything that was sent by then. A
+/// master that cannot be reached is owed the release until the TTL has passed.
 ///
 /// # Futures that are not polled
 ///
-/// Poll a future of this type to its end, or drop it. One that is neither, such as the loser of a
-/// `select!` on `&mut future`, keeps its place:
+/// Poll a future of this type to its end, or drop it. A future that is neither polled nor dropped,
+/// for example the loser of a `select!` on `&mut future`, keeps its turn for a while:
 ///
-/// - The waiters for one name in one coordinator take turns. One that has not been polled for about
-///   2 s longer than it meant to sleep is passed over, and the next one goes on.
+/// - Waiters for one name in one coordinator take turns. A waiter that has not been polled for
+///   about 2 s longer than it meant to sleep is passed over, and the next one goes on.
 /// - Tasks of one [owner](Owner) make their attempts one after the other. While an unpolled future
 ///   is in the middle of an attempt, [`try_acquire`](Self::try_acquire) and
 ///   [`acquire_within`](Self::acquire_within) of the same owner and name return in time, with
 ///   [`OwnerBusy`](AcquireError::OwnerBusy), and [`acquire`](Self::acquire) waits.
-/// - An attempt that was under way may have won. Then the lock is held, and not renewed, until its
+/// - An attempt that was under way may have won. Then the lock is held, but not renewed, until its
 ///   TTL has passed.
 ///
-/// In a loop around `select!`, make the future before the loop and poll it in every round, or drop
-/// it.
+/// In a loop around `select!`, create the future before the loop and poll it in every iteration, or
+/// drop it.
 #[derive(Clone)]
 #[must_use = "a lock is not held until it is acquired"]
 pub struct Lock {
     engine: Arc<Engine>,
     resource: Result<Resource, ConfigError>,
     ttl: Result<Ttl, ConfigError>,
-    /// Of a mutex there is none.
+    /// `None` for a mutex.
     owner: Option<Owner>,
     is_fenced: bool,
-    /// For how long it is renewed, if it is.
-    max_hold: Option<Duration>,
+    renewal: Renewal,
 }
 
 impl Lock {
     pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: &str, owner: Option<&Owner>) -> Self {
-        let foreign = owner.filter(|owner| !engine.knows(owner));
+        let foreign = owner.filter(|owner| !engine.knows(&owner.0));
         Self {
             resource: match foreign {
                 None => engine.config().key_template.resource(kind, name.into()),
@@ -69,45 +76,41 @@ impl Lock {
             owner: owner.cloned(),
             is_fenced: false,
             ttl: Ok(engine.config().ttl),
-            max_hold: Some(engine.config().max_hold),
+            renewal: engine.config().renewal,
             engine,
         }
     }
 
-    /// Has the lock live for `ttl`, and **turns renewing off**: it ends by itself unless it is
-    /// [extended](Guard::extend). A TTL that cannot be used is reported when the lock is acquired.
+    /// Sets how long the lock lives on the masters unless it is extended or released. A TTL that
+    /// cannot be used is reported when the lock is acquired.
     ///
-    /// [`Builder::ttl`](crate::Builder::ttl) does not turn it off: without this, a lock has the coordinator's TTL and
-    /// is renewed for as long as its guard lives, up to its [max hold](crate::Builder::max_hold). For both, a TTL of
-    /// its own and renewing, call [`max_hold`](Self::max_hold) behind this.
+    /// Replaces the coordinator's [TTL](crate::Builder::ttl) for this lock.
     pub fn ttl(self, ttl: Duration) -> Self {
         Self {
             ttl: self.engine.config().ttl(ttl),
-            max_hold: None,
             ..self
         }
     }
 
-    /// Has the lock renewed for as long as its guard lives, for `most` at most, counted from the attempt
-    /// that won it; where its owner acquires it again, from there, if that is longer. Instead of the
-    /// coordinator's [max hold](crate::Builder::max_hold); behind [`ttl`](Self::ttl) it turns renewing on again.
-    /// [`Duration::MAX`] is as good as no limit (366 days). With [`Duration::ZERO`] the lock is never renewed, and the
-    /// reason of its loss is [`MaxHold`](crate::LostReason::MaxHold).
-    pub fn max_hold(self, most: Duration) -> Self {
-        Self {
-            max_hold: Some(most),
-            ..self
-        }
-    }
-
-    /// Has every guard come with a [fencing token](Guard::fencing_token): a number that is larger than that of
-    /// every guard of this lock before it. Whatever the holder writes to takes it along, and refuses a
-    /// smaller one than it has seen: see [`Fence`](crate::Fence). That stops a holder that acts late, which no lock
-    /// can.
+    /// Sets how long the lock is renewed while its guard lives. If an owner acquires the lock
+    /// again, the limit counts from that round, and the later of the two ends applies.
     ///
-    /// Takes one round as without, as long as this process' clock is within a second of the masters'; else a second
-    /// one, and once a third. A mutex then costs the masters a script in place of a `SET`. All who use the name must ask
-    /// for it.
+    /// Replaces the coordinator's [setting](crate::Builder::renewal) for this lock.
+    pub fn renewal(self, renewal: Renewal) -> Self {
+        Self { renewal, ..self }
+    }
+
+    /// Makes every guard carry a [fencing token](Guard::fencing_token): a number that is larger
+    /// than that of every earlier guard of this lock.
+    ///
+    /// The holder passes the token to whatever it writes to, which refuses a token that is smaller
+    /// than the largest one it has seen: see [`Fence`](crate::Fence). This stops a holder that acts
+    /// late, which no lock can do.
+    ///
+    /// A token costs no extra round as long as the clock of this process is within one second of
+    /// the masters' clocks. Otherwise it costs a second round, and once a third. A fenced mutex
+    /// costs the masters a script instead of a `SET`. All clients that use the name must ask for a
+    /// token.
     pub fn fenced(self) -> Self {
         Self {
             is_fenced: true,
@@ -115,135 +118,158 @@ impl Lock {
         }
     }
 
-    /// Turns renewing off: the lock ends with its validity unless it is [extended](Guard::extend).
-    pub fn unrenewed(self) -> Self {
-        Self {
-            max_hold: None,
-            ..self
-        }
-    }
-
-    /// Asks all masters once. Takes one round trip to the slowest of the fastest majority; at most
-    /// the node timeout, and as long again to say why not; twice that while a master does not keep
-    /// up with what this coordinator sends it. The first attempt of a coordinator also waits for
-    /// its first connections, for the connect timeout at most. Waits before that while another task
-    /// of the same owner makes an attempt, for two node timeouts at most.
+    /// Makes one attempt to acquire the lock, without waiting for other holders.
     ///
-    /// Whoever calls it in a loop pauses in between (10 to 200 ms), as masters that are known to be down fail in
-    /// microseconds; [`acquire`](Self::acquire) and [`acquire_within`](Self::acquire_within) do.
+    /// To try in a loop, pause between attempts (for 10 to 200 ms): masters that are known to be
+    /// down fail in microseconds. [`acquire`](Self::acquire) and
+    /// [`acquire_within`](Self::acquire_within) do so.
+    ///
+    /// # Duration
+    ///
+    /// An attempt takes one round trip to the slowest master of the fastest majority, and at most
+    /// one node timeout. After a failure it takes at most one more node timeout to find out the
+    /// reason. Both may take twice as long while a master does not keep up with what this
+    /// coordinator sends. In addition, the first attempt of a coordinator waits for its first
+    /// connections, for at most the connect timeout. If another task of the same owner is making an
+    /// attempt, this one first waits for it, for at most two node timeouts.
     ///
     /// # Errors
     ///
-    /// [`Contended`](AcquireError::Contended) when another holds it or the vote was split,
-    /// [`NoQuorum`](AcquireError::NoQuorum) when too many masters failed,
-    /// [`Quarantined`](AcquireError::Quarantined) when too many have no vote for a while, as they
-    /// may have forgotten locks, [`TooSlow`](AcquireError::TooSlow) when no validity was left,
-    /// [`OtherKind`](AcquireError::OtherKind) when the name is held as another kind of lock, which
-    /// is found only while it is held, [`OwnerBusy`](AcquireError::OwnerBusy) when another task of
-    /// the same owner has been in the middle of an attempt for two node timeouts.
-    /// [`Config`](AcquireError::Config) and [`Closed`](AcquireError::Closed) before anything is
-    /// sent.
+    /// - [`Contended`](AcquireError::Contended): another holder has the lock, other waiters of a
+    ///   fair lock come first, or the vote was split.
+    /// - [`NoQuorum`](AcquireError::NoQuorum): too many masters failed.
+    /// - [`Quarantined`](AcquireError::Quarantined): too many masters have no vote for a while,
+    ///   because they may have forgotten locks.
+    /// - [`TooSlow`](AcquireError::TooSlow): a majority granted, but no validity was left.
+    /// - [`OtherKind`](AcquireError::OtherKind): the name is held as another kind of lock. This is
+    ///   detected only while it is held.
+    /// - [`OwnerBusy`](AcquireError::OwnerBusy): another task of the same owner has been in the
+    ///   middle of an attempt for two node timeouts.
+    /// - [`Config`](AcquireError::Config) and [`Closed`](AcquireError::Closed): nothing was sent.
     ///
     /// # Cancel safety
     ///
-    /// Leaves nothing: see [`Lock`].
+    /// Dropping the future releases whatever the attempt has acquired: see
+    /// [`Lock`](Self#cancel-safety).
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use quorlock::{AcquireError, Coordinator, MemoryMaster};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{AcquireError, Contention, Coordinator, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
     /// let lock = locks.mutex("orders/42");
     /// let guard = lock.try_acquire().await?;
     /// let refused = lock.try_acquire().await.unwrap_err();
-    /// assert!(matches!(refused, AcquireError::Contended { remaining: Some(_), .. }));
+    /// assert!(matches!(
+    ///     refused,
+    ///     AcquireError::Contended { reason: Contention::Held { remaining: Some(_) }, .. }
+    /// ));
     /// # drop(guard);
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire(&self) -> Result<Guard, AcquireError> {
-        let held = self.engine.try_acquire(&self.wanted()?).await?;
-        Ok(self.guard(held))
+        let request = self.request()?;
+        let acquired = self.engine.try_acquire(&request).await;
+        self.guard(acquired, &request)
     }
 
-    /// Waits for the lock until `limit` is over, and tries a last time then.
+    /// Waits for the lock. If it is not acquired when `limit` has passed, makes one last attempt.
     ///
-    /// See [`acquire`](Self::acquire) for how it waits. Returns about four node timeouts after
-    /// `limit` at the latest: an attempt that is under way when the time is over, and the last one,
-    /// may take two each. A fenced lock may take two more, first connections the connect timeout,
-    /// and all of it twice as long while a master does not keep up. Tasks of one owner make their
-    /// attempts one after the other. One whose turn has not come two node timeouts after `limit`
-    /// makes no last attempt.
+    /// See [`acquire`](Self::acquire) for how it waits.
+    ///
+    /// # Duration
+    ///
+    /// It returns at the latest about four node timeouts after `limit`: the attempt that is under
+    /// way when the time is up, and the last attempt, may take two node timeouts each. A fenced
+    /// lock may take two more, and first connections may take the connect timeout. All of this may
+    /// take twice as long while a master does not keep up.
+    ///
+    /// Tasks of one owner make their attempts one after the other. A task whose turn has not come
+    /// two node timeouts after `limit` makes no last attempt.
     ///
     /// # Errors
     ///
-    /// [`Deadline`](AcquireError::Deadline), with how the last attempt failed.
-    /// [`Config`](AcquireError::Config), [`OtherKind`](AcquireError::OtherKind) and
-    /// [`Closed`](AcquireError::Closed) at once.
+    /// - [`Deadline`](AcquireError::Deadline), with the error of the last attempt.
+    /// - [`Config`](AcquireError::Config), [`OtherKind`](AcquireError::OtherKind) and
+    ///   [`Closed`](AcquireError::Closed), without waiting for `limit`.
     ///
     /// # Cancel safety
     ///
-    /// Leaves nothing, and gives up the place in the line: see [`Lock`].
+    /// Dropping the future releases whatever the attempt has acquired, and removes the waiter from
+    /// the wait queue of this coordinator and from a fair lock's queues on the masters. A new call
+    /// starts at the end. See [`Lock`](Self#cancel-safety).
     pub async fn acquire_within(&self, limit: Duration) -> Result<Guard, AcquireError> {
         self.acquire_until(Some(limit)).await
     }
 
-    /// Waits until the lock is held; also while too few masters are up, or too many have no vote for a while.
+    /// Waits until the lock is acquired, also while too few masters are up or too many are
+    /// quarantined.
     ///
     /// Waiters of one coordinator are served in the order in which they came, and one of them at a
-    /// time contends on the masters. It tries when it is told of a release, when the TTLs on a
-    /// majority of masters have passed, and about once a second
-    /// ([`poll_interval`](crate::Builder::poll_interval)), as not every release is told of.
+    /// time contends on the masters. That waiter makes an attempt when a message reports a release,
+    /// when the TTLs on a majority of masters have passed, and about once a second
+    /// ([`poll_interval`](crate::Builder::poll_interval)), because not every release is reported.
     ///
-    /// Waiters of a fair lock stand in a queue on every master, and are served in the order in which they came,
-    /// whatever their process. They ask when the masters call them, and about once a second to keep their place.
+    /// Waiters of a fair lock are in a queue on every master, and are served in the order in which
+    /// they came across all processes. A waiter makes an attempt when the masters call it, and
+    /// about once a second to keep its position.
     ///
-    /// Tasks of one [owner](Owner) wait for one another's attempts, and not for one another's guards: when one of
-    /// them gets the lock, all have it.
+    /// Tasks of one [owner](Owner) wait for each other's attempts, but not for each other's guards:
+    /// when one of them gets the lock, all of them have it.
     ///
     /// # Errors
     ///
     /// [`Config`](AcquireError::Config), [`OtherKind`](AcquireError::OtherKind) and
-    /// [`Closed`](AcquireError::Closed), at once.
+    /// [`Closed`](AcquireError::Closed). Any other failure is followed by another attempt.
     ///
     /// # Cancel safety
     ///
-    /// Leaves nothing, and gives up the place in the line: see [`Lock`].
+    /// Dropping the future releases whatever the attempt has acquired, and removes the waiter from
+    /// the wait queue of this coordinator and from a fair lock's queues on the masters. A new call
+    /// starts at the end. See [`Lock`](Self#cancel-safety).
     pub async fn acquire(&self) -> Result<Guard, AcquireError> {
         self.acquire_until(None).await
     }
 
     async fn acquire_until(&self, limit: Option<Duration>) -> Result<Guard, AcquireError> {
-        let held = self.engine.acquire(&self.wanted()?, limit).await?;
-        Ok(self.guard(held))
+        let request = self.request()?;
+        let acquired = self.engine.acquire(&request, limit).await;
+        self.guard(acquired, &request)
     }
 
-    fn guard(&self, held: Held) -> Guard {
-        if let Some(most) = self.max_hold {
-            held.keep(most);
-        }
-        Guard::new(held)
+    fn guard(
+        &self,
+        acquired: Result<Level, NotAcquired>,
+        request: &LockRequest,
+    ) -> Result<Guard, AcquireError> {
+        let masters = self.engine.masters();
+        let level = acquired.map_err(|error| AcquireError::from_driver(error, request, masters))?;
+        level.start_renewing(self.renewal);
+        Ok(Guard::new(level))
     }
 
-    /// Acquires the lock, runs `body` under it and releases it. When the lock is lost, `body` is dropped
-    /// where it waits.
+    /// Acquires the lock as [`acquire`](Self::acquire) does, runs `body`, and releases the lock. If
+    /// the lock is lost, `body` is dropped where it waits.
     ///
     /// # Errors
     ///
-    /// [`Body`](RunError::Body) with the body's own error, also when the lock was lost by then;
-    /// [`Lost`](RunError::Lost) when it was lost before the body had ended well;
-    /// [`Acquire`](RunError::Acquire) as [`acquire`](Self::acquire) does.
+    /// - [`Acquire`](RunError::Acquire): the lock was not acquired, see [`acquire`](Self::acquire).
+    /// - [`Body`](RunError::Body): the body returned this error, even if the lock was lost by then.
+    /// - [`Lost`](RunError::Lost): the lock was lost before the body had returned a value.
     ///
     /// # Cancel safety
     ///
-    /// Drops the body where it waits, and releases the lock.
+    /// Dropping the future drops the body where it waits, and releases the lock.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use quorlock::{Coordinator, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
     /// let sum = locks
     ///     .mutex("orders/42")
-    ///     .run(async |lease| {
-    ///         lease.ensure_held()?;
+    ///     .run(async |guard| {
+    ///         guard.ensure_held()?;
     ///         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(40 + 2)
     ///     })
     ///     .await?;
@@ -259,7 +285,7 @@ impl Lock {
             let mut body = pin!(body(&guard));
             let mut lost = pin!(guard.lost());
             poll_fn(|cx| {
-                // The body first: what it has to say goes before the loss.
+                // The body is polled first, because its result takes precedence over the loss.
                 if let Poll::Ready(done) = body.as_mut().poll(cx) {
                     return Poll::Ready(done.map_err(RunError::Body));
                 }
@@ -270,33 +296,39 @@ impl Lock {
         if outcome.is_ok() {
             guard.ensure_held()?;
         }
-        // Whatever becomes of it, the masters are owed it, and the body has done its work.
+        // A release that is not confirmed is owed to the masters. The body has done its work, so
+        // its result counts.
         let _ = guard.release().await;
         outcome
     }
 
-    /// Asks all masters who holds the lock, how often and for how long still, and who waits for a fair one.
-    /// Changes nothing, and says nothing of who will hold it a moment later. Waits for all masters, for the node
-    /// timeout at most. Says of any kind who holds it, whatever this lock's is; who waits only for a fair one.
+    /// Asks all masters who holds the lock, how many times and for how long, and who waits for it.
+    ///
+    /// Changes nothing on the masters. The answer may be out of date when it arrives. The holder is
+    /// reported whatever the kind of this lock is, the queue only if it is a fair lock. Waits for
+    /// all masters, for at most the node timeout.
     ///
     /// # Errors
     ///
-    /// [`NoQuorum`](InspectError::NoQuorum) when fewer than a majority answered within the node timeout.
+    /// - [`NoQuorum`](InspectError::NoQuorum): fewer than a majority answered in time.
+    /// - [`Config`](InspectError::Config): the name cannot be used. Nothing was sent.
     ///
     /// # Cancel safety
     ///
-    /// Only looks.
+    /// Dropping the future has no effect on the masters.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use quorlock::{Coordinator, Kind, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
     /// let owner = locks.owner();
     /// let lock = locks.reentrant("orders/42", &owner);
     /// let guard = lock.acquire().await?;
-    /// let held = lock.inspect().await?.holding.expect("it is held");
-    /// assert_eq!((held.kind, held.owner.as_deref()), (Some(Kind::Reentrant), Some(owner.id())));
-    /// assert_eq!(held.depth, 1);
+    /// let holder = lock.inspect().await?.holder.expect("it is held");
+    /// assert_eq!(holder.kind, Some(Kind::Reentrant));
+    /// assert_eq!(holder.owner.as_deref(), Some(owner.id()));
+    /// assert_eq!(holder.depth, 1);
     ///
     /// guard.release().await?;
     /// assert!(!lock.is_held().await?);
@@ -304,27 +336,36 @@ impl Lock {
     /// ```
     pub async fn inspect(&self) -> Result<Inspection, InspectError> {
         let resource = self.resource.as_ref().map_err(Clone::clone)?;
-        self.engine.inspect(resource).await
+        let inspected = self.engine.inspect(resource).await;
+        let masters = self.engine.masters();
+        inspected.map_err(|error| InspectError::from_driver(&error, resource, masters))
     }
 
-    /// Returns whether the lock is held: nobody else could acquire it now, as too few masters are
-    /// free. This is also so while several hold a part of it, as rivals do for a moment, and
-    /// Redisson's `RedissonRedLock` always. See [`inspect`](Self::inspect).
+    /// Returns whether the lock is held: no other client could acquire it now, because too few
+    /// masters are free.
+    ///
+    /// This is also the case while several owners hold the lock on different masters. Clients that
+    /// contend do so for a moment. A `RedissonRedLock` always does so, because it has another owner
+    /// on every master. See [`inspect`](Self::inspect).
     ///
     /// # Errors
     ///
-    /// As [`inspect`](Self::inspect).
+    /// See [`inspect`](Self::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the masters.
     pub async fn is_held(&self) -> Result<bool, InspectError> {
         Ok(self.inspect().await?.is_held())
     }
 
-    fn wanted(&self) -> Result<Wanted, ConfigError> {
+    fn request(&self) -> Result<LockRequest, ConfigError> {
         let resource = self.resource.clone()?;
-        Ok(Wanted {
+        Ok(LockRequest {
             counter: self.is_fenced.then(|| resource.counter()),
             resource,
             ttl: self.ttl.clone()?,
-            owner: self.owner.clone(),
+            owner: self.owner.as_ref().map(|owner| owner.0.clone()),
         })
     }
 }
@@ -336,7 +377,7 @@ impl fmt::Debug for Lock {
             .field("ttl", &self.ttl)
             .field("owner", &self.owner)
             .field("is_fenced", &self.is_fenced)
-            .field("max_hold", &self.max_hold)
+            .field("renewal", &self.renewal)
             .finish_non_exhaustive()
     }
 }

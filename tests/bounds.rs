@@ -1,20 +1,27 @@
-//! What users may do with the types: send them to other threads, share them, keep them.
+//! The auto traits of the public types: users can send them to other threads, share them and store
+//! them.
 //!
-//! The compiler checks it. A type that loses one of these breaks somebody's build.
+//! The compiler checks this. A type that loses one of these traits breaks users' builds.
 
-#![allow(clippy::unwrap_used, reason = "a failed test ends")]
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
-use std::{collections::BTreeSet, error::Error, fmt::Debug, time::Duration};
+use std::{
+    collections::BTreeSet,
+    error::Error,
+    fmt::Debug,
+    panic::{RefUnwindSafe, UnwindSafe},
+    time::Duration,
+};
 
 use quorlock::{
-    AcquireError, Builder, ConfigError, Coordinator, ExtendError, Failure, Fault, Fence, Finding,
-    Guard, Holder, Holding, InspectError, Inspection, Kind, Level, Lock, LostError, LostReason,
-    MasterSpec, MemoryMaster, Owner, Preflight, Refusal, ReleaseError, RestartGuard, RunError,
-    StaleToken, Standing, Vote, VoteRow, Votes,
+    AcquireError, Builder, ConfigError, Contention, Coordinator, ExtendError, Failure, Fault,
+    Fence, Finding, Guard, HeldReport, Holder, InspectError, Inspection, Kind, Lock, LockState,
+    LostError, LostReason, MasterSpec, MemoryMaster, Owner, Preflight, Refusal, ReleaseError,
+    Renewal, RestartGuard, RunError, Setting, Severity, StaleToken, Vote, VoteRow, Votes,
 };
 
 #[test]
-fn types() {
+fn public_types_have_their_auto_traits() {
     let mut seen = BTreeSet::new();
     macro_rules! check {
         ($($name:ident $(<$argument:tt>)? : $($bound:ident)*;)*) => {$(
@@ -30,6 +37,7 @@ fn types() {
         AcquireError: Error Clone;
         Builder:;
         ConfigError: Error Clone Eq;
+        Contention: Clone Copy Eq;
         Coordinator: Clone;
         ExtendError: Error Clone;
         Failure: Clone Eq;
@@ -37,12 +45,13 @@ fn types() {
         Fence: Default;
         Finding: Clone Eq;
         Guard:;
+        HeldReport: Clone Eq;
         Holder: Clone Eq;
-        Holding: Clone Eq;
         InspectError: Error Clone;
         Inspection: Clone;
         Kind: Clone Copy Eq;
-        Level: Clone Copy Eq Ord;
+        Setting: Clone Copy Eq Ord;
+        Severity: Clone Copy Eq Ord;
         Lock: Clone;
         LostError: Error Clone;
         LostReason: Clone Copy Eq;
@@ -52,10 +61,11 @@ fn types() {
         Preflight: Clone Eq;
         Refusal: Clone Eq;
         ReleaseError: Error Clone;
+        Renewal: Clone Copy Eq;
         RestartGuard: Clone Copy Default Eq;
         RunError<ConfigError>: Error;
         StaleToken: Error Clone Copy Eq;
-        Standing: Clone Copy Eq;
+        LockState: Clone Copy Eq;
         Vote: Clone Eq;
         VoteRow<'static>: Clone Copy;
         Votes: Clone;
@@ -63,9 +73,25 @@ fn types() {
     assert_eq!(seen, exported(), "a public type is not checked here");
 }
 
-/// So that they can be spawned on a runtime of many threads.
+/// Errors and reports can leave a `catch_unwind`. Handles need `AssertUnwindSafe`.
 #[test]
-fn futures() {
+fn errors_and_reports_are_unwind_safe() {
+    fn check<T: UnwindSafe + RefUnwindSafe>() {}
+    check::<AcquireError>();
+    check::<ExtendError>();
+    check::<Fence>();
+    check::<InspectError>();
+    check::<Inspection>();
+    check::<LostError>();
+    check::<Preflight>();
+    check::<ReleaseError>();
+    check::<RunError<ConfigError>>();
+    check::<Votes>();
+}
+
+/// Programs spawn these futures on runtimes with several threads.
+#[test]
+fn futures_are_send() {
     fn check(locks: &Coordinator, lock: &Lock, guard: &Guard) {
         let second = Duration::from_secs(1);
         is_send(&locks.close());
@@ -97,12 +123,18 @@ fn is_send<T: Send>(_: &T) {}
 
 fn is_static<T: 'static>(_: &T) {}
 
-/// The types that `lib.rs` exports.
+/// Returns the public_types_have_their_auto_traits that `lib.rs` exports.
 fn exported() -> BTreeSet<&'static str> {
     let lib = include_str!("../src/lib.rs");
-    let (_, uses) = lib.split_once("pub use crate::{").unwrap();
-    let (uses, _) = uses.split_once("};").unwrap();
-    uses.split(|c: char| !c.is_alphanumeric())
+    lib.split("pub use crate::")
+        .skip(1)
+        .flat_map(|after| {
+            after
+                .split_once(';')
+                .unwrap()
+                .0
+                .split(|c: char| !c.is_alphanumeric())
+        })
         .filter(|word| word.starts_with(|c: char| c.is_uppercase()))
         .collect()
 }

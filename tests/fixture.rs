@@ -1,4 +1,4 @@
-//! The fixture does what the other tests rely on.
+//! Tests of the fixture: what the other tests rely on.
 
 use std::process::Command;
 use std::time::Duration;

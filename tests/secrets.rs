@@ -1,13 +1,13 @@
-//! Passwords and tokens show in no text of the crate: neither `Debug` nor `Display` nor an event.
+//! No text of the crate shows passwords or tokens: neither `Debug` nor `Display` nor an event.
 
 #![cfg(feature = "redis")]
 #![allow(
     clippy::disallowed_methods,
-    reason = "real servers live in real time, and the texts are read while they run"
+    reason = "tests with real servers run in real time, and stall threads on purpose"
 )]
 #![allow(
     clippy::unwrap_used,
-    reason = "helpers of tests fail like tests, and clippy only knows tests by their attribute"
+    reason = "test helpers fail like tests, but clippy recognizes only tests themselves"
 )]
 
 use std::{
@@ -20,6 +20,7 @@ use std::{
 
 use quorlock::{
     AcquireError, Builder, ConfigError, Coordinator, ExtendError, Guard, MasterSpec, ReleaseError,
+    Renewal,
 };
 use support::server::{self, Server};
 use tokio::time::{sleep_until, timeout};
@@ -35,7 +36,7 @@ const PASSWORD: &str = "hunter2-of-all";
 const OF_ALICE: &str = "hunter2-of-alice";
 const WRONG: &str = "hunter2-mistyped";
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[test]
 fn no_text_and_no_event_shows_a_secret() {
@@ -59,7 +60,11 @@ fn no_text_and_no_event_shows_a_secret() {
         texts.hide(masters.plain.command(&["GET", "r"]));
         texts.add(&guard);
         let votes = guard.settled().await;
-        assert_eq!((votes.granted(), votes.failed()), (3, 1), "{votes}");
+        assert_eq!(
+            (votes.granted_count(), votes.failed_count()),
+            (3, 1),
+            "{votes}"
+        );
         texts.add(&votes);
         texts.add(&votes.to_string());
         votes.iter().for_each(|row| texts.add(&row));
@@ -75,14 +80,17 @@ fn no_text_and_no_event_shows_a_secret() {
         let quick = masters
             .builder()
             .node_timeout(Duration::from_millis(400))
-            // Keys outlive their validity by so much that masters can confirm too late.
+            // Keys outlive their validity by enough that masters can confirm too late.
             .drift_ppm(300_000)
             .build()
             .unwrap();
         drop(masters.acquire(&quick).await);
-        let slow = quick.mutex("slow").ttl(Duration::from_secs(1));
+        let slow = quick
+            .mutex("slow")
+            .ttl(Duration::from_secs(1))
+            .renewal(Renewal::Off);
         let (slow, ()) = tokio::join!(slow.try_acquire(), async {
-            // The votes are counted meanwhile, and this task looks too late.
+            // The votes are counted meanwhile, and this task reads them too late.
             thread::sleep(Duration::from_millis(800));
         });
         let slow = slow.unwrap_err();
@@ -108,7 +116,7 @@ fn no_text_and_no_event_shows_a_secret() {
         assert!(matches!(unconfirmed, ReleaseError::NoQuorum { .. }));
         texts.add_error(&unconfirmed);
 
-        masters.alice.restart(); // or the last release would be owed to it for a while
+        masters.alice.restart(); // otherwise the last release would stay pending for a while
         locks.close().await;
         let closed = lock.try_acquire().await.unwrap_err();
         assert!(matches!(closed, AcquireError::Closed));
@@ -134,10 +142,14 @@ async fn collect_failed_extensions(masters: &Masters, locks: &Coordinator, texts
     texts.add_error(&lost);
     drop(guard);
 
-    // Too slow when it was asked for in time and confirmed afterwards; expired when asked for later.
+    // Too slow if it was requested in time and confirmed afterwards. Expired if it was requested
+    // later.
     until("a slow extension", async || {
-        let lock = locks.mutex("brief").ttl(Duration::from_secs(1));
-        let guard = lock.acquire_within(PATIENCE).await.ok()?;
+        let lock = locks
+            .mutex("brief")
+            .ttl(Duration::from_secs(1))
+            .renewal(Renewal::Off);
+        let guard = lock.acquire_within(TEST_TIMEOUT).await.ok()?;
         let at = guard.valid_until() - Duration::from_millis(100);
         sleep_until(at.into()).await;
         for master in [&masters.plain, &masters.alice, &masters.all] {
@@ -148,8 +160,11 @@ async fn collect_failed_extensions(masters: &Masters, locks: &Coordinator, texts
         matches!(slow, ExtendError::TooSlow { .. }).then_some(())
     })
     .await;
-    let lock = locks.mutex("briefer").ttl(Duration::from_secs(1));
-    let guard = lock.acquire_within(PATIENCE).await.unwrap();
+    let lock = locks
+        .mutex("briefer")
+        .ttl(Duration::from_secs(1))
+        .renewal(Renewal::Off);
+    let guard = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
     sleep_until(guard.valid_until().into()).await;
     let expired = guard.extend(Duration::from_secs(60)).await.unwrap_err();
     assert!(matches!(expired, ExtendError::Expired { .. }));
@@ -157,7 +172,7 @@ async fn collect_failed_extensions(masters: &Masters, locks: &Coordinator, texts
 }
 
 #[test]
-fn a_url_that_cannot_be_used_is_not_shown() {
+fn an_unusable_url_is_not_shown() {
     with_a_runtime(async {
         let mut texts = Texts::default();
         for url in [
@@ -192,9 +207,10 @@ fn a_url_that_cannot_be_used_is_not_shown() {
     });
 }
 
-/// A server says what it did not understand: an old one the login, one without scripts the token.
+/// A server repeats what it did not understand: an old one the login, one without scripts the
+/// token.
 #[test]
-fn errors_that_repeat_what_was_sent_are_cut() {
+fn errors_that_repeat_the_sent_command_are_cut() {
     with_a_runtime(async {
         let mut texts = Texts::default();
         let without = |command: &str| Server::start_with(&["--rename-command", command, ""]);
@@ -231,7 +247,7 @@ fn errors_that_repeat_what_was_sent_are_cut() {
     });
 }
 
-/// Three masters that let us in, each in its own way, and one that does not.
+/// Three masters with different logins that work, and one with a login that does not.
 struct Masters {
     plain: Server,
     all: Server,
@@ -268,7 +284,7 @@ impl Masters {
     async fn acquire(&self, locks: &Coordinator) -> Guard {
         until("three grants", async || {
             let guard = locks.mutex("r").try_acquire().await.ok()?;
-            (guard.settled().await.granted() == 3).then_some(guard)
+            (guard.settled().await.granted_count() == 3).then_some(guard)
         })
         .await
     }
@@ -280,7 +296,7 @@ fn patient() -> Builder {
         .ttl(Duration::from_secs(30))
 }
 
-/// What the crate said, and what it must not have said.
+/// The texts that the crate produced, and the secrets that they must not contain.
 #[derive(Default)]
 struct Texts {
     said: Vec<String>,
@@ -300,8 +316,8 @@ impl Texts {
         }
     }
 
-    /// All events of this process up to those that hold each of `parts`; without those the test would
-    /// be blind.
+    /// Adds all events of this process, once there are events with each of `parts`. Without those,
+    /// the test would show nothing.
     async fn add_events(&mut self, parts: &[&str]) {
         let events = until("the events", async || {
             let events = EVENTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -337,14 +353,14 @@ fn is_no_hex(letter: char) -> bool {
     !letter.is_ascii_hexdigit()
 }
 
-/// A token, or something that looks like one: 40 hexadecimal digits.
+/// Returns whether `word` looks like a token: 40 hexadecimal digits.
 fn is_token(word: &str) -> bool {
     word.len() == 40 && !word.contains(is_no_hex)
 }
 
 static EVENTS: Mutex<String> = Mutex::new(String::new());
 
-/// Writes down every event and every span with all fields.
+/// Records every event and every span with all fields.
 struct Recorder;
 
 impl Subscriber for Recorder {
@@ -398,8 +414,8 @@ fn with_a_runtime(test: impl Future<Output = ()>) {
         .build()
         .unwrap();
     runtime.block_on(async {
-        if timeout(PATIENCE, test).await.is_err() {
-            panic!("the test has not ended in {PATIENCE:?}");
+        if timeout(TEST_TIMEOUT, test).await.is_err() {
+            panic!("the test has not ended within {TEST_TIMEOUT:?}");
         }
     });
 }
@@ -410,7 +426,7 @@ async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
         if let Some(found) = look().await {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE / 2, "never: {what}");
+        assert!(start.elapsed() < TEST_TIMEOUT / 2, "never: {what}");
         tokio::task::yield_now().await;
     }
 }

@@ -1,13 +1,13 @@
-//! Locks on masters that run already: those of `QUORLOCK_TEST_URLS`, or else our own.
+//! Locks on masters that already run, from `QUORLOCK_TEST_URLS`, or else on servers of our own.
 
 #![cfg(feature = "redis")]
 #![allow(
     clippy::disallowed_methods,
-    reason = "real servers live in real time, and tests spawn tasks"
+    reason = "tests with real servers run in real time and spawn tasks"
 )]
 #![allow(
     clippy::unwrap_used,
-    reason = "helpers of tests fail like tests, and clippy only knows tests by their attribute"
+    reason = "test helpers fail like tests, but clippy recognizes only tests themselves"
 )]
 
 use std::{
@@ -19,13 +19,13 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{AcquireError, Coordinator};
+use quorlock::{AcquireError, Coordinator, Renewal};
 use support::server::{self, Server};
 use tokio::{task::yield_now, time::timeout};
 
 mod support;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[test]
 fn a_lock_is_acquired_extended_and_released() {
@@ -33,10 +33,13 @@ fn a_lock_is_acquired_extended_and_released() {
         let name = fresh_name();
         let ours = coordinator(&urls);
         let theirs = coordinator(&urls);
-        let lock = ours.mutex(&*name).ttl(Duration::from_secs(5));
-        let guard = lock.acquire_within(PATIENCE).await.unwrap();
+        let lock = ours
+            .mutex(&*name)
+            .ttl(Duration::from_secs(5))
+            .renewal(Renewal::Off);
+        let guard = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
         let votes = guard.settled().await;
-        assert_eq!(votes.granted(), urls.len(), "{votes}");
+        assert_eq!(votes.granted_count(), urls.len(), "{votes}");
         for url in &urls {
             assert!((1..=5_000).contains(&pttl(url, &name)));
         }
@@ -48,7 +51,7 @@ fn a_lock_is_acquired_extended_and_released() {
 
         guard.extend(Duration::from_secs(30)).await.unwrap();
         let votes = guard.settled().await;
-        assert_eq!(votes.granted(), urls.len(), "{votes}");
+        assert_eq!(votes.granted_count(), urls.len(), "{votes}");
         for url in &urls {
             assert!(pttl(url, &name) > 5_000);
         }
@@ -57,13 +60,19 @@ fn a_lock_is_acquired_extended_and_released() {
         for url in &urls {
             assert_eq!(pttl(url, &name), -2, "the key is still there");
         }
-        drop(theirs.mutex(name).acquire_within(PATIENCE).await.unwrap());
+        drop(
+            theirs
+                .mutex(name)
+                .acquire_within(TEST_TIMEOUT)
+                .await
+                .unwrap(),
+        );
         theirs.close().await;
     });
 }
 
 #[test]
-fn no_two_hold_a_lock_at_once() {
+fn no_two_clients_hold_a_lock_at_once() {
     with_urls(async |urls| {
         let name = fresh_name();
         let all = [coordinator(&urls), coordinator(&urls)];
@@ -74,7 +83,7 @@ fn no_two_hold_a_lock_at_once() {
                 let holders = holders.clone();
                 tokio::spawn(async move {
                     for _ in 0..5 {
-                        let guard = lock.acquire_within(PATIENCE).await.unwrap();
+                        let guard = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
                         assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0);
                         yield_now().await;
                         holders.fetch_sub(1, Ordering::SeqCst);
@@ -114,8 +123,8 @@ fn with_urls(test: impl AsyncFnOnce(Vec<String>)) {
         .build()
         .unwrap();
     runtime.block_on(async {
-        if timeout(PATIENCE, test(urls)).await.is_err() {
-            panic!("the test has not ended in {PATIENCE:?}");
+        if timeout(TEST_TIMEOUT, test(urls)).await.is_err() {
+            panic!("the test has not ended within {TEST_TIMEOUT:?}");
         }
     });
 }
@@ -129,12 +138,12 @@ fn coordinator(urls: &[String]) -> Coordinator {
         .unwrap()
 }
 
-/// One that no other run of the tests uses, as the masters may be shared.
+/// Returns a name that no other run of the tests uses, as the masters may be shared.
 fn fresh_name() -> String {
     format!("quorlock-test/{:032x}", rand::random::<u128>())
 }
 
-/// What a client of another kind sees.
+/// Returns the TTL of `key` as another kind of client sees it.
 fn pttl(url: &str, key: &str) -> i64 {
     let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
     redis::cmd("PTTL").arg(key).query(&mut connection).unwrap()

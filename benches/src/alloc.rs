@@ -1,4 +1,4 @@
-//! A global allocator that counts. Only the bench that asks for the count installs it.
+//! A global allocator that counts allocations. Only the bench that reports them installs it.
 
 #![allow(unsafe_code, reason = "GlobalAlloc is an unsafe trait")]
 
@@ -12,7 +12,7 @@ static CALLS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 static FREED: AtomicU64 = AtomicU64::new(0);
 
-/// What has been counted so far.
+/// The counts so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Counts {
     pub calls: u64,
@@ -26,7 +26,7 @@ pub fn counts() -> Counts {
     }
 }
 
-/// Bytes that are allocated and not freed.
+/// Returns the number of bytes that are allocated and not freed.
 pub fn live() -> u64 {
     BYTES
         .load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! What can be wrong with one master, on demand.
+//! Faults of one master, on demand.
 
 use std::env;
 use std::net::{TcpListener, TcpStream};
@@ -12,11 +12,11 @@ use crate::servers::Server;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fault {
-    /// A server stopped by SIGSTOP: its kernel takes bytes, nothing answers.
+    /// A server stopped by SIGSTOP: its kernel accepts data, but nothing answers.
     Hung,
-    /// An endpoint that accepts and never answers, from the first connection on.
+    /// An endpoint that accepts connections and never answers.
     BlackHole,
-    /// A server whose packets are dropped, both ways.
+    /// A server whose packets are dropped in both directions.
     PacketDrop,
 }
 
@@ -31,7 +31,7 @@ impl Fault {
         }
     }
 
-    pub fn strike(self, victim: &Server) -> Result<()> {
+    pub fn inject(self, victim: &Server) -> Result<()> {
         match self {
             Self::Hung => victim.pause(),
             Self::BlackHole => {}
@@ -40,7 +40,7 @@ impl Fault {
         Ok(())
     }
 
-    pub fn heal(self, victim: &Server) -> Result<()> {
+    pub fn clear(self, victim: &Server) -> Result<()> {
         match self {
             Self::Hung => victim.resume(),
             Self::BlackHole => {}
@@ -50,7 +50,7 @@ impl Fault {
     }
 }
 
-/// Listens, accepts and reads nothing, until the process ends.
+/// A listener that accepts connections and reads nothing, until the process ends.
 pub struct BlackHole {
     port: u16,
     held: Arc<Mutex<Vec<TcpStream>>>,
@@ -74,17 +74,17 @@ impl BlackHole {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Connections swallowed so far.
-    pub fn swallowed(&self) -> usize {
+    /// The number of connections accepted so far.
+    pub fn accepted(&self) -> usize {
         self.held.lock().unwrap().len()
     }
 }
 
-/// Set in the process that runs inside a network namespace of its own.
+/// Set in the process that runs in a network namespace of its own.
 const INSIDE: &str = "QUORLOCK_BENCH_NETNS";
 
-/// Starts this program again inside a network namespace of its own, where packets can be dropped
-/// without touching the machine. Returns only when there is no such thing here.
+/// Starts this program again in a network namespace of its own, where packets can be dropped
+/// without affecting the machine. Returns only if that is not possible here.
 pub fn enter_namespace() {
     if env::var_os(INSIDE).is_some() || !can_drop_packets() {
         return;
@@ -102,7 +102,7 @@ pub fn enter_namespace() {
     eprintln!("unshare: {error}");
 }
 
-/// Whether [`Fault::PacketDrop`] works: only inside the namespace.
+/// Returns whether [`Fault::PacketDrop`] works, which is only the case in the namespace.
 pub fn inside_namespace() -> bool {
     env::var_os(INSIDE).is_some()
 }

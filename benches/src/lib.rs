@@ -1,4 +1,4 @@
-//! What the benches share. `README.md` says what each of them measures.
+//! Code shared by the benches. `README.md` explains what each of them measures.
 
 pub mod alloc;
 pub mod contestants;

@@ -1,4 +1,4 @@
-//! The closed loop: a number of tasks, each with a key of its own, each starting its next cycle as
+//! The closed loop: a number of tasks, each with a key of its own, which start their next cycle as
 //! soon as the last one has ended.
 
 use std::future::Future;
@@ -11,26 +11,26 @@ use crate::stats::{CpuTime, Outcome, Recorder, Window};
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The time to live every contestant asks for.
+/// The TTL that every contestant uses.
 pub const TTL_MS: u64 = 10_000;
 
 /// An asynchronous client that takes part.
 pub trait Contestant: Sized + Send + Sync + 'static {
-    /// What one task keeps between its cycles.
+    /// The state of one task between its cycles.
     type Task: Send + 'static;
 
     fn connect(urls: &[String]) -> impl Future<Output = Result<Self>> + Send;
 
     fn task(&self, key: String) -> Self::Task;
 
-    /// Acquires and releases once. Nobody else wants the key, so anything but a lock is an error.
+    /// Acquires and releases once. No other task wants the key, so every failure is an error.
     fn cycle(task: &mut Self::Task) -> impl Future<Output = Result<()>> + Send;
 
-    /// Returns when nothing is under way any more.
+    /// Returns when nothing is in flight any more.
     fn close(self) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// How long a run warms up and how long it counts.
+/// The durations of a run's warm-up and measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Length {
     pub warm_up: Duration,
@@ -88,7 +88,7 @@ pub fn run<C: Contestant>(
     })
 }
 
-/// Runs the loop on a client that is already connected.
+/// Runs the loop on a connected client.
 pub async fn closed_loop<C: Contestant>(
     client: &C,
     width: usize,
@@ -107,7 +107,7 @@ pub async fn closed_loop<C: Contestant>(
     Ok(Outcome::new(window, cpu, recorders))
 }
 
-/// The key of the i-th task.
+/// Returns the key of the i-th task.
 pub fn key(i: usize) -> String {
     format!("peers/{i:04}")
 }

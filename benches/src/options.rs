@@ -1,10 +1,10 @@
-//! The command line that all benches share.
+//! The command line shared by all benches.
 
 use std::env;
 use std::process;
 use std::time::Duration;
 
-/// What was asked for; `None` is the bench's own choice.
+/// The requested options. `None` leaves the choice to the bench.
 #[derive(Debug, Default)]
 pub struct Options {
     pub quick: bool,
@@ -19,7 +19,7 @@ const USAGE: &str = "usage: [--quick] [--rounds N] [--seconds S] [--widths 1,16]
      [--runtimes current,multi]";
 
 impl Options {
-    /// Reads the command line; ends the process when it makes no sense.
+    /// Reads the command line. Ends the process if it is malformed.
     pub fn from_args() -> Self {
         let mut options = Self::default();
         let mut args = env::args().skip(1);
@@ -52,17 +52,17 @@ impl Options {
         Some(())
     }
 
-    /// Whether this contestant or fault takes part.
+    /// Returns whether this contestant or fault takes part.
     pub fn wants(&self, name: &str) -> bool {
         contains(self.only.as_deref(), name)
     }
 
-    /// Whether this runtime takes part.
+    /// Returns whether this runtime takes part.
     pub fn wants_runtime(&self, name: &str) -> bool {
         contains(self.runtimes.as_deref(), name)
     }
 
-    /// How long a run counts: `millis`, unless the command line says otherwise.
+    /// Returns how long a run is measured: `millis`, unless the command line says otherwise.
     pub fn measured(&self, millis: u64) -> Duration {
         self.seconds
             .map_or(Duration::from_millis(millis), Duration::from_secs_f64)

@@ -1,4 +1,4 @@
-//! A bar chart as SVG: one group of bars per width, one bar per contestant.
+//! A bar chart as SVG: one group of bars per width, and one bar per contestant.
 
 use std::fmt::Write;
 
@@ -11,14 +11,14 @@ const TOP: f64 = 60.0;
 const BAR: f64 = 34.0;
 const GAP: f64 = 30.0;
 
-/// A group of bars under one label; `None` leaves a hole.
+/// A group of bars under one label. `None` leaves a gap.
 #[derive(Debug)]
 pub struct Group {
     pub label: String,
     pub bars: Vec<Option<f64>>,
 }
 
-/// Draws the groups; `names` are the bars of each.
+/// Draws the groups. `names` are the bars of each group.
 pub fn bars(title: &str, names: &[&str], groups: &[Group]) -> String {
     let group_width = BAR * names.len() as f64 + GAP;
     let width = LEFT + group_width * groups.len() as f64 + GAP;
@@ -56,7 +56,7 @@ fn legend(svg: &mut String, names: &[&str]) {
     }
 }
 
-/// Five lines across, with their values.
+/// Draws five horizontal lines with their values.
 fn axis(svg: &mut String, top: f64, width: f64) {
     for step in 0..=4 {
         let part = f64::from(step) / 4.0;

@@ -1,4 +1,4 @@
-//! Every run of a bench, and the comparisons drawn from them.
+//! All runs of a bench, and comparisons between them.
 
 use crate::load::Flavour;
 use crate::stats::{Outcome, median};
@@ -12,7 +12,7 @@ pub struct Row {
     pub outcome: Outcome,
 }
 
-/// All runs, in the order in which they were made: the n-th row of an entrant is its n-th round.
+/// All runs in their order: the n-th row of an entrant belongs to the n-th round.
 #[derive(Debug, Default)]
 pub struct Results {
     rows: Vec<Row>,
@@ -50,13 +50,13 @@ impl Results {
         self.rows.push(row);
     }
 
-    /// The median over the rounds; `None` when the entrant did not run.
+    /// Returns the median over the rounds, or `None` if the entrant did not run.
     pub fn median(&self, metric: Metric, who: &str, flavour: Flavour, width: usize) -> Option<f64> {
         let values = self.values(metric, who, flavour, width);
         (!values.is_empty()).then(|| median(values))
     }
 
-    /// The runtime on which `who` does better by its median, and that median.
+    /// Returns the runtime on which `who` has the better median, and that median.
     pub fn best(&self, metric: Metric, who: &str, width: usize) -> Option<(Flavour, f64)> {
         Flavour::ALL
             .into_iter()
@@ -70,8 +70,8 @@ impl Results {
             })
     }
 
-    /// `a` over `b`, each on its better runtime: the ratio within each round, then the median, so
-    /// that a machine whose speed drifts during the run does not change the answer.
+    /// Returns the ratio of `a` to `b`, each on its better runtime: the median of the ratios within
+    /// each round, so that a machine whose speed changes during the run does not change the result.
     pub fn ratio(&self, metric: Metric, a: &str, b: &str, width: usize) -> Option<f64> {
         let values = |who| {
             let (flavour, _) = self.best(metric, who, width)?;

@@ -1,4 +1,4 @@
-//! The servers under the benches: the fixture of the tests, and what only the benches ask of it.
+//! The servers for the benches: the tests' fixture, and functions that only the benches need.
 
 #[path = "../../tests/support/server.rs"]
 mod fixture;
@@ -15,9 +15,9 @@ pub fn urls(servers: &[Server]) -> Vec<String> {
     servers.iter().map(Server::url).collect()
 }
 
-/// Fails when a lock was left behind on any server. Deletes the counters of fencing tokens, which
-/// stay. The restart guard's key stays as well: a master without it counts as one that forgot its
-/// locks.
+/// Fails if a lock was left on any server. Deletes the counters of fencing tokens, which remain
+/// after a lock. The key of the restart guard stays: a master without it counts as one that forgot
+/// its locks.
 pub fn check_empty(servers: &[Server], whom: &str) -> Result<()> {
     const LEFT: &str = "local counters = redis.call('KEYS', 'quorlock:fence:*')
         if #counters > 0 then redis.call('DEL', unpack(counters)) end
@@ -31,8 +31,8 @@ pub fn check_empty(servers: &[Server], whom: &str) -> Result<()> {
     Ok(())
 }
 
-/// The most locks seen on all servers together while looking for a while: what was sent to a master
-/// that could not be reached may still arrive after everything was given back.
+/// Returns the most locks seen on all servers together during `span`. Commands for a master that
+/// could not be reached may still arrive after everything was released.
 pub fn most_keys(servers: &[Server], span: Duration) -> Result<u64> {
     let until = Instant::now() + span;
     let mut most = 0;
@@ -47,16 +47,17 @@ pub fn most_keys(servers: &[Server], span: Duration) -> Result<u64> {
     Ok(most)
 }
 
-/// What servers say of some commands, all of them together: `INFO commandstats`.
+/// The servers' statistics of some commands, all servers together, from `INFO commandstats`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
     pub calls: u64,
-    /// How long they took, in microseconds.
+    /// The processor time of those commands in microseconds.
     pub micros: u64,
 }
 
 impl Stats {
-    /// So far. What a script calls counts under its own name, and in the time of the script.
+    /// Returns the statistics so far. A script's calls count under their own names, and in the
+    /// script's time.
     pub fn of(servers: &[Server], commands: &[&str]) -> Result<Self> {
         let mut sum = Self::default();
         for server in servers {

@@ -1,9 +1,9 @@
-//! What a run is reduced to, and how runs are compared.
+//! Statistics of one run, and comparisons between runs.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// One closed loop, reduced to numbers.
+/// The statistics of one closed loop.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub samples: usize,
@@ -11,12 +11,12 @@ pub struct Outcome {
     pub p50_us: f64,
     pub p99_us: f64,
     pub worst_us: f64,
-    /// What this process burnt per cycle; the servers are not in it.
+    /// The processor time of this process per cycle, without the servers.
     pub cpu_us: f64,
 }
 
 impl Outcome {
-    /// Reduces what the tasks recorded since `cpu` was taken.
+    /// Summarizes what the tasks have recorded since `cpu` was taken.
     pub fn new(window: Window, cpu: CpuTime, recorders: Vec<Recorder>) -> Self {
         let cycles: usize = recorders.iter().map(|recorder| recorder.cycles).sum();
         let cpu_us = cpu.since().as_secs_f64() * 1e6 / cycles as f64;
@@ -34,7 +34,7 @@ impl Outcome {
     }
 }
 
-/// The latency in microseconds that `percent` of the sorted samples do not exceed.
+/// Returns the latency in microseconds that `percent` of the sorted samples do not exceed.
 fn percentile(sorted: &[u32], percent: f64) -> f64 {
     let rank = (sorted.len() as f64 * percent / 100.0).ceil() as usize;
     sorted
@@ -42,7 +42,7 @@ fn percentile(sorted: &[u32], percent: f64) -> f64 {
         .map_or(f64::NAN, |&nanos| f64::from(nanos) / 1000.0)
 }
 
-/// The median; of an even number of values, the mean of the middle two.
+/// Returns the median. For an even number of values, this is the mean of the middle two.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -53,7 +53,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// When a closed loop counts: after the warm-up, until the end.
+/// The time in which a closed loop is measured: after the warm-up, until the end.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     from: Instant,
@@ -74,12 +74,13 @@ impl Window {
     }
 }
 
-/// Times the cycles of one task. One clock read per cycle: the end of one is the start of the next.
+/// Times the cycles of one task with one clock read per cycle: the end of a cycle is the start of
+/// the next.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     window: Window,
     since: Instant,
-    /// All cycles, those of the warm-up too.
+    /// All cycles, including those of the warm-up.
     cycles: usize,
     nanos: Vec<u32>,
 }
@@ -94,7 +95,7 @@ impl Recorder {
         }
     }
 
-    /// Notes the end of a cycle; false when the window is over.
+    /// Records the end of a cycle. Returns false when the window is over.
     pub fn cycle_ended(&mut self) -> bool {
         let now = Instant::now();
         let took = now - self.since;
@@ -111,14 +112,15 @@ impl Recorder {
     }
 }
 
-/// The processor time of this process so far, all threads together, to a hundredth of a second.
+/// The processor time of this process so far, of all threads together, with a resolution of 10 ms.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuTime(Option<Duration>);
 
 impl CpuTime {
-    /// Unknown where there is no `/proc`.
+    /// Returns the time so far, which is unknown where there is no `/proc`.
     pub fn now() -> Self {
-        // Fields 14 and 15 are user and system time; the second one, the name, ends in a bracket.
+        // Fields 14 and 15 are the user and the system time. Field 2, the name, ends with a
+        // parenthesis.
         let ticks = || {
             let stat = fs::read_to_string("/proc/self/stat").ok()?;
             let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);

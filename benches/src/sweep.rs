@@ -1,5 +1,5 @@
-//! Watches from outside, in a process of its own, when the keys of held locks are renewed: one master is
-//! asked for the TTL of every key again and again, which says when each was last set or extended.
+//! Watches, from a process of its own, when the keys of held locks are renewed: it asks one master
+//! for the TTL of every key again and again, which tells when each key was last set or extended.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,36 +12,37 @@ use std::time::{Duration, Instant};
 
 use crate::load::Result;
 
-/// Set in the process that a bench starts of itself.
+/// Set in the process that a bench starts for the sweep.
 const ROLE: &str = "QUORLOCK_BENCH_SWEEP";
 
-/// Keys that are asked for at once: their answers are taken to be from the same moment.
+/// The number of keys per request. Their answers count as simultaneous.
 const BATCH: usize = 500;
 
-/// What the sweep came to.
+/// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Swept {
-    /// How many renewals there were.
+pub struct SweepResult {
+    /// The number of renewals.
     pub renewals: u64,
-    /// Those, and keys at the end, later than a third of the TTL after the one before, by more than a
-    /// tenth of the TTL.
+    /// The number of renewals, and of keys at the end, that came more than a third of the TTL after
+    /// the one before, by more than a tenth of the TTL.
     pub late: u64,
-    /// How often a key was not there.
+    /// The number of times that a key was missing.
     pub missing: u64,
-    /// The longest from one renewal of a key to the next.
+    /// The longest time between two renewals of a key.
     pub worst: Duration,
 }
 
-/// The key of the n-th lock.
+/// Returns the key of the n-th lock.
 pub fn key(n: usize) -> String {
     format!("scale-{n}")
 }
 
-/// A sweep under way.
+/// A running sweep.
 pub struct Sweep(Child);
 
 impl Sweep {
-    /// Over the first `keys` keys on the master at `address`, which were set with `ttl`.
+    /// Starts a sweep of the first `keys` keys on the master at `address`, which were set with
+    /// `ttl`.
     pub fn start(address: &str, keys: usize, ttl: Duration) -> Result<Self> {
         let child = Command::new(env::current_exe()?)
             .env(ROLE, format!("{address} {keys} {}", ttl.as_millis()))
@@ -51,14 +52,14 @@ impl Sweep {
         Ok(Self(child))
     }
 
-    pub fn end(mut self) -> Result<Swept> {
+    pub fn end(mut self) -> Result<SweepResult> {
         drop(self.0.stdin.take());
         let mut out = String::new();
         let stdout = self.0.stdout.take().ok_or("no stdout")?;
         BufReader::new(stdout).read_to_string(&mut out)?;
         let mut numbers = out.split_whitespace().map(str::parse::<u64>);
         let mut number = || Ok::<_, crate::load::Error>(numbers.next().ok_or("no sweep")??);
-        Ok(Swept {
+        Ok(SweepResult {
             renewals: number()?,
             late: number()?,
             missing: number()?,
@@ -74,13 +75,13 @@ impl Drop for Sweep {
     }
 }
 
-/// Sweeps, if another process has started this one for that; false when it was started by hand.
+/// Sweeps and returns true, if another process has started this one for that.
 pub fn play() -> Result<bool> {
     let Ok(role) = env::var(ROLE) else {
         return Ok(false);
     };
     let mut words = role.split(' ');
-    let mut word = || words.next().ok_or("a role that makes no sense");
+    let mut word = || words.next().ok_or("malformed role");
     let (address, keys, ttl) = (word()?, word()?.parse()?, word()?.parse()?);
     let over = Arc::new(AtomicBool::new(false));
     let set_over = over.clone();
@@ -88,7 +89,7 @@ pub fn play() -> Result<bool> {
         let _ = std::io::stdin().lock().read_line(&mut String::new());
         set_over.store(true, Ordering::Release);
     });
-    let Swept {
+    let SweepResult {
         renewals,
         late,
         missing,
@@ -98,15 +99,15 @@ pub fn play() -> Result<bool> {
     Ok(true)
 }
 
-fn sweep(address: &str, keys: usize, ttl: u64, over: &AtomicBool) -> Result<Swept> {
+fn sweep(address: &str, keys: usize, ttl: u64, over: &AtomicBool) -> Result<SweepResult> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     let mut answers = BufReader::new(stream.try_clone()?);
     let epoch = Instant::now();
-    // When each key was last set or extended, in milliseconds since `epoch`.
+    // The time at which each key was last set or extended, in milliseconds since `epoch`.
     let mut set_at: Vec<Option<i64>> = vec![None; keys];
     let too_long = (ttl / 3 + ttl / 10) as i64;
-    let mut swept = Swept::default();
+    let mut swept = SweepResult::default();
     let mut worst = 0;
     let mut line = String::new();
     while !over.load(Ordering::Acquire) {
@@ -128,7 +129,7 @@ fn sweep(address: &str, keys: usize, ttl: u64, over: &AtomicBool) -> Result<Swep
                 }
                 let at = epoch.elapsed().as_millis() as i64 - (ttl as i64 - left);
                 let before = *set_at[n].get_or_insert(at);
-                // What is less is the time that the answer took.
+                // A smaller difference is the time that the answer took.
                 if at - before > ttl as i64 / 30 {
                     swept.renewals += 1;
                     swept.late += u64::from(at - before > too_long);

@@ -1,25 +1,30 @@
--- fair/release: give up the lock or the wait for it on this master, and call up who is next.
+-- fair/release: releases the lock on this master, or ends the wait for it, and notifies the next
+-- waiter.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the queue
 -- KEYS[3]  the deadlines
 -- ARGV[1]  owner
--- ARGV[2]  attempt: it and those before it are given up
+-- ARGV[2]  attempt: this attempt and earlier ones are released
 -- ARGV[3]  ticket
--- returns  1     it was mine and is gone
+-- returns  1     the caller held it, and it is gone
 --          0     nothing is held here
---          text  somebody else holds it: see shared/held
+--          text  another holds it: see shared/holder
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
--- Safe to run twice or late: an attempt is given up once, and a ticket that is not there is not removed.
-local mine = redis.pcall('HMGET', KEYS[1], ARGV[1], 'quorlock:fair', 'mode') -- an error when it is no lock of ours
-local is_mine = not mine.err and mine[1] and mine[2] and tonumber(mine[2]) <= tonumber(ARGV[2])
+-- Safe to run twice or late: an attempt is released once, and removing a missing ticket does
+-- nothing.
+
+-- `stored` is an error reply if the key is of another type.
+local stored = redis.pcall('HMGET', KEYS[1], ARGV[1], 'quorlock:fair', 'mode')
+local is_mine = not stored.err and stored[1] and stored[2]
+  and tonumber(stored[2]) <= tonumber(ARGV[2])
 if is_mine then
-  -- First, as whatever is under the other keys must not keep anybody from releasing.
-  give_up(ARGV[1], 'quorlock:fair', mine[3])
+  -- This comes first: nothing that the other keys hold may prevent a release.
+  remove_owner(ARGV[1], 'quorlock:fair', stored[3])
 end
 local head, was_next
-local denied = at_best(function()
+local denied = best_effort(function()
   head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
   was_next = head == ARGV[3]
   if head and redis.call('ZREM', KEYS[2], ARGV[3]) == 1 then
@@ -29,18 +34,18 @@ end)
 if denied then
   return denied
 end
-if mine.err then
-  return redis.call('HMGET', KEYS[1], ARGV[1]) -- which is that error, for all to see
+if stored.err then
+  return redis.call('HMGET', KEYS[1], ARGV[1]) -- throws the same error
 end
 if not is_mine and redis.call('EXISTS', KEYS[1]) == 1 then
-  return held(KEYS[1], 'quorlock:fair', 0)
+  return describe_holder(KEYS[1], 'quorlock:fair', 0)
 end
 if head and (is_mine or was_next) then
   local now = clock()
-  denied = at_best(function()
+  denied = best_effort(function()
     head = next_waiter(now)
     if head then
-      call_up(head)
+      notify(head)
     end
   end)
 end

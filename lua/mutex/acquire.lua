@@ -1,20 +1,20 @@
--- mutex/acquire: take a fenced lock on this master, if it is free and the candidate may win. Without a fence it is
--- SET NX PX.
+-- mutex/acquire: takes a fenced mutex on this master if it is free and the candidate is accepted.
+-- Without a fence, the command is SET NX PX.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the counter
--- ARGV[1]  my token
+-- ARGV[1]  the caller's token
 -- ARGV[2]  ttl in milliseconds
--- ARGV[3]  my candidate
--- ARGV[4]  how far it may be from this master's time, in microseconds; 0: any
--- returns  1     it is mine, and lives for at least ttl
---          -n    somebody else holds it for n more milliseconds (n >= 1)
---          nil   somebody else holds it without a TTL
+-- ARGV[3]  the caller's candidate
+-- ARGV[4]  how far the candidate may be from this master's time, in microseconds; 0: any distance
+-- returns  1     granted; the key lives for at least ttl
+--          -n    another holds the lock for n more milliseconds (n >= 1)
+--          nil   another holds the lock without a TTL
 --          text  'stale ..', 'skew ..': see shared/ballot
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
--- Safe to run twice: the second run finds its own token and its own candidate. Late, behind its release: the
--- counter has passed it.
+-- Safe to run twice: the second run finds its own token and its own candidate. Safe to run late,
+-- after its release: the release has raised the counter to the candidate, which is then refused.
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   local refused = ballot(KEYS[2], ARGV[3], ARGV[4], false)
   if refused then

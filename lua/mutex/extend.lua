@@ -1,16 +1,16 @@
--- mutex/extend: let my lock on this master live for at least ARGV[2] ms from now.
+-- mutex/extend: makes the caller's lock on this master live for at least ttl from now.
 --
 -- KEYS[1]  the lock
--- ARGV[1]  my token
+-- ARGV[1]  the caller's token
 -- ARGV[2]  ttl in milliseconds
--- returns  1     it is mine and lives for at least ttl
+-- returns  1     the caller holds it, and it lives for at least ttl
 --          0     nothing is held here
---          -n    somebody else holds it for n more milliseconds (n >= 1)
---          nil   somebody else holds it without a TTL
+--          -n    another holds the lock for n more milliseconds (n >= 1)
+--          nil   another holds the lock without a TTL
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
--- Never creates, never deletes, never shortens. Safe to run twice or late: a copy that arrives after
--- a longer extension changes nothing.
+-- Never creates, deletes or shortens. Safe to run twice or late: a copy that arrives after a longer
+-- extension changes nothing.
 local holder = redis.call('GET', KEYS[1])
 if not holder then
   return 0

@@ -1,20 +1,20 @@
--- mutex/release: give up the lock on this master, if it is mine.
+-- mutex/release: deletes the lock on this master if the caller holds it.
 --
 -- KEYS[1]  the lock
--- ARGV[1]  my token
--- ARGV[2]  the channel on which waiters are told that it is gone, or '' to tell nobody
--- returns  1     it was mine and is gone
+-- ARGV[1]  the caller's token
+-- ARGV[2]  the channel on which to tell waiters of the release, or '' to publish nothing
+-- returns  1     the caller held it, and it is gone
 --          0     nothing is held here
---          -n    somebody else holds it for n more milliseconds (n >= 1)
---          nil   somebody else holds it without a TTL
+--          -n    another holds the lock for n more milliseconds (n >= 1)
+--          nil   another holds the lock without a TTL
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
--- Safe to run twice: the second run finds nothing, or a key that is not mine.
+-- Safe to run twice: the second run finds nothing, or another holder's key.
 local holder = redis.call('GET', KEYS[1])
 if holder == ARGV[1] then
   redis.call('DEL', KEYS[1])
   if ARGV[2] ~= '' then
-    -- A hint: who may not publish must still be able to release.
+    -- The message is a hint: a user without the right to publish must still be able to release.
     redis.pcall('PUBLISH', ARGV[2], '0')
   end
   return 1

@@ -1,23 +1,25 @@
--- shared/ballot: whether a candidate for the fencing token may win on this master. Goes before the
--- scripts that grant.
+-- shared/ballot: decides whether this master accepts a candidate for the fencing token. Prepended
+-- to the scripts that grant.
 --
--- A counter never goes down, and holds the largest candidate that won here. A token is a candidate that a
--- majority accepted, so that each is larger than that of any lock before. See docs/guarantees.md.
+-- A counter never goes down. It holds the largest candidate that this master has accepted. A token
+-- is a candidate that a majority accepted, so each token is larger than that of any lock before.
+-- See docs/guarantees.md.
 --
--- The window keeps candidates near this master's time, in microseconds, so that a counter that is lost, or has
--- expired after long idleness, needs not be known: time has passed it. '0' is for what puts a lock back, and
--- asks for nothing new.
+-- The window keeps candidates near this master's time, in microseconds. A counter that was lost, or
+-- that expired because the lock was idle for long, can therefore be ignored: by then every new
+-- candidate is above it. A window of '0' accepts any distance: a heal sends it, as it offers no new
+-- candidate.
 --
--- A counter is written in digits. Whatever else is under its key belongs to somebody else, and
--- stays as it is.
+-- A counter is a string of digits. Anything else under its key belongs to another program and is
+-- left alone.
 --
--- returns  nil             it may, and the counter is raised to it
---          'stale COUNTER' not above the counter
---          'skew MICROS'   outside the window; this master's clock
---          error           what is there is not a counter, or cannot be raised
+-- returns  nil             accepted; the counter is raised to the candidate
+--          'stale COUNTER' refused: not above the counter
+--          'skew MICROS'   refused: outside the window; MICROS is this master's clock
+--          error           the key does not hold a counter, or the counter cannot be raised
 local function ballot(fence, candidate, window, is_mine)
-  -- Numbers below 2^53 only, so that a double holds each.
-  local mine, width, micros = tonumber(candidate), tonumber(window), nil
+  -- All numbers are below 2^53, so a double holds each of them exactly.
+  local offered, width, micros = tonumber(candidate), tonumber(window), nil
   if width > 0 then
     local time = redis.pcall('TIME')
     if time.err then
@@ -38,16 +40,16 @@ local function ballot(fence, candidate, window, is_mine)
   if not counter then
     return redis.error_reply('ERR the key ' .. fence .. ' is not a counter: delete it')
   end
-  if mine == counter and (is_mine or width == 0) then
+  if offered == counter and (is_mine or width == 0) then
     return nil
   end
-  if mine <= counter then
+  if offered <= counter then
     return string.format('stale %.0f', counter)
   end
-  if micros and (mine < micros - width or mine > math.max(micros + width, counter + 1)) then
+  if micros and (offered < micros - width or offered > math.max(micros + width, counter + 1)) then
     return string.format('skew %.0f', micros)
   end
-  local set = redis.pcall('SET', fence, candidate, 'PX', '2592000000') -- for 30 days
+  local set = redis.pcall('SET', fence, candidate, 'PX', '2592000000') -- 30 days
   return set.err and set
 end
 

@@ -1,26 +1,22 @@
--- shared/check: what a check of the masters goes by. Changes nothing.
+-- shared/check: facts about a server, for a check of the masters. Changes nothing.
 --
--- ARGV[1]  the key of a lock that nobody has; an argument, as in a cluster these keys are not on one server
+-- ARGV[1]  the key of an example lock, which no client should hold; an argument, since these keys
+--          may be on different servers of a cluster
 -- ARGV[2]  the key of its queue
 -- ARGV[3]  the key of its deadlines
 -- ARGV[4]  the key of its counter
--- returns  text, lines 'FIELD:VALUE': fields of INFO; 'time', this master's clock in microseconds;
---          'guard_age', for how many ms it may have forgotten locks, or 'never'; 'none' where the key is gone, 'another'
---          where it is another process's; 'guard_seen', how many ms ago the key was written first; 'guard_durable', '1' or '0': whether its restart is trusted (see shared/guard);
---          'try.NAME', the error that came of trying a command or a key; 'may_eval' and 'may_listen', 'yes' or 'no', where it can tell
-local wanted = {
-  run_id = true, redis_version = true, redis_mode = true, server_mode = true, role = true, master_replid = true, master_replid2 = true,
-  connected_slaves = true, maxmemory = true, maxmemory_policy = true, evicted_keys = true, loading = true,
-  async_loading = true, aof_enabled = true, aof_last_write_status = true, rdb_last_bgsave_status = true,
-  connected_clients = true, maxclients = true, monotonic_clock = true, dragonfly_version = true,
-  crdt_config_version = true,
-}
+-- returns  text, lines 'FIELD:VALUE': the fields of INFO; 'time', this server's clock in
+--          microseconds; 'guard_age', how many ms ago the server may have forgotten locks, or
+--          'never', or 'none' if the guard key is gone, or 'another' if it belongs to another
+--          process; 'guard_seen', how many ms ago the key was written first; 'guard_durable', '1'
+--          or '0': whether a restart is trusted (see shared/guard); 'try.NAME', the error of trying
+--          a command or a key; 'may_eval' and 'may_listen', 'yes' or 'no', if the server can tell
 local lines = {}
 local function say(field, value)
   lines[#lines + 1] = field .. ':' .. string.gsub(value, '[\r\n]', ' ')
 end
 
--- The reply; nothing where it is an error, which is put down.
+-- Returns the reply, or reports the error.
 local function try(name, ...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then
@@ -32,50 +28,46 @@ end
 
 local info = try('INFO', 'INFO') or ''
 for field, value in string.gmatch(info, '([%w_]+):([^\r\n]*)') do
-  if wanted[field] then
-    say(field, value)
-  end
+  say(field, value)
 end
 local time = try('TIME', 'TIME')
 local now = time and time[1] * 1000000 + time[2]
 if now then
   say('time', string.format('%.0f', now))
 end
+local function ago(millis)
+  return string.format('%.0f', math.max(math.floor(now / 1000) - millis, 0))
+end
 
 local guard = try('guard', 'HMGET', 'quorlock:guard', 'run_id', 'since', 'durable', 'seen')
 local run_id = string.match(info, 'run_id:(%x+)')
 if guard and run_id and now then
-  local since = tonumber(guard[2] or '')
+  local since, seen = tonumber(guard[2] or ''), tonumber(guard[4] or '')
   if guard[1] and guard[1] ~= run_id then
     say('guard_age', 'another')
   elseif not guard[1] or not since then
     say('guard_age', 'none')
   else
-    say('guard_age', since == 0 and 'never' or string.format('%.0f', math.max(math.floor(now / 1000) - since, 0)))
-    local seen = tonumber(guard[4] or '')
-    if seen then
-      say('guard_seen', string.format('%.0f', math.max(math.floor(now / 1000) - seen, 0)))
-    end
+    say('guard_age', since == 0 and 'never' or ago(since))
     say('guard_durable', guard[3] == '1' and '1' or '0')
+    if seen then
+      say('guard_seen', ago(seen))
+    end
   end
 end
 
--- What may not be run is refused before its arguments are looked at, so these are wrong wherever it would write.
+-- A server checks rights before arguments, so commands that write are sent with wrong arguments.
 local key = ARGV[1]
-try('SET', 'SET', key, 'x', 'WRONG')
-try('PEXPIRE', 'PEXPIRE', key, 'wrong')
-try('HSET', 'HSET', key, 'one', '1', 'without a value')
-try('ZADD', 'ZADD', key, 'wrong', 'x')
-try('GET', 'GET', key)
+for _, words in ipairs({
+  { 'SET', key, 'x', 'WRONG' }, { 'PEXPIRE', key, 'wrong' }, { 'HSET', key, 'one', '1', 'without a value' },
+  { 'ZADD', key, 'wrong', 'x' }, { 'GET', key }, { 'TYPE', key }, { 'HMGET', key, 'x' }, { 'HLEN', key },
+  { 'HGETALL', key }, { 'ZRANGE', key, '0', '0' }, { 'ZRANK', key, 'x' }, { 'ZSCORE', key, 'x' },
+}) do
+  try(words[1], unpack(words))
+end
+-- These commands have no wrong arguments. Another program may have a key of that name, so they are
+-- sent only if it is known that there is no such key.
 local left = try('PTTL', 'PTTL', key)
-try('TYPE', 'TYPE', key)
-try('HMGET', 'HMGET', key, 'x')
-try('HLEN', 'HLEN', key)
-try('HGETALL', 'HGETALL', key)
-try('ZRANGE', 'ZRANGE', key, '0', '0')
-try('ZRANK', 'ZRANK', key, 'x')
-try('ZSCORE', 'ZSCORE', key, 'x')
--- These cannot be wrong. Somebody may have a key of that name, and who may not look must not touch it.
 if try('EXISTS', 'EXISTS', key) == 0 or left == -2 then
   try('DEL', 'DEL', key)
   try('HDEL', 'HDEL', key, 'x')

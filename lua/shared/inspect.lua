@@ -1,10 +1,11 @@
--- shared/inspect: who holds a lock on this master, whatever its kind, and who waits for it. Changes nothing.
+-- shared/inspect: reports the holder of a lock of any kind on this master, and the waiters of a
+-- fair lock. Changes nothing.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the queue of a fair lock, if one is asked for
--- returns  text, a line each: 'KIND LEFT DEPTH OWNER', then the tickets in the queue, at most 1,000.
---          KIND: free, mutex, reentrant, fair or other. LEFT: for how many ms, -1 without a TTL. OWNER: of a
---          mutex, whose token is a secret, its SHA-1.
+-- KEYS[2]  the queue of a fair lock, if it is wanted
+-- returns  text: the line 'KIND LEFT DEPTH OWNER', then a line for each of the first 1,000 tickets
+--          in the queue. KIND: free, mutex, reentrant, fair or other. LEFT: milliseconds left, -1
+--          without a TTL. OWNER: for a mutex the SHA-1 of its token, as the token is a secret.
 local kind = redis.call('TYPE', KEYS[1])['ok']
 local left = string.format('%.0f', redis.call('PTTL', KEYS[1]))
 local holder
@@ -14,9 +15,9 @@ elseif kind == 'string' then
   holder = 'mutex ' .. left .. ' 1 ' .. redis.sha1hex(redis.call('GET', KEYS[1]))
 elseif kind == 'hash' then
   for _, name in ipairs({ 'reentrant', 'fair' }) do
-    local others = held(KEYS[1], 'quorlock:' .. name, 0)
-    if others ~= 'kind' then
-      holder = string.gsub(others, '^held (%S+ %S+) 0', name .. ' %1')
+    local description = describe_holder(KEYS[1], 'quorlock:' .. name, 0)
+    if description ~= 'kind' then
+      holder = string.gsub(description, '^held (%S+ %S+) 0', name .. ' %1')
       holder = string.gsub(holder, '\n', ' ')
     end
   end

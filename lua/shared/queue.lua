@@ -1,11 +1,12 @@
--- shared/queue: the waiters of a fair lock. Goes in front of the scripts that need it.
+-- shared/queue: the waiters of a fair lock. Prepended to the scripts that use it.
 --
--- The queue is a sorted set of tickets with one score, so that its order is that of the tickets as strings, the
--- same on every master that has heard the same waiters. A ticket is 16 digits of microseconds, ':' and the
--- owner, whose first 36 characters name its process.
+-- KEYS[2] is the queue: a sorted set of tickets that all have the same score, so its order is that
+-- of the tickets as strings, and is the same on every master that knows the same waiters. KEYS[3]
+-- are the deadlines. A ticket is 16 digits of microseconds, ':' and the owner. The first 36
+-- characters of the owner identify its process.
 
--- The first waiter who is alive, and whether dead ones were swept: those who have not polled for as long as they
--- said they would. KEYS[2] is the queue, KEYS[3] when each of them counts as dead.
+-- Returns the first waiter that is alive, and whether dead waiters were removed before it. A waiter
+-- is dead when it has not asked again before its deadline.
 local function next_waiter(now)
   local is_swept = false
   while true do
@@ -20,13 +21,14 @@ local function next_waiter(now)
   end
 end
 
--- Puts a waiter in the queue, or keeps it in it, for so many ms from now. Whoever calls it has read
--- the queue, so that only the deadlines can still be of another type, and then nothing is written.
-local function queue(ticket, now, patience)
-  redis.call('ZADD', KEYS[3], string.format('%.0f', now + patience), ticket)
+-- Adds a waiter to the queue, or keeps it there, with a deadline of now + waiter_timeout. The
+-- caller has already read the queue, so only the deadlines can be of the wrong type. They are
+-- written first, so that nothing is written if they are of the wrong type.
+local function enqueue(ticket, now, waiter_timeout)
+  redis.call('ZADD', KEYS[3], string.format('%.0f', now + waiter_timeout), ticket)
   redis.call('ZADD', KEYS[2], 0, ticket)
-  -- A queue that nobody polls vanishes.
-  local ttl = 2 * patience
+  -- A queue in which no waiter polls any more expires.
+  local ttl = 2 * waiter_timeout
   if redis.call('PTTL', KEYS[2]) < ttl then
     redis.call('PEXPIRE', KEYS[2], string.format('%.0f', ttl))
   end
@@ -35,8 +37,9 @@ local function queue(ticket, now, patience)
   end
 end
 
--- What a command in a step has thrown, as a reply. Servers before version 7 put the line before it.
-local function failed(thrown)
+-- Turns an error thrown by a command into a reply. Servers before version 7 put the script's line
+-- number before the error.
+local function to_error_reply(thrown)
   local text = type(thrown) == 'table' and thrown.err or tostring(thrown)
   return redis.error_reply((string.gsub(text, '^@user_script: ?%d+: ', '')))
 end
@@ -45,20 +48,22 @@ local function is_wrong_type(reply)
   return type(reply) == 'table' and reply.err and string.find(reply.err, 'WRONGTYPE', 1, true)
 end
 
--- Runs what must not keep anybody from giving a lock up, whatever there is in place of a queue or
--- its deadlines. Returns any other error.
-local function at_best(step)
+-- Runs a step that must not prevent a release, whatever the keys of the queue and the deadlines
+-- hold. Returns an error other than WRONGTYPE, or a false value.
+local function best_effort(step)
   local is_done, thrown = pcall(step)
-  local reply = not is_done and failed(thrown)
+  local reply = not is_done and to_error_reply(thrown)
   return reply and not is_wrong_type(reply) and reply
 end
 
--- Tells a waiter that its turn has come. A hint: who may not publish must still be able to release.
-local function call_up(ticket)
+-- Tells a waiter that its turn has come. The message is a hint: a user without the right to publish
+-- must still be able to release.
+local function notify(ticket)
   redis.pcall('PUBLISH', 'quorlock:turn:' .. string.sub(ticket, 18, 53), ticket)
 end
 
--- The master's clock in milliseconds and in microseconds. Less than 2^53, so exact.
+-- Returns this master's clock in milliseconds and in microseconds. Both are below 2^53, so they are
+-- exact.
 local function clock()
   local time = redis.call('TIME')
   local micros = time[1] * 1000000 + time[2]

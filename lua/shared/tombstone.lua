@@ -1,26 +1,29 @@
--- shared/tombstone: goes after a release, and lets no candidate of what is released win any more,
--- however late.
--- KEYS[last] is the counter, ARGV[last] the candidate, `reply` what the release says.
+-- shared/tombstone: appended to a release. Raises the counter to the candidate of the released
+-- lock, so that an acquisition with that candidate is refused, however late it arrives.
 --
--- Not where the candidate is too far ahead to win anyway, see shared/ballot: a client whose clock is wrong must not
--- move the counter there. Nor where there is something else than a counter, which stays as it is.
+-- KEYS[last]  the counter
+-- ARGV[last]  the candidate
+-- `reply`     the reply of the release
+
+-- Raises the counter, unless shared/ballot would refuse the candidate as too far above the clock: a
+-- client whose clock is wrong must not move the counter. Leaves anything that is not a counter.
 local function raise(found)
-  local mine = tonumber(ARGV[#ARGV])
+  local candidate = tonumber(ARGV[#ARGV])
   local counter = 0
   if found then
-    -- An error must not keep anybody from releasing.
+    -- `found` may be an error reply. An error must not prevent a release.
     counter = type(found) == 'string' and tonumber(string.match(found, '^%d+$') or '')
   end
-  if not counter or mine <= counter then
+  if not counter or candidate <= counter then
     return
   end
-  if mine > counter + 1 then
+  if candidate > counter + 1 then
     local time = redis.pcall('TIME')
-    if not time[1] or mine > time[1] * 1000000 + time[2] + 1000000 then
+    if not time[1] or candidate > time[1] * 1000000 + time[2] + 1000000 then
       return
     end
   end
-  redis.pcall('SET', KEYS[#KEYS], ARGV[#ARGV], 'PX', '2592000000')
+  redis.pcall('SET', KEYS[#KEYS], ARGV[#ARGV], 'PX', '2592000000') -- 30 days
 end
 local counter = redis.pcall('GET', KEYS[#KEYS])
 if counter ~= ARGV[#ARGV] then

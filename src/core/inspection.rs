@@ -1,57 +1,57 @@
-//! Who holds a lock and who waits for it, by what the masters say.
+//! The holder of a lock and its waiters, according to the masters.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use super::{claim::Ticket, name::Kind, quorum::majority, votes::Votes};
+use super::{identity::Ticket, name::Kind, quorum::majority, votes::Votes};
 
-/// What a majority of masters say of a lock, from [`Lock::inspect`](crate::Lock::inspect). As of then: it may have
-/// changed since.
+/// The holder and the waiters of a lock according to the masters, from
+/// [`Lock::inspect`](crate::Lock::inspect). They may have changed since.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Inspection {
     /// The lock's name.
     pub name: Arc<str>,
-    /// Who holds the lock. `None` when it can be acquired: the masters on which it is free, or
-    /// which did not answer, are a majority.
-    pub holding: Option<Holding>,
-    /// The [owners](crate::Owner::id) who wait for a fair lock, in order, as far as any master knows them,
-    /// 1,000 from each at most. One whose process died is among them until it is passed over. Empty when the
-    /// lock that was inspected is not a fair one.
+    /// The holder. `None` if the lock can be acquired: the masters on which it is free, or which
+    /// did not answer, are a majority.
+    pub holder: Option<Holder>,
+    /// The [IDs](crate::Owner::id) of the owners that wait for a fair lock, in order, as far as any
+    /// master knows them. At most 1,000 from each master. A waiter whose process died is among them
+    /// until it is passed over. Empty if the lock that was inspected is not a fair one.
     pub queue: Vec<String>,
-    /// Which masters have answered.
+    /// The masters that answered count as granted.
     pub votes: Votes,
 }
 
 impl Inspection {
-    /// Returns whether the lock is held: nobody else could acquire it now, as too few masters are
-    /// free.
+    /// Returns whether the lock is held: no other client could acquire it now, because too few
+    /// masters are free.
     pub fn is_held(&self) -> bool {
-        self.holding.is_some()
+        self.holder.is_some()
     }
 }
 
-/// A lock that is held.
-///
-/// The [owner](Self::owner) is `None` for a mutex, whose holder has no name, and where no single
-/// owner holds a majority of masters. The latter is so while Redisson's `RedissonRedLock` holds the
-/// lock, which has another name on every master, and for a moment while several contend for it.
+/// The holder of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Holding {
-    /// The kind as which it is held. `None` when it is none of ours, or not the same on all masters
-    /// that hold it.
+pub struct Holder {
+    /// The kind of lock that is held. `None` if it is not a lock of this crate, or not of the same
+    /// kind on all masters that hold it.
     pub kind: Option<Kind>,
-    /// The owner, as it is called on the wire.
+    /// The [ID](crate::Owner::id) of the owner. `None` for a mutex, whose holder is anonymous, and
+    /// if no single owner holds a majority of masters. The latter is always the case while
+    /// Redisson's `RedissonRedLock` holds the lock, which has another ID on every master, and for a
+    /// moment while several clients contend for the lock.
     pub owner: Option<String>,
-    /// How many times the owner has acquired it. Without a single owner: the middle one of what the
-    /// masters say.
+    /// The number of times that the owner has acquired the lock. Without a single owner, the median
+    /// of what the masters say.
     pub depth: u64,
-    /// When fewer than a majority will hold it for the holder, unless that extends or releases it.
-    /// Without a single owner: when a majority will be free. `None` when it has no end.
+    /// The time until fewer than a majority of masters hold the lock for its holder, unless the
+    /// holder extends or releases it. Without a single owner, the time until a majority of masters
+    /// is free. `None` if the lock has no TTL.
     pub remaining: Option<Duration>,
 }
 
-/// What one master says.
+/// The answer of one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     held: Option<HeldBy>,
@@ -61,14 +61,14 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HeldBy {
     kind: Option<Kind>,
-    /// Of a mutex: what stands for its token.
+    /// For a mutex, a string that stands for its token.
     owner: String,
     depth: u64,
     remaining: Option<Duration>,
 }
 
 impl Seen {
-    /// See `lua/shared/inspect.lua`. `None` when it makes no sense.
+    /// Reads the reply of `lua/shared/inspect.lua`. Returns `None` if it makes no sense.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut lines = text.split('\n');
         let mut words = lines.next()?.splitn(4, ' ');
@@ -97,8 +97,8 @@ impl Seen {
     }
 }
 
-/// What is held, by what each of all masters says, if anything.
-pub(crate) fn holding(seen: &[Option<Seen>]) -> Option<Holding> {
+/// Returns the holder according to the answers of all masters.
+pub(crate) fn holder(seen: &[Option<Seen>]) -> Option<Holder> {
     let held: Vec<_> = seen
         .iter()
         .flatten()
@@ -110,12 +110,12 @@ pub(crate) fn holding(seen: &[Option<Seen>]) -> Option<Holding> {
             .iter()
             .filter(|other| (other.kind, &other.owner) == (one.kind, &one.owner))
             .collect();
-        // The longest first; without an end is longer than any.
+        // The longest time comes first. A lock without a TTL counts as the longest.
         same.sort_by_key(|held| std::cmp::Reverse(held.remaining.unwrap_or(Duration::MAX)));
         let remaining = same.get(need - 1)?.remaining;
         let is_named = matches!(one.kind, Some(Kind::Reentrant | Kind::Fair));
         same.sort_by_key(|held| held.depth);
-        Some(Holding {
+        Some(Holder {
             kind: one.kind,
             owner: is_named.then(|| one.owner.clone()),
             depth: same[same.len() / 2].depth,
@@ -125,8 +125,9 @@ pub(crate) fn holding(seen: &[Option<Seen>]) -> Option<Holding> {
     by_one.or_else(|| by_several(held, seen.len()))
 }
 
-/// Several holders, none of whom has a majority of all masters, and who leave none to anybody else.
-fn by_several(mut held: Vec<&HeldBy>, masters: usize) -> Option<Holding> {
+/// Returns several holders as one if none of them has a majority of all masters and together they
+/// leave no majority to anyone else.
+fn by_several(mut held: Vec<&HeldBy>, masters: usize) -> Option<Holder> {
     let others = masters - held.len();
     let missing = majority(masters).checked_sub(others)?;
     let kind = held.first()?.kind;
@@ -135,7 +136,7 @@ fn by_several(mut held: Vec<&HeldBy>, masters: usize) -> Option<Holding> {
     let depth = held[held.len() / 2].depth;
     held.sort_by_key(|held| held.remaining.unwrap_or(Duration::MAX));
     let last = held.get(missing.checked_sub(1)?)?;
-    Some(Holding {
+    Some(Holder {
         kind: kind.filter(|_| is_one_kind),
         owner: None,
         depth,
@@ -143,7 +144,7 @@ fn by_several(mut held: Vec<&HeldBy>, masters: usize) -> Option<Holding> {
     })
 }
 
-/// Who waits: the owners of all tickets that any master has, in order.
+/// Returns the owners of all tickets that any master has, in order.
 pub(crate) fn queue(seen: &[Option<Seen>]) -> Vec<String> {
     let tickets: BTreeSet<_> = seen.iter().flatten().flat_map(|seen| &seen.queue).collect();
     tickets
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn held_when_a_majority_names_one_holder() {
+    fn a_lock_is_held_if_a_majority_names_one_holder() {
         for (texts, owner, depth, left) in [
             (&["free 0 0 ", "free 0 0 ", "free 0 0 "][..], None, 0, None),
             (&["reentrant 5 1 a:1", "free 0 0 ", "x"], None, 0, None),
@@ -169,7 +170,7 @@ mod tests {
                 &["fair 5 2 a:1", "fair 7 2 a:1", "fair 9 1 a:1"],
                 Some("a:1"),
                 2,
-                Some(7), // when two of three are gone
+                Some(7), // when two of the three keys have expired
             ),
             (
                 &["fair -1 1 a:1", "fair -1 1 a:1", "free 0 0 "],
@@ -178,30 +179,24 @@ mod tests {
                 None,
             ),
         ] {
-            let holding = holding(&seen(texts));
-            let found = holding
-                .as_ref()
-                .and_then(|holding| holding.owner.as_deref());
+            let holder = holder(&seen(texts));
+            let found = holder.as_ref().and_then(|holder| holder.owner.as_deref());
             assert_eq!(found, owner, "{texts:?}");
-            if let Some(holding) = holding {
+            if let Some(holder) = holder {
                 let left = left.map(Duration::from_millis);
-                assert_eq!(
-                    (holding.depth, holding.remaining),
-                    (depth, left),
-                    "{texts:?}"
-                );
+                assert_eq!((holder.depth, holder.remaining), (depth, left), "{texts:?}");
             }
         }
     }
 
     #[test]
     fn a_mutex_has_no_owner() {
-        let holding = holding(&seen(&["mutex 5 1 0a", "mutex 5 1 0a", "mutex 5 1 0b"])).unwrap();
-        assert_eq!((holding.kind, holding.owner), (Some(Kind::Mutex), None));
+        let holder = holder(&seen(&["mutex 5 1 0a", "mutex 5 1 0a", "mutex 5 1 0b"])).unwrap();
+        assert_eq!((holder.kind, holder.owner), (Some(Kind::Mutex), None));
     }
 
     #[test]
-    fn several_holders_hold_what_nobody_else_can_acquire() {
+    fn several_holders_hold_a_lock_that_no_one_else_can_acquire() {
         let (mutex, reentrant) = (Some(Kind::Mutex), Some(Kind::Reentrant));
         let free = "free 0 0 ";
         for (texts, expected) in [
@@ -213,7 +208,7 @@ mod tests {
             ),
             (&["reentrant 5 1 a:1", "x", free], None),
             (&[free, free], None),
-            // As RedissonRedLock holds it, and in a split vote.
+            // This is how RedissonRedLock holds a lock, and how a split vote looks.
             (
                 &[
                     "reentrant 5 2 a:1",
@@ -243,10 +238,10 @@ mod tests {
                 Some((None, 1, Some(5))),
             ),
         ] {
-            let found = holding(&seen(texts)).map(|holding| {
-                assert_eq!(holding.owner, None, "{texts:?}");
-                let left = holding.remaining.map(|left| left.as_millis());
-                (holding.kind, holding.depth, left)
+            let found = holder(&seen(texts)).map(|holder| {
+                assert_eq!(holder.owner, None, "{texts:?}");
+                let left = holder.remaining.map(|left| left.as_millis());
+                (holder.kind, holder.depth, left)
             });
             assert_eq!(found, expected, "{texts:?}");
         }

@@ -1,13 +1,13 @@
-//! The only time arithmetic: saturating, in integers.
+//! TTL, drift and validity. All arithmetic about time is here. It saturates, and uses integers.
 
 use std::time::{Duration, Instant};
 
-use crate::error::ConfigError;
+use super::config_error::ConfigError;
 
-/// How far clocks may run apart while a lock is held.
+/// The rate at which clocks may run apart while a lock is held.
 ///
-/// The allowance of a TTL is `ttl * ppm / 1,000,000 + 2 ms`: the rate error of both clocks, and the
-/// millisecond granularity of Redis' expiry, as in the [Redlock
+/// The allowance for a TTL is `ttl * ppm / 1,000,000 + 2 ms`. It covers the rate error of both
+/// clocks and the millisecond granularity of Redis' expiry, as in the [Redlock
 /// algorithm](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Drift {
@@ -30,26 +30,39 @@ impl Drift {
         self.ppm
     }
 
-    /// The part of `ttl` that nobody may count on. Rounded up: a short allowance would be unsafe.
+    /// Returns the part of `ttl` that a holder must not use. It is rounded up, because a smaller
+    /// allowance would be unsafe.
     pub(crate) fn allowance(self, ttl: Duration) -> Duration {
         let scaled = (ttl.as_nanos() * u128::from(self.ppm)).div_ceil(u128::from(Self::WHOLE));
         u64::try_from(scaled)
             .map_or(Duration::MAX, Duration::from_nanos)
             .saturating_add(Self::GRANULARITY)
     }
+
+    /// Returns the part of `ttl` that a holder may use.
+    pub(crate) fn usable(self, ttl: Ttl) -> Duration {
+        let ttl = ttl.duration();
+        ttl.saturating_sub(self.allowance(ttl))
+    }
 }
 
-/// A time to live that passed validation: whole milliseconds, long enough to be won, short enough to
-/// be sent.
+/// The largest difference between a master's clock and the time in a fresh ticket or in a candidate
+/// for a fencing token. It limits the advantage that a client can have over others because its
+/// clock is wrong.
+pub(crate) const CLOCK_WINDOW: Duration = Duration::from_secs(1);
+
+/// A time to live that was checked. It has whole milliseconds, is long enough for a lock to be won,
+/// and short enough to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ttl(u64);
 
 impl Ttl {
-    /// A lock of more than a year is a mistake in units, and `Instant` must be able to hold its end.
+    /// The longest TTL. A longer one is a mistake in units, and its end must fit into an `Instant`.
     pub(crate) const MOST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-    /// Rounds down to the millisecond, as masters know nothing finer. A TTL that a slow master and the
-    /// drift could use up before it is won is refused: such a lock would only ever be too slow.
+    /// Checks a TTL, and rounds it down to the millisecond, the unit of the masters.
+    ///
+    /// Refuses a TTL that a slow master and the drift could use up before the lock is won.
     pub(crate) fn parse(
         ttl: Duration,
         node_timeout: Duration,
@@ -69,7 +82,7 @@ impl Ttl {
         Ok(whole)
     }
 
-    /// This TTL, if it is not above `most`.
+    /// Returns this TTL if it is not above `most`.
     pub(crate) fn at_most(self, most: Self) -> Result<Self, ConfigError> {
         if self <= most {
             Ok(self)
@@ -90,21 +103,21 @@ impl Ttl {
     }
 }
 
-/// Until when a holder may believe that it holds the lock: an instant, so that nobody subtracts
-/// "elapsed" a second time.
+/// The time until which a holder may rely on its lock. It is kept as an instant, so that no caller
+/// subtracts the elapsed time a second time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Lease {
     until: Instant,
 }
 
 impl Lease {
-    /// `start` is read before the first byte leaves: no master can have begun to count earlier, so the
-    /// key outlives this lease on each of them.
+    /// Creates the lease of a round that began at `start`.
+    ///
+    /// `start` must be read before the first byte is sent. Then no master begins to count the TTL
+    /// earlier, so the key outlives this lease on each master.
     pub(crate) fn new(start: Instant, ttl: Ttl, drift: Drift) -> Self {
-        let ttl = ttl.duration();
-        let usable = ttl.saturating_sub(drift.allowance(ttl));
         Self {
-            until: start.checked_add(usable).unwrap_or(start),
+            until: start.checked_add(drift.usable(ttl)).unwrap_or(start),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What is locked, and who holds it.
+//! Names of locks, their keys on the masters, and the tokens of mutexes.
 
 use std::{
     fmt,
@@ -6,17 +6,17 @@ use std::{
     sync::Arc,
 };
 
-use crate::error::ConfigError;
+use super::config_error::ConfigError;
 
 /// A kind of lock. All kinds of a name exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// Held once. What most Redlock libraries have.
+    /// A lock that is held once, as in most Redlock libraries.
     Mutex,
-    /// Held by an owner, as often as it likes. Redisson's plain lock.
+    /// A lock that its owner can acquire again while it holds the lock. Redisson's plain lock.
     Reentrant,
-    /// Reentrant, and those who wait are served in the order in which they came.
+    /// A reentrant lock that serves its waiters in the order in which they came.
     Fair,
 }
 
@@ -30,23 +30,23 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The name of a lock and its kind, and the keys that stand for it on every master.
+/// The name and the kind of a lock, and its keys on every master.
 #[derive(Clone, Debug)]
 pub(crate) struct Resource(Arc<Names>);
 
-/// Behind one pointer, as every attempt and every command has a copy.
+/// The contents of a [`Resource`], in one allocation: every attempt and every command has a copy.
 #[derive(Debug)]
 struct Names {
     kind: Kind,
     name: Arc<str>,
     key: Arc<str>,
     channel: Arc<str>,
-    /// Of a fair lock.
+    /// The keys of the queue of a fair lock. Other kinds have empty texts here.
     queue: String,
     deadlines: String,
 }
 
-/// The rest follows from kind and key.
+/// Compares kind and key. All other parts follow from these two.
 impl PartialEq for Resource {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || (self.kind(), self.key()) == (other.kind(), other.key())
@@ -63,23 +63,24 @@ impl Hash for Resource {
 
 impl Resource {
     fn new(kind: Kind, name: Arc<str>, key: Arc<str>) -> Self {
-        let aside = |what: Aside| match kind {
-            Kind::Fair => what.of(&key),
+        let companion = |of: CompanionKey| match kind {
+            Kind::Fair => of.key(&key),
             Kind::Mutex | Kind::Reentrant => String::new(),
         };
         let channel = match kind {
-            Kind::Mutex => WAKE.of(&key),
-            // Redisson's rule. Names with and without braces may share a channel: messages are hints.
+            Kind::Mutex => WAKE.key(&key),
+            // Redisson's rule. Names with and without braces may share a channel, which is
+            // harmless: messages are only hints.
             Kind::Reentrant if key.contains('{') => format!("redisson_lock__channel:{key}"),
             Kind::Reentrant => format!("redisson_lock__channel:{{{key}}}"),
-            // Waiters are told one by one.
+            // The scripts call the next waiter on the channel of its process.
             Kind::Fair => String::new(),
         };
         Self(Arc::new(Names {
             kind,
             name,
-            queue: aside(QUEUE),
-            deadlines: aside(DEADLINES),
+            queue: companion(QUEUE),
+            deadlines: companion(DEADLINES),
             channel: channel.into(),
             key,
         }))
@@ -89,65 +90,65 @@ impl Resource {
         self.0.kind
     }
 
-    /// The name as the user gave it, for messages.
+    /// Returns the name as the user gave it.
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.0.name
     }
 
-    /// The key on the masters.
+    /// Returns the key of the lock on the masters.
     pub(crate) fn key(&self) -> &Arc<str> {
         &self.0.key
     }
 
-    /// Where waiters are told of a release.
+    /// Returns the channel on which a release is published. A fair lock has none.
     pub(crate) fn channel(&self) -> &Arc<str> {
         &self.0.channel
     }
 
-    /// The key of the counter from which fencing tokens come.
+    /// Returns the key of the counter for fencing tokens.
     pub(crate) fn counter(&self) -> Arc<str> {
-        FENCE.of(&self.0.key).into()
+        FENCE.key(&self.0.key).into()
     }
 
-    /// The tickets of those who wait for a fair lock, in order.
+    /// Returns the key of the tickets of a fair lock's waiters, in order.
     pub(crate) fn queue(&self) -> &str {
         &self.0.queue
     }
 
-    /// When each of them counts as dead.
+    /// Returns the key of the times at which these waiters count as dead.
     pub(crate) fn deadlines(&self) -> &str {
         &self.0.deadlines
     }
 }
 
-/// The start of a key that the crate keeps beside the key of a lock.
-struct Aside {
-    /// What the key is for, with a colon at the end.
+/// A key that the crate keeps in addition to the key of a lock.
+struct CompanionKey {
+    /// The purpose of the key, with a colon at the end.
     prefix: &'static str,
-    /// Letters that make the CRC16 of the prefix, these letters and a colon zero. A CRC16 that
-    /// starts from zero is that of what follows then, so that the whole has the slot of the lock's
-    /// key.
+    /// Letters such that the CRC16 of the prefix, these letters and a colon is zero. Then the CRC16
+    /// of the whole companion key is the CRC16 of the lock's key, so both keys have the same slot.
     neutral: &'static str,
 }
 
-const QUEUE: Aside = Aside::new("quorlock:queue:", "bmcq");
-const DEADLINES: Aside = Aside::new("quorlock:deadlines:", "cbha");
-const FENCE: Aside = Aside::new("quorlock:fence:", "maui");
-const WAKE: Aside = Aside::new("quorlock:wake:", "blrz");
+const QUEUE: CompanionKey = CompanionKey::new("quorlock:queue:", "bmcq");
+const DEADLINES: CompanionKey = CompanionKey::new("quorlock:deadlines:", "cbha");
+const FENCE: CompanionKey = CompanionKey::new("quorlock:fence:", "maui");
+const WAKE: CompanionKey = CompanionKey::new("quorlock:wake:", "blrz");
 
-impl Aside {
+impl CompanionKey {
     const fn new(prefix: &'static str, neutral: &'static str) -> Self {
         Self { prefix, neutral }
     }
 
-    /// Returns the name of what is kept beside `key`. It has the slot of `key` in a cluster, and no
-    /// other key has the same.
-    fn of(&self, key: &str) -> String {
+    /// Returns the companion of `key`. It has the slot of `key` in a cluster, and no other key has
+    /// the same companion.
+    fn key(&self, key: &str) -> String {
         let Self { prefix, neutral } = self;
         if has_hash_tag(key) {
             format!("{prefix}:{key}")
         } else if key.contains('}') {
-            // In braces it would be cut off there. It is hashed whole, and so is this.
+            // Braces around the key would end at its first `}`. A cluster hashes the whole of such
+            // a key, and the whole of this companion key.
             format!("{prefix}{neutral}:{key}")
         } else {
             format!("{prefix}{{{key}}}")
@@ -155,15 +156,15 @@ impl Aside {
     }
 }
 
-/// Returns whether a cluster hashes only a part of `key`: what is between the first `{` and the
-/// first `}` after it, if that is anything.
+/// Returns whether a cluster hashes only a part of `key`: the text between the first `{` and the
+/// first `}` after it, if there is any.
 fn has_hash_tag(key: &str) -> bool {
     let after = key.split_once('{').map(|(_, after)| after);
     let tag = after.and_then(|after| after.split_once('}'));
     tag.is_some_and(|(tag, _)| !tag.is_empty())
 }
 
-/// How a key is made of a name: `{name}` stands for it, exactly once.
+/// The template for the keys of locks, in which `{name}` stands for the name, exactly once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyTemplate {
     before: String,
@@ -171,16 +172,17 @@ pub(crate) struct KeyTemplate {
 }
 
 impl KeyTemplate {
-    const PLACE: &str = "{name}";
-    /// Masters repeat names to those who subscribe, and a longer one is a mistake.
+    const VARIABLE: &str = "{name}";
+    /// The longest name in bytes. Masters repeat names to subscribers, and a longer name is a
+    /// mistake.
     const MOST_NAME: usize = 64 * 1024;
 
     pub(crate) fn parse(template: &str) -> Result<Self, ConfigError> {
         if template.starts_with(RESERVED) {
             return Err(reserved(template));
         }
-        match template.split_once(Self::PLACE) {
-            Some((before, after)) if !after.contains(Self::PLACE) => Ok(Self {
+        match template.split_once(Self::VARIABLE) {
+            Some((before, after)) if !after.contains(Self::VARIABLE) => Ok(Self {
                 before: before.to_owned(),
                 after: after.to_owned(),
             }),
@@ -190,7 +192,7 @@ impl KeyTemplate {
         }
     }
 
-    /// The `kind` of lock called `name`; an empty name would lock the bare template.
+    /// Returns the lock of this kind and name. An empty name would lock the bare template.
     pub(crate) fn resource(&self, kind: Kind, name: Arc<str>) -> Result<Resource, ConfigError> {
         if name.is_empty() {
             return Err(ConfigError::EmptyName);
@@ -208,8 +210,9 @@ impl KeyTemplate {
         Ok(Resource::new(kind, name, key))
     }
 
-    /// Returns a lock that no user can name, for trying what may be done with locks.
-    pub(crate) fn nobodys(&self) -> Resource {
+    /// Returns the fair lock `quorlock:check`, whose keys a check uses to try commands. With a key
+    /// template of only `{name}`, no user can acquire a lock of this name, as it is reserved.
+    pub(crate) fn example(&self) -> Resource {
         let name: Arc<str> = "quorlock:check".into();
         let key = self.key(&name);
         Resource::new(Kind::Fair, name, key)
@@ -224,7 +227,7 @@ impl KeyTemplate {
     }
 }
 
-/// Every key of the crate begins with this, but for those of the locks themselves.
+/// The start of all keys of the crate, except the keys of the locks themselves.
 const RESERVED: &str = "quorlock:";
 
 fn reserved(key: &str) -> ConfigError {
@@ -233,9 +236,10 @@ fn reserved(key: &str) -> ConfigError {
     }
 }
 
-/// What a holder writes under the key: 20 fresh random bytes in hex, new for every attempt.
+/// The value that the holder of a mutex writes under the key: 20 random bytes in hex, which are new
+/// for every attempt.
 ///
-/// Whoever knows it can release the lock, so it never shows in `Debug`.
+/// Any client that knows a token can release the lock, so `Debug` never shows a token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Token([u8; Self::LEN]);
 
@@ -256,7 +260,7 @@ impl Token {
         &self.0
     }
 
-    /// A number by which things can be spread.
+    /// Returns a number that differs from token to token, by which load is spread.
     pub(crate) fn spread(&self) -> u8 {
         self.0[0].wrapping_add(self.0[1])
     }
@@ -323,13 +327,14 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_hex_and_does_not_show() {
+    fn a_token_is_hex_and_debug_does_not_show_it() {
         let token = Token::new([0xa5; 20]);
         assert_eq!(token.as_bytes(), "a5".repeat(20).as_bytes());
         assert_eq!(format!("{token:?}"), "Token(..)");
     }
 
-    /// The slot of a key in Redis Cluster: the CRC16 (XMODEM) of the hash tag, or of all of it.
+    /// Returns the slot of a key in Redis Cluster: the CRC16 (XMODEM) of the hash tag, or of the
+    /// whole key.
     fn slot(key: &str) -> u16 {
         let tag = key
             .split_once('{')
@@ -348,7 +353,7 @@ mod tests {
         crc % 16_384
     }
 
-    fn side_keys(name: &str) -> [String; 3] {
+    fn companion_keys(name: &str) -> [String; 3] {
         let template = KeyTemplate::parse("{name}").unwrap();
         let fair = template.resource(Kind::Fair, name.into()).unwrap();
         [
@@ -360,7 +365,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis_cluster() {
-        // What CLUSTER KEYSLOT says.
+        // The replies of CLUSTER KEYSLOT.
         for (key, expected) in [
             ("123456789", 12_739),
             ("foo{bar}{zap}", 5_061),
@@ -371,36 +376,36 @@ mod tests {
     }
 
     #[test]
-    fn the_side_keys_of_ordinary_names_are_as_ever() {
+    fn companion_keys_have_their_usual_names() {
         for (name, queue, counter) in [
             ("a", "quorlock:queue:{a}", "quorlock:fence:{a}"),
             ("{a}b", "quorlock:queue::{a}b", "quorlock:fence::{a}b"),
             ("x{", "quorlock:queue:{x{}", "quorlock:fence:{x{}"),
             ("a}b", "quorlock:queue:bmcq:a}b", "quorlock:fence:maui:a}b"),
         ] {
-            let [its_queue, _, its_counter] = side_keys(name);
+            let [its_queue, _, its_counter] = companion_keys(name);
             assert_eq!((&*its_queue, &*its_counter), (queue, counter), "{name}");
         }
     }
 
     proptest! {
         #[test]
-        fn side_keys_are_in_the_slot_of_the_key(name in "[ab{}:]{1,8}|.{1,12}") {
-            for side in side_keys(&name) {
-                prop_assert_eq!(slot(&side), slot(&name), "{} of {}", side, name);
+        fn companion_keys_are_in_the_slot_of_the_key(name in "[ab{}:]{1,8}|.{1,12}") {
+            for companion in companion_keys(&name) {
+                prop_assert_eq!(slot(&companion), slot(&name), "{} of {}", companion, name);
             }
         }
 
         #[test]
-        fn no_two_names_share_a_side_key(one in "[a{}:]{1,6}", other in "[a{}:]{1,6}") {
-            for (its, others) in side_keys(&one).iter().zip(side_keys(&other)) {
+        fn no_two_names_share_a_companion_key(one in "[a{}:]{1,6}", other in "[a{}:]{1,6}") {
+            for (its, others) in companion_keys(&one).iter().zip(companion_keys(&other)) {
                 prop_assert_eq!(*its == others, one == other, "{} of {} and {}", its, one, other);
             }
         }
     }
 
     #[test]
-    fn keys_that_begin_as_the_crates_own_are_refused() {
+    fn keys_with_the_prefix_of_the_crate_are_refused() {
         let refused = |template: &str, name: &str| {
             let template = KeyTemplate::parse(template)?;
             template.resource(Kind::Mutex, name.into()).map(|_| ())

@@ -1,11 +1,13 @@
-//! What one master says, and when enough of them have said it.
+//! The vote of one master, and the count of votes.
 
 use std::{fmt, sync::Arc, time::Duration};
 
-/// What one master answered.
+use super::held_report::HeldReport;
+
+/// The answer of one master in a round.
 ///
-/// Never a bool: a refusal is knowledge ("somebody else has it here"), a failure is ignorance ("it may
-/// have done what was asked").
+/// A refusal says that the client does not get or hold the lock there. A failure says nothing about
+/// the lock. After some failures, the master may have done what was asked: see [`Failure`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::exhaustive_enums,
@@ -14,82 +16,67 @@ use std::{fmt, sync::Arc, time::Duration};
 pub enum Vote {
     /// The master did what was asked.
     Grant,
-    /// The master answered, and the lock there is not ours to take, extend or delete.
+    /// The master answered that the lock there is not the client's to acquire, extend or release.
     Refuse(Refusal),
-    /// The master gave no answer that counts.
+    /// The master gave no answer that counts as a vote.
     Fail(Failure),
 }
 
-/// Why a master refused.
+/// The reason why a master refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Nothing is held there: the lock expired, was released, or the master lost it.
+    /// The master does not hold the lock: it expired or was released, or the master lost it.
     Gone,
-    /// Somebody else holds it there.
-    Held {
-        /// For how long still, where the master said so.
-        remaining: Option<Duration>,
-        /// Who, where the master said so: the token of a mutex says nothing.
-        holder: Option<Arc<Holder>>,
-    },
-    /// It is held there as another kind of lock.
+    /// Another holder has the lock there.
+    Held(HeldReport),
+    /// The name is held there as another kind of lock.
     OtherKind,
-    /// It is free there, and others come first.
+    /// The fair lock is free there, but other waiters come first.
     Queued {
-        /// The place in the queue there: 1 is next. `None` for an attempt that does not wait.
-        place: Option<u64>,
+        /// The position of the client that asked in that master's queue: 1 is next. `None` for an
+        /// attempt that does not wait.
+        position: Option<u64>,
     },
-    /// The candidate for the fencing token is not above the master's counter.
+    /// The proposed fencing token is not larger than the master's counter.
     Stale {
-        /// The largest candidate that was accepted there.
+        /// The largest proposed token that was accepted there.
         counter: u64,
     },
-    /// The ticket for the queue, or the candidate for the fencing token, has a time that is too far from the
-    /// master's.
+    /// The client's clock is too far from the master's clock for a position in the queue of a fair
+    /// lock or for a fencing token.
     Skewed {
-        /// The master's clock, since 1970.
+        /// The time since 1970 on the master's clock.
         clock: Duration,
     },
 }
 
-/// Who holds a reentrant or a fair lock, as a master says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Holder {
-    /// The owner, as it is called on the wire.
-    pub owner: String,
-    /// How many times the owner has acquired it.
-    pub depth: u64,
-    /// The place of who asked in the queue of a fair lock: 1 is next. `None` when it has none.
-    pub place: Option<u64>,
-}
-
 impl Refusal {
+    /// Returns the refusal of a mutex that has another holder.
     pub(crate) fn held(remaining: Option<Duration>) -> Self {
-        Self::Held {
-            remaining,
-            holder: None,
-        }
+        Self::Held(HeldReport::mutex(remaining))
     }
 }
 
-/// Why a master gave no answer that counts.
+/// The reason why a master's answer does not count as a vote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Its supervisor is gone: the coordinator was dropped, or its runtime shut down.
+    /// The coordinator was dropped, or its runtime has shut down. The master may have executed a
+    /// command that was sent before.
     Closed,
-    /// The connection broke after the command was sent. It may have been executed.
+    /// The connection broke after the command was sent. The master may have executed it.
     Disconnected(Arc<str>),
-    /// It may have forgotten locks, and has no vote until all those are over. Nothing was sent.
+    /// The master may have forgotten locks, and has no vote until all of these have ended. Nothing
+    /// was sent.
     Quarantined {
-        /// For how long still.
-        left: Duration,
+        /// The rest of the quarantine.
+        remaining: Duration,
     },
-    /// It answered with an error, such as `OOM`, `LOADING`, `READONLY` or `NOPERM`.
+    /// The master answered with an error, such as `OOM`, `LOADING`, `READONLY` or `NOPERM`.
     Rejected(Arc<str>),
-    /// No answer within the node timeout. The command may have been, or may yet be, executed.
+    /// The master did not answer within this time, the node timeout. It may have executed the
+    /// command, or may still do so.
     TimedOut(Duration),
     /// The command was never sent: there is no connection, or the master does not keep up with what
     /// was sent before.
@@ -97,12 +84,12 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether the master may have done what was asked.
+    /// Returns whether the master may have done what was asked.
     pub(crate) fn may_have_executed(&self) -> bool {
         match self {
             Self::Closed | Self::Disconnected(_) | Self::TimedOut(_) => true,
-            // What a server refuses with an error it does not do. A script may have swept a queue by then, and nothing
-            // that is ours.
+            // A server that answers with an error did not execute the command. A script may have
+            // removed dead waiters from a queue by then, but nothing of this client.
             Self::Quarantined { .. } | Self::Rejected(_) | Self::Unreachable(_) => false,
         }
     }
@@ -122,36 +109,14 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gone => f.write_str("holds nothing"),
-            Self::Held { remaining, holder } => {
-                match holder {
-                    None => f.write_str("held by another")?,
-                    Some(holder) => holder.fmt(f)?,
-                }
-                if let Some(remaining) = remaining {
-                    write!(f, " for {remaining:.1?}")?;
-                }
-                match holder.as_ref().and_then(|holder| holder.place) {
-                    None => Ok(()),
-                    Some(place) => write!(f, ", at place {place} of the queue"),
-                }
-            }
+            Self::Held(report) => report.fmt(f),
             Self::OtherKind => f.write_str("held as another kind of lock"),
-            Self::Queued { place: None } => f.write_str("free, but others wait"),
-            Self::Queued { place: Some(place) } => {
-                write!(f, "free, at place {place} of the queue")
-            }
+            Self::Queued { position: None } => f.write_str("free, but others wait"),
+            Self::Queued {
+                position: Some(position),
+            } => write!(f, "free, position {position} in the queue"),
             Self::Skewed { .. } => f.write_str("free, but the clocks are too far apart"),
             Self::Stale { .. } => f.write_str("free, but has seen a later fencing token"),
-        }
-    }
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "held by {:?}", self.owner)?;
-        match self.depth {
-            1 => Ok(()),
-            depth => write!(f, " ({depth} times)"),
         }
     }
 }
@@ -161,8 +126,8 @@ impl fmt::Display for Failure {
         match self {
             Self::Closed => f.write_str("closed"),
             Self::Disconnected(why) => write!(f, "connection lost: {why}"),
-            Self::Quarantined { left } => {
-                write!(f, "may have forgotten locks, no vote for {left:.1?}")
+            Self::Quarantined { remaining } => {
+                write!(f, "may have forgotten locks, no vote for {remaining:.1?}")
             }
             Self::Rejected(reply) => write!(f, "answered {reply}"),
             Self::TimedOut(after) => write!(f, "no answer in {after:?}"),
@@ -171,32 +136,27 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The least number of masters that any two majorities of `masters` share one of.
+/// Returns the size of a majority of `masters`, so that any two majorities share a master.
 pub(crate) fn majority(masters: usize) -> usize {
     masters / 2 + 1
 }
 
-/// Whether `some`, a bit each, are a majority of `masters`.
-pub(crate) fn is_majority(some: u64, masters: usize) -> bool {
-    some.count_ones() as usize >= majority(masters)
-}
-
-/// Where a count stands.
+/// The state of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// A majority can no longer be reached.
     Lost,
-    /// Both ends are still open.
+    /// Both outcomes are still possible.
     Pending,
     /// A majority said yes.
     Won,
 }
 
-/// Counts one yes or no per master, of all masters that are configured: counting only those that can be
-/// reached would let two disjoint "majorities" win.
+/// A count of one yes or no per master, out of all masters that are configured. If only those that
+/// can be reached were counted, two disjoint "majorities" could win.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tally {
-    // In bytes, as every lock that is held keeps one; there are 64 masters at most.
+    // Bytes, because every lock that is held keeps a tally. There are at most 64 masters.
     masters: u8,
     yes: u8,
     no: u8,
@@ -249,13 +209,13 @@ mod tests {
         for (masters, answers, verdict) in [
             (1, "y", Won),
             (1, "n", Lost),
-            (2, "y", Pending), // an even N needs all but half of it
+            (2, "y", Pending), // an even N needs more than half
             (2, "n", Lost),
             (3, "yy", Won),
             (3, "yn", Pending),
             (3, "ynn", Lost),
             (4, "yy", Pending),
-            (4, "nn", Lost), // two yes of four is no majority
+            (4, "nn", Lost), // two of four are no majority
             (5, "yy", Pending),
             (5, "yynn", Pending),
             (5, "yyy", Won),
@@ -272,13 +232,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn two_majorities_meet(masters in 1..=64usize) {
+        fn two_majorities_share_a_master(masters in 1..=64usize) {
             prop_assert!(2 * majority(masters) > masters);
-            prop_assert!(2 * (majority(masters) - 1) <= masters); // and none is larger than it must be
+            prop_assert!(2 * (majority(masters) - 1) <= masters); // one less is not enough
         }
 
         #[test]
-        fn a_complete_count_is_decided_and_a_decision_stands(answers in prop::collection::vec(any::<bool>(), 1..=16)) {
+        fn a_complete_count_is_decided_and_a_decision_stands(
+            answers in prop::collection::vec(any::<bool>(), 1..=16),
+        ) {
             let mut tally = Tally::new(answers.len());
             let mut decided = Verdict::Pending;
             for &yes in &answers {

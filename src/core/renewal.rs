@@ -1,47 +1,74 @@
-//! When a held lock is renewed, and for how long it may be.
+//! The times at which a held lock is renewed.
 
 use std::time::{Duration, Instant};
 
-use super::lease::{Lease, Ttl};
+use super::lease::Lease;
 
-/// The schedule of one held lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Renewal {
-    /// How long before the lease ends it is due.
-    ahead: Duration,
-    retry: Duration,
-    /// When renewing ends, whoever still wants the lock.
-    ends: Instant,
+/// A limit for the renewal of a lock while its guard lives, for
+/// [`Lock::renewal`](crate::Lock::renewal) and [`Builder::renewal`](crate::Builder::renewal).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Renewal {
+    /// The lock is never renewed. It ends with its validity unless it is
+    /// [extended](crate::Guard::extend).
+    Off,
+    /// The lock is renewed for this long, counted from the round that won it. After that it ends
+    /// with its validity, so that a holder that is alive but stuck does not keep it forever.
+    UpTo(Duration),
+    /// The lock is renewed as long as the guard lives.
+    Unlimited,
 }
 
-impl Renewal {
-    /// A lock that is renewed with leases as long as `lease`, which began at `start`, and may be held until
-    /// `max_hold` after that. A renewal that failed is tried again after `retry`.
+/// The times at which one held lock is renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RenewalPlan {
+    /// The time before the end of a lease at which its renewal is due.
+    ahead: Duration,
+    retry: Duration,
+    /// No renewal is due at this instant or later. `None` without a limit.
+    end: Option<Instant>,
+}
+
+impl RenewalPlan {
+    /// Plans the renewal of a lock whose leases are as long as `lease`, which began at `start`.
+    /// A renewal that failed is tried again after `retry`. Returns `None` for [`Renewal::Off`].
     ///
-    /// Due with two thirds of a lease left: for masters that are slow, restarting or gone.
-    pub(crate) fn new(start: Instant, lease: Lease, retry: Duration, max_hold: Duration) -> Self {
-        Self {
+    /// A renewal is due with two thirds of a lease left. That leaves time for masters that are
+    /// slow, restarting or gone.
+    pub(crate) fn new(
+        start: Instant,
+        lease: Lease,
+        retry: Duration,
+        renewal: Renewal,
+    ) -> Option<Self> {
+        let end = match renewal {
+            Renewal::Off => return None,
+            // A limit beyond what the clock can hold counts as no limit.
+            Renewal::UpTo(limit) => start.checked_add(limit),
+            Renewal::Unlimited => None,
+        };
+        Some(Self {
             ahead: lease.remaining(start) / 3 * 2,
             retry,
-            ends: start.checked_add(max_hold).unwrap_or(start + Ttl::MOST),
-        }
+            end,
+        })
     }
 
-    /// This one, for as long as the longer of the two lasts.
+    /// Returns this plan with the later end of the two.
     pub(crate) fn or_longer(self, other: Self) -> Self {
         Self {
-            ends: self.ends.max(other.ends),
+            end: self.end.zip(other.end).map(|(end, other)| end.max(other)),
             ..self
         }
     }
 
-    /// When `lease` is due, however long it is. `None` when it is not to be renewed again.
+    /// Returns when to renew `lease`, whatever its length. `None` if it is the last lease.
     pub(crate) fn due(self, lease: Lease) -> Option<Instant> {
         let due = lease.until().checked_sub(self.ahead)?;
-        (due < self.ends).then_some(due)
+        self.end.is_none_or(|end| due < end).then_some(due)
     }
 
-    /// When to look again at a renewal that was sent at `now`.
+    /// Returns when to check on a renewal that was posted at `now`.
     pub(crate) fn look_again(self, now: Instant) -> Instant {
         now + self.retry
     }
@@ -54,40 +81,46 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::core::lease::Drift;
+    use crate::core::lease::{Drift, Ttl};
 
     fn parse(ttl: u64, drift: Drift) -> Option<Ttl> {
         Ttl::parse(Duration::from_millis(ttl), Duration::from_millis(50), drift).ok()
     }
 
     #[test]
-    fn renewed_with_two_thirds_left_until_the_most_is_over() {
+    fn a_lease_is_renewed_with_two_thirds_left_until_the_limit() {
         let (millis, seconds) = (Duration::from_millis, Duration::from_secs);
         let start = Instant::now();
         let drift = Drift::from_ppm(0).unwrap();
         let lease = |at: Instant, ttl: u64| Lease::new(at, parse(ttl, drift).unwrap(), drift);
-        let renewal = Renewal::new(start, lease(start, 9_002), millis(450), seconds(60));
+        let limit = Renewal::UpTo(seconds(60));
+        let plan = RenewalPlan::new(start, lease(start, 9_002), millis(450), limit).unwrap();
         for (at, ttl, due) in [
             (0, 9_002, Some(millis(3_000))),
             (3, 9_002, Some(millis(6_000))),
-            (3, 40_002, Some(seconds(37))), // extended by hand: due when that nears its end
+            (3, 40_002, Some(seconds(37))), // extended by hand: due near the end of that lease
             (57, 9_002, None),
             (56, 9_002, Some(millis(59_000))),
         ] {
-            let due_at = renewal.due(lease(start + seconds(at), ttl));
+            let due_at = plan.due(lease(start + seconds(at), ttl));
             assert_eq!(due_at.map(|due_at| due_at - start), due, "{at} {ttl}");
         }
-        assert_eq!(renewal.look_again(start) - start, millis(450));
+        assert_eq!(plan.look_again(start) - start, millis(450));
     }
 
     proptest! {
         #[test]
-        fn a_renewal_is_never_due_when_it_is_too_late(ttl in 53..1_000_000u64, ppm in 0..900_000u32) {
+        fn a_renewal_is_due_before_the_lease_ends(
+            ttl in 53..1_000_000u64,
+            ppm in 0..900_000u32,
+        ) {
             let start = Instant::now();
             let drift = Drift::from_ppm(ppm).unwrap();
             if let Some(ttl) = parse(ttl, drift) {
                 let lease = Lease::new(start, ttl, drift);
-                let due = Renewal::new(start, lease, Duration::from_millis(50), Ttl::MOST).due(lease).unwrap();
+                let retry = Duration::from_millis(50);
+                let plan = RenewalPlan::new(start, lease, retry, Renewal::Unlimited);
+                let due = plan.unwrap().due(lease).unwrap();
                 prop_assert!(start <= due && due < lease.until());
             }
         }

@@ -1,10 +1,10 @@
-//! How long to wait before trying again.
+//! The delay before another attempt.
 
 use std::time::Duration;
 
-/// Random delays between two bounds, growing with the number of failures.
+/// Random delays between two bounds, which grow with the number of failures.
 ///
-/// The random part is what lets one of several contenders that split the vote win the next round.
+/// Because they are random, one of several contenders that split the vote wins the next round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Backoff {
     least: Duration,
@@ -12,16 +12,16 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// More than an hour between two attempts is a mistake in units.
+    /// The longest delay. A longer one is a mistake in units.
     const MOST: Duration = Duration::from_secs(60 * 60);
 
-    /// Returns `None` unless `0 < least <= most <= 1 h`.
+    /// Creates a backoff. Returns `None` unless `0 < least <= most <= 1 h`.
     pub(crate) fn new(least: Duration, most: Duration) -> Option<Self> {
         let is_range = !least.is_zero() && least <= most && most <= Self::MOST;
         is_range.then_some(Self { least, most })
     }
 
-    /// Bounds that are known to be good.
+    /// Creates a backoff from bounds that are known to be good.
     pub(crate) const fn between(least: Duration, most: Duration) -> Self {
         Self { least, most }
     }
@@ -30,8 +30,9 @@ impl Backoff {
         self.least
     }
 
-    /// The delay after failure number `failures` (from 0): between `least` and a ceiling that starts at
-    /// `2 * least` and doubles up to `most`. `random` is spread over the whole range.
+    /// Returns the delay after failure number `failures`, counted from 0. It lies between `least`
+    /// and a ceiling, which starts at `2 * least` and doubles up to `most`. `random` is spread over
+    /// all of `u64`.
     pub(crate) fn delay(self, failures: u32, random: u64) -> Duration {
         let ceiling = self
             .least
@@ -39,7 +40,7 @@ impl Backoff {
             .min(self.most);
         let spread = nanos(ceiling.saturating_sub(self.least));
         let part = (u128::from(spread) * u128::from(random)) >> 64;
-        self.least.saturating_add(Duration::from_nanos(part as u64)) // a 128-bit product, its upper half
+        self.least.saturating_add(Duration::from_nanos(part as u64)) // at most `spread`
     }
 }
 

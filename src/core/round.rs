@@ -1,39 +1,41 @@
-//! One question to all masters: votes in, one outcome out.
+//! The outcome of one command that was sent to all masters.
 
 use std::time::{Duration, Instant};
 
 use super::{
     command::Verb,
-    quorum::{Failure, Refusal, Tally, Verdict, Vote, is_majority, majority},
+    master_set::MasterSet,
+    quorum::{Failure, Refusal, Tally, Verdict, Vote, majority},
     votes::{CastVote, CastVotes},
 };
 
-/// How a round ended, or that it has not.
+/// The outcome of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// A majority cannot be reached any more.
+    /// No majority can say yes any more.
     Lost,
-    /// Not decided yet.
+    /// The round is not decided yet.
     Pending,
-    /// A majority said yes, but after `limit`: what they granted is of no use to anybody.
+    /// A majority said yes, but after the limit. Their grants are of no use.
     TooLate,
     /// A majority said yes in time.
     Won,
 }
 
-/// One question to all masters, counted once per master, decided as early as it can be.
+/// One command to all masters. Each master counts once, and the round is decided as early as
+/// possible.
 #[derive(Debug)]
 pub(crate) struct Round {
     verb: Verb,
     start: Instant,
-    /// A majority that comes together at or after this instant is too late.
+    /// The instant from which on a majority is too late.
     limit: Option<Instant>,
     tally: Tally,
-    /// Masters that failed when it counted, whatever they said later.
+    /// The number of masters whose first vote was a failure.
     failed: u8,
     cast: CastVotes,
     outcome: Outcome,
-    /// Whether masters that refuse keep a place for us in their queues.
+    /// `true` if masters that refuse the command put the caller into their queues.
     queues: bool,
 }
 
@@ -51,15 +53,15 @@ impl Round {
         }
     }
 
-    /// Has masters that refuse count as keeping something of ours.
+    /// Notes that masters that refuse this round put the caller into their queues.
     pub(crate) fn queue(&mut self) {
         self.queues = true;
     }
 
-    /// Counts what `master` said. `now` must have been read after the vote came in.
+    /// Counts the vote of `master`. `now` must have been read after the vote came in.
     ///
-    /// A master counts once, for what it said first. A late answer of one that was given up on only
-    /// corrects the table, and only when the round was won: otherwise the table says why it was not.
+    /// Only the first vote of a master counts. The late answer of a master that was given up on
+    /// corrects the table, but only if the round was won. Otherwise the table says why it was not.
     pub(crate) fn on_vote(&mut self, master: usize, vote: Vote, now: Instant) -> Outcome {
         let Some(slot) = self.cast.get_mut(master) else {
             return self.outcome;
@@ -99,7 +101,7 @@ impl Round {
         self.outcome
     }
 
-    /// Whether every master has answered or was given up on.
+    /// Returns whether every master has answered or was given up on.
     pub(crate) fn is_settled(&self) -> bool {
         self.tally.is_complete()
     }
@@ -108,8 +110,8 @@ impl Round {
         &self.cast
     }
 
-    /// The masters on which the key may be because of this round, a bit each.
-    pub(crate) fn may_hold(&self) -> u64 {
+    /// Returns the masters that may have the key because of this round.
+    pub(crate) fn may_hold(&self) -> MasterSet {
         self.masters(|vote| match vote {
             None | Some(Vote::Grant) => true,
             Some(Vote::Refuse(_)) => false,
@@ -117,25 +119,41 @@ impl Round {
         })
     }
 
-    /// Returns whether others may have been refused because of this round, although it was not won:
-    /// a majority of masters may have the key, and nobody else is known to hold the lock.
+    /// Returns whether others may have been refused because of this round although it was not won:
+    /// a majority of masters may have the key, and no one else is known to hold the lock.
     pub(crate) fn may_have_barred(&self) -> bool {
         let is_held_by_others = self.outcome == Outcome::Lost && !self.lacks_masters();
-        !is_held_by_others && is_majority(self.may_hold(), self.cast.len())
+        !is_held_by_others && self.may_hold().is_majority_of(self.cast.len())
     }
 
-    /// The masters that have not answered and were not given up on, a bit each.
-    pub(crate) fn unheard(&self) -> u64 {
+    /// Returns the masters that granted.
+    pub(crate) fn granted(&self) -> MasterSet {
+        self.masters(|vote| vote == Some(&Vote::Grant))
+    }
+
+    /// Returns whether all masters that refused say that the fair lock is free there, but other
+    /// waiters come first.
+    pub(crate) fn lets_others_pass(&self) -> bool {
+        let mut refusals = self.votes_cast().filter_map(|vote| match vote {
+            Vote::Refuse(refusal) => Some(refusal),
+            Vote::Grant | Vote::Fail(_) => None,
+        });
+        let is_queue = |refusal: &Refusal| matches!(refusal, Refusal::Queued { .. });
+        refusals.next().is_some_and(is_queue) && refusals.all(is_queue)
+    }
+
+    /// Returns the masters that have not answered and were not given up on.
+    pub(crate) fn unanswered(&self) -> MasterSet {
         self.masters(|vote| vote.is_none())
     }
 
-    /// The masters that may hold the key or a place in a queue because of this round, a bit each.
-    pub(crate) fn may_keep(&self) -> u64 {
+    /// Returns the masters that may have the key, or the caller's ticket, because of this round.
+    pub(crate) fn may_keep(&self) -> MasterSet {
         self.may_hold() | self.masters(|vote| self.queues && matches!(vote, Some(Vote::Refuse(_))))
     }
 
-    /// The masters that say that they hold nothing, a bit each.
-    pub(crate) fn lost_it(&self) -> u64 {
+    /// Returns the masters that say that they do not have the key.
+    pub(crate) fn missing_key(&self) -> MasterSet {
         self.masters(|vote| matches!(vote, Some(Vote::Refuse(Refusal::Gone))))
     }
 
@@ -146,136 +164,124 @@ impl Round {
         }
     }
 
-    /// Whether a majority of masters say that the lock is not ours.
+    /// Returns whether a majority of masters say that the caller does not hold the lock.
     pub(crate) fn is_disowned(&self) -> bool {
-        self.do_most(|vote| matches!(vote, Vote::Refuse(_)))
+        self.majority_say(|vote| matches!(vote, Vote::Refuse(_)))
     }
 
-    /// Whether a majority of masters hold the name as another kind of lock.
+    /// Returns whether a majority of masters hold the name as another kind of lock.
     pub(crate) fn is_other_kind(&self) -> bool {
-        self.do_most(|vote| matches!(vote, Vote::Refuse(Refusal::OtherKind)))
+        self.majority_say(|vote| matches!(vote, Vote::Refuse(Refusal::OtherKind)))
     }
 
-    /// Whether a majority of masters have us in their queues, or granted.
+    /// Returns whether a majority of masters have put the caller into their queues, or granted it
+    /// the lock.
     pub(crate) fn is_queued(&self) -> bool {
-        let keeps_place = |vote: &Vote| {
+        let has_position = |vote: &Vote| {
             matches!(
                 vote,
-                Vote::Grant | Vote::Refuse(Refusal::Held { .. } | Refusal::Queued { .. })
+                Vote::Grant | Vote::Refuse(Refusal::Held(_) | Refusal::Queued { .. })
             )
         };
-        self.queues && self.do_most(keeps_place)
+        self.queues && self.majority_say(has_position)
     }
 
-    /// Whether a majority of masters say that one and the same owner holds the lock: nobody can have it before
-    /// that gives it up. In a split vote there is no such owner.
+    /// Returns whether a majority of masters name the same owner as the holder. Then no one else
+    /// can have the lock before that owner releases it. After a split vote there is no such owner.
     pub(crate) fn is_held_by_one(&self) -> bool {
-        let holder = |vote: &Vote| match vote {
-            Vote::Refuse(Refusal::Held { holder, .. }) => holder.clone(),
-            _ => None,
-        };
-        self.votes_cast().filter_map(holder).any(|one| {
-            self.do_most(|vote| holder(vote).is_some_and(|other| other.owner == one.owner))
-        })
+        self.votes_cast()
+            .filter_map(owner)
+            .any(|one| self.majority_say(|vote| owner(vote) == Some(one)))
     }
 
-    /// Whether any master says that we are the next one in its queue, or has granted us the lock.
+    /// Returns whether any master says that the caller is first in its queue, or has granted it the
+    /// lock.
     pub(crate) fn is_next(&self) -> bool {
         self.votes_cast().any(|vote| match vote {
             Vote::Grant => true,
-            Vote::Refuse(Refusal::Held {
-                holder: Some(holder),
-                ..
-            }) => holder.place == Some(1),
-            Vote::Refuse(Refusal::Queued { place }) => *place == Some(1),
+            Vote::Refuse(Refusal::Held(report)) => report.position() == Some(1),
+            Vote::Refuse(Refusal::Queued { position }) => *position == Some(1),
             _ => false,
         })
     }
 
-    /// For how long still so many masters are quarantined that the others are no majority, if they are.
+    /// Returns how long it takes until the masters that are not quarantined are a majority. `None`
+    /// if they already are.
     pub(crate) fn quarantined(&self) -> Option<Duration> {
-        let mut left: Vec<_> = self
-            .votes_cast()
-            .filter_map(|vote| match vote {
-                Vote::Fail(Failure::Quarantined { left }) => Some(*left),
-                _ => None,
-            })
-            .collect();
-        left.sort_unstable();
+        let left = self.sorted(|vote| match vote {
+            Vote::Fail(Failure::Quarantined { remaining }) => Some(*remaining),
+            _ => None,
+        });
         let others = self.cast.len() - left.len();
         let missing = majority(self.cast.len()).checked_sub(others)?;
         left.get(missing.checked_sub(1)?).copied()
     }
 
-    /// A candidate above all counters, when a majority of masters are free to accept one, and did not all accept
-    /// this.
-    pub(crate) fn outbid(&self) -> Option<u64> {
+    /// Returns a candidate above all counters. `None` unless a majority of masters are free to
+    /// accept one, and some of them refused the candidate of this round as stale.
+    pub(crate) fn next_candidate(&self) -> Option<u64> {
         let counter = |vote: &Vote| match vote {
             Vote::Refuse(Refusal::Stale { counter }) => Some(*counter),
             _ => None,
         };
         let highest = self.votes_cast().filter_map(counter).max()?;
         let is_free = |vote: &Vote| *vote == Vote::Grant || counter(vote).is_some();
-        self.do_most(is_free).then(|| highest.saturating_add(1))
+        self.majority_say(is_free)
+            .then(|| highest.saturating_add(1))
     }
 
-    /// The clocks of the masters to which our ticket's time is off, when they are a majority: the middle one.
+    /// Returns the median clock of the masters that say that the time in the ticket or in the
+    /// candidate is off. `None` unless these masters are a majority.
     pub(crate) fn skewed_to(&self) -> Option<Duration> {
-        let mut clocks: Vec<_> = self
-            .votes_cast()
-            .filter_map(|vote| match vote {
-                Vote::Refuse(Refusal::Skewed { clock }) => Some(*clock),
-                _ => None,
-            })
-            .collect();
-        clocks.sort_unstable();
+        let clocks = self.sorted(|vote| match vote {
+            Vote::Refuse(Refusal::Skewed { clock }) => Some(*clock),
+            _ => None,
+        });
         let middle = clocks.get(clocks.len() / 2).copied();
         middle.filter(|_| clocks.len() >= majority(self.cast.len()))
     }
 
-    /// Whether one of these may show only when more masters have answered: masters that failed have decided the round
-    /// before.
-    pub(crate) fn may_yet_bid_again(&self) -> bool {
+    /// Returns whether [`next_candidate`] or [`skewed_to`] has no value yet, but may have one when
+    /// more masters have answered. A round can be lost before they do, by failures or by masters
+    /// that another client holds.
+    ///
+    /// [`next_candidate`]: Self::next_candidate
+    /// [`skewed_to`]: Self::skewed_to
+    pub(crate) fn may_raise_ballot(&self) -> bool {
         let majority = majority(self.cast.len());
-        let unheard = self.unheard().count_ones() as usize;
-        let is_skewed = |vote: &&Vote| matches!(vote, Vote::Refuse(Refusal::Skewed { .. }));
-        let is_stale = |vote: &&Vote| matches!(vote, Vote::Refuse(Refusal::Stale { .. }));
-        let skewed = self.votes_cast().filter(is_skewed).count();
-        let stale = self.votes_cast().filter(is_stale).count();
-        let granted = self
-            .votes_cast()
-            .filter(|vote| **vote == Vote::Grant)
-            .count();
+        let (granted, unanswered) = (self.granted().len(), self.unanswered().len());
+        let skewed = self.count(is_skewed);
+        let stale = self.count(|vote| matches!(vote, Vote::Refuse(Refusal::Stale { .. })));
         let may_come =
-            |some: usize, all: usize| some > 0 && all < majority && all + unheard >= majority;
+            |some: usize, all: usize| some > 0 && all < majority && all + unanswered >= majority;
         may_come(skewed, skewed) || may_come(stale, stale + granted)
     }
 
-    /// Whether any master says that our ticket's time is off.
+    /// Returns whether any master says that the time in the ticket or in the candidate is off.
     pub(crate) fn is_skewed_to_any(&self) -> bool {
-        self.votes_cast()
-            .any(|vote| matches!(vote, Vote::Refuse(Refusal::Skewed { .. })))
+        self.votes_cast().any(is_skewed)
     }
 
-    /// Whether more masters failed than a majority can do without: nobody can get the lock.
+    /// Returns whether so many masters failed that the others are no majority. Then no one can get
+    /// the lock.
     pub(crate) fn lacks_masters(&self) -> bool {
         self.cast.len() - usize::from(self.failed) < majority(self.cast.len())
     }
 
-    /// Whether a majority of masters have answered before the limit, and not with an error.
-    pub(crate) fn is_heard(&self) -> bool {
-        self.have_most_said_in_time(|vote| !matches!(vote, Vote::Fail(_)))
+    /// Returns whether a majority of masters have answered before the limit, without an error.
+    pub(crate) fn majority_answered_in_time(&self) -> bool {
+        self.majority_say_in_time(|vote| !matches!(vote, Vote::Fail(_)))
     }
 
-    /// Whether a majority of masters have answered before the limit, if only with an error.
-    pub(crate) fn is_answered(&self) -> bool {
-        self.have_most_said_in_time(|vote| match vote {
+    /// Returns whether a majority of masters have replied before the limit, even with an error.
+    pub(crate) fn majority_replied_in_time(&self) -> bool {
+        self.majority_say_in_time(|vote| match vote {
             Vote::Grant | Vote::Refuse(_) | Vote::Fail(Failure::Rejected(_)) => true,
             Vote::Fail(_) => false,
         })
     }
 
-    fn have_most_said_in_time(&self, of: impl Fn(&Vote) -> bool) -> bool {
+    fn majority_say_in_time(&self, of: impl Fn(&Vote) -> bool) -> bool {
         let time = self
             .limit
             .map(|limit| limit.saturating_duration_since(self.start));
@@ -285,43 +291,61 @@ impl Round {
         count >= majority(self.cast.len())
     }
 
-    /// When enough of those who hold the lock elsewhere will have let go of it for a majority to be
-    /// free, as far as the masters have said: the k-th smallest remaining TTL.
+    /// Returns the time until a majority of masters will be free, if no holder extends the lock. If
+    /// k masters are a majority, it is the k-th smallest remaining TTL. `None` if fewer masters
+    /// have said how long the lock will live there.
     pub(crate) fn free_in(&self) -> Option<Duration> {
-        let mut free = Tally::new(self.cast.len());
-        let mut left: Vec<_> = self
-            .votes_cast()
-            .filter_map(|vote| match vote {
-                Vote::Refuse(Refusal::Held { remaining, .. }) => *remaining,
-                Vote::Refuse(Refusal::OtherKind) => None,
-                Vote::Grant
-                | Vote::Refuse(
-                    Refusal::Gone
-                    | Refusal::Queued { .. }
-                    | Refusal::Skewed { .. }
-                    | Refusal::Stale { .. },
-                ) => Some(Duration::ZERO),
-                Vote::Fail(_) => None,
-            })
-            .collect();
-        left.sort_unstable();
-        left.into_iter().find(|_| free.count(true) == Verdict::Won)
+        let left = self.sorted(|vote| match vote {
+            Vote::Refuse(Refusal::Held(report)) => report.remaining(),
+            Vote::Refuse(Refusal::OtherKind) | Vote::Fail(_) => None,
+            Vote::Grant
+            | Vote::Refuse(
+                Refusal::Gone
+                | Refusal::Queued { .. }
+                | Refusal::Skewed { .. }
+                | Refusal::Stale { .. },
+            ) => Some(Duration::ZERO),
+        });
+        left.get(majority(self.cast.len()) - 1).copied()
     }
 
-    fn masters(&self, of: impl Fn(Option<&Vote>) -> bool) -> u64 {
+    fn masters(&self, of: impl Fn(Option<&Vote>) -> bool) -> MasterSet {
         self.cast
             .iter()
             .enumerate()
             .filter(|(_, cast)| of(cast.as_ref().map(|cast| &cast.vote)))
-            .fold(0, |masters, (master, _)| masters | 1 << master)
+            .map(|(master, _)| master)
+            .collect()
     }
 
-    fn do_most(&self, of: impl Fn(&Vote) -> bool) -> bool {
-        self.votes_cast().filter(|vote| of(vote)).count() >= majority(self.cast.len())
+    fn majority_say(&self, of: impl Fn(&Vote) -> bool) -> bool {
+        self.count(of) >= majority(self.cast.len())
+    }
+
+    fn count(&self, of: impl Fn(&Vote) -> bool) -> usize {
+        self.votes_cast().filter(|vote| of(vote)).count()
+    }
+
+    fn sorted<T: Ord>(&self, of: impl Fn(&Vote) -> Option<T>) -> Vec<T> {
+        let mut values: Vec<_> = self.votes_cast().filter_map(of).collect();
+        values.sort_unstable();
+        values
     }
 
     fn votes_cast(&self) -> impl Iterator<Item = &Vote> {
         self.cast.iter().flatten().map(|cast| &cast.vote)
+    }
+}
+
+fn is_skewed(vote: &Vote) -> bool {
+    matches!(vote, Vote::Refuse(Refusal::Skewed { .. }))
+}
+
+/// Returns the owner that holds the lock according to the vote of one master.
+fn owner(vote: &Vote) -> Option<&str> {
+    match vote {
+        Vote::Refuse(Refusal::Held(report)) => report.owner(),
+        _ => None,
     }
 }
 
@@ -332,12 +356,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::core::held_report::HeldReport;
 
     fn millis(n: u64) -> Duration {
         Duration::from_millis(n)
     }
 
-    /// `g` grants, `h` held by another, `0` gone, `f` timed out, `u` unreachable.
+    /// Returns the vote for a letter: `g` grants, `h` is held by another, `0` is gone, `f` timed
+    /// out, `u` is unreachable.
     fn vote(letter: char) -> Vote {
         match letter {
             'g' => Vote::Grant,
@@ -353,7 +379,7 @@ mod tests {
         let start = Instant::now();
         let mut round = Round::open(verb, masters, start, limit.map(|at| start + millis(at)));
         for (master, letter) in letters.chars().enumerate() {
-            // Vote number n comes in n milliseconds after the start, the first one at once.
+            // Vote number n comes n milliseconds after the start, the first one at once.
             round.on_vote(master, vote(letter), start + millis(master as u64));
         }
         round.outcome()
@@ -369,12 +395,12 @@ mod tests {
             (Acquire, 3, "gg", Some(1), TooLate), // a late majority is not a lock
             (Acquire, 3, "gg", Some(2), Won),
             (Acquire, 3, "hfg", Some(9), Lost),
-            (Acquire, 3, "fh", Some(9), Lost), // lost before the last one has spoken
+            (Acquire, 3, "fh", Some(9), Lost), // lost before the last master has voted
             (Acquire, 5, "gghf", Some(9), Pending),
             (Acquire, 5, "gghfg", Some(9), Won),
-            (Extend, 3, "0g0", Some(9), Lost), // gone is no yes to an extension
+            (Extend, 3, "0g0", Some(9), Lost), // gone does not count as an extension
             (Extend, 3, "0gg", Some(9), Won),
-            (Release, 3, "0h", None, Won), // already gone, or somebody else's: released
+            (Release, 3, "0h", None, Won), // already gone, or another's: released
             (Release, 3, "fu", None, Lost),
             (Release, 3, "f0f", None, Lost),
         ] {
@@ -406,31 +432,28 @@ mod tests {
                 round.on_vote(master, vote(letter), start);
             }
             assert_eq!(round.on_vote(0, Vote::Grant, start), outcome);
-            let said = round.votes()[0].as_ref().map(|cast| cast.vote.clone());
-            assert_eq!(said, late.chars().next().map(vote), "{letters}");
+            let first = round.votes()[0].as_ref().map(|cast| cast.vote.clone());
+            assert_eq!(first, late.chars().next().map(vote), "{letters}");
             assert!(round.is_settled());
         }
     }
 
     #[test]
-    fn where_the_key_may_be() {
+    fn a_master_that_granted_or_may_have_executed_may_hold_the_key() {
         let start = Instant::now();
         let mut round = Round::open(Verb::Acquire, 5, start, None);
         for (master, letter) in "ghfu".chars().enumerate() {
             round.on_vote(master, vote(letter), start);
         }
-        assert_eq!(round.may_hold(), 0b10101);
+        assert_eq!(round.may_hold(), [0, 2, 4].into_iter().collect());
     }
 
-    fn by(owner: &str, place: u64) -> Vote {
-        Vote::Refuse(Refusal::Held {
-            remaining: Some(millis(5)),
-            holder: Some(std::sync::Arc::new(crate::core::quorum::Holder {
-                owner: owner.into(),
-                depth: 1,
-                place: (place > 0).then_some(place),
-            })),
-        })
+    /// Returns a refusal in favour of `owner`, for a caller at `position` in the queue. 0 is not
+    /// queued.
+    fn by(owner: &str, position: u64) -> Vote {
+        let position = (position > 0).then_some(position);
+        let report = HeldReport::owned(Some(millis(5)), owner.to_owned(), 1, position);
+        Vote::Refuse(Refusal::Held(report))
     }
 
     fn round_of(votes: Vec<Vote>) -> Round {
@@ -443,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_split_vote_is_held_by_nobody() {
+    fn a_split_vote_has_no_single_holder() {
         for (owners, by_one) in [
             ("aaa", true),
             ("aabba", true),
@@ -462,34 +485,34 @@ mod tests {
     }
 
     #[test]
-    fn next_where_one_master_says_so() {
-        let queued = |place| Vote::Refuse(Refusal::Queued { place });
+    fn is_next_if_one_master_says_so() {
+        let queued = |position| Vote::Refuse(Refusal::Queued { position });
         for (votes, next) in [
             (vec![by("a", 2), by("a", 3)], false),
             (vec![by("a", 2), by("a", 1)], true),
             (vec![queued(None), queued(Some(2))], false),
             (vec![queued(Some(1))], true),
-            (vec![Vote::Grant], true), // a minority that nobody else may have
+            (vec![Vote::Grant], true), // no one else can have this master now
         ] {
             assert_eq!(round_of(votes.clone()).is_next(), next, "{votes:?}");
         }
     }
 
     #[test]
-    fn queued_when_a_majority_says_so() {
-        let queued = Vote::Refuse(Refusal::Queued { place: Some(1) });
+    fn is_queued_if_a_majority_says_so() {
+        let queued = Vote::Refuse(Refusal::Queued { position: Some(1) });
         let fail = vote('f');
         let mut round = round_of(vec![queued.clone(), fail.clone(), by("a", 1), fail.clone()]);
         round.queue();
         assert!(!round.is_queued());
         let mut round = round_of(vec![queued, by("a", 1), fail, Vote::Grant]);
-        assert!(!round.is_queued(), "it did not ask for a place");
+        assert!(!round.is_queued(), "it did not ask to be queued");
         round.queue();
         assert!(round.is_queued());
     }
 
     #[test]
-    fn what_queues_keeps_a_place_where_it_is_refused() {
+    fn a_round_that_queues_may_keep_a_ticket_where_it_is_refused() {
         let start = Instant::now();
         for queues in [false, true] {
             let mut round = Round::open(Verb::Acquire, 5, start, None);
@@ -499,20 +522,24 @@ mod tests {
             for (master, letter) in "ghfu".chars().enumerate() {
                 round.on_vote(master, vote(letter), start);
             }
-            let expected = if queues { 0b10111 } else { 0b10101 };
-            assert_eq!(round.may_keep(), expected);
-            assert_eq!(round.may_hold(), 0b10101); // what it may have been granted
+            let expected = if queues {
+                &[0, 1, 2, 4][..]
+            } else {
+                &[0, 2, 4]
+            };
+            assert_eq!(round.may_keep(), expected.iter().copied().collect());
+            assert_eq!(round.may_hold(), [0, 2, 4].into_iter().collect()); // regardless of queues
         }
     }
 
     #[test]
-    fn outbid_where_a_majority_is_free() {
+    fn the_next_candidate_needs_a_majority_that_is_free() {
         let stale = |counter| Vote::Refuse(Refusal::Stale { counter });
         let [granted, held, failed] = ['g', 'h', 'f'].map(vote);
         let skewed = Vote::Refuse(Refusal::Skewed { clock: millis(1) });
         let [granted, held, failed, skewed] = &[granted, held, failed, skewed];
         for (votes, candidate) in [
-            (vec![stale(7), stale(9), stale(8)], Some(10)), // above all, whoever said so first
+            (vec![stale(7), stale(9), stale(8)], Some(10)), // above all counters, in any order
             (vec![granted.clone(), granted.clone(), stale(9)], Some(10)),
             (
                 vec![granted.clone(), stale(9), held.clone(), held.clone()],
@@ -532,27 +559,31 @@ mod tests {
                 ],
                 None,
             ),
-            (vec![granted.clone(); 3], None), // nobody has seen a later one
+            (vec![granted.clone(); 3], None), // no master has seen a later candidate
             (vec![held.clone(); 5], None),
             (vec![stale(u64::MAX); 3], Some(u64::MAX)),
             (vec![], None),
         ] {
-            assert_eq!(round_of(votes.clone()).outbid(), candidate, "{votes:?}");
+            assert_eq!(
+                round_of(votes.clone()).next_candidate(),
+                candidate,
+                "{votes:?}"
+            );
         }
     }
 
     #[test]
-    fn what_is_worth_to_be_heard_out() {
-        for (letters, is_worth) in [
+    fn waits_for_late_votes_only_if_they_could_win() {
+        for (letters, waits) in [
             ("ffs", true),
             ("ffss", true),
             ("ffsg", true),
-            ("ffsh", false), // no majority is free any more
+            ("ffsh", false), // no majority can be free any more
             ("hhs", true),
             ("hhsf", false),
             ("sss", false), // enough is known
             ("ssg", false),
-            ("ffgg", false), // nobody has seen a later one
+            ("ffgg", false), // no master has seen a later candidate
             ("ffk", true),
             ("hhk", true),
             ("hhkh", false),
@@ -566,12 +597,12 @@ mod tests {
                 letter => vote(letter),
             });
             let round = round_of(votes.collect());
-            assert_eq!(round.may_yet_bid_again(), is_worth, "{letters}");
+            assert_eq!(round.may_raise_ballot(), waits, "{letters}");
         }
     }
 
     #[test]
-    fn skewed_to_the_middle_of_a_majority() {
+    fn skewed_to_the_median_of_a_majority() {
         let skewed = |clock| {
             Vote::Refuse(Refusal::Skewed {
                 clock: millis(clock),
@@ -583,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn lacking_masters_is_not_contention() {
+    fn masters_that_fail_are_not_contention() {
         for (masters, letters, lacks) in [
             (3, "ff", true),
             (3, "fhh", false),
@@ -601,12 +632,12 @@ mod tests {
     }
 
     #[test]
-    fn disowned_when_a_majority_says_so() {
+    fn is_disowned_if_a_majority_says_so() {
         for (masters, letters, disowned) in [
             (3, "0", false),
             (3, "0h", true),
-            (3, "0ff", false),  // ignorance is no knowledge
-            (4, "g0gh", false), // half of them is in the way, and nobody else can have a majority
+            (3, "0ff", false),  // masters that fail know nothing
+            (4, "g0gh", false), // the other half bars everyone else
             (5, "ff00", false),
             (5, "f0h0g", true),
         ] {
@@ -620,7 +651,7 @@ mod tests {
     }
 
     #[test]
-    fn free_when_the_last_of_a_majority_is() {
+    fn free_when_the_last_master_of_a_majority_is() {
         let start = Instant::now();
         for (masters, left, free) in [
             (3, vec![Some(5u64)], None),
@@ -639,7 +670,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_acquisition_is_won_iff_a_majority_granted_in_time(
+        fn an_acquisition_is_won_if_and_only_if_a_majority_granted_in_time(
             letters in prop::collection::vec(prop::sample::select(vec!['g', 'h', 'f']), 1..=9),
             limit in 0..12u64,
         ) {

@@ -1,9 +1,9 @@
-//! The scripts, as they stand in `lua/`.
+//! The scripts of `lua/`, put together from their files.
 
-/// The scripts that masters keep, from `lua/`.
+/// A script that masters run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
-    /// Of a fenced one only.
+    /// Takes a fenced mutex. Other mutexes are taken without a script.
     MutexAcquire,
     MutexExtend,
     MutexRelease,
@@ -17,22 +17,31 @@ pub(crate) enum Script {
     FairReleaseFenced,
     FairYield,
     Inspect,
-    Check,
 }
 
-/// A script from `lua/`, behind the shared parts that it needs.
+/// The text of a script from `lua/`, after the shared parts that it needs.
+#[cfg(feature = "redis")]
 macro_rules! lua {
     ($($file:literal),+) => {
         concat!($(include_str!(concat!("../../lua/", $file, ".lua"))),+)
     };
 }
 
-/// A release, with the tombstone behind it.
-macro_rules! fenced {
+/// The text of a script for a reentrant or a fair lock, after the shared parts that both need.
+#[cfg(feature = "redis")]
+macro_rules! owned {
     ($($file:literal),+) => {
+        lua!("shared/holder", "shared/ownership", $($file),+)
+    };
+}
+
+/// The text of a release, followed by the tombstone.
+#[cfg(feature = "redis")]
+macro_rules! fenced {
+    ($($text:tt)+) => {
         concat!(
             "local function release()\n",
-            lua!($($file),+),
+            $($text)+,
             "end\nlocal reply = release()\n",
             lua!("shared/tombstone")
         )
@@ -40,7 +49,8 @@ macro_rules! fenced {
 }
 
 impl Script {
-    pub(crate) const ALL: [Self; 14] = [
+    #[cfg(feature = "redis")]
+    pub(crate) const ALL: [Self; 13] = [
         Self::MutexAcquire,
         Self::MutexExtend,
         Self::MutexRelease,
@@ -54,21 +64,19 @@ impl Script {
         Self::FairReleaseFenced,
         Self::FairYield,
         Self::Inspect,
-        Self::Check,
     ];
 
-    /// The script in its place for a fenced lock, and whether that goes by a window.
-    pub(super) fn fenced(self) -> Option<(Self, bool)> {
+    /// Returns the script that replaces this one for a fenced lock.
+    pub(super) fn fenced(self) -> Self {
         match self {
-            Self::MutexAcquire | Self::ReentrantAcquire | Self::FairAcquire => Some((self, true)),
-            Self::MutexRelease => Some((Self::MutexReleaseFenced, false)),
-            Self::ReentrantRelease => Some((Self::ReentrantReleaseFenced, false)),
-            Self::FairRelease => Some((Self::FairReleaseFenced, false)),
-            _ => None,
+            Self::MutexRelease => Self::MutexReleaseFenced,
+            Self::ReentrantRelease => Self::ReentrantReleaseFenced,
+            Self::FairRelease => Self::FairReleaseFenced,
+            other => other,
         }
     }
 
-    /// Which argument is the channel that a release is made known on, if any is.
+    /// Returns the index of the argument that is the channel on which a release is published.
     #[cfg(feature = "redis")]
     pub(crate) fn channel(self) -> Option<usize> {
         match self {
@@ -78,46 +86,42 @@ impl Script {
         }
     }
 
+    #[cfg(feature = "redis")]
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::MutexAcquire => lua!("shared/ballot", "mutex/acquire"),
             Self::MutexExtend => lua!("mutex/extend"),
             Self::MutexRelease => lua!("mutex/release"),
-            Self::MutexReleaseFenced => fenced!("mutex/release"),
+            Self::MutexReleaseFenced => fenced!(lua!("mutex/release")),
             Self::ReentrantAcquire => {
                 lua!(
-                    "shared/held",
-                    "shared/hold",
-                    "shared/mine",
+                    "shared/holder",
+                    "shared/store",
+                    "shared/ownership",
                     "shared/ballot",
                     "reentrant/acquire"
                 )
             }
-            Self::ReentrantExtend => lua!("shared/held", "shared/mine", "reentrant/extend"),
-            Self::ReentrantRelease => lua!("shared/held", "shared/mine", "reentrant/release"),
-            Self::ReentrantReleaseFenced => {
-                fenced!("shared/held", "shared/mine", "reentrant/release")
-            }
+            Self::ReentrantExtend => owned!("reentrant/extend"),
+            Self::ReentrantRelease => owned!("reentrant/release"),
+            Self::ReentrantReleaseFenced => fenced!(owned!("reentrant/release")),
             Self::FairAcquire => concat!(
                 lua!(
-                    "shared/held",
-                    "shared/hold",
-                    "shared/mine",
+                    "shared/holder",
+                    "shared/store",
+                    "shared/ownership",
                     "shared/queue",
                     "shared/ballot"
                 ),
                 "local function acquire()\n",
                 lua!("fair/acquire"),
                 "end\n",
-                lua!("shared/sides")
+                lua!("shared/companions")
             ),
-            Self::FairRelease => lua!("shared/held", "shared/mine", "shared/queue", "fair/release"),
-            Self::FairReleaseFenced => {
-                fenced!("shared/held", "shared/mine", "shared/queue", "fair/release")
-            }
-            Self::FairYield => lua!("shared/mine", "shared/queue", "fair/yield"),
-            Self::Inspect => lua!("shared/held", "shared/inspect"),
-            Self::Check => lua!("shared/check"),
+            Self::FairRelease => owned!("shared/queue", "fair/release"),
+            Self::FairReleaseFenced => fenced!(owned!("shared/queue", "fair/release")),
+            Self::FairYield => lua!("shared/ownership", "shared/queue", "fair/yield"),
+            Self::Inspect => lua!("shared/holder", "shared/inspect"),
         }
     }
 }

@@ -1,13 +1,13 @@
-//! How long one master may take to answer.
+//! The time that one master has to answer.
 
 use std::time::Duration;
 
-/// How the node timeout of a connection is chosen.
+/// The rule by which the node timeout of a connection is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeTimeout {
-    /// The user has set it, for all masters.
+    /// The user has set the timeout for all masters.
     Fixed(Duration),
-    /// It follows the round trip to each master.
+    /// The timeout follows the round trip to each master.
     Measured,
 }
 
@@ -15,13 +15,13 @@ impl NodeTimeout {
     /// The shortest and the longest measured timeout.
     const LEAST: Duration = Duration::from_millis(50);
     const MOST: Duration = Duration::from_secs(1);
-    /// Round trips in a measured timeout: a loaded master is slower than an idle one.
+    /// The number of round trips in a measured timeout. A loaded master is slower than an idle one.
     const ROUND_TRIPS: u32 = 4;
-    /// A connection is given up after this many node timeouts without a byte from the master. What
-    /// piles up in it would otherwise be executed when the master comes back to life.
-    const PATIENCE: u32 = 3;
-    /// Bytes without a whole reply extend the patience with a connection this many times.
-    const PATIENCE_WITH_BYTES: u32 = 10;
+    /// The number of node timeouts without a byte from the master after which a connection is given
+    /// up. Otherwise, the commands that pile up in it would be executed when the master recovers.
+    const SILENT_TIMEOUTS: u32 = 3;
+    /// The factor by which a connection may take longer while bytes come in without a whole reply.
+    const PROGRESS_FACTOR: u32 = 10;
 
     /// Returns the shortest timeout that any master gets.
     pub(crate) fn least(self) -> Duration {
@@ -38,24 +38,24 @@ impl NodeTimeout {
             Self::Fixed(timeout) => timeout,
             Self::Measured => measured.clamp(Self::LEAST, Self::MOST),
         };
-        // A master that is further away than a fixed timeout is too slow to vote, but it is alive.
-        let silence = timeout.max(round_trip.saturating_mul(2)) * Self::PATIENCE;
+        // A master whose round trip is longer than a fixed timeout cannot vote, but it is alive.
+        let silence = timeout.max(round_trip.saturating_mul(2)) * Self::SILENT_TIMEOUTS;
         Limits {
             timeout,
             silence,
-            progress: silence * Self::PATIENCE_WITH_BYTES,
+            progress: silence * Self::PROGRESS_FACTOR,
         }
     }
 }
 
-/// How long to wait for one master, for different things.
+/// The limits for one master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// For the answer to a command, until its vote counts as failed.
+    /// The time for the answer to a command. When it is over, the vote is a failure.
     pub(crate) timeout: Duration,
-    /// For any byte, until the connection is given up.
+    /// The time without any byte after which the connection is given up.
     pub(crate) silence: Duration,
-    /// For a whole reply while bytes come in, until the connection is given up.
+    /// The time for a whole reply while bytes come in, after which the connection is given up.
     pub(crate) progress: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The vote table: who said what.
+//! The votes of one round, by master.
 
 use std::{
     fmt,
@@ -9,18 +9,19 @@ use std::{
 
 use super::quorum::{Failure, Vote, majority};
 
-/// What every master said in one round, in the order in which the masters were configured.
+/// The votes of all masters in one round, in the order in which the masters were configured.
 ///
-/// A round is decided as soon as its outcome is certain, so some masters may not have answered yet.
+/// A round is decided as soon as its outcome is certain, so some masters may not have voted yet.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use quorlock::{Coordinator, MemoryMaster, Vote};
 /// let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
 /// let locks = Coordinator::new(masters)?;
 /// let guard = locks.mutex("orders/42").try_acquire().await?;
 /// let votes = guard.settled().await;
-/// assert_eq!((votes.granted(), votes.needed(), votes.masters()), (3, 2, 3));
+/// assert_eq!((votes.granted_count(), votes.quorum(), votes.master_count()), (3, 2, 3));
 /// assert!(votes.iter().all(|row| row.vote() == Some(&Vote::Grant)));
 /// # Ok(()) }
 /// ```
@@ -30,7 +31,7 @@ pub struct Votes {
     cast: Box<[Option<CastVote>]>,
 }
 
-/// One vote as it came in.
+/// One vote, and when it came in.
 #[derive(Clone, Debug)]
 pub(crate) struct CastVote {
     pub(crate) vote: Vote,
@@ -50,8 +51,8 @@ impl CastVote {
     }
 }
 
-/// The votes of one round, one for each master. Those of as many as is usual take no memory of their own: there
-/// is a round or two for every lock that is held.
+/// The votes of one round, one for each master. The votes of up to [`CastVotes::FEW`] masters take
+/// no allocation: there is a round or two for every lock that is held.
 #[derive(Debug)]
 pub(crate) enum CastVotes {
     Few([Option<CastVote>; Self::FEW], u8),
@@ -96,7 +97,7 @@ impl Votes {
         Self { masters, cast }
     }
 
-    /// One row for each master.
+    /// Returns one row for each master.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = VoteRow<'_>> {
         self.masters
             .iter()
@@ -104,45 +105,28 @@ impl Votes {
             .map(|(master, cast)| VoteRow { master, cast })
     }
 
-    /// How many masters are configured.
-    pub fn masters(&self) -> usize {
+    /// Returns the number of masters that are configured.
+    pub fn master_count(&self) -> usize {
         self.masters.len()
     }
 
-    /// How many masters make a majority.
-    pub fn needed(&self) -> usize {
+    /// Returns the number of masters that make a majority.
+    pub fn quorum(&self) -> usize {
         majority(self.masters.len())
     }
 
-    /// How many masters granted so far.
-    pub fn granted(&self) -> usize {
+    /// Returns the number of masters that have granted so far.
+    pub fn granted_count(&self) -> usize {
         self.count(|vote| matches!(vote, Vote::Grant))
     }
 
-    /// Returns the masters that granted so far, a bit each.
-    pub(crate) fn granted_by(&self) -> u64 {
-        let is_granted = |cast: &Option<CastVote>| {
-            matches!(
-                cast,
-                Some(CastVote {
-                    vote: Vote::Grant,
-                    ..
-                })
-            )
-        };
-        let masters = self.cast.iter().enumerate();
-        masters.fold(0, |bits, (master, cast)| {
-            bits | u64::from(is_granted(cast)) << master
-        })
-    }
-
-    /// How many masters refused so far.
-    pub fn refused(&self) -> usize {
+    /// Returns the number of masters that have refused so far.
+    pub fn refused_count(&self) -> usize {
         self.count(|vote| matches!(vote, Vote::Refuse(_)))
     }
 
-    /// How many masters failed so far.
-    pub fn failed(&self) -> usize {
+    /// Returns the number of masters that have failed so far.
+    pub fn failed_count(&self) -> usize {
         self.count(|vote| matches!(vote, Vote::Fail(_)))
     }
 
@@ -155,7 +139,7 @@ impl Votes {
     }
 }
 
-/// `a:6379 granted, b:6379 no answer in 50ms, c:6379 not answered yet`
+/// Shows `a:6379 granted, b:6379 no answer in 50ms, c:6379 not answered yet`.
 impl fmt::Display for Votes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, row) in self.iter().enumerate() {
@@ -178,7 +162,7 @@ impl fmt::Debug for Votes {
     }
 }
 
-/// The part of [`Votes`] that is one master's.
+/// One master's row of [`Votes`].
 #[derive(Clone, Copy, Debug)]
 pub struct VoteRow<'a> {
     master: &'a str,
@@ -186,23 +170,23 @@ pub struct VoteRow<'a> {
 }
 
 impl<'a> VoteRow<'a> {
-    /// The master's address, without user name or password.
+    /// Returns the master's address, without user name and password.
     pub fn master(&self) -> &'a str {
         self.master
     }
 
-    /// What it said; `None` while it has not answered.
+    /// Returns the master's vote, or `None` if it has not voted yet.
     pub fn vote(&self) -> Option<&'a Vote> {
         self.cast.as_ref().map(|cast| &cast.vote)
     }
 
-    /// How long after the start of the round it answered, or was given up on.
+    /// Returns the time from the start of the round until the master voted or was given up on.
     pub fn latency(&self) -> Option<Duration> {
         let cast = self.cast.as_ref()?;
         Some(cast.latency())
     }
 
-    /// Why it gave no answer that counts, if it did not.
+    /// Returns why the master gave no answer that counts, if it gave none.
     pub fn failure(&self) -> Option<&'a Failure> {
         match self.vote() {
             Some(Vote::Fail(failure)) => Some(failure),

@@ -1,8 +1,7 @@
-//! Where callers leave what they ask of one master, and its supervisor picks it up.
+//! The queue of requests to one master: callers post to it, and the supervisor empties it.
 
 use std::{
-    collections::BTreeMap,
-    fmt, mem,
+    mem,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -13,105 +12,60 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Ask, in_flight::InFlight, owed::Owed};
-use crate::{
-    core::quorum::{Failure, Vote},
-    shield::shielded,
+use super::{
+    owed::Owed,
+    request::Request,
+    subscriptions::{Change, ChannelEvent, Subscriber, Subscriptions},
 };
+use crate::{core::quorum::Failure, user_code::shielded};
 
-/// One master's queue. Posting never blocks, never spawns and needs no runtime.
+/// The queue of one master. Posting never blocks, never spawns and needs no runtime.
 ///
-/// The order of posts is the order on the wire: a release that is posted behind its acquire is executed
-/// behind it.
+/// Requests are sent in the order of their posts: a release that is posted after its acquire is
+/// executed after it.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     master: usize,
     address: Arc<str>,
     now: fn() -> Instant,
-    /// Whether the phase is `Serving`, for who need not know it exactly.
+    /// Set while the phase is `Serving`. It is read without the lock, so it may be out of date.
     is_serving: AtomicBool,
-    /// The node timeout, in microseconds; 0 until the first dial is over.
-    timeout: AtomicU64,
-    /// The node timeout of a master that could not be dialled.
-    least_timeout: Duration,
+    /// The node timeout in microseconds; 0 until the first dial is over.
+    node_timeout: AtomicU64,
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     phase: Phase,
-    asks: Vec<Arc<Ask>>,
+    requests: Vec<Arc<Request>>,
     owed: Owed,
-    /// Who listens to which channel, on this connection and the next ones.
-    ears: BTreeMap<Arc<str>, Vec<Weak<dyn Ear>>>,
-    /// What the server does not know of that yet, in order.
-    changes: Vec<Change>,
+    subscriptions: Subscriptions,
     waker: Option<Waker>,
-    /// Until when the master has no vote, as it may have forgotten locks.
+    /// The end of the quarantine, if the master may have forgotten locks.
     quarantine: Option<Instant>,
-    abandoned: bool,
+    is_abandoned: bool,
 }
 
-/// Whoever wants to hear of releases on a channel. Hearing is a hint: messages get lost.
-pub(crate) trait Ear: Send + Sync + fmt::Debug {
-    fn hear(&self, master: usize, heard: Heard<'_>);
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard<'a> {
-    /// The connection is gone, and so is what is published until there is another.
-    Deaf,
-    /// Messages will be heard from now on.
-    Listening,
-    /// What was published.
-    Message(&'a str),
-    /// The master will not tell of anything.
-    Refused,
-}
-
-/// A channel to subscribe to, or not any more.
-#[derive(Clone, Debug)]
-pub(super) struct Change {
-    pub(super) channel: Arc<str>,
-    pub(super) listen: bool,
-}
-
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum Phase {
-    /// The first dial is under way: asks wait for it.
+    /// The first dial is under way. Requests wait for it.
+    #[default]
     Dialling,
-    /// Asks fail at once.
+    /// There is no connection. Requests fail at once.
     Down(Failure),
     Serving,
 }
 
 impl Mailbox {
-    /// The most asks that wait for the first dial.
-    const MOST_WAITING: usize = 4_096;
-
-    pub(crate) fn new(
-        master: usize,
-        address: Arc<str>,
-        now: fn() -> Instant,
-        least_timeout: Duration,
-    ) -> Self {
+    pub(crate) fn new(master: usize, address: Arc<str>, now: fn() -> Instant) -> Self {
         Self {
-            timeout: AtomicU64::new(0),
-            least_timeout,
+            node_timeout: AtomicU64::new(0),
             master,
             address,
             now,
             is_serving: AtomicBool::new(false),
-            state: Mutex::new(State {
-                phase: Phase::Dialling,
-                asks: Vec::new(),
-                owed: Owed::new(),
-                ears: BTreeMap::new(),
-                changes: Vec::new(),
-                waker: None,
-                quarantine: None,
-                abandoned: false,
-            }),
+            state: Mutex::default(),
         }
     }
 
@@ -123,284 +77,243 @@ impl Mailbox {
         &self.address
     }
 
-    /// Leaves `ask` for the master. While it is down the vote is cast before this returns.
-    pub(crate) fn post(&self, ask: Arc<Ask>) {
+    /// Posts `request`. If it fails at once, as while the master is down, its vote is cast before
+    /// this returns.
+    pub(crate) fn post(&self, request: Arc<Request>) {
         let mut state = self.state.lock();
-        let failure = match (&state.phase, state.quarantined(&ask, self.now)) {
-            (Phase::Dialling | Phase::Serving, Some(failure)) => failure,
-            (Phase::Dialling, None)
-                if state.asks.len() >= Self::MOST_WAITING
-                    && ask.counter.owed_until(self.master).is_none() =>
-            {
-                Failure::Unreachable("still connecting, and too many commands wait".into())
-            }
-            (Phase::Dialling | Phase::Serving, None) => {
-                state.asks.push(ask);
-                if state.asks.len() == 1 {
-                    state.wake();
-                }
-                return;
-            }
-            (Phase::Down(failure), _) => failure.clone(),
-        };
-        state.owe(self.master, &ask);
-        drop(state);
-        self.fail_one(&ask, failure);
-    }
-
-    /// How long the master may take to answer; `None` until the first dial is over.
-    pub(crate) fn node_timeout(&self) -> Option<Duration> {
-        match self.timeout.load(Ordering::Relaxed) {
-            0 => None,
-            timeout => Some(Duration::from_micros(timeout)),
+        if let Some(failure) = state.immediate_failure(&request, self.master, self.now) {
+            state.owe(self.master, &request);
+            drop(state);
+            return self.fail(&request, failure);
+        }
+        state.requests.push(request);
+        if state.requests.len() == 1 {
+            state.wake();
         }
     }
 
-    pub(super) fn set_timeout(&self, timeout: Duration) {
-        self.timeout.store(micros(timeout), Ordering::Relaxed);
+    /// Returns the node timeout of the master, or `None` until the first dial is over.
+    pub(crate) fn node_timeout(&self) -> Option<Duration> {
+        let micros = self.node_timeout.load(Ordering::Relaxed);
+        (micros > 0).then(|| Duration::from_micros(micros))
     }
 
-    /// Whether there is a connection, or was just now.
+    pub(super) fn set_node_timeout(&self, timeout: Duration) {
+        let micros = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
+        self.node_timeout.store(micros, Ordering::Relaxed);
+    }
+
+    /// Returns whether there is a connection, or was one a moment ago.
     pub(crate) fn is_serving(&self) -> bool {
         self.is_serving.load(Ordering::Relaxed)
     }
 
-    /// Has `ear` hear what is published on `channel`, over this connection and the next ones.
-    pub(crate) fn listen(&self, channel: &Arc<str>, ear: Weak<dyn Ear>) {
+    /// Subscribes `subscriber` to `channel`, over this connection and the next ones.
+    pub(crate) fn subscribe(&self, channel: &Arc<str>, subscriber: Weak<dyn Subscriber>) {
         let mut state = self.state.lock();
-        state.ears.entry(channel.clone()).or_default().push(ear);
-        // Also when others listen to it already: the confirmation is for all.
-        state.change(channel, true);
-    }
-
-    pub(crate) fn stop_listening(&self, channel: &Arc<str>, ear: &Weak<dyn Ear>) {
-        let mut state = self.state.lock();
-        let Some(ears) = state.ears.get_mut(channel) else {
-            return;
-        };
-        ears.retain(|other| !other.ptr_eq(ear));
-        if ears.is_empty() {
-            state.ears.remove(channel);
-            state.change(channel, false);
+        if state.subscriptions.add(channel, subscriber) {
+            state.wake();
         }
     }
 
-    /// Passes on what came over `channel`.
-    pub(super) fn hear(&self, channel: &str, heard: Heard<'_>) {
-        let ears: Vec<_> = {
-            let state = self.state.lock();
-            let ears = state.ears.get(channel).into_iter().flatten();
-            ears.filter_map(Weak::upgrade).collect()
-        };
-        for ear in ears {
-            ear.hear(self.master, heard);
+    pub(crate) fn unsubscribe(&self, channel: &Arc<str>, subscriber: &Weak<dyn Subscriber>) {
+        let mut state = self.state.lock();
+        if state.subscriptions.remove(channel, subscriber) {
+            state.wake();
         }
     }
 
-    /// Nobody will post any more: the supervisor may end once all is delivered.
+    /// Passes `event` on to the subscribers of `channel`.
+    pub(super) fn notify(&self, channel: &str, event: ChannelEvent<'_>) {
+        let subscribers = self.state.lock().subscriptions.of(channel);
+        for subscriber in subscribers {
+            subscriber.on_event(self.master, event);
+        }
+    }
+
+    /// Tells the supervisor that nothing will be posted any more. The supervisor ends once
+    /// everything is delivered.
     pub(crate) fn abandon(&self) {
         let mut state = self.state.lock();
-        state.abandoned = true;
+        state.is_abandoned = true;
         state.wake();
     }
 
-    /// Moves what was posted to `asks` and `changes`, which are empty, and has `cx` woken when more
-    /// comes.
+    /// Moves what was posted to `requests` and `changes`, which are empty. `cx` is woken by the
+    /// next post.
     pub(super) fn take(
         &self,
         cx: &Context<'_>,
-        asks: &mut Vec<Arc<Ask>>,
+        requests: &mut Vec<Arc<Request>>,
         changes: &mut Vec<Change>,
     ) {
         let mut state = self.state.lock();
-        mem::swap(&mut state.asks, asks);
-        mem::swap(&mut state.changes, changes);
-        state.wake_by(cx);
+        mem::swap(&mut state.requests, requests);
+        mem::swap(&mut state.subscriptions.changes, changes);
+        state.set_waker(cx);
     }
 
-    /// Whether nobody can post any more and nothing is left here.
+    /// Returns whether nothing will be posted any more and nothing is left to deliver.
     pub(super) fn is_done(&self) -> bool {
         self.state.lock().is_done()
     }
 
-    /// While there is no connection: the next instant at which something here must be given up.
-    /// Ready once nobody can post any more and nothing is left here.
+    /// Resolves with the next instant at which to call [`expire`](Self::expire), or with `None`
+    /// once the mailbox is done. Used while there is no connection.
     pub(super) fn poll_next_expiry(&self, cx: &Context<'_>) -> Poll<Option<Instant>> {
         let mut state = self.state.lock();
-        state.wake_by(cx);
+        state.set_waker(cx);
         if state.is_done() {
             return Poll::Ready(None);
         }
-        match state.owed.next_expiry(self.master, self.now) {
-            Some(at) => Poll::Ready(Some(at)),
-            None => Poll::Pending,
-        }
+        let next = state.owed.next_expiry(self.master, self.now);
+        next.map_or(Poll::Pending, |at| Poll::Ready(Some(at)))
     }
 
-    /// Gives up releases whose keys are gone by now.
+    /// Gives up the releases that are no longer owed at `now`.
     pub(super) fn expire(&self, now: Instant) {
-        let (gone, is_news) = self.state.lock().owed.expire(self.master, now);
-        drop(gone); // not under the lock: the last one may wake who waits for it
-        if is_news {
-            self.say_given_up();
+        let (expired, must_log) = self.state.lock().owed.expire(self.master, now);
+        drop(expired); // without the lock: the drop may wake a task that posts
+        if must_log {
+            self.log_given_up();
         }
     }
 
-    /// The master may have forgotten locks: it has no vote until then.
+    /// Takes the master's vote away until `until`, as it may have forgotten locks.
     pub(super) fn quarantine(&self, until: Instant) {
         let mut state = self.state.lock();
         state.quarantine = Some(until);
-        let (asks, others) = mem::take(&mut state.asks)
-            .into_iter()
-            .partition::<Vec<_>, _>(|ask| ask.command.verb.needs_memory());
-        state.asks = others;
+        let applies = |request: &mut Arc<Request>| request.command.verb().quarantine_applies();
+        let refused: Vec<_> = state.requests.extract_if(.., applies).collect();
         let left = until.saturating_duration_since((self.now)());
         drop(state);
-        for ask in asks {
-            self.fail_one(&ask, Failure::Quarantined { left });
+        for request in refused {
+            self.fail(&request, Failure::Quarantined { remaining: left });
         }
     }
 
-    /// The connection serves from now on, with this node timeout. Returns what is owed.
+    /// Notes that there is a connection, with this node timeout. Returns what the master is owed.
     pub(super) fn serve(&self, timeout: Duration) -> Owed {
-        self.set_timeout(timeout);
+        self.set_node_timeout(timeout);
         let mut state = self.state.lock();
         state.phase = Phase::Serving;
         self.is_serving.store(true, Ordering::Relaxed);
-        state.changes = state
-            .ears
-            .keys()
-            .map(|channel| Change {
-                channel: channel.clone(),
-                listen: true,
-            })
-            .collect();
-        mem::replace(&mut state.owed, Owed::new())
+        state.subscriptions.connect();
+        mem::take(&mut state.owed)
     }
 
-    /// The connection is gone: everything fails at once until there is another.
-    pub(super) fn down_after(&self, in_flight: &mut InFlight<'_>, why: &Arc<str>) {
-        let unsent = Failure::Unreachable(why.clone());
-        let unknown = Failure::Disconnected(why.clone());
-        self.down(in_flight.take_unanswered(unknown, unsent), why);
-    }
-
-    /// There is no connection: everything fails at once until there is one. `unanswered` comes with
-    /// its vote if that is still open.
+    /// Notes that there is no connection. Until there is one, every request fails at once.
+    /// `unanswered` are the requests of the last connection, each with its vote if that is open.
     pub(super) fn down(
         &self,
-        unanswered: impl IntoIterator<Item = (Arc<Ask>, Option<Failure>)>,
+        unanswered: impl IntoIterator<Item = (Arc<Request>, Option<Failure>)>,
         why: &Arc<str>,
     ) {
         let unsent = Failure::Unreachable(why.clone());
-        if self.node_timeout().is_none() {
-            self.set_timeout(self.least_timeout);
-        }
         let mut state = self.state.lock();
         state.phase = Phase::Down(unsent.clone());
         self.is_serving.store(false, Ordering::Relaxed);
-        let queued = mem::take(&mut state.asks);
-        let ears: Vec<_> = state
-            .ears
-            .values()
-            .flatten()
-            .filter_map(Weak::upgrade)
-            .collect();
+        let queued = mem::take(&mut state.requests);
+        let subscribers = state.subscriptions.disconnect();
         drop(state);
-        let queued = queued.into_iter().map(|ask| (ask, Some(unsent.clone())));
-        self.fail(unanswered.into_iter().chain(queued).collect());
-        for ear in ears {
-            ear.hear(self.master, Heard::Deaf);
+        let queued = queued.into_iter();
+        let queued = queued.map(|request| (request, Some(unsent.clone())));
+        self.fail_all(unanswered.into_iter().chain(queued).collect());
+        for subscriber in subscribers {
+            subscriber.on_event(self.master, ChannelEvent::Disconnected);
         }
     }
 
-    /// The supervisor is gone for good: nothing waits here any more, and nothing will.
+    /// Fails every request from now on. Called when the supervisor ends.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.phase = Phase::Down(Failure::Closed);
         self.is_serving.store(false, Ordering::Relaxed);
-        let queued = mem::take(&mut state.asks);
-        let owed = mem::replace(&mut state.owed, Owed::new());
+        let queued = mem::take(&mut state.requests);
+        let owed = mem::take(&mut state.owed);
+        let subscribers = state.subscriptions.disconnect();
         drop(state);
-        drop(owed); // not under the lock: the last one may wake who waits for it
-        for ask in queued {
-            self.fail_one(&ask, Failure::Closed);
+        drop((owed, subscribers)); // without the lock: the drop may wake a task that posts
+        for request in queued {
+            self.fail(&request, Failure::Closed);
         }
     }
 
-    fn fail_one(&self, ask: &Ask, failure: Failure) {
-        ask.counter
-            .count(self.master, Vote::Fail(failure), (self.now)());
+    fn fail(&self, request: &Request, failure: Failure) {
+        request.fail(self.master, failure, (self.now)());
     }
 
-    /// Casts the votes that are open, in order and without the lock, as whoever is woken may post. Then
-    /// keeps what the master is owed, which may hang on just these votes.
-    fn fail(&self, asks: Vec<(Arc<Ask>, Option<Failure>)>) {
-        for (ask, failure) in &asks {
+    /// Casts the open votes in order, without the lock, as a task that a vote wakes may post. Then
+    /// keeps what the master is owed, which may depend on these votes.
+    fn fail_all(&self, requests: Vec<(Arc<Request>, Option<Failure>)>) {
+        for (request, failure) in &requests {
             if let Some(failure) = failure {
-                self.fail_one(ask, failure.clone());
+                self.fail(request, failure.clone());
             }
         }
         let mut state = self.state.lock();
-        for (ask, _) in &asks {
-            state.owe(self.master, ask);
+        for (request, _) in &requests {
+            state.owe(self.master, request);
         }
     }
 
-    /// Says that more is owed to the master than is kept for it.
-    pub(super) fn say_given_up(&self) {
+    /// Logs that the master is owed more releases than are kept for it.
+    pub(super) fn log_given_up(&self) {
         let master = &self.address;
         shielded(|| {
-            tracing::warn!(%master, "too many releases are owed: the oldest locks end with their TTL");
+            tracing::warn!(%master, "too many releases are owed: the oldest are given up, and their locks end with the TTL");
         });
     }
 }
 
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
 impl State {
-    /// Why the master is not asked, while it has no vote.
-    fn quarantined(&self, ask: &Ask, now: fn() -> Instant) -> Option<Failure> {
-        let until = self.quarantine?;
-        let left = until.saturating_duration_since(now());
-        let has_vote = left.is_zero() || !ask.command.verb.needs_memory();
-        (!has_vote).then_some(Failure::Quarantined { left })
-    }
-
-    /// A connection that is yet to be made subscribes to all that is listened to then.
-    fn change(&mut self, channel: &Arc<str>, listen: bool) {
-        if matches!(self.phase, Phase::Serving) {
-            self.changes.push(Change {
-                channel: channel.clone(),
-                listen,
-            });
-            self.wake();
+    /// Returns why `request` fails at once, if it does.
+    fn immediate_failure(
+        &self,
+        request: &Request,
+        master: usize,
+        now: fn() -> Instant,
+    ) -> Option<Failure> {
+        /// The most requests that wait for the first dial.
+        const MAX_WAITING: usize = 4_096;
+        if let Phase::Down(failure) = &self.phase {
+            return Some(failure.clone());
         }
+        if let Some(until) = self.quarantine
+            && request.command.verb().quarantine_applies()
+            && let left = until.saturating_duration_since(now())
+            && !left.is_zero()
+        {
+            return Some(Failure::Quarantined { remaining: left });
+        }
+        let is_full = matches!(self.phase, Phase::Dialling) && self.requests.len() >= MAX_WAITING;
+        (is_full && !request.is_owed_to(master)).then(|| {
+            Failure::Unreachable("still connecting, and too many commands are waiting".into())
+        })
     }
 
     fn is_done(&self) -> bool {
-        self.abandoned && self.asks.is_empty() && self.owed.is_empty()
+        self.is_abandoned && self.requests.is_empty() && self.owed.is_empty()
     }
 
-    /// Keeps `ask` for the next connection, if the master is owed it.
-    fn owe(&mut self, master: usize, ask: &Arc<Ask>) {
+    /// Keeps `request` for the next connection, if the master is owed it.
+    fn owe(&mut self, master: usize, request: &Arc<Request>) {
         let is_closed = matches!(self.phase, Phase::Down(Failure::Closed));
-        if !is_closed && ask.counter.owed_until(master).is_some() {
-            self.owed.push(ask.clone());
+        if !is_closed && request.is_owed_to(master) {
+            self.owed.push(request.clone());
             self.wake();
         }
     }
 
-    fn wake_by(&mut self, cx: &Context<'_>) {
+    fn set_waker(&mut self, cx: &Context<'_>) {
         match &self.waker {
             Some(waker) if waker.will_wake(cx.waker()) => {}
             _ => self.waker = Some(cx.waker().clone()),
         }
     }
 
-    /// Under the lock: the supervisor is a task of tokio's, which is only scheduled by this.
+    /// Wakes the supervisor. Done under the lock: the waker is tokio's, and only schedules the
+    /// task.
     fn wake(&self) {
         if let Some(waker) = &self.waker {
             waker.wake_by_ref();

@@ -2,51 +2,40 @@
 
 use std::{collections::VecDeque, mem, sync::Arc, time::Instant};
 
-use super::Ask;
+use super::request::Request;
 
-/// Oldest first: replies come in the order of sends. A command stays after its vote was given up,
-/// as its reply may still come.
-#[derive(Debug)]
+/// The unanswered commands of one connection, oldest first: replies come in the order of sends. A
+/// command stays here after its vote was given up, as its reply may still come.
+#[derive(Debug, Default)]
 pub(super) struct Unanswered {
     commands: VecDeque<Sent>,
-    /// How many of the oldest have their vote.
+    /// The number of commands at the front that are known to have their vote.
     expired: usize,
-    /// How many were sent twice, so that their deadlines are out of order.
+    /// The number of commands that were sent twice, so that deadlines are out of order.
     resent: usize,
-    /// The latest deadline.
-    latest: Instant,
 }
 
 #[derive(Debug)]
 pub(super) struct Sent {
-    pub(super) what: What,
+    pub(super) item: Item,
     pub(super) at: Instant,
     deadline: Instant,
-    /// Its vote has been cast, or there is none to cast.
-    expired: bool,
-    /// It was sent because it is owed.
+    /// Set once the vote has been cast, and if there is no vote to cast.
+    is_expired: bool,
+    /// Set if the command was sent because the master is owed it.
     pub(super) is_owed: bool,
-    /// It was sent a second time, with its script.
+    /// Set if the command was sent a second time, with its script.
     pub(super) is_resent: bool,
 }
 
 #[derive(Debug)]
-pub(super) enum What {
-    Ask(Arc<Ask>),
-    /// A change of subscriptions.
+pub(super) enum Item {
+    Request(Arc<Request>),
+    /// A subscription to this channel that begins or ends.
     Change(Arc<str>),
 }
 
 impl Unanswered {
-    pub(super) fn new(now: Instant) -> Self {
-        Self {
-            commands: VecDeque::new(),
-            expired: 0,
-            resent: 0,
-            latest: now,
-        }
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }
@@ -55,23 +44,23 @@ impl Unanswered {
         self.commands.len()
     }
 
-    /// Adds what was sent at `now`. The node timeout begins then: a stall of this process before
-    /// the send is not the master's.
-    pub(super) fn push(&mut self, what: What, is_owed: bool, now: Instant, deadline: Instant) {
-        // In order, although the timeout shrinks when a faster answer is seen.
-        self.latest = self.latest.max(deadline);
+    /// Adds a command that was sent at `now`. The node timeout begins then: the master is not to
+    /// blame for a stall of this process before the send.
+    pub(super) fn push(&mut self, item: Item, is_owed: bool, now: Instant, deadline: Instant) {
+        let latest = self.commands.back().map(|sent| sent.deadline);
         self.commands.push_back(Sent {
-            expired: is_owed || matches!(what, What::Change(_)),
-            what,
+            is_expired: is_owed || matches!(item, Item::Change(_)),
+            item,
             at: now,
-            deadline: self.latest,
+            // Deadlines stay in order, although the timeout shrinks when a faster reply is seen.
+            deadline: latest.map_or(deadline, |latest| latest.max(deadline)),
             is_owed,
             is_resent: false,
         });
     }
 
-    pub(super) fn oldest(&self) -> Option<&What> {
-        self.commands.front().map(|sent| &sent.what)
+    pub(super) fn oldest(&self) -> Option<&Item> {
+        self.commands.front().map(|sent| &sent.item)
     }
 
     pub(super) fn pop(&mut self) -> Option<Sent> {
@@ -81,36 +70,34 @@ impl Unanswered {
         Some(sent)
     }
 
-    /// Makes the oldest command the newest, to be sent once more, if it may be. Not one that was
-    /// sent twice, nor one that takes what a later command gives back: it would be executed after
-    /// that.
+    /// Makes the oldest command the newest and returns it, if it may be sent once more. It may not
+    /// be if it was sent twice, nor if it takes what a later command gives back: it would then be
+    /// executed after that command.
     #[cfg(feature = "redis")]
-    pub(super) fn again(&mut self) -> Option<&Ask> {
-        /// How many later commands are looked at.
-        const MOST: usize = 1_024;
+    pub(super) fn resend(&mut self) -> Option<Arc<Request>> {
+        /// The most later commands that are searched.
+        const MAX: usize = 1_024;
         let mut commands = self.commands.iter();
         let oldest = commands.next()?;
-        let What::Ask(ask) = &oldest.what else {
+        let Item::Request(request) = &oldest.item else {
             return None;
         };
-        let gives_back = |sent: &Sent| match &sent.what {
-            What::Ask(later) => later.command.gives_back(&ask.command),
-            What::Change(_) => false,
+        let undoes = |sent: &Sent| match &sent.item {
+            Item::Request(later) => later.command.undoes(&request.command),
+            Item::Change(_) => false,
         };
-        let takes = ask.command.verb.takes();
-        if oldest.is_resent || takes && (self.len() > MOST || commands.any(gives_back)) {
+        let takes = request.command.verb().takes();
+        if oldest.is_resent || takes && (self.len() > MAX || commands.any(undoes)) {
             return None;
         }
+        let request = request.clone();
         let sent = self.pop()?;
         self.resent += 1;
         self.commands.push_back(Sent {
             is_resent: true,
             ..sent
         });
-        match &self.commands.back()?.what {
-            What::Ask(ask) => Some(ask),
-            What::Change(_) => None,
-        }
+        Some(request)
     }
 
     /// Returns when the next vote must be given up.
@@ -118,42 +105,41 @@ impl Unanswered {
         while self
             .commands
             .get(self.expired)
-            .is_some_and(|sent| sent.expired)
+            .is_some_and(|sent| sent.is_expired)
         {
             self.expired += 1;
         }
-        let next = self.commands.get(self.expired).map(|sent| sent.deadline);
         if self.resent == 0 {
-            return next;
+            return self.commands.get(self.expired).map(|sent| sent.deadline);
         }
-        let open = self.commands.iter().filter(|sent| !sent.expired);
+        let open = self.commands.iter().filter(|sent| !sent.is_expired);
         open.map(|sent| sent.deadline).min()
     }
 
-    /// Hands those to `give_up` whose votes must be given up at `now`, once each.
-    pub(super) fn expire(&mut self, now: Instant, mut give_up: impl FnMut(&Ask)) {
+    /// Passes each request whose vote must be given up at `now` to `give_up`, once.
+    pub(super) fn expire(&mut self, now: Instant, mut give_up: impl FnMut(&Request)) {
         let first = self.expired.min(self.commands.len());
         for sent in self.commands.range_mut(first..) {
-            let is_over = sent.expired || sent.deadline <= now;
+            let is_over = sent.is_expired || sent.deadline <= now;
             if !is_over && self.resent == 0 {
                 return; // deadlines are in order
             }
             if is_over
-                && !mem::replace(&mut sent.expired, true)
-                && let What::Ask(ask) = &sent.what
+                && !mem::replace(&mut sent.is_expired, true)
+                && let Item::Request(request) = &sent.item
             {
-                give_up(ask);
+                give_up(request);
             }
         }
     }
 
-    /// Takes all commands out, each with whether its vote is open.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = (Arc<Ask>, bool)> + use<> {
+    /// Takes out all requests. The flag is `true` if the vote of the request is open.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = (Arc<Request>, bool)> + use<> {
         (self.expired, self.resent) = (0, 0);
         let commands = mem::take(&mut self.commands).into_iter();
-        commands.filter_map(|sent| match sent.what {
-            What::Ask(ask) => Some((ask, !sent.expired)),
-            What::Change(_) => None,
+        commands.filter_map(|sent| match sent.item {
+            Item::Request(request) => Some((request, !sent.is_expired)),
+            Item::Change(_) => None,
         })
     }
 }

@@ -1,41 +1,44 @@
-//! The restart guard: what the script makes of the key on a server, and the memory masters' rule of a mark.
+//! The restart guard: the script on a server and the rule of the memory masters must give the same
+//! record.
 
-use crate::core::guard::{Incarnation, Look, Mark};
+use crate::core::restart::{Incarnation, Observation, RestartRecord};
 
 use super::*;
 
 const KEY: &str = "quorlock:guard";
 const TEXT: &str = include_str!("../../lua/shared/guard.lua");
 
-/// A run id: that of the process that is asked, or of one before it.
+/// The run id of the process that is asked, or of a process before it, or none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Id {
     Own,
-    /// The one before, and one before that.
+    /// The process before.
     Old,
+    /// The process before that one.
     Older,
     Nobody,
 }
 use Id::{Nobody, Old, Older, Own};
 
-/// When.
+/// A point in time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum At {
     Never,
-    /// Long ago.
+    /// A time long ago.
     Then,
     Now,
-    /// As if a clock had been set back since.
+    /// A time in the future, as if the clock had been set back since.
     Later,
 }
 use At::{Later, Never, Now, Then};
 
-/// Run id, since, origin, durable, seen.
+/// A record: run id, since, origin, durable, seen.
 type Row = (Id, At, Id, bool, At);
-/// What is in the key; whom the caller knows; strict; what was found of its durability; what is in the key then.
+/// The record before; the origin that the caller knows; whether the caller is strict; the
+/// durability that was found; the record after.
 type Case = (Option<Row>, Id, bool, Option<bool>, Row);
 
-/// For how many milliseconds nobody has heard from whom he knows: longer than it is since [`Then`].
+/// The milliseconds since the known origin last answered: longer than the time since [`Then`].
 const LONG_AGO: u64 = 1 << 50;
 
 const OBSERVED: bool = false;
@@ -117,7 +120,7 @@ const CASES: &[Case] = &[
         NO,
         (Own, Then, Own, false, Then),
     ),
-    // A clock that was set back.
+    // The clock was set back.
     (
         Some((Own, Later, Own, false, Then)),
         Own,
@@ -132,7 +135,7 @@ const CASES: &[Case] = &[
         YES,
         (Own, Now, Old, true, Then),
     ),
-    // The first who saw it did not know it; the second did.
+    // The client that saw the process first knew no origin. The second client knows another one.
     (
         Some((Own, Never, Own, false, Then)),
         Old,
@@ -183,7 +186,7 @@ const CASES: &[Case] = &[
         YES,
         (Own, Now, Own, true, Now),
     ),
-    // One that was durable, and is not or is not known to be.
+    // The process before was durable. This one is not, or is not known to be.
     (
         Some((Old, Never, Old, true, Then)),
         Old,
@@ -198,7 +201,7 @@ const CASES: &[Case] = &[
         None,
         (Own, Now, Own, false, Now),
     ),
-    // One that was durable and is: its quarantine is not over sooner.
+    // Both are durable. A quarantine does not end sooner.
     (
         Some((Old, Never, Old, true, Then)),
         Old,
@@ -234,7 +237,7 @@ const CASES: &[Case] = &[
         YES,
         (Own, Then, Older, true, Then),
     ),
-    // It was handed down something else than this one knows.
+    // The process has the data of another origin than the one that the caller knows.
     (
         Some((Old, Never, Old, true, Then)),
         Older,
@@ -249,7 +252,7 @@ const CASES: &[Case] = &[
         YES,
         (Own, Now, Own, true, Now),
     ),
-    // The same, behind another who looked.
+    // The same, after another client has looked.
     (
         Some((Own, Then, Old, true, Then)),
         Old,
@@ -278,8 +281,8 @@ const CASES: &[Case] = &[
         None,
         (Own, Now, Own, true, Now),
     ),
-    // A key of a version that did not write down when it was first there; and a clock that was set
-    // back.
+    // The record of an earlier version, without the time when it was first written. In one case,
+    // the clock was set back.
     (
         Some((Own, Never, Own, false, Never)),
         Nobody,
@@ -324,13 +327,13 @@ const CASES: &[Case] = &[
     ),
 ];
 
-/// Whom a caller knows, and for how many milliseconds he has not heard from them.
+/// Returns the origins that a caller knows, with the milliseconds since their last answers.
 fn known_by(origin: String, away: u64) -> Vec<(String, u64)> {
     let known = (!origin.is_empty()).then_some((origin, away));
     known.into_iter().collect()
 }
 
-/// What the names stand for.
+/// The values of the names in the table.
 struct World<'a> {
     own: &'a str,
     now: u64,
@@ -355,8 +358,8 @@ impl World<'_> {
         }
     }
 
-    fn mark(&self, (run_id, since, origin, is_durable, seen): Row) -> Mark {
-        Mark {
+    fn record(&self, (run_id, since, origin, is_durable, seen): Row) -> RestartRecord {
+        RestartRecord {
             run_id: self.id(run_id),
             since: self.at(since),
             origin: self.id(origin),
@@ -367,7 +370,7 @@ impl World<'_> {
 }
 
 #[test]
-fn a_memory_master_goes_by_the_table() {
+fn a_memory_master_follows_the_table() {
     let world = World {
         own: &"00".repeat(20),
         now: 1_000,
@@ -375,19 +378,19 @@ fn a_memory_master_goes_by_the_table() {
     for case in CASES {
         let (found, known, is_strict, is_durable, expected) = *case;
         let known = known_by(world.id(known), LONG_AGO);
-        let look = Look {
+        let observation = Observation {
             known: &known,
             is_strict,
             is_durable,
         };
-        let found = found.map(|found| world.mark(found));
-        let mark = Mark::looked_at(found, look, world.own, world.now);
-        assert_eq!(mark, world.mark(expected), "{case:?}");
+        let found = found.map(|found| world.record(found));
+        let record = RestartRecord::observed(found, observation, world.own, world.now);
+        assert_eq!(record, world.record(expected), "{case:?}");
     }
 }
 
 #[test]
-fn a_server_goes_by_the_table() {
+fn a_server_follows_the_table() {
     if server::only_urls() || server::is_before_7() {
         return;
     }
@@ -400,11 +403,11 @@ fn a_server_goes_by_the_table() {
         let before = World { own, now: time };
         server.command(&["DEL", KEY]);
         if let Some(found) = found {
-            write(&server, &before.mark(found));
+            write(&server, &before.record(found));
         }
         let ask = |known: &str, is_durable| ask(&server, known, is_strict, is_durable);
         let (found, now) = ask(&before.id(known), is_durable);
-        let expected = World { own, now }.mark(expected);
+        let expected = World { own, now }.record(expected);
         assert_eq!(read(&server), expected, "{case:?}");
         assert_eq!((&*found.run_id, &found.origin), (own, &expected.origin));
         assert_eq!(found.is_durable, expected.is_durable, "{case:?}");
@@ -412,7 +415,7 @@ fn a_server_goes_by_the_table() {
         let age = (from > 0).then(|| Duration::from_millis(now - from));
         assert_eq!(found.age, age, "{case:?}");
         assert!(age.is_some() || !is_strict, "{case:?}");
-        // Twice is as once, whoever comes next.
+        // A second observation changes nothing, by a client that knows the origin or does not.
         for known in ["", &*expected.origin] {
             ask(known, None);
             assert_eq!(read(&server), expected, "{case:?}");
@@ -420,8 +423,8 @@ fn a_server_goes_by_the_table() {
     }
 }
 
-/// What forgot while the one that is known was still there is another server: in ms, how long ago it did, for how long
-/// nobody was heard from, and whether it is another.
+/// A master that lost its locks before the known origin last answered is another server. Each row:
+/// the milliseconds since the loss, and since the last answer; whether it is another server.
 const OTHERS: [(u64, u64, bool); 3] = [
     (500_000, 900_000, false),
     (500_000, 100_000, true),
@@ -429,28 +432,29 @@ const OTHERS: [(u64, u64, bool); 3] = [
 ];
 
 #[test]
-fn another_that_forgot_earlier_forgets_anew() {
+fn a_memory_master_that_is_another_one_starts_a_new_quarantine() {
     for (age, away, is_another) in OTHERS {
         let world = World {
             own: &"00".repeat(20),
             now: 1_000_000,
         };
-        let mut mark = world.mark((Own, Now, Own, false, Then));
-        mark.since -= age;
-        let look = Look {
+        let mut record = world.record((Own, Now, Own, false, Then));
+        record.since -= age;
+        let observation = Observation {
             known: &known_by(world.id(Old), away),
             is_strict: STRICT,
             is_durable: None,
         };
-        let after = Mark::looked_at(Some(mark.clone()), look, world.own, world.now);
-        assert_eq!(after != mark, is_another, "{age} {away}");
+        let after =
+            RestartRecord::observed(Some(record.clone()), observation, world.own, world.now);
+        assert_eq!(after != record, is_another, "{age} {away}");
         assert_eq!(after.since == world.now, is_another, "{age} {away}");
         assert_eq!(after.seen == world.now, is_another, "{age} {away}");
     }
 }
 
 #[test]
-fn another_server_that_forgot_earlier_forgets_anew() {
+fn a_server_that_is_another_one_starts_a_new_quarantine() {
     if server::only_urls() {
         return;
     }
@@ -460,22 +464,22 @@ fn another_server_that_forgot_earlier_forgets_anew() {
     for (age, away, is_another) in OTHERS {
         let now = clock(&server);
         let world = World { own, now };
-        let mut mark = world.mark((Own, Now, Own, false, Then));
-        mark.since -= age;
+        let mut record = world.record((Own, Now, Own, false, Then));
+        record.since -= age;
         server.command(&["DEL", KEY]);
-        write(&server, &mark);
+        write(&server, &record);
         let (known, away) = (world.id(Old), away.to_string());
         let words = ["EVAL", TEXT, "1", KEY, &known, "strict", "", &away];
-        let (_, now) = said(&server, &words);
+        let (_, now) = run(&server, &words);
         if is_another {
-            (mark.since, mark.seen) = (now, now);
+            (record.since, record.seen) = (now, now);
         }
-        assert_eq!(read(&server), mark, "{age} {away}");
+        assert_eq!(read(&server), record, "{age} {away}");
     }
 }
 
-/// A caller who knows two servers in one place, and for how many ms neither has been heard from;
-/// and whether a master that forgot 500 s ago is in quarantine from now.
+/// Two origins that a caller knows for one master, with the milliseconds since their last answers;
+/// whether a master that lost its locks 500 s ago starts a new quarantine.
 type Several = ([(Id, u64); 2], bool);
 
 const SEVERAL: &[Several] = &[
@@ -486,7 +490,7 @@ const SEVERAL: &[Several] = &[
 ];
 
 #[test]
-fn who_knows_several_goes_by_each_of_them() {
+fn each_of_several_known_origins_counts() {
     let server = (!server::only_urls()).then(Server::start);
     for &(known, is_another) in SEVERAL {
         let world = World {
@@ -494,17 +498,17 @@ fn who_knows_several_goes_by_each_of_them() {
             now: 1_000_000,
         };
         let key = |world: &World<'_>| {
-            let mut mark = world.mark((Own, Now, Own, false, Then));
-            mark.since -= 500_000;
-            mark
+            let mut record = world.record((Own, Now, Own, false, Then));
+            record.since -= 500_000;
+            record
         };
         let of = |world: &World<'_>| known.map(|(id, away)| (world.id(id), away));
-        let look = Look {
+        let observation = Observation {
             known: &of(&world),
             is_strict: false,
             is_durable: None,
         };
-        let after = Mark::looked_at(Some(key(&world)), look, world.own, world.now);
+        let after = RestartRecord::observed(Some(key(&world)), observation, world.own, world.now);
         assert_eq!(after.since == world.now, is_another, "{known:?}");
 
         let Some(server) = &server else {
@@ -520,7 +524,7 @@ fn who_knows_several_goes_by_each_of_them() {
         let [(one, away), (other, silence)] = of(&world).map(|(id, away)| (id, away.to_string()));
         let mut words = vec!["EVAL", TEXT, "1", KEY, &one, "observed", "", &away];
         words.extend([&*other, &silence]);
-        let (_, now) = said(server, &words);
+        let (_, now) = run(server, &words);
         assert_eq!(read(server).since == now, is_another, "{known:?}");
     }
 }
@@ -531,7 +535,7 @@ fn run_id(server: &Server) -> String {
     own.unwrap().trim().to_owned()
 }
 
-/// What the script says, and when.
+/// Returns the reply of the script, and the time of the server.
 fn ask(
     server: &Server,
     known: &str,
@@ -545,37 +549,37 @@ fn ask(
         Some(false) => "volatile",
     };
     let away = LONG_AGO.to_string();
-    said(
+    run(
         server,
         &["EVAL", TEXT, "1", KEY, known, mode, durability, &away],
     )
 }
 
-fn said(server: &Server, words: &[&str]) -> (Incarnation, u64) {
+fn run(server: &Server, words: &[&str]) -> (Incarnation, u64) {
     let reply = server.command(words);
     let now = reply.split(' ').nth(1).and_then(|now| now.parse().ok());
     let found = Incarnation::parse(&reply);
     (found.expect(&reply), now.unwrap())
 }
 
-fn write(server: &Server, mark: &Mark) {
-    let (since, seen) = (mark.since.to_string(), mark.seen.to_string());
-    let durable = if mark.is_durable { "1" } else { "0" };
-    let mut words = vec!["HSET", KEY, "run_id", &mark.run_id, "since", &since];
-    words.extend(["origin", &mark.origin, "durable", durable]);
-    if mark.seen > 0 {
+fn write(server: &Server, record: &RestartRecord) {
+    let (since, seen) = (record.since.to_string(), record.seen.to_string());
+    let durable = if record.is_durable { "1" } else { "0" };
+    let mut words = vec!["HSET", KEY, "run_id", &record.run_id, "since", &since];
+    words.extend(["origin", &record.origin, "durable", durable]);
+    if record.seen > 0 {
         words.extend(["seen", &seen]);
     }
     server.command(&words);
 }
 
-fn read(server: &Server) -> Mark {
+fn read(server: &Server) -> RestartRecord {
     let reply = server.command(&["HMGET", KEY, "run_id", "since", "origin", "durable", "seen"]);
     let lines: Vec<_> = reply.lines().collect();
     let [run_id, since, origin, durable, seen] = lines[..] else {
         panic!("{reply}");
     };
-    Mark {
+    RestartRecord {
         run_id: run_id.to_owned(),
         since: since.parse().unwrap(),
         origin: origin.to_owned(),
@@ -584,7 +588,7 @@ fn read(server: &Server) -> Mark {
     }
 }
 
-/// In milliseconds.
+/// Returns the server's clock in milliseconds.
 fn clock(server: &Server) -> u64 {
     let reply = server.command(&["TIME"]);
     let (seconds, micros) = reply.split_once('\n').unwrap();

@@ -1,12 +1,19 @@
-//! One suite for both kinds of master: the same rows, the same votes, the same keys left behind.
+//! One suite for memory masters and servers: the same rows must give the same votes and leave the
+//! same keys.
 //!
-//! Most tests run on memory masters. What they show holds for servers because of this.
+//! Most tests of the crate run on memory masters. Because of this suite, their results hold for
+//! servers.
 
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
     reason = "a server keeps real time, somebody has to spawn the supervisors, and a failed test ends"
 )]
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use parking_lot::Mutex;
 use proptest::{
@@ -21,18 +28,27 @@ use tokio::{
 
 use self::{
     server::Server,
-    step::{Asked, Step},
+    step::{RowCommand, Step},
     store::Store,
     words::{alike, in_seconds, written},
 };
-use super::*;
+use super::{
+    config::MasterConfig,
+    mailbox::Mailbox,
+    memory::{Fault, MemoryMaster},
+    request::{CountVotes, Request},
+    restart::RestartTracker,
+    spec::MasterSpec,
+};
 use crate::core::{
-    bid::Bid,
-    claim::Claim,
-    command::{Verb, Wakes},
+    ballot::Ballot,
+    command::{Action, Command, NewKey, Verb, WakeScope},
+    identity::Identity,
     lease::{Drift, Ttl},
+    master_set::MasterSet,
     name::{KeyTemplate, Kind, Resource, Token},
-    quorum::{Failure, Refusal},
+    quorum::{Failure, Refusal, Vote},
+    retry::Backoff,
     timeout::NodeTimeout,
 };
 
@@ -46,7 +62,7 @@ mod store;
 mod times;
 mod words;
 
-/// In steps that are posted at once, which is how a rollback follows its acquire.
+/// Posts several commands at once, as a release follows an acquisition that was lost.
 #[tokio::test]
 async fn the_order_of_posts_is_the_order_of_execution() {
     for mut subject in subjects().await {
@@ -63,8 +79,8 @@ async fn the_order_of_posts_is_the_order_of_execution() {
             }
             for expected in ["granted", "granted", "granted", "held 40s", "granted"] {
                 let (_, vote) = subject.vote().await;
-                let said = written(&vote, "");
-                assert!(alike(&said, expected, seconds(40)), "{said}");
+                let answer = written(&vote, "");
+                assert!(alike(&answer, expected, seconds(40)), "{answer}");
             }
             assert_eq!(subject.store.state(&key), "nothing");
         }
@@ -75,7 +91,7 @@ async fn the_order_of_posts_is_the_order_of_execution() {
 async fn a_key_lives_for_its_ttl_and_not_much_longer() {
     const TTL: Duration = Duration::from_millis(60);
     for mut subject in subjects().await {
-        // Acquired with it, and extended to it.
+        // Acquired with the TTL, and extended to it.
         for (key, first) in [("acquired", TTL), ("extended", TTL / 6)] {
             let mut before = now();
             let acquire = command(Verb::Acquire, key, 'A', first);
@@ -109,7 +125,7 @@ async fn a_key_lives_for_its_ttl_and_not_much_longer() {
     }
 }
 
-/// A key is kept to the end of the millisecond in which it expires, as on a server.
+/// A key lives until the end of the millisecond in which it expires, as on a server.
 #[tokio::test(start_paused = true)]
 async fn the_last_millisecond_of_a_key() {
     let mut subject = Subject::memory(seconds(10));
@@ -125,7 +141,7 @@ async fn the_last_millisecond_of_a_key() {
     }
 }
 
-/// A vote for every ask, in time, whatever is wrong with the master.
+/// Every request gets a vote in time, whatever the fault of the master is.
 #[tokio::test(start_paused = true)]
 async fn a_vote_is_in_time() {
     for (fault, after, expected) in [
@@ -137,16 +153,16 @@ async fn a_vote_is_in_time() {
         (Fault::Hang, 50, "no answer in 50ms"),
         (Fault::Mute, 50, "no answer in 50ms"),
     ] {
-        let order = async |master: &MemoryMaster| {
-            tokio::time::sleep(MILLISECOND).await; // it dials
-            master.order(fault.clone());
+        let inject = async |master: &MemoryMaster| {
+            tokio::time::sleep(MILLISECOND).await; // the supervisor dials
+            master.inject(fault.clone());
             yield_now().await;
         };
-        check_time(order, async |_| {}, after, expected).await;
+        check_time(inject, async |_| {}, after, expected).await;
     }
 }
 
-/// A command waits for the first dial, and its time begins after that.
+/// A command waits for the first dial. Its timeout begins after that.
 #[tokio::test(start_paused = true)]
 async fn a_vote_is_in_time_during_the_first_dial() {
     for (fault, after, expected) in [
@@ -158,8 +174,8 @@ async fn a_vote_is_in_time_during_the_first_dial() {
         (Fault::Hang, 1_000, "unreachable: no connection in 1s"),
         (Fault::Mute, 1_000, "unreachable: no connection in 1s"),
     ] {
-        let order = async |master: &MemoryMaster| master.order(fault.clone());
-        check_time(order, async |_| {}, after, expected).await;
+        let inject = async |master: &MemoryMaster| master.inject(fault.clone());
+        check_time(inject, async |_| {}, after, expected).await;
     }
 }
 
@@ -175,30 +191,31 @@ async fn a_vote_is_in_time_when_the_command_is_on_its_way() {
         (Fault::Mute, 50, "no answer in 50ms"),
     ] {
         let slow = async |master: &MemoryMaster| {
-            tokio::time::sleep(MILLISECOND).await; // it dials
-            master.order(delay(30));
+            tokio::time::sleep(MILLISECOND).await; // the supervisor dials
+            master.inject(delay(30));
         };
-        let strike = async |master: &MemoryMaster| {
+        let fault_later = async |master: &MemoryMaster| {
             tokio::time::sleep(MILLISECOND * 10).await;
-            master.order(fault.clone());
+            master.inject(fault.clone());
         };
-        check_time(slow, strike, after, expected).await;
+        check_time(slow, fault_later, after, expected).await;
     }
 }
 
-/// An owed command is sent first, and its vote was cast long ago.
+/// An owed command is sent before newer ones. Its first vote, a failure, was cast when it was
+/// posted.
 #[tokio::test(start_paused = true)]
 async fn a_vote_is_in_time_after_an_owed_command() {
     let mut subject = Subject::memory(MILLISECOND * 50);
-    subject.store.memory().order(Fault::Down);
+    subject.store.memory().inject(Fault::Down);
     tokio::time::sleep(MILLISECOND).await;
     let start = now();
     let release = command(Verb::Release, "key", 'A', seconds(40));
     subject.post(release, Some(now() + seconds(40)));
-    subject.store.memory().order(Fault::None);
-    // It is dialled again after a pause of 30 ms.
+    subject.store.memory().inject(Fault::None);
+    // The next dial is after a pause of 30 ms.
     tokio::time::sleep(MILLISECOND * 28).await;
-    subject.store.memory().order(delay(80));
+    subject.store.memory().inject(delay(80));
     tokio::time::sleep(MILLISECOND * 90).await;
     subject.post(command(Verb::Acquire, "key", 'B', seconds(40)), None);
     for (after, expected) in [
@@ -229,8 +246,8 @@ fn a_vote_is_in_time_whatever_happens() {
                     .unwrap();
                 runtime.block_on(async {
                     let subject = Subject::memory(MILLISECOND * 50);
-                    // For its turn to be sent, and for the answer; and before that for the first
-                    // dial.
+                    // One timeout until the command is sent, and one until the answer. The first
+                    // dial comes before both.
                     let mut longest = MILLISECOND * 2 * 50;
                     if is_connected {
                         tokio::time::sleep(MILLISECOND).await;
@@ -241,18 +258,18 @@ fn a_vote_is_in_time_whatever_happens() {
                     for (gap, event) in events {
                         tokio::time::sleep(MILLISECOND * gap).await;
                         match event {
-                            Event::Order(fault) => subject.store.memory().order(fault),
+                            Event::Inject(fault) => subject.store.memory().inject(fault),
                             Event::Post(verb, owed) => {
-                                let (votes, ballot) = unbounded_channel();
+                                let (votes, answer) = unbounded_channel();
                                 let owed = owed.then(|| now() + seconds(1));
                                 let command = command(verb, "key", 'A', seconds(1));
                                 subject.post_with(command, owed, votes);
-                                asked.push((now(), ballot));
+                                asked.push((now(), answer));
                             }
                         }
                     }
-                    for (start, mut ballot) in asked {
-                        let (at, ..) = ballot.recv().await.unwrap();
+                    for (start, mut answer) in asked {
+                        let (at, ..) = answer.recv().await.unwrap();
                         prop_assert!(at - start <= longest, "after {:?}", at - start);
                     }
                     Ok(())
@@ -262,14 +279,15 @@ fn a_vote_is_in_time_whatever_happens() {
         .unwrap();
 }
 
-/// As when the runtime that the coordinator was built in shuts down, and a caller lives in another.
+/// A supervisor ends when the runtime of the coordinator shuts down. A caller may run in another
+/// runtime.
 #[tokio::test(start_paused = true)]
-async fn a_supervisor_that_ends_leaves_nobody_waiting() {
+async fn a_supervisor_that_ends_fails_all_votes() {
     let mut subject = Subject::memory(MILLISECOND * 50);
-    tokio::time::sleep(MILLISECOND).await; // it dials
-    subject.store.memory().order(Fault::Hang);
+    tokio::time::sleep(MILLISECOND).await; // the supervisor dials
+    subject.store.memory().inject(Fault::Hang);
     subject.post(command(Verb::Acquire, "key", 'A', seconds(40)), None);
-    tokio::time::sleep(MILLISECOND).await; // it sends
+    tokio::time::sleep(MILLISECOND).await; // the supervisor sends
     subject.supervisor.abort();
     subject.post(command(Verb::Acquire, "key", 'A', seconds(40)), None);
     for _ in 0..2 {
@@ -278,22 +296,22 @@ async fn a_supervisor_that_ends_leaves_nobody_waiting() {
     }
 }
 
-/// Runs each row on both kinds of master as it is written, and with every command that may be copied sent twice,
-/// which must leave the same and tell nobody more.
+/// Runs each row on both kinds of master. Then runs it again, and sends every command that may be
+/// copied twice: this must leave the same keys, and the copies must publish nothing.
 async fn check(rows: &[&str]) {
     for mut subject in subjects().await {
         for (number, row) in rows.iter().enumerate() {
             for copies in [1, 2] {
-                // Again, if the machine stood still for so long that candidates are too old.
+                // Tries again if the machine stood still so long that candidates are too old.
                 for again in 0.. {
                     let key = format!("{number} {copies} {again}");
                     let start = now();
-                    let told = subject.tell(&key, row, copies, start).await;
+                    let result = subject.run_row(&key, row, copies, start).await;
                     if start.elapsed() > seconds(1) && row.contains('^') {
                         continue;
                     }
                     let kind = subject.store.kind();
-                    told.unwrap_or_else(|wrong| panic!("{row}: {wrong} on {kind}"));
+                    result.unwrap_or_else(|wrong| panic!("{row}: {wrong} on {kind}"));
                     break;
                 }
             }
@@ -304,13 +322,13 @@ async fn check(rows: &[&str]) {
 fn runner(cases: u32) -> TestRunner {
     TestRunner::new(Config {
         cases,
-        failure_persistence: None, // a failure is printed, smallest case and all
+        failure_persistence: None, // a failure prints its smallest case
         ..Config::default()
     })
 }
 
-/// Asks a master of every verb, and when and how it votes. `before` and `after` the command is posted
-/// things may happen to the master.
+/// Checks when and how a master votes on a command of each verb. `before` and `after` run before
+/// and after the command is posted.
 async fn check_time(
     before: impl AsyncFn(&MemoryMaster),
     after: impl AsyncFn(&MemoryMaster),
@@ -338,8 +356,8 @@ async fn check_time(
 
 #[derive(Clone, Debug)]
 enum Event {
-    Order(Fault),
-    /// And whether the master is owed it.
+    Inject(Fault),
+    /// A command, and whether it is owed to the master.
     Post(Verb, bool),
 }
 
@@ -347,7 +365,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     let verb = prop::sample::select(vec![Verb::Acquire, Verb::Extend, Verb::Release]);
     prop_oneof![
         3 => (verb, any::<bool>()).prop_map(|(verb, owed)| Event::Post(verb, owed)),
-        1 => any_fault().prop_map(Event::Order),
+        1 => any_fault().prop_map(Event::Inject),
     ]
 }
 
@@ -370,31 +388,31 @@ fn error() -> Fault {
     Fault::ErrorReply("OOM no room".into())
 }
 
-/// A master behind its mailbox, and what it votes.
+/// A master with its mailbox and its votes.
 struct Subject {
     store: Store,
     mailbox: Arc<Mailbox>,
     supervisor: AbortHandle,
-    /// From when candidates count.
+    /// The wall clock at the start of the row, from which candidates are counted.
     began: u64,
-    ballots: UnboundedSender<Ballot>,
-    votes: UnboundedReceiver<Ballot>,
+    answers: UnboundedSender<Answer>,
+    votes: UnboundedReceiver<Answer>,
 }
 
-/// When a master voted, what, and what it said in more words.
-type Ballot = (tokio::time::Instant, Vote, String);
+/// The time of a vote, the vote, and the text of the reply, if there is one.
+type Answer = (tokio::time::Instant, Vote, String);
 
-/// Both kinds of master, or the one there is.
+/// Returns both kinds of master, or only a memory master if there is no server to start.
 async fn subjects() -> Vec<Subject> {
-    // Nothing is slow here unless the machine is.
-    let patience = seconds(20);
-    let mut subjects = vec![Subject::memory(patience)];
+    // Long enough for any stall of the machine.
+    let timeout = seconds(20);
+    let mut subjects = vec![Subject::memory(timeout)];
     if !server::only_urls() {
         let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
         let spec = MasterSpec::from(server.url());
         let listener = server.listen();
         let store = Store::Real(server, listener);
-        subjects.push(Subject::new(store, spec, patience));
+        subjects.push(Subject::new(store, spec, timeout));
     }
     subjects
 }
@@ -407,37 +425,37 @@ impl Subject {
     }
 
     fn new(store: Store, spec: MasterSpec, node_timeout: Duration) -> Self {
-        let terms = Terms {
+        let config = MasterConfig {
             node_timeout: NodeTimeout::Fixed(node_timeout),
             connect_timeout: node_timeout * 20,
             redial: Backoff::new(MILLISECOND * 20, seconds(1)).unwrap(),
             now: || now().into_std(),
             random: || u64::MAX / 2,
-            guarding: Guarding::new(
-                crate::core::guard::RestartGuard::Off,
+            restart_tracker: RestartTracker::new(
+                crate::core::restart::RestartGuard::Off,
                 false,
-                crate::clock::monotonic,
+                crate::driver::clock::monotonic,
             ),
             quarantine: Duration::ZERO,
             #[cfg(feature = "tls")]
             tls: None,
         };
         let address = spec.address().unwrap();
-        let (mailbox, supervisor) = spec.open(0, address, &terms);
+        let (mailbox, supervisor) = spec.open(0, address, &config);
         let supervisor = tokio::spawn(supervisor).abort_handle();
-        let (ballots, votes) = unbounded_channel();
+        let (answers, votes) = unbounded_channel();
         Self {
             store,
             mailbox,
             supervisor,
             began: wall_micros(),
-            ballots,
+            answers,
             votes,
         }
     }
 
-    /// A row from its first step to what is left. An error is what is not as it is written.
-    async fn tell(
+    /// Runs a row. Returns the first difference as an error.
+    async fn run_row(
         &mut self,
         key: &str,
         row: &str,
@@ -449,9 +467,9 @@ impl Subject {
         let left = steps.pop().and_then(|last| last.strip_prefix("left "));
         for step in steps {
             let (step, expected) = step.split_once(": ").unwrap_or((step, ""));
-            let said = self.run(key, &Step::parse(step), copies).await;
-            if !alike(&said, expected, start.elapsed()) {
-                return Err(format!("{step}: {said}"));
+            let answer = self.run(key, &Step::parse(step), copies).await;
+            if !alike(&answer, expected, start.elapsed()) {
+                return Err(format!("{step}: {answer}"));
             }
         }
         let state = self.state(key);
@@ -462,10 +480,11 @@ impl Subject {
         }
     }
 
-    /// Runs one step, a command `copies` times: what is said the first time counts.
+    /// Runs one step. Sends a command `copies` times if it may be copied, and returns its first
+    /// answer.
     async fn run(&mut self, key: &str, step: &Step, copies: usize) -> String {
-        let asked = match step {
-            Step::Ask(asked) => asked,
+        let command = match step {
+            Step::Command(command) => command,
             Step::Count(off) => {
                 let counter = self.began.saturating_add_signed(*off).to_string();
                 self.store.count(key, &counter, None);
@@ -480,34 +499,36 @@ impl Subject {
                 return String::new();
             }
         };
-        let said = self.say(key, asked).await;
+        let answer = self.answer(key, command).await;
         for _ in 1..copies {
-            if asked.may_be_copied() {
-                let again = self.say(key, asked).await;
-                assert!(!again.contains(" +"), "{asked:?}: {said}, and then {again}");
+            if command.may_be_copied() {
+                let again = self.answer(key, command).await;
+                assert!(
+                    !again.contains(" +"),
+                    "{command:?}: {answer}, and then {again}"
+                );
             }
         }
-        said
+        answer
     }
 
-    /// The vote, and what was published.
-    async fn say(&mut self, key: &str, asked: &Asked) -> String {
+    /// Sends a command. Returns the vote, and the messages that were published.
+    async fn answer(&mut self, key: &str, command: &RowCommand) -> String {
         self.store.listen(key);
-        let mut command = asked.command(key);
-        command.bid = asked.bid.map(|off| Bid {
-            counter: command.resource.counter(),
+        let ballot = command.ballot.map(|off| Ballot {
+            counter: step::resource(command.kind, key).counter(),
             candidate: self.began.saturating_add_signed(off),
         });
-        self.post(command, None);
+        self.post(command.command(key, ballot), None);
         let (_, vote, note) = self.votes.recv().await.unwrap();
-        let said = match &vote {
+        let answer = match &vote {
             Vote::Refuse(Refusal::Stale { counter }) => format!("stale {}", self.since(*counter)),
             _ => written(&vote, &note),
         };
-        said + &self.store.heard(key)
+        answer + &self.store.heard(key)
     }
 
-    /// All there is of a lock, with its counter if there is one.
+    /// Returns all keys of a lock, with its counter if there is one.
     fn state(&self, key: &str) -> String {
         let state = self.store.state(key);
         let Some((counter, ttl)) = self.store.counter(key) else {
@@ -532,28 +553,28 @@ impl Subject {
     }
 
     fn post(&self, command: Command, owed_until: Option<tokio::time::Instant>) {
-        self.post_with(command, owed_until, self.ballots.clone());
+        self.post_with(command, owed_until, self.answers.clone());
     }
 
     fn post_with(
         &self,
         command: Command,
         owed_until: Option<tokio::time::Instant>,
-        ballots: UnboundedSender<Ballot>,
+        answers: UnboundedSender<Answer>,
     ) {
         let posted = now().into_std();
         let owed_until = owed_until.map(tokio::time::Instant::into_std);
-        let ask = Ask::new(
+        let request = Request::new(
             command,
-            1,
+            MasterSet::only(0),
             posted,
-            BallotBox {
-                ballots,
+            AnswerBox {
+                answers,
                 owed_until,
                 note: Mutex::default(),
             },
         );
-        self.mailbox.post(Arc::new(ask));
+        self.mailbox.post(Arc::new(request));
     }
 }
 
@@ -563,17 +584,17 @@ impl Drop for Subject {
     }
 }
 
-struct BallotBox {
-    ballots: UnboundedSender<Ballot>,
+struct AnswerBox {
+    answers: UnboundedSender<Answer>,
     owed_until: Option<Instant>,
     note: Mutex<String>,
 }
 
-impl CountVotes for BallotBox {
+impl CountVotes for AnswerBox {
     fn count(&self, master: usize, vote: Vote, _now: Instant) {
         assert_eq!(master, 0);
         let note = std::mem::take(&mut *self.note.lock());
-        let _ = self.ballots.send((now(), vote, note)); // a later vote may find that nobody is interested
+        let _ = self.answers.send((now(), vote, note)); // no one may wait for a later vote
     }
 
     fn note(&self, _master: usize, text: &str) {
@@ -591,7 +612,7 @@ fn wall_micros() -> u64 {
 }
 
 fn command(verb: Verb, key: &str, who: char, ttl: Duration) -> Command {
-    Asked::mutex(verb, who, ttl).command(key)
+    RowCommand::mutex(verb, who, ttl).command(key, None)
 }
 
 fn seconds(count: u64) -> Duration {

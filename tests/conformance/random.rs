@@ -1,15 +1,15 @@
-//! Steps that nobody thought of.
+//! Random steps on both kinds of master.
 
 use std::cell::RefCell;
 
 use super::{step::parse_field, *};
-use crate::core::claim::Patience;
+use crate::core::identity::QueueOptions;
 
-/// A lock by name, and what is done to it.
+/// Steps, each with the number of its lock.
 type Steps = [(usize, Step)];
 
 #[test]
-fn random_steps() {
+fn random_steps_do_the_same_on_both_kinds_of_master() {
     let runtime = Runtime::new().unwrap();
     let state = RefCell::new((runtime.block_on(subjects()), 0));
     runner(256)
@@ -21,7 +21,7 @@ fn random_steps() {
                 .map(|subject| runtime.block_on(random_run(subject, &steps, *run)))
                 .collect();
             if ran.iter().any(|ran| ran.took > seconds(1)) {
-                return Ok(()); // for so long did the machine stand still that candidates are too old
+                return Ok(()); // the machine stood still, and candidates are too old
             }
             let slack = ran.iter().map(|ran| ran.took).sum();
             for other in &ran[1..] {
@@ -34,7 +34,7 @@ fn random_steps() {
         .unwrap();
 }
 
-/// What a random run showed: what was said, and what was left.
+/// The results of a random run: the answers, and the keys that were left.
 struct Ran {
     seen: Vec<String>,
     took: Duration,
@@ -45,7 +45,7 @@ async fn random_run(subject: &mut Subject, steps: &Steps, run: usize) -> Ran {
     subject.began = wall_micros();
     let mut seen = Vec::new();
     let mut left = Vec::new();
-    // Once as it is, and once with every command sent twice.
+    // The steps run once as they are, and once with each command that may be copied sent twice.
     for copies in [1, 2] {
         let keys = [0, 1].map(|key| format!("{run} {copies} {key}"));
         for (key, step) in steps {
@@ -58,15 +58,20 @@ async fn random_run(subject: &mut Subject, steps: &Steps, run: usize) -> Ran {
         return Ran { seen, took };
     }
     for (once, twice) in left[0].iter().zip(&left[1]) {
-        let is_same = alike(&of_the_living(once), &of_the_living(twice), took);
+        let is_same = alike(
+            &without_dead_waiters(once),
+            &without_dead_waiters(twice),
+            took,
+        );
         assert!(is_same, "once {once}, twice {twice}");
     }
     seen.extend(left.concat());
     Ran { seen, took }
 }
 
-/// A state without waiters that are dead: whoever comes twice sweeps those that were behind it the first time.
-fn of_the_living(state: &str) -> String {
+/// Returns a state without dead waiters. A command that is sent twice removes more dead waiters:
+/// those that were after its own ticket in the first run.
+fn without_dead_waiters(state: &str) -> String {
     let words: Vec<_> = state.split(' ').collect();
     let bars: Vec<_> = (0..words.len()).filter(|&at| words[at] == "|").collect();
     let [first, last] = bars[..] else {
@@ -76,22 +81,22 @@ fn of_the_living(state: &str) -> String {
     if waiters.is_empty() || waiters.contains(&"unqueued") {
         return state.to_owned();
     }
-    // Who is queued for no time at all is dead in a moment.
+    // A waiter with almost no time left is dead in a moment.
     let is_alive = |waiter: &&[&str]| words::time(waiter[1]).is_some_and(|left| left > 1.0);
     let living = waiters.chunks(2).filter(is_alive);
     let living: Vec<_> = living.flatten().copied().collect();
-    let (before, behind) = if living.is_empty() {
-        (first, last + 3) // nor a queue with its two TTLs
+    let (before, after) = if living.is_empty() {
+        (first, last + 3) // leaves out the two TTLs of the queue
     } else {
         (first + 1, last)
     };
-    [&words[..before], &living, &words[behind..]]
+    [&words[..before], &living, &words[after..]]
         .concat()
         .join(" ")
 }
 
 #[test]
-fn the_dead_are_not_counted() {
+fn dead_waiters_are_not_compared() {
     for (state, expected) in [
         ("nothing", "nothing"),
         ("c=1 fair=2 9s | a@2 - | 5s -", "c=1 fair=2 9s"),
@@ -108,7 +113,7 @@ fn the_dead_are_not_counted() {
             "nothing | unqueued a@2 -1s | 5s 5s",
         ),
     ] {
-        assert_eq!(of_the_living(state), expected);
+        assert_eq!(without_dead_waiters(state), expected);
     }
 }
 
@@ -121,12 +126,12 @@ fn any_step() -> impl Strategy<Value = (usize, Step)> {
     });
     let deadline = prop::option::weighted(0.8, prop::sample::select(vec![-100, 100, 200]));
     let step = prop_oneof![
-        24 => any_asked().prop_map(Step::Ask),
+        24 => any_command().prop_map(Step::Command),
         1 => Just(Step::Delete),
         1 => some_ttl().prop_map(|ttl| Step::Write('?', ttl)),
         1 => (token(), some_ttl()).prop_map(|(who, ttl)| Step::Write(who, ttl)),
         1 => (any_hash(), some_ttl()).prop_map(|(hash, ttl)| Step::WriteHash(hash, ttl)),
-        1 => any_bid().prop_map(Step::Count),
+        1 => any_candidate().prop_map(Step::Count),
         1 => Just(Step::Miscount("hash", None)),
         1 => Just(Step::Miscount("text", Some(seconds(60)))),
         1 => (ticket, deadline).prop_map(|(ticket, deadline)| Step::Enqueue(ticket, deadline)),
@@ -134,49 +139,52 @@ fn any_step() -> impl Strategy<Value = (usize, Step)> {
     (0..2usize, step)
 }
 
-fn any_asked() -> impl Strategy<Value = Asked> {
+fn any_command() -> impl Strategy<Value = RowCommand> {
     use Verb::{Acquire, Extend, Heal, Inspect, Release, Yield};
     let verbs = |verbs: &[Verb]| prop::sample::select(verbs.to_vec());
-    let asked = prop_oneof![
+    let kind_and_verb = prop_oneof![
         2 => (Just(Kind::Mutex), verbs(&[Acquire, Extend, Heal, Release])),
         3 => (Just(Kind::Reentrant), verbs(&[Acquire, Acquire, Extend, Heal, Release])),
         8 => (Just(Kind::Fair), verbs(&[Acquire, Acquire, Acquire, Extend, Heal, Inspect, Release, Yield])),
     ];
-    let patience = (any_ttl(), prop::bool::weighted(0.1));
-    let patience = patience.prop_map(|(patience, is_fresh)| Patience { patience, is_fresh });
+    let queue = (any_ttl(), prop::bool::weighted(0.1));
+    let queue = queue.prop_map(|(waiter_timeout, is_fresh)| QueueOptions {
+        waiter_timeout,
+        is_fresh,
+    });
     let numbers = (0..3u8, 1..4u64, 0..3u32, 1..4u64);
     (
-        asked,
+        kind_and_verb,
         numbers,
         any_ttl(),
-        prop::option::weighted(0.7, patience),
-        prop::option::weighted(0.5, any_bid()),
+        prop::option::weighted(0.7, queue),
+        prop::option::weighted(0.5, any_candidate()),
     )
         .prop_map(
-            |((kind, verb), (who, attempt, depth, drawn), ttl, patience, bid)| {
+            |((kind, verb), (who, attempt, depth, drawn), ttl, queue, candidate)| {
                 let first = if kind == Kind::Mutex { b'A' } else { b'a' };
-                Asked {
+                RowCommand {
                     attempt,
                     drawn,
                     ttl,
-                    patience,
-                    bid,
+                    queue,
+                    ballot: candidate,
                     depth: depth + u32::from(verb != Release),
-                    ..Asked::new(kind, verb, char::from(first + who))
+                    ..RowCommand::new(kind, verb, char::from(first + who))
                 }
             },
         )
 }
 
-/// Most of them are in the window, and will be for a second.
-fn any_bid() -> impl Strategy<Value = i64> {
-    let bids = [
+/// Returns candidates. Most of them are in the window, and stay in it for a second.
+fn any_candidate() -> impl Strategy<Value = i64> {
+    let candidates = [
         600_000, 600_000, 600_001, 700_000, 800_000, 900_000, 9_000_000, 9_000_001, -9_000_000,
     ];
-    prop::sample::select(bids.to_vec())
+    prop::sample::select(candidates.to_vec())
 }
 
-/// Ours, Redisson's, and others'.
+/// Returns hashes of this crate, of Redisson and of others.
 fn any_hash() -> impl Strategy<Value = Vec<(String, String)>> {
     let hashes = [
         "a=1 reentrant=2",
@@ -200,7 +208,7 @@ fn any_hash() -> impl Strategy<Value = Vec<(String, String)>> {
         .prop_map(|fields| fields.split(' ').map(parse_field).collect())
 }
 
-/// Far enough apart that no stall changes which is longer.
+/// Returns TTLs that differ so much that no stall changes their order.
 fn any_ttl() -> impl Strategy<Value = Duration> {
     prop::sample::select(vec![seconds(100), seconds(200), seconds(300)])
 }

@@ -1,5 +1,5 @@
-//! The rows: each is a story on one lock. What is said to each step is behind a colon, with what is published;
-//! `left` tells what is left.
+//! The rows. Each row is a series of steps on one lock. After each step and a colon come the answer
+//! and the messages that are published. After `left` come the keys that are left.
 
 use super::check;
 
@@ -8,7 +8,7 @@ async fn a_mutex_is_acquired() {
     check(&[
         "acquire A 40s: granted, left A 40s",
         "acquire A 40s: granted, acquire B 80s: held -, left A 40s",
-        // A token is for one attempt, so that it is there already is no success.
+        // A token belongs to one attempt, so finding it there is no success.
         "acquire A 40s: granted, acquire A 80s: held -, left A 40s",
         "write 40s, acquire A 80s: held -, left another's 40s",
         "write -, acquire A 40s: held -, left another's -",
@@ -60,22 +60,22 @@ async fn a_reentrant_lock_is_acquired() {
         "reentrant acquire a1: granted, left a=1 reentrant=1 40s",
         "reentrant acquire a1 x3: granted, left a=3 reentrant=1 40s",
         "reentrant acquire a1: granted, delete, reentrant acquire b1: granted, left b=1 reentrant=1 40s",
-        // Once more, by its owner: the depth is set, the TTL is never shortened.
+        // Its owner acquires it again. The depth is set, and the TTL is never shortened.
         "reentrant acquire a1: granted, reentrant acquire a1 x2 80s: granted, left a=2 reentrant=1 80s",
         "reentrant acquire a1 80s: granted, reentrant acquire a1 x2 40s: granted, left a=2 reentrant=1 80s",
         "write-hash a=1 reentrant=1 -, reentrant acquire a1 40s: granted, left a=1 reentrant=1 40s",
-        // By another.
+        // Another owner tries to acquire it.
         "reentrant acquire a1 x2: granted, reentrant acquire b1: held a x2 40s, left a=2 reentrant=1 40s",
         "write-hash a=1 reentrant=1 -, reentrant acquire b1: held a x1 -, left a=1 reentrant=1 modeless -",
-        // A later attempt of the same owner takes it over, and an earlier one, which is late, does not take it back.
+        // A later attempt of the same owner takes over. An earlier one, which is late, does not.
         "reentrant acquire a1 x2: granted, reentrant acquire a2: granted, left a=1 reentrant=2 40s",
         "reentrant acquire a2: granted, reentrant acquire a1 x5 80s: held a x1 40s, left a=1 reentrant=2 40s",
         "reentrant acquire a9: granted, reentrant acquire a10: granted, left a=1 reentrant=10 40s",
         "reentrant acquire a10: granted, reentrant acquire a9: held a x1 40s, left a=1 reentrant=10 40s",
-        // Redisson's.
+        // Locks of Redisson.
         "write-hash b=2 40s, reentrant acquire a1: held b x2 40s, left b=2 40s",
         "write-hash a=2 40s, reentrant acquire a1: held a x2 40s, left a=2 40s",
-        // Other kinds, and what is no lock.
+        // Other kinds, and keys that are no locks.
         "acquire A 40s: granted, reentrant acquire a1: kind, left A 40s",
         "fair acquire a1: granted, reentrant acquire a1: kind, left a=1 fair=1 40s",
         "fair acquire a1: granted, reentrant acquire b1: kind, left a=1 fair=1 40s",
@@ -90,12 +90,12 @@ async fn a_reentrant_lock_is_acquired() {
         // A lock of an earlier version gets the field with the next acquisition.
         "write-hash a=1 reentrant=1 40s, reentrant acquire b1: held a x1 40s, left a=1 reentrant=1 modeless 40s",
         "write-hash a=1 reentrant=1 mode=quorlock 40s, reentrant acquire b1: held a x1 40s, left a=1 reentrant=1 40s",
-        // Redisson's read-write lock.
+        // The read-write lock of Redisson.
         "write-hash b=1 mode=read 40s, reentrant acquire a1: kind, left b=1 mode=read 40s",
         "write-hash mode=write 40s, reentrant acquire a1: kind, left mode=write 40s",
         "write-hash mode=quorlock 40s, reentrant acquire a1: kind, left mode=quorlock 40s",
         "write-hash a=1 mode=quorlock 40s, reentrant acquire b1: kind, left a=1 mode=quorlock 40s",
-        // A lock of ours that others have written into.
+        // A lock of this crate that others have changed.
         "write-hash a=1 reentrant=1 mode=quorlock b=1 40s, reentrant acquire a1 x2: kind, left a=1 b=1 reentrant=1 40s",
         "write-hash a=1 reentrant=1 mode=write b=1 40s, reentrant acquire a2: kind, left a=1 b=1 mode=write reentrant=1 modeless 40s",
         "write-hash a=1 reentrant=1 odd=1 40s, reentrant acquire a1: kind, left a=1 odd=1 reentrant=1 modeless 40s",
@@ -118,7 +118,7 @@ async fn a_reentrant_lock_is_extended() {
         "write-hash a=1 40s, reentrant extend a1 80s: held a x1 40s, left a=1 40s",
         "acquire A 40s: granted, reentrant extend a1 80s: kind, left A 40s",
         "fair acquire a1: granted, reentrant extend a1 80s: kind, left a=1 fair=1 40s",
-        // Others have written into it.
+        // A lock that others have changed.
         "write-hash a=1 reentrant=1 mode=quorlock b=1 40s, reentrant extend a1 80s: kind, left a=1 b=1 reentrant=1 40s",
         "write-hash a=1 reentrant=1 mode=write b=1 40s, reentrant extend a1 80s: kind, left a=1 b=1 mode=write reentrant=1 modeless 40s",
         "write-hash a=1 reentrant=1 mode=read 40s, reentrant extend a1 80s: kind, left a=1 mode=read reentrant=1 modeless 40s",
@@ -135,7 +135,7 @@ async fn a_reentrant_lock_is_released() {
         "reentrant acquire a1: granted, reentrant release b1 lost: held a x1 40s, left a=1 reentrant=1 40s",
         "reentrant release a1 lost: gone, left nothing",
         "reentrant acquire a1 x3: granted, reentrant release a1: granted +redisson:0, left nothing",
-        // A level.
+        // One level.
         "reentrant acquire a1 x3: granted, reentrant release a1 x2: granted, left a=2 reentrant=1 40s",
         "reentrant acquire a1 x2: granted, reentrant release a1 x1: granted, reentrant release a1: granted +redisson:0, left nothing",
         "reentrant release a1: gone, left nothing",
@@ -143,7 +143,7 @@ async fn a_reentrant_lock_is_released() {
         "reentrant acquire a1: granted, reentrant release a1: granted +redisson:0, reentrant release a1: gone, left nothing",
         "reentrant acquire a1: granted, reentrant release b1: held a x1 40s, left a=1 reentrant=1 40s",
         "reentrant acquire a1: granted, reentrant release b1 x1: held a x1 40s, left a=1 reentrant=1 40s",
-        // An earlier attempt goes with the last one. Late, behind the next attempt, nothing does.
+        // A release also releases earlier attempts. After a later attempt, it does nothing.
         "reentrant acquire a9: granted, reentrant release a10: granted +redisson:0, left nothing",
         "reentrant acquire a10: granted, reentrant release a9: held a x1 40s, left a=1 reentrant=10 40s",
         "reentrant acquire a1: granted, reentrant acquire a2 x2: granted, reentrant release a1: held a x2 40s, left a=2 reentrant=2 40s",
@@ -152,7 +152,7 @@ async fn a_reentrant_lock_is_released() {
         "acquire A 40s: granted, reentrant release a1: kind, left A 40s",
         "fair acquire a1: granted, reentrant release a1: kind, left a=1 fair=1 40s",
         "write-hash a=1 reentrant=1 40s, reentrant release a1: granted +redisson:0, left nothing",
-        // What others have written into it is theirs.
+        // Fields of others stay.
         "write-hash a=1 reentrant=1 mode=quorlock b=1 40s, reentrant release a1: granted, left b=1 40s",
         "write-hash a=1 reentrant=1 mode=write b=1 40s, reentrant release a1: granted, left b=1 mode=write 40s",
     ])
@@ -166,20 +166,20 @@ async fn a_fair_lock_is_acquired() {
         "fair acquire a1 ~20s: granted, left a=1 fair=1 40s",
         "fair acquire a1 ~20s fresh: granted, left a=1 fair=1 40s",
         "fair acquire a1: granted, delete, fair acquire b1: granted, left b=1 fair=1 40s",
-        // Once more, by its owner, whoever waits.
+        // Its owner acquires it again, before all waiters.
         "fair acquire a1: granted, fair acquire a1 x2 80s: granted, left a=2 fair=1 80s",
         "fair acquire a1 80s: granted, fair acquire a1 x2 40s: granted, left a=2 fair=1 80s",
         "fair acquire a1: granted, enqueue b@2 20s, fair acquire a1 x2: granted, left a=2 fair=1 40s | b@2 20s | - -",
-        // By another, who waits or does not.
+        // Another owner tries to acquire it, and waits or does not wait.
         "fair acquire a1 x2: granted, fair acquire b1: held a x2 40s, left a=2 fair=1 40s",
         "write-hash a=1 fair=1 -, fair acquire b1: held a x1 -, left a=1 fair=1 modeless -",
         "fair acquire a1: granted, fair acquire b1 ~20s: held a x1 #1 40s, left a=1 fair=1 40s | b@2 20s | 40s 40s",
-        // Attempts, as with reentrant locks.
+        // Several attempts, as with reentrant locks.
         "fair acquire a1 x2: granted, fair acquire a2: granted, left a=1 fair=2 40s",
         "fair acquire a2: granted, fair acquire a1 x5 80s: held a x1 40s, left a=1 fair=2 40s",
         "fair acquire a2: granted, fair acquire a1 ~20s: held a x1 #1 40s, left a=1 fair=2 40s | a@1 20s | 40s 40s",
         "fair acquire a9: granted, fair acquire a10: granted, left a=1 fair=10 40s",
-        // Other kinds, and what is no lock. Nobody is queued there.
+        // Other kinds, and keys that are no locks. No waiter is queued there.
         "acquire A 40s: granted, fair acquire a1 ~20s: kind, left A 40s",
         "reentrant acquire a1: granted, fair acquire a1 ~20s: kind, left a=1 reentrant=1 40s",
         "reentrant acquire a1: granted, fair acquire b1 ~20s: kind, left a=1 reentrant=1 40s",
@@ -200,20 +200,22 @@ async fn a_fair_lock_is_acquired() {
 #[tokio::test]
 async fn a_fair_lock_has_a_queue() {
     check(&[
-        // In the order of the tickets, whoever comes first.
+        // The order is that of the tickets, not that of the calls.
         "fair acquire a1: granted, fair acquire c1 ~20s: held a x1 #1 40s, fair acquire b1 ~20s: held a x1 #1 40s, fair acquire c1 ~20s: held a x1 #2 40s, left a=1 fair=1 40s | b@2 20s c@3 20s | 40s 40s",
         "fair acquire a1: granted, fair acquire b1 @3 ~20s: held a x1 #1 40s, fair acquire c1 @3 ~20s: held a x1 #2 40s, left a=1 fair=1 40s | b@3 20s c@3 20s | 40s 40s",
-        // The last call sets the deadline, and the longest the TTL of the queue.
+        // The last call sets the deadline. The longest sets the TTL of the queue.
         "fair acquire a1: granted, fair acquire b1 ~20s: held a x1 #1 40s, fair acquire b1 ~30s: held a x1 #1 40s, left a=1 fair=1 40s | b@2 30s | 60s 60s",
         "fair acquire a1: granted, fair acquire b1 ~30s: held a x1 #1 40s, fair acquire b1 ~20s: held a x1 #1 40s, left a=1 fair=1 40s | b@2 20s | 60s 60s",
         "enqueue b@2 20s, enqueue c@3 20s, fair acquire c1: queued, left nothing | b@2 20s c@3 20s | - -",
         "enqueue b@2 20s, fair acquire c1 ~20s: queued #2, left nothing | b@2 20s c@3 20s | 40s 40s",
         "enqueue b@2 20s, enqueue c@3 20s, fair acquire b1: granted, left b=1 fair=1 40s | c@3 20s | - -",
         "enqueue b@2 20s, fair acquire b1: granted, left b=1 fair=1 40s",
-        // Whose ticket is the first of all takes the lock, if it waits at all.
+        // A waiter with the first ticket takes the lock. An attempt that does not wait has no
+        // ticket.
         "enqueue b@2 20s, fair acquire a1 ~20s: granted, left a=1 fair=1 40s | b@2 20s | 40s 40s",
         "enqueue b@2 20s, fair acquire a1: queued, left nothing | b@2 20s | - -",
-        // The dead are swept from the head of the queue, and only from there; who comes up behind them is told, if the lock is free.
+        // Dead waiters are removed from the head of the queue, and only from there. If the lock is
+        // free, the waiter that is then first is woken.
         "enqueue b@2 -5s, fair acquire c1: granted, left c=1 fair=1 40s",
         "enqueue b@2 -, fair acquire c1: granted, left c=1 fair=1 40s",
         "enqueue a@1 -5s, enqueue b@2 -, enqueue b@3 20s, fair acquire c1 @9: queued +turn-b:b@3, left nothing | b@3 20s | - -",
@@ -221,10 +223,10 @@ async fn a_fair_lock_has_a_queue() {
         "enqueue a@1 -5s, enqueue b@2 20s, fair acquire b1 ~20s: granted, left b=1 fair=1 40s",
         "enqueue b@2 20s, enqueue c@3 -5s, fair acquire a1 @9: queued, left nothing | b@2 20s c@3 -5s | - -",
         "fair acquire c1: granted, enqueue a@1 -5s, enqueue b@2 20s, fair acquire b1 ~20s: held c x1 #1 40s, left c=1 fair=1 40s | b@2 20s | 40s 40s",
-        // Who calls in time is not dead, and who calls too late is queued again.
+        // A waiter that calls in time is not dead. One that calls too late is queued again.
         "enqueue a@1 20s, enqueue b@2 -5s, fair acquire b1 ~20s: queued #2, left nothing | a@1 20s b@2 20s | 40s 40s",
         "enqueue a@1 -5s, enqueue b@2 20s, fair acquire a1 ~20s: granted, left a=1 fair=1 40s | b@2 20s | 40s 40s",
-        // A ticket that is new here must have about the time of the master.
+        // The time in a ticket that is new must be near the master's clock.
         "fair acquire a1: granted, fair acquire b1 ~20s fresh: skewed, left a=1 fair=1 40s",
         "enqueue a@1 20s, fair acquire b1 ~20s fresh: skewed, left nothing | a@1 20s | - -",
         "enqueue a@1 20s, enqueue b@2 20s, fair acquire b1 ~20s fresh: queued #2, left nothing | a@1 20s b@2 20s | 40s 40s",
@@ -258,19 +260,19 @@ async fn a_fair_lock_is_released() {
         "fair release a1: gone, left nothing",
         "fair acquire a1: granted, fair release a1: granted, fair release a1: gone, left nothing",
         "fair acquire a1: granted, fair release b1: held a x1 40s, left a=1 fair=1 40s",
-        // Who is next is told.
+        // The next waiter is woken.
         "fair acquire a1: granted, enqueue b@2 20s, enqueue c@3 20s, fair release a1: granted +turn-b:b@2, left nothing | b@2 20s c@3 20s | - -",
         "fair acquire a1: granted, enqueue b@2 -5s, enqueue c@3 20s, fair release a1: granted +turn-c:c@3, left nothing | c@3 20s | - -",
         "fair acquire a1: granted, enqueue b@2 -5s, fair release a1: granted, left nothing",
         "fair acquire a1: granted, enqueue a@1 20s, enqueue b@2 20s, fair release a1: granted +turn-b:b@2, left nothing | b@2 20s | - -",
-        // Who waits gives up its place. When that was the first one, and the lock is free, the next is told.
+        // A waiter leaves the queue. If it was first and the lock is free, the next one is woken.
         "fair acquire a1: granted, fair acquire b1 ~20s: held a x1 #1 40s, fair release b1: held a x1 40s, left a=1 fair=1 40s",
         "fair acquire a1: granted, enqueue b@2 20s, enqueue c@3 20s, fair release b1: held a x1 40s, left a=1 fair=1 40s | c@3 20s | - -",
         "enqueue b@2 20s, enqueue c@3 20s, fair release b1: gone +turn-c:c@3, left nothing | c@3 20s | - -",
         "enqueue b@2 20s, enqueue c@3 20s, fair release c1: gone, left nothing | b@2 20s | - -",
         "enqueue b@2 20s, fair release b1: gone, left nothing",
         "enqueue b@2 20s, fair release a1: gone, left nothing | b@2 20s | - -",
-        // An earlier attempt goes with the last one. Late, behind the next attempt, nothing does.
+        // A release also releases earlier attempts. After a later attempt, it does nothing.
         "fair acquire a9: granted, fair release a10: granted, left nothing",
         "fair acquire a10: granted, fair release a9: held a x1 40s, left a=1 fair=10 40s",
         "fair acquire a1: granted, fair acquire a2: granted, fair release a1: held a x1 40s, left a=1 fair=2 40s",
@@ -289,14 +291,14 @@ async fn a_fair_lock_is_yielded() {
     check(&[
         "fair acquire a1: granted, fair yield a1 ~20s: granted, left nothing | a@1 20s | 40s 40s",
         "fair acquire b1: granted, enqueue c@3 20s, fair yield b1 ~20s: granted, left nothing | b@2 20s c@3 20s | 40s 40s",
-        // Who is before it is told.
+        // An earlier waiter is woken.
         "fair acquire b1: granted, enqueue a@1 20s, fair yield b1 ~20s: granted +turn-a:a@1, left nothing | a@1 20s b@2 20s | 40s 40s",
         "fair acquire c1: granted, enqueue a@1 -5s, enqueue b@2 20s, fair yield c1 ~20s: granted +turn-b:b@2, left nothing | b@2 20s c@3 20s | 40s 40s",
         "fair acquire a1: granted, fair yield a1: granted, left nothing",
         "fair yield a1 ~20s: gone, left nothing",
         "fair acquire a1: granted, fair yield b1 ~20s: gone, left a=1 fair=1 40s",
         "fair acquire a9: granted, fair yield a10 ~20s: granted, left nothing | a@1 20s | 40s 40s",
-        // Late, behind a release or the next attempt.
+        // Too late, after a release or a later attempt.
         "fair acquire a10: granted, fair yield a9 ~20s: gone, left a=1 fair=10 40s",
         "fair acquire a1: granted, fair release a1: granted, fair yield a1 ~20s: gone, left nothing",
         "fair acquire a1: granted, fair acquire a2: granted, fair yield a1 ~20s: gone, left a=1 fair=2 40s",
@@ -317,7 +319,7 @@ async fn a_lock_is_put_back() {
         "reentrant acquire a2: granted, reentrant heal a1 x2 80s: held a x1 40s, left a=1 reentrant=2 40s",
         "reentrant acquire b1: granted, reentrant heal a1: held b x1 40s, left b=1 reentrant=1 40s",
         "fair heal a1 x2: granted, left a=2 fair=1 40s",
-        // Whoever waits.
+        // A heal ignores waiters.
         "enqueue b@2 20s, fair heal a1 x2: granted, left a=2 fair=1 40s | b@2 20s | - -",
         "enqueue b@2 -5s, fair heal a1 x2: granted, left a=2 fair=1 40s | b@2 -5s | - -",
         "fair acquire b1: granted, fair heal a1: held b x1 40s, left b=1 fair=1 40s",
@@ -339,7 +341,7 @@ async fn a_lock_is_inspected() {
         "reentrant acquire a1 x2: granted, inspect: reentrant a x2 40s, left a=2 reentrant=1 40s",
         "fair acquire a1: granted, enqueue c@3 20s, enqueue b@2 -5s, inspect: fair a x1 40s b@2 c@3, left a=1 fair=1 40s | b@2 -5s c@3 20s | - -",
         "enqueue b@2 20s, inspect: free 0s b@2, left nothing | b@2 20s | - -",
-        // Redisson's, and what is no lock.
+        // Locks of Redisson, and keys that are no locks.
         "write-hash a=2 40s, inspect: reentrant a x2 40s, left a=2 40s",
         "write-hash field=some 40s, inspect: other 40s, left field=some 40s",
         "write-hash fair=1 40s, inspect: other 40s, left fair=1 modeless 40s",
@@ -353,20 +355,21 @@ async fn a_lock_is_inspected() {
     .await;
 }
 
-/// A counter is the candidate that won, and lives for 30 days.
+/// A counter holds the candidate that won, and lives for 30 days.
 #[tokio::test]
-async fn a_fenced_mutex() {
+async fn a_fenced_mutex_is_acquired() {
     check(&[
         "acquire A ^500: granted, left A 40s ^500 2592000s",
         "count ^400, acquire A ^500: granted, left A 40s ^500 2592000s",
         "count ^400, acquire A ^400+1: granted, left A 40s ^400+1 2592000s",
-        // Somebody else has it, or a later one.
+        // Another attempt has won with this candidate, or with a later one.
         "count ^500, acquire A ^500: stale ^500, left nothing ^500 -",
         "count ^600, acquire A ^500: stale ^600, left nothing ^600 -",
         "count ^5000, acquire A ^500: stale ^5000, left nothing ^5000 -",
-        // As numbers, and not as texts.
+        // Candidates are compared as numbers, not as texts.
         "count-nine, acquire A ^500: granted, left A 40s ^500 2592000s",
-        // Too far from the master's clock, but for one above a counter that is.
+        // Candidates too far from the master's clock are refused. One above a counter that is too
+        // far ahead is accepted.
         "acquire A ^-9000: skewed, left nothing",
         "acquire A ^9000: skewed, left nothing",
         "count ^400, acquire A ^9000: skewed, left nothing ^400 -",
@@ -374,21 +377,21 @@ async fn a_fenced_mutex() {
         "count ^8000, acquire A ^8000+2: skewed, left nothing ^8000 -",
         "count ^-9000, acquire A ^-9000: stale ^-9000, left nothing ^-9000 -",
         "count ^-9000, acquire A ^-9000+1: skewed, left nothing ^-9000 -",
-        // Again, with the same candidate or a larger one.
+        // The same attempt again, with the same candidate, a larger one or a smaller one.
         "acquire A ^500: granted, acquire A ^500 80s: granted, left A 80s ^500 2592000s",
         "acquire A 80s ^500: granted, acquire A ^500: granted, left A 80s ^500 2592000s",
         "acquire A ^500: granted, acquire A ^600 80s: granted, left A 80s ^600 2592000s",
         "acquire A ^600: granted, acquire A ^500 80s: stale ^600, left A 40s ^600 2592000s",
         "acquire A ^500: granted, acquire A ^9000 80s: skewed, left A 40s ^500 2592000s",
         "acquire A ^500: granted, delete, acquire A ^500: stale ^500, left nothing ^500 2592000s",
-        // Another's is another's, whatever is offered.
+        // A lock that another attempt holds is refused, with any candidate.
         "acquire A ^500: granted, acquire B ^600: held 40s, left A 40s ^500 2592000s",
         "acquire A ^500: granted, acquire B ^9000: held 40s, left A 40s ^500 2592000s",
         "write -, acquire A ^500: held -, left another's -",
         "acquire A 40s: granted, acquire B ^500: held 40s, left A 40s",
         "acquire A ^500: granted, acquire B 40s: held -, left A 40s ^500 2592000s",
         "write-hash field=1 40s, acquire A ^500: kind, left field=1 40s",
-        // Without a fence nobody minds the counter.
+        // A lock that is not fenced ignores the counter.
         "count ^500, acquire A 40s: granted, left A 40s ^500 -",
         "count ^500, acquire A 40s: granted, extend A 80s ^600: granted, release A: granted +wake:0, left nothing ^500 -",
     ])
@@ -396,7 +399,7 @@ async fn a_fenced_mutex() {
 }
 
 #[tokio::test]
-async fn a_fenced_reentrant_lock() {
+async fn a_fenced_reentrant_lock_is_acquired() {
     check(&[
         "reentrant acquire a1 ^500: granted, left a=1 reentrant=1 40s ^500 2592000s",
         "count ^500, reentrant acquire a1 ^500: stale ^500, left nothing ^500 -",
@@ -408,20 +411,20 @@ async fn a_fenced_reentrant_lock() {
         "reentrant acquire a1 ^500: granted, reentrant acquire a1 ^600 80s: granted, left a=1 reentrant=1 80s ^600 2592000s",
         "reentrant acquire a1 ^600: granted, reentrant acquire a1 ^500 x2 80s: stale ^600, left a=1 reentrant=1 40s ^600 2592000s",
         "reentrant acquire a1 ^500: granted, reentrant acquire b1 ^600: held a x1 40s, left a=1 reentrant=1 40s ^500 2592000s",
-        // His next attempt is somebody else to the counter.
+        // The next attempt of the same owner needs a larger candidate.
         "reentrant acquire a1 ^500: granted, reentrant acquire a2 ^500: stale ^500, left a=1 reentrant=1 40s ^500 2592000s",
         "reentrant acquire a1 ^500: granted, reentrant acquire a2 ^500+1: granted, left a=1 reentrant=2 40s ^500+1 2592000s",
         "reentrant acquire a2 ^500: granted, reentrant acquire a1 ^600: held a x1 40s, left a=1 reentrant=2 40s ^500 2592000s",
         "acquire A ^500: granted, reentrant acquire a1 ^600: kind, left A 40s ^500 2592000s",
         "reentrant acquire a1 x2 ^500: granted, reentrant extend a1 x3 80s ^500: granted, left a=3 reentrant=1 80s ^500 2592000s",
-        // A level is not the last one, and still shows which candidates are gone.
+        // One level of two. Its candidate counts, too.
         "reentrant acquire a1 x2 ^500: granted, reentrant release a1 x1 ^500: granted, left a=1 reentrant=1 40s ^500 2592000s",
     ])
     .await;
 }
 
 #[tokio::test]
-async fn a_fenced_fair_lock() {
+async fn a_fenced_fair_lock_is_acquired() {
     check(&[
         "fair acquire a1 ^500: granted, left a=1 fair=1 40s ^500 2592000s",
         "fair acquire a1 ^500 ~20s: granted, left a=1 fair=1 40s ^500 2592000s",
@@ -435,12 +438,12 @@ async fn a_fenced_fair_lock() {
         "fair acquire a1 ^500: granted, fair acquire a2 ^500: stale ^500, left a=1 fair=1 40s ^500 2592000s",
         "fair acquire a1 ^500: granted, fair acquire a2 ^600: granted, left a=1 fair=2 40s ^600 2592000s",
         "fair acquire a1 ^500: granted, fair acquire b1 ^600: held a x1 40s, left a=1 fair=1 40s ^500 2592000s",
-        // Who waits offers nothing yet, and who comes before his turn neither.
+        // The candidate of a waiter does not count before its turn.
         "fair acquire a1 ^500: granted, fair acquire b1 ^600 ~20s: held a x1 #1 40s, left a=1 fair=1 40s | b@2 20s | 40s 40s ^500 2592000s",
         "enqueue b@2 20s, fair acquire c1 ^500: queued, left nothing | b@2 20s | - -",
         "enqueue b@2 20s, fair acquire b1 ^500: granted, left b=1 fair=1 40s ^500 2592000s",
         "enqueue b@2 20s, fair acquire a1 ^500 ~20s: granted, left a=1 fair=1 40s | b@2 20s | 40s 40s ^500 2592000s",
-        // Who is next and has too small a candidate keeps his place.
+        // A waiter that is next and has too small a candidate keeps its position.
         "enqueue b@2 20s, count ^600, fair acquire b1 ^500: stale ^600, left nothing | b@2 20s | - - ^600 -",
         "enqueue b@2 20s, count ^600, fair acquire a1 ^500 ~20s: stale ^600, left nothing | a@1 20s b@2 20s | 40s 40s ^600 -",
         "enqueue b@2 -5s, count ^600, fair acquire c1 ^500: stale ^600, left nothing ^600 -",
@@ -451,17 +454,17 @@ async fn a_fenced_fair_lock() {
 }
 
 #[tokio::test]
-async fn what_is_released_cannot_win_any_more() {
+async fn a_released_attempt_cannot_win_any_more() {
     check(&[
         "acquire A ^500: granted, release A ^500: granted +wake:0, left nothing ^500 2592000s",
         "acquire A ^500: granted, release A ^500: granted +wake:0, acquire A ^500: stale ^500, left nothing ^500 2592000s",
-        // An attempt that failed, or has not come yet.
+        // The release comes first: the acquisition failed, or comes later.
         "release A ^500: gone, left nothing ^500 2592000s",
         "release A ^500: gone, acquire A ^500: stale ^500, left nothing ^500 2592000s",
         "release A ^500: gone, acquire B ^600: granted, acquire A ^500: held 40s, left B 40s ^600 2592000s",
         "acquire B ^500: granted, release A ^600: held 40s, left B 40s ^600 2592000s",
         "acquire B ^500: granted, release A ^600: held 40s, acquire B ^500: stale ^600, left B 40s ^600 2592000s",
-        // It never goes down, and is not kept longer for nothing.
+        // The counter never goes down. Its TTL is prolonged only if it is raised.
         "count ^600, release A ^500: gone, left nothing ^600 -",
         "count ^500, release A ^500: gone, left nothing ^500 -",
         "count-nine, release A ^500: gone, left nothing ^500 2592000s",
@@ -479,7 +482,7 @@ async fn what_is_released_cannot_win_any_more() {
     .await;
 }
 
-/// If nobody has held it since.
+/// A key is put back only if no one has held the lock since.
 #[tokio::test]
 async fn a_fenced_lock_is_put_back() {
     check(&[
@@ -488,7 +491,7 @@ async fn a_fenced_lock_is_put_back() {
         "count ^500, heal A ^500+1: granted, left A 40s ^500+1 2592000s",
         "count ^600, heal A ^500: stale ^600, left nothing ^600 -",
         "count ^9000, heal A ^9000: granted, left A 40s ^9000 -",
-        // However long ago it was won.
+        // The lock may have been won long ago.
         "heal A ^-9000: granted, left A 40s ^-9000 2592000s",
         "heal A ^9000: granted, left A 40s ^9000 2592000s",
         "acquire A ^500: granted, heal A ^500 80s: granted, left A 80s ^500 2592000s",
@@ -505,9 +508,10 @@ async fn a_fenced_lock_is_put_back() {
     .await;
 }
 
-/// Nobody acquires by it, whoever holds the lock can release it, and it stays as it is.
+/// If the counter's key holds something else, a fenced lock cannot be acquired. Its holder can
+/// release it, and the key stays as it is.
 #[tokio::test]
-async fn what_is_no_counter() {
+async fn a_key_that_is_no_counter_is_reported() {
     const NO_COUNTER: &str = "failed: answered ERR the key .. is not a counter: delete it";
     let rows = [
         "count-hash, acquire A ^500: NO, left nothing hash -",
@@ -521,34 +525,34 @@ async fn what_is_no_counter() {
         "count-text, heal A ^500: NO, left nothing text -",
         "count-text, release A ^500: gone, left nothing text -",
         "acquire A ^500: granted, count-text, release A ^500: granted +wake:0, left nothing text -",
-        // As long as a candidate, and before it in the order of texts.
+        // A text as long as a candidate, which sorts before it.
         "count-letters, acquire A ^500: NO, left nothing 0123456789abcdef -",
         "count-hexadecimal, acquire A ^500: NO, left nothing 0x10 -",
         "count-hexadecimal, release A ^500: gone, left nothing 0x10 -",
-        // With a TTL, which stays.
+        // A key with a TTL, which stays.
         "count-text-60s, acquire A ^500: NO, left nothing text 60s",
         "count-text-60s, acquire A ^9000: NO, left nothing text 60s",
         "count-text-60s, release A ^500: gone, left nothing text 60s",
-        // Another kind of lock comes first.
+        // A lock of another kind is reported first.
         "reentrant acquire a1: granted, count-hash, acquire A ^500: kind, left a=1 reentrant=1 40s hash -",
     ];
     let rows = rows.map(|row| row.replace("NO", NO_COUNTER));
     check(&rows.each_ref().map(String::as_str)).await;
 }
 
-/// A free lock is not held as another kind because of a key beside it.
+/// A free lock is not reported as another kind because of its companion keys.
 #[tokio::test]
-async fn what_is_no_queue() {
+async fn a_key_that_is_no_queue_is_reported() {
     const NO_SET: &str = "failed: answered ERR the key .. is not a sorted set: delete it";
     let rows = [
         "spoil-queue, fair acquire a1: NO, left nothing spoilt-queue 60s",
         "spoil-queue, fair acquire a1 ~20s: NO, left nothing spoilt-queue 60s",
         "spoil-queue, write 40s, fair acquire a1 ~20s: kind, left another's 40s spoilt-queue 60s",
         "fair acquire a1: granted, spoil-queue, fair acquire b1 ~20s: NO, left a=1 fair=1 40s spoilt-queue 60s",
-        // Nobody is put in a queue and not in the other.
+        // A waiter is not put into one of the two keys only.
         "fair acquire a1: granted, spoil-deadlines, fair acquire b1 ~20s: NO, left a=1 fair=1 40s spoilt-deadlines 60s",
         "enqueue b@2 -, spoil-deadlines, fair acquire c1 ~20s: NO, left nothing | b@2 - | - 60s spoilt-deadlines 60s",
-        // None of this keeps anybody from giving the lock up.
+        // The lock can be released all the same.
         "fair acquire a1: granted, spoil-queue, fair release a1: granted, left nothing spoilt-queue 60s",
         "fair acquire a1: granted, spoil-deadlines, fair release a1: granted, left nothing spoilt-deadlines 60s",
         "fair acquire a1: granted, enqueue b@2 -, spoil-deadlines, fair release a1: granted, left nothing | b@2 - | - 60s spoilt-deadlines 60s",

@@ -1,52 +1,58 @@
-//! What is done to a master, as rows write it.
+//! The steps of a row.
 //!
-//! A step is a word for what, who, and what else matters, in any order: `40s` the TTL, `x2` the
-//! depth, `@2` the time in the ticket, `~20s` the patience, `^500` the candidate of a fenced lock,
-//! in milliseconds from when the row began, and `^500+1` a microsecond more, `fresh` for a ticket
-//! that no majority has seen, `quiet` for a release that tells nobody, `lost` for one after a lost
-//! round. Mutexes are asked for by `A`, `B`, `C`, the token; other locks by `a1`, the owner and the
-//! attempt.
+//! A step begins with a verb and an attempt. `A`, `B` and `C` are tokens of mutexes. `a1` is an
+//! owner and the number of its attempt. After these come options in any order:
+//!
+//! - `40s`: the TTL
+//! - `x2`: the depth
+//! - `@2`: the time in the ticket
+//! - `~20s`: the waiter timeout
+//! - `^500`: the candidate of a fenced lock, in milliseconds from the start of the row; `^500+1` is
+//!   one microsecond more
+//! - `fresh`: no majority has seen the ticket
+//! - `quiet`: the release wakes no one
+//! - `lost`: the release follows a lost round
 
 use super::*;
-use crate::core::claim::{Patience, Ticket};
+use crate::core::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    Ask(Asked),
+    Command(RowCommand),
     Delete,
-    /// By somebody who is not us: a string under this letter's token, or anybody's.
+    /// Writes a string without this crate: the token of this letter, or another text for `?`.
     Write(char, Option<Duration>),
-    /// The same, of a hash.
+    /// Writes a hash without this crate.
     WriteHash(Vec<(String, String)>, Option<Duration>),
-    /// The counter of a fenced lock, as a candidate is written.
+    /// Writes the counter of a fenced lock, in microseconds like a candidate.
     Count(i64),
-    /// The same, as what nobody of us writes, and its TTL: some text, or a hash.
+    /// Writes a text or a hash, with a TTL, in place of the counter.
     Miscount(&'static str, Option<Duration>),
-    /// Puts a text where the waiters of a fair lock are; in the queue, or else in the deadlines.
+    /// Writes a text in place of the queue of a fair lock, or of its deadlines.
     Spoil {
         is_queue: bool,
     },
-    /// A ticket in the queue, with in how many seconds it counts as dead, if that is known.
+    /// Puts a ticket into the queue, with a deadline in this many seconds if there is one.
     Enqueue(String, Option<i64>),
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct RowCommand {
     pub(super) kind: Kind,
     pub(super) verb: Verb,
     pub(super) who: char,
     pub(super) attempt: u64,
     pub(super) ttl: Duration,
     pub(super) depth: u32,
-    /// In seconds from an origin long ago.
+    /// The time in the ticket, in seconds from [`ORIGIN`].
     pub(super) drawn: u64,
-    pub(super) patience: Option<Patience>,
-    pub(super) wakes: Wakes,
-    /// In microseconds from when the row began.
-    pub(super) bid: Option<i64>,
+    pub(super) queue: Option<QueueOptions>,
+    pub(super) wakes: WakeScope,
+    /// The candidate, in microseconds from the start of the row.
+    pub(super) ballot: Option<i64>,
 }
 
-impl Asked {
+impl RowCommand {
     pub(super) fn mutex(verb: Verb, who: char, ttl: Duration) -> Self {
         Self {
             ttl,
@@ -63,65 +69,97 @@ impl Asked {
             ttl: seconds(40),
             depth: u32::from(verb != Verb::Release),
             drawn: u64::from(who as u8 % 32),
-            patience: None,
-            wakes: Wakes::Everybody,
-            bid: None,
+            queue: None,
+            wakes: WakeScope::Everybody,
+            ballot: None,
         }
     }
 
-    pub(super) fn command(&self, key: &str) -> Command {
-        let owner: Arc<str> = owner(self.who).into();
-        let attempt = self.attempt;
-        let claim = match (self.verb, self.kind) {
-            (Verb::Inspect, _) => Claim::Nobody,
-            (_, Kind::Mutex) => Claim::Token(token(self.who)),
-            (_, Kind::Reentrant) => Claim::Owner { owner, attempt },
-            (_, Kind::Fair) => Claim::Ticket {
-                ticket: ticket(self.who, self.drawn),
-                owner,
-                attempt,
+    pub(super) fn command(&self, key: &str, ballot: Option<Ballot>) -> Command {
+        let resource = resource(self.kind, key);
+        Command::new(&resource, self.action(ballot))
+    }
+
+    fn action(&self, ballot: Option<Ballot>) -> Action {
+        let (depth, wakes) = (self.depth, self.wakes);
+        let ttl = checked(self.ttl);
+        let timeout = self.queue.map(|queue| queue.waiter_timeout);
+        let key = |ballot| NewKey { ttl, depth, ballot };
+        match (self.verb, self.identity()) {
+            (Verb::Acquire, by) => match (by, self.queue) {
+                (Identity::Ticket(by), Some(queue)) => {
+                    let key = key(ballot);
+                    Action::AcquireOrQueue { by, queue, key }
+                }
+                (by, _) => Action::Acquire {
+                    by,
+                    key: key(ballot),
+                },
             },
-        };
-        Command {
-            verb: self.verb,
-            resource: resource(self.kind, key),
-            claim,
-            ttl: Ttl::parse(self.ttl, Duration::ZERO, Drift::from_ppm(0).unwrap()).unwrap(),
-            depth: self.depth,
-            wakes: self.wakes,
-            patience: self.patience,
-            bid: None,
+            (Verb::Heal, by) => Action::Heal {
+                by,
+                key: key(ballot),
+            },
+            (Verb::Extend, by) => Action::Extend { by, ttl, depth },
+            (Verb::Release, by) => match by.owner().cloned() {
+                Some(by) if depth > 0 => Action::SetDepth { by, depth, ballot },
+                _ => Action::Release { by, wakes, ballot },
+            },
+            (Verb::Yield, Identity::Ticket(by)) => Action::Yield {
+                by,
+                timeout: timeout.unwrap_or_default(),
+            },
+            (Verb::Inspect, _) => Action::Inspect,
+            (verb @ Verb::Yield, _) => panic!("no step is {verb:?}"),
         }
     }
 
-    /// What takes a mutex is never sent twice, but for a fenced one.
+    fn identity(&self) -> Identity {
+        let owner = OwnerAttempt {
+            owner: owner(self.who).into(),
+            attempt: self.attempt,
+        };
+        match self.kind {
+            Kind::Mutex => Identity::Token(token(self.who)),
+            Kind::Reentrant => Identity::Owner(owner),
+            Kind::Fair => Identity::Ticket(FairAttempt {
+                owner,
+                ticket: ticket(self.who, self.drawn),
+            }),
+        }
+    }
+
+    /// Returns whether the command may be sent twice. Only SET, which takes a mutex, may not.
     pub(super) fn may_be_copied(&self) -> bool {
-        self.bid.is_some()
+        self.ballot.is_some()
             || self.kind != Kind::Mutex
             || !matches!(self.verb, Verb::Acquire | Verb::Heal)
     }
 
     fn parse(kind: Kind, verb: Verb, who: &str, words: &[&str]) -> Self {
         let mut letters = who.chars();
-        let mut asked = Self::new(kind, verb, letters.next().unwrap());
-        asked.attempt = letters.as_str().parse().unwrap_or(1);
+        let mut command = Self::new(kind, verb, letters.next().unwrap());
+        command.attempt = letters.as_str().parse().unwrap_or(1);
         let is_fresh = words.contains(&"fresh");
         for word in words {
             match word.split_at(1) {
                 ("f", "resh") => {}
-                ("q", "uiet") => asked.wakes = Wakes::Nobody,
-                ("l", "ost") => asked.wakes = Wakes::ThisMaster,
-                ("x", depth) => asked.depth = depth.parse().unwrap(),
-                ("^", off) => asked.bid = Some(micros(off)),
-                ("@", drawn) => asked.drawn = drawn.parse().unwrap(),
-                ("~", patience) => {
-                    let patience = parse_ttl(patience).unwrap();
-                    asked.patience = Some(Patience { patience, is_fresh });
+                ("q", "uiet") => command.wakes = WakeScope::Nobody,
+                ("l", "ost") => command.wakes = WakeScope::ThisMaster,
+                ("x", depth) => command.depth = depth.parse().unwrap(),
+                ("^", off) => command.ballot = Some(micros(off)),
+                ("@", drawn) => command.drawn = drawn.parse().unwrap(),
+                ("~", timeout) => {
+                    let waiter_timeout = parse_ttl(timeout).unwrap();
+                    command.queue = Some(QueueOptions {
+                        waiter_timeout,
+                        is_fresh,
+                    });
                 }
-                _ => asked.ttl = parse_ttl(word).unwrap(),
+                _ => command.ttl = parse_ttl(word).unwrap(),
             }
         }
-        asked
+        command
     }
 }
 
@@ -133,15 +171,15 @@ impl Step {
             "fair" => (Kind::Fair, &words[1..]),
             _ => (Kind::Mutex, &words[..]),
         };
-        let ask = |verb, who, rest| Self::Ask(Asked::parse(kind, verb, who, rest));
+        let ask = |verb, who, rest| Self::Command(RowCommand::parse(kind, verb, who, rest));
         match words {
             ["acquire", who, rest @ ..] => ask(Verb::Acquire, who, rest),
             ["heal", who, rest @ ..] => ask(Verb::Heal, who, rest),
             ["extend", who, rest @ ..] => ask(Verb::Extend, who, rest),
             ["release", who, rest @ ..] => ask(Verb::Release, who, rest),
             ["yield", who, rest @ ..] => ask(Verb::Yield, who, rest),
-            // A fair lock is more to look at than others, and they are where it is.
-            ["inspect"] => Self::Ask(Asked::new(Kind::Fair, Verb::Inspect, '?')),
+            // An inspection of a fair lock also shows locks of the other kinds.
+            ["inspect"] => Self::Command(RowCommand::new(Kind::Fair, Verb::Inspect, '?')),
             ["write", ttl] => Self::Write('?', parse_ttl(ttl)),
             ["write-A", ttl] => Self::Write('A', parse_ttl(ttl)),
             ["write-hash", fields @ .., ttl] => Self::WriteHash(
@@ -169,13 +207,13 @@ impl Step {
     }
 }
 
-/// `500+1` is half a second and a microsecond.
+/// Parses a candidate: `500+1` is half a second and a microsecond.
 fn micros(text: &str) -> i64 {
     let (millis, micros) = text.split_once('+').unwrap_or((text, "0"));
     millis.parse::<i64>().unwrap() * 1000 + micros.parse::<i64>().unwrap()
 }
 
-/// As it is parsed.
+/// Writes a candidate as `micros` parses it.
 pub(super) fn candidate(micros: i64) -> String {
     match micros.rem_euclid(1000) {
         0 => format!("^{}", micros / 1000),
@@ -183,8 +221,9 @@ pub(super) fn candidate(micros: i64) -> String {
     }
 }
 
-/// A field of a hash: `a=1` is an owner's, and `reentrant=1`, `fair=1` and `odd=1` are marks. What
-/// is left of a lock has the field `mode=quorlock`, too, where it does not say `modeless`.
+/// Parses a field of a hash. `a=1` is the field of an owner. `reentrant=1`, `fair=1` and `odd=1`
+/// are fields that tell the kind. Where a row writes the keys that are left, a lock of this crate
+/// also has the field `mode=quorlock`, unless the row says `modeless`.
 pub(super) fn parse_field(text: &str) -> (String, String) {
     let (name, value) = text.split_once('=').unwrap();
     let name = match name {
@@ -200,6 +239,10 @@ fn parse_ttl(text: &str) -> Option<Duration> {
     Some(Duration::from_secs_f64(number.parse().unwrap()))
 }
 
+pub(super) fn checked(ttl: Duration) -> Ttl {
+    Ttl::parse(ttl, Duration::ZERO, Drift::from_ppm(0).unwrap()).unwrap()
+}
+
 pub(super) fn resource(kind: Kind, key: &str) -> Resource {
     let names = KeyTemplate::parse("{name}").unwrap();
     names.resource(kind, key.into()).unwrap()
@@ -213,7 +256,7 @@ pub(super) fn text_of(token: Token) -> String {
     String::from_utf8(token.as_bytes().to_vec()).unwrap()
 }
 
-/// One owner for each process.
+/// Returns the owner of this letter. Each owner is in a process of its own.
 fn owner(who: char) -> String {
     format!("{}:1", process(who))
 }
@@ -230,7 +273,7 @@ pub(super) fn ticket(who: char, drawn: u64) -> Ticket {
     Ticket::new((ORIGIN + drawn) * 1_000_000, &owner(who))
 }
 
-/// What a master said, with short names: `a` for an owner, `b@2` for a ticket.
+/// Shortens a text of a master: `a` is an owner, `b@2` is a ticket.
 pub(super) fn short(text: &str) -> String {
     if let Some((micros, who)) = text.split_once(':')
         && let Ok(micros) = micros.parse::<u64>()

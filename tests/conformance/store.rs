@@ -1,4 +1,4 @@
-//! What is behind the mailbox, by another way in.
+//! Direct access to the keys of a master, without the mailbox.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ pub(super) enum Store {
     Real(Server, Listener),
 }
 
-/// A sorted set: members and scores, as far from the master's clock as they are.
+/// A sorted set: members, and their scores relative to the master's clock.
 type Scores = Vec<(String, f64)>;
 
 impl Store {
     pub(super) fn memory(&self) -> &MemoryMaster {
         match self {
             Self::Memory(master) => master,
-            Self::Real(..) => panic!("a server takes no orders"),
+            Self::Real(..) => panic!("a server has no faults to inject"),
         }
     }
 
@@ -38,17 +38,17 @@ impl Store {
         }
     }
 
-    /// Does what is nobody's verb.
+    /// Runs a step that is not a command.
     pub(super) fn run(&self, key: &str, step: &Step) {
         match (step, self) {
-            (Step::Ask(_), _) => panic!("verbs are asked for"),
+            (Step::Command(_), _) => panic!("a command goes through the mailbox"),
             (Step::Write(who, ttl), _) => self.write(key, *who, *ttl),
             (Step::Delete, Self::Memory(master)) => master.delete(key),
             (Step::Delete, Self::Real(server, _)) => {
                 server.command(&["DEL", key]);
             }
             (Step::Count(_) | Step::Miscount(..), _) => {
-                panic!("candidates are for who knows the time")
+                panic!("only a subject knows the time of its row")
             }
             (Step::WriteHash(fields, ttl), Self::Memory(master)) => {
                 master.set_hash(key, fields.iter().cloned(), *ttl);
@@ -111,7 +111,7 @@ impl Store {
         }
     }
 
-    /// The counter of a fenced lock, as it is written down, and its TTL.
+    /// Returns the counter of a fenced lock as it is stored, and its TTL.
     pub(super) fn counter(&self, key: &str) -> Option<(String, String)> {
         let key = resource(Kind::Mutex, key).counter();
         let counter = match self {
@@ -128,10 +128,10 @@ impl Store {
         Some((counter, self.ttl(&key)))
     }
 
-    /// Hears what is published about `key` from now on.
+    /// Subscribes to all channels of `key`.
     pub(super) fn listen(&self, key: &str) {
         let Self::Memory(master) = self else {
-            return; // by its own connection, to all
+            return; // its listener is subscribed to all channels
         };
         master.listen(resource(Kind::Mutex, key).channel());
         master.listen(resource(Kind::Reentrant, key).channel());
@@ -140,7 +140,7 @@ impl Store {
         }
     }
 
-    /// What was published since the last time: ` +channel:message` each.
+    /// Returns the messages since the last call, each as ` +channel:message`.
     pub(super) fn heard(&mut self, key: &str) -> String {
         let messages = match self {
             Self::Memory(master) => master.heard(),
@@ -165,8 +165,8 @@ impl Store {
             .collect()
     }
 
-    /// All there is of a lock: who holds it; then who waits and when each counts as dead; then the TTLs of the
-    /// queue and the deadlines.
+    /// Returns the state of a lock: its holder; its waiters and when each of them counts as dead;
+    /// the TTLs of the queue and of the deadlines.
     pub(super) fn state(&self, key: &str) -> String {
         let fair = resource(Kind::Fair, key);
         let mut spoilt = String::new();
@@ -186,7 +186,7 @@ impl Store {
         state + &spoilt
     }
 
-    /// The part of a state that is about waiters.
+    /// Returns the part of a state that is about waiters.
     fn waiters(&self, fair: &Resource, queue: Option<Scores>, deadlines: Option<Scores>) -> String {
         let mut state = String::new();
         state.push_str(" |");
@@ -234,7 +234,7 @@ impl Store {
                     .map(|(field, value)| format!("{}={value}", short(field)))
                     .collect();
                 fields.sort();
-                // A lock that is written by this version has the field.
+                // A lock that this version has written has the field.
                 let is_ours =
                     |field: &String| field.starts_with("reentrant=") || field.starts_with("fair=");
                 match (fields.iter().any(is_ours), has_mode) {
@@ -254,14 +254,14 @@ impl Store {
             Self::Memory(master) => master.pttl(key),
             Self::Real(server, _) => {
                 let ttl = server.command(&["PTTL", key]).parse::<i64>().unwrap();
-                // -1: no TTL; -2: no key.
+                // -1 without a TTL, -2 without a key.
                 u64::try_from(ttl).ok().map(Duration::from_millis)
             }
         };
         ttl.map_or_else(|| "-".to_owned(), |ttl| in_seconds(ttl.as_secs_f64()))
     }
 
-    /// In order.
+    /// Returns the members in order.
     fn scores(&self, key: &str) -> Option<Scores> {
         let (mut scores, now): (Scores, f64) = match self {
             Self::Memory(master) => {
@@ -284,7 +284,7 @@ impl Store {
     }
 }
 
-/// The lines of a reply, two by two.
+/// Returns the lines of a reply in pairs.
 fn pairs(reply: &str) -> impl Iterator<Item = (String, String)> {
     let lines: Vec<_> = reply.lines().map(str::to_owned).collect();
     let pairs = lines
@@ -293,7 +293,7 @@ fn pairs(reply: &str) -> impl Iterator<Item = (String, String)> {
     pairs.collect::<Vec<_>>().into_iter()
 }
 
-/// In milliseconds.
+/// Returns the master's clock in milliseconds.
 fn clock_of(server: &Server) -> f64 {
     let reply = server.command(&["TIME"]);
     let (seconds, micros) = reply.split_once('\n').unwrap();

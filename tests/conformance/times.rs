@@ -1,29 +1,55 @@
-//! What happens when time passes, on the masters' own clocks.
+//! The effects of time, by the masters' own clocks.
 
 use super::*;
-use crate::core::claim::{Patience, Ticket};
+use crate::core::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
 
-fn fair(verb: Verb, who: char, patience: Duration) -> Asked {
-    Asked {
-        patience: Some(Patience {
-            patience,
+fn fair(verb: Verb, who: char, waiter_timeout: Duration) -> RowCommand {
+    RowCommand {
+        queue: Some(QueueOptions {
+            waiter_timeout,
             is_fresh: false,
         }),
-        ..Asked::new(Kind::Fair, verb, who)
+        ..RowCommand::new(Kind::Fair, verb, who)
     }
 }
 
+/// Returns an acquisition of a fair lock with a ticket of its own.
+fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
+    let by = FairAttempt {
+        owner: OwnerAttempt {
+            owner: "b".into(),
+            attempt: 1,
+        },
+        ticket: Ticket::new(drawn, "b"),
+    };
+    let queue = QueueOptions {
+        waiter_timeout: seconds(40),
+        is_fresh,
+    };
+    let new = NewKey {
+        ttl: step::checked(seconds(40)),
+        depth: 1,
+        ballot: None,
+    };
+    let action = Action::AcquireOrQueue {
+        by,
+        queue,
+        key: new,
+    };
+    Command::new(&step::resource(Kind::Fair, key), action)
+}
+
 #[tokio::test]
-async fn a_queue_that_nobody_polls_vanishes() {
-    const PATIENCE: Duration = Duration::from_millis(40);
+async fn a_queue_without_polls_expires() {
+    const TIMEOUT: Duration = Duration::from_millis(40);
     for mut subject in subjects().await {
         let before = now();
         let held = subject
-            .say("key", &fair(Verb::Acquire, 'a', PATIENCE))
+            .answer("key", &fair(Verb::Acquire, 'a', TIMEOUT))
             .await;
         assert_eq!(held, "granted");
         subject
-            .say("key", &fair(Verb::Acquire, 'b', PATIENCE))
+            .answer("key", &fair(Verb::Acquire, 'b', TIMEOUT))
             .await;
         let answered = now();
         let mut last_seen = before;
@@ -35,40 +61,46 @@ async fn a_queue_that_nobody_polls_vanishes() {
             last_seen = asked;
             yield_now().await;
         }
-        assert!(now() - before >= PATIENCE * 2);
-        assert!(last_seen < answered + PATIENCE * 2 + MILLISECOND * 2);
+        assert!(now() - before >= TIMEOUT * 2);
+        assert!(last_seen < answered + TIMEOUT * 2 + MILLISECOND * 2);
     }
 }
 
 #[tokio::test]
-async fn who_does_not_poll_is_passed_over() {
-    const PATIENCE: Duration = Duration::from_millis(20);
+async fn a_waiter_that_does_not_poll_is_passed_over() {
+    const TIMEOUT: Duration = Duration::from_millis(20);
     for mut subject in subjects().await {
         let mut key = 0;
-        // Again, if the machine stood still for so long that b was dead already.
+        // Tries again if the machine stood still so long that b is already dead.
         loop {
             key += 1;
             let key = format!("key {key}");
             let before = now();
-            subject.say(&key, &fair(Verb::Acquire, 'a', PATIENCE)).await;
-            subject.say(&key, &fair(Verb::Acquire, 'b', PATIENCE)).await;
             subject
-                .say(&key, &fair(Verb::Acquire, 'c', seconds(40)))
+                .answer(&key, &fair(Verb::Acquire, 'a', TIMEOUT))
                 .await;
-            let released = subject.say(&key, &fair(Verb::Release, 'a', PATIENCE)).await;
+            subject
+                .answer(&key, &fair(Verb::Acquire, 'b', TIMEOUT))
+                .await;
+            subject
+                .answer(&key, &fair(Verb::Acquire, 'c', seconds(40)))
+                .await;
+            let released = subject
+                .answer(&key, &fair(Verb::Release, 'a', TIMEOUT))
+                .await;
             let refused = subject
-                .say(&key, &fair(Verb::Acquire, 'c', seconds(40)))
+                .answer(&key, &fair(Verb::Acquire, 'c', seconds(40)))
                 .await;
-            if before.elapsed() >= PATIENCE {
+            if before.elapsed() >= TIMEOUT {
                 continue;
             }
             assert_eq!(released, "granted +turn-b:b@2");
             assert_eq!(refused, "queued #2");
-            break tokio::time::sleep(PATIENCE + MILLISECOND).await;
+            break tokio::time::sleep(TIMEOUT + MILLISECOND).await;
         }
         let key = format!("key {key}");
         let granted = subject
-            .say(&key, &fair(Verb::Acquire, 'c', seconds(40)))
+            .answer(&key, &fair(Verb::Acquire, 'c', seconds(40)))
             .await;
         assert_eq!(granted, "granted");
         assert!(!subject.store.state(&key).contains('|'));
@@ -82,8 +114,8 @@ async fn an_inspection_shows_a_thousand_waiters() {
             let ticket = step::ticket('b', waiter).as_str().to_owned();
             subject.store.run("key", &Step::Enqueue(ticket, None));
         }
-        let inspect = Asked::new(Kind::Fair, Verb::Inspect, '?');
-        let shown = subject.say("key", &inspect).await;
+        let inspect = RowCommand::new(Kind::Fair, Verb::Inspect, '?');
+        let shown = subject.answer("key", &inspect).await;
         assert!(shown.starts_with("free 0.000s b@1 b@2 "));
         assert!(shown.ends_with(" b@999 b@1000"));
         if let Store::Memory(master) = &subject.store {
@@ -94,7 +126,7 @@ async fn an_inspection_shows_a_thousand_waiters() {
     }
 }
 
-/// A ticket whose time is off by more than a second is not queued, unless it is already.
+/// A ticket whose time is off by more than a second is not queued, unless it is queued already.
 #[tokio::test]
 async fn the_time_in_a_ticket_is_checked_by_the_masters_clock() {
     for mut subject in subjects().await {
@@ -107,22 +139,15 @@ async fn the_time_in_a_ticket_is_checked_by_the_masters_clock() {
             (-700, true),
             (-1300, false),
         ] {
-            // Again, if the machine stood still for so long that it made a difference.
+            // Tries again if the machine stood still so long that the clocks may disagree.
             loop {
                 key += 1;
                 let key = format!("{key}");
-                let others = Asked::new(Kind::Fair, Verb::Acquire, 'a');
-                assert_eq!(subject.say(&key, &others).await, "granted");
+                let others = RowCommand::new(Kind::Fair, Verb::Acquire, 'a');
+                assert_eq!(subject.answer(&key, &others).await, "granted");
                 let before = wall_micros();
-                let mut command = fair(Verb::Acquire, 'b', seconds(40)).command(&key);
                 let drawn = before.saturating_add_signed(off * 1000);
-                command.claim = Claim::Ticket {
-                    owner: "b".into(),
-                    attempt: 1,
-                    ticket: Ticket::new(drawn, "b"),
-                };
-                command.patience.as_mut().unwrap().is_fresh = true;
-                let vote = subject.ask(command.clone()).await;
+                let vote = subject.ask(queue_up(&key, drawn, true)).await;
                 let after = wall_micros();
                 if after - before > 200_000 {
                     continue;
@@ -135,14 +160,12 @@ async fn the_time_in_a_ticket_is_checked_by_the_masters_clock() {
                             (before..=after).contains(&clock),
                             "{before} {clock} {after}"
                         );
-                        // A majority has seen it elsewhere.
-                        command.patience.as_mut().unwrap().is_fresh = false;
-                        subject.ask(command.clone()).await;
-                        command.patience.as_mut().unwrap().is_fresh = true;
+                        // As if a majority had seen the ticket.
+                        subject.ask(queue_up(&key, drawn, false)).await;
                     }
                     _ => assert!(is_queued, "{off}"),
                 }
-                let queued = subject.ask(command).await;
+                let queued = subject.ask(queue_up(&key, drawn, true)).await;
                 assert!(written(&queued, "").starts_with("held a x1 #1 "));
                 break;
             }

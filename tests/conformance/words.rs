@@ -1,23 +1,24 @@
-//! What a master said, as rows write it.
+//! The notation of rows for a master's answers.
 
 use super::{step::*, *};
 
-/// A vote, and what the master said in more words.
+/// Writes a vote. `note` is the text of the reply, if there is one.
 pub(super) fn written(vote: &Vote, note: &str) -> String {
     match vote {
         Vote::Grant if !note.is_empty() => inspected(note),
         Vote::Grant => "granted".to_owned(),
         Vote::Refuse(Refusal::Gone) => "gone".to_owned(),
         Vote::Refuse(Refusal::OtherKind) => "kind".to_owned(),
-        Vote::Refuse(Refusal::Queued { place }) => format!("queued{}", place_of(*place)),
+        Vote::Refuse(Refusal::Queued { position }) => format!("queued{}", position_of(*position)),
         Vote::Refuse(Refusal::Skewed { .. }) => "skewed".to_owned(),
-        Vote::Refuse(Refusal::Stale { counter }) => format!("stale {counter}"), // with the row's time where there is one
-        Vote::Refuse(Refusal::Held { remaining, holder }) => {
-            let holder = holder.as_ref().map_or_else(String::new, |holder| {
-                let (owner, place) = (short(&holder.owner), place_of(holder.place));
-                format!(" {owner} x{}{place}", holder.depth)
+        // `Subject::answer` writes a counter relative to the start of the row instead.
+        Vote::Refuse(Refusal::Stale { counter }) => format!("stale {counter}"),
+        Vote::Refuse(Refusal::Held(report)) => {
+            let holder = report.owner().map_or_else(String::new, |owner| {
+                let (owner, position) = (short(owner), position_of(report.position()));
+                format!(" {owner} x{}{position}", report.depth())
             });
-            let remaining = remaining.map_or_else(
+            let remaining = report.remaining().map_or_else(
                 || "-".to_owned(),
                 |remaining| in_seconds(remaining.as_secs_f64()),
             );
@@ -27,7 +28,7 @@ pub(super) fn written(vote: &Vote, note: &str) -> String {
     }
 }
 
-/// `text` with two dots for the key that it names.
+/// Returns `text` with two dots in place of the key that it names.
 fn without_keys(text: &str) -> String {
     let parts = text.split_once("the key ").and_then(|(before, rest)| {
         let (_, after) = rest.rsplit_once(" is not ")?;
@@ -36,16 +37,16 @@ fn without_keys(text: &str) -> String {
     parts.unwrap_or_else(|| text.to_owned())
 }
 
-fn place_of(place: Option<u64>) -> String {
-    place.map_or_else(String::new, |place| format!(" #{place}"))
+fn position_of(position: Option<u64>) -> String {
+    position.map_or_else(String::new, |position| format!(" #{position}"))
 }
 
-/// `KIND OWNER xDEPTH LEFT WAITERS`.
+/// Writes an inspection as `KIND OWNER xDEPTH LEFT WAITERS`.
 fn inspected(note: &str) -> String {
     let mut lines = note.lines();
     let words: Vec<_> = lines.next().unwrap().splitn(4, ' ').collect();
     let [kind, left, depth, owner] = words[..] else {
-        panic!("a holder is told in four words: {note}");
+        panic!("a holder has four words: {note}");
     };
     let left = left.parse::<f64>().unwrap();
     let left = if left < 0.0 {
@@ -72,8 +73,8 @@ pub(super) fn in_seconds(seconds: f64) -> String {
     format!("{seconds:.3}s")
 }
 
-/// Whether two texts say the same, give or take the time between them. A stall of the machine makes no difference:
-/// it is in `slack`.
+/// Returns whether two texts are the same. Times may differ by `slack`, which includes stalls of
+/// the machine.
 pub(super) fn alike(one: &str, other: &str, slack: Duration) -> bool {
     let slack = (slack + MILLISECOND * 2).as_secs_f64();
     let same = |(one, other): (&str, &str)| match (time(one), time(other)) {

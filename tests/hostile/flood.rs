@@ -1,4 +1,4 @@
-//! One of three masters sends messages without end: the others are not held up by it.
+//! One of three masters sends messages without end. Calls on the other masters are not delayed.
 
 use std::{
     sync::{
@@ -12,49 +12,50 @@ use quorlock::{Coordinator, RestartGuard};
 use tokio::{runtime::Runtime, time::timeout};
 
 use crate::{
-    alone::{alone, current_thread, multi_thread},
+    own_process::{current_thread, in_own_process, multi_thread},
     servers,
-    support::fake::{Fake, Peer},
+    support::fake_server::{Fake, Peer},
 };
 
 #[test]
-fn a_flood_over_tcp_holds_up_nobody_on_one_thread() {
-    alone(
-        "flood::a_flood_over_tcp_holds_up_nobody_on_one_thread",
+fn a_flood_over_tcp_delays_no_call_on_one_thread() {
+    in_own_process(
+        "flood::a_flood_over_tcp_delays_no_call_on_one_thread",
         || {
-            holds_up_nobody(&current_thread(), Over::Tcp);
+            check_no_delay(&current_thread(), Over::Tcp);
         },
     );
 }
 
 #[test]
-fn a_flood_over_tcp_holds_up_nobody_on_two_threads() {
-    alone(
-        "flood::a_flood_over_tcp_holds_up_nobody_on_two_threads",
+fn a_flood_over_tcp_delays_no_call_on_two_threads() {
+    in_own_process(
+        "flood::a_flood_over_tcp_delays_no_call_on_two_threads",
         || {
-            holds_up_nobody(&multi_thread(), Over::Tcp);
+            check_no_delay(&multi_thread(), Over::Tcp);
         },
     );
 }
 
 #[test]
-fn a_flood_over_a_unix_socket_holds_up_nobody_on_one_thread() {
-    alone(
-        "flood::a_flood_over_a_unix_socket_holds_up_nobody_on_one_thread",
-        || holds_up_nobody(&current_thread(), Over::Unix),
+fn a_flood_over_a_unix_socket_delays_no_call_on_one_thread() {
+    in_own_process(
+        "flood::a_flood_over_a_unix_socket_delays_no_call_on_one_thread",
+        || check_no_delay(&current_thread(), Over::Unix),
     );
 }
 
 #[test]
-fn a_flood_over_a_unix_socket_holds_up_nobody_on_two_threads() {
-    alone(
-        "flood::a_flood_over_a_unix_socket_holds_up_nobody_on_two_threads",
-        || holds_up_nobody(&multi_thread(), Over::Unix),
+fn a_flood_over_a_unix_socket_delays_no_call_on_two_threads() {
+    in_own_process(
+        "flood::a_flood_over_a_unix_socket_delays_no_call_on_two_threads",
+        || check_no_delay(&multi_thread(), Over::Unix),
     );
 }
 
-/// Calls return long before the flood's end, and the master that floods is given up.
-fn holds_up_nobody(runtime: &Runtime, over: Over) {
+/// Checks that calls return long before the flood's end, and that the connection to the flooding
+/// master is given up.
+fn check_no_delay(runtime: &Runtime, over: Over) {
     if servers::only_urls() {
         return;
     }
@@ -82,7 +83,7 @@ fn holds_up_nobody(runtime: &Runtime, over: Over) {
         let mut longest = Duration::ZERO;
         let mut won = 0;
         let mut calls = 0;
-        while (floods.given_up() == 0 || calls < ROUNDS) && start.elapsed() < FLOOD {
+        while (floods.cut_short() == 0 || calls < ROUNDS) && start.elapsed() < FLOOD {
             let begin = Instant::now();
             if let Ok(guard) = lock.try_acquire().await {
                 won += 1;
@@ -95,10 +96,10 @@ fn holds_up_nobody(runtime: &Runtime, over: Over) {
         println!(
             "{calls} rounds of calls, {won} locks, the longest round {longest:?}; {} floods, {} of them cut short after {:?}",
             floods.begun(),
-            floods.given_up(),
+            floods.cut_short(),
             start.elapsed()
         );
-        assert!(floods.given_up() > 0, "the flood was listened to until its end");
+        assert!(floods.cut_short() > 0, "the flood was read until its end");
         assert!(longest < FLOOD / 3, "a round of calls took {longest:?}");
         assert!(won > 0, "no lock in {calls} rounds");
         timeout(FLOOD, locks.close()).await.unwrap();
@@ -114,7 +115,7 @@ enum Over {
 #[derive(Debug, Default)]
 struct Floods {
     begun: AtomicUsize,
-    given_up: AtomicUsize,
+    cut_short: AtomicUsize,
 }
 
 impl Floods {
@@ -122,12 +123,12 @@ impl Floods {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// How many floods were cut short by the client.
-    fn given_up(&self) -> usize {
-        self.given_up.load(Ordering::Relaxed)
+    /// The number of floods that the client cut short.
+    fn cut_short(&self) -> usize {
+        self.cut_short.load(Ordering::Relaxed)
     }
 
-    /// Greets well, and then sends valid messages and no reply.
+    /// Answers the greeting, and then sends valid messages but no replies.
     fn serve(&self, peer: &mut Peer) {
         if peer.greet().is_none() {
             return;
@@ -137,7 +138,7 @@ impl Floods {
         let end = Instant::now() + FLOOD;
         while Instant::now() < end {
             if peer.say(&messages).is_none() {
-                self.given_up.fetch_add(1, Ordering::Relaxed);
+                self.cut_short.fetch_add(1, Ordering::Relaxed);
                 return;
             }
         }

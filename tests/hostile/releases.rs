@@ -1,4 +1,4 @@
-//! Releases that are answered with an error are sent again at a bounded rate.
+//! Releases that a master answers with an error are repeated at a bounded rate.
 
 use std::{
     sync::{
@@ -12,21 +12,21 @@ use quorlock::{Coordinator, Guard, RestartGuard};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    alone::{alone, run},
+    own_process::{in_own_process, run},
     servers::{self, Server},
     support::{
-        fake::{Fake, honest},
+        fake_server::{Fake, honest},
         releases::{ErrorServer, commands_for},
     },
 };
 
 #[test]
-fn a_release_that_fails_is_sent_again_at_a_bounded_rate() {
-    alone(
-        "releases::a_release_that_fails_is_sent_again_at_a_bounded_rate",
+fn a_failed_release_is_repeated_at_a_bounded_rate() {
+    in_own_process(
+        "releases::a_failed_release_is_repeated_at_a_bounded_rate",
         || {
             run(async {
-                // One after the other they would take three times as long.
+                // In sequence, they would take three times as long.
                 let (one, ten, hundred) = tokio::join!(
                     commands_for(1, PERIOD),
                     commands_for(10, PERIOD),
@@ -44,14 +44,14 @@ fn a_release_that_fails_is_sent_again_at_a_bounded_rate() {
     );
 }
 
-/// A real server: it wants replicas and has none.
+/// A real server, which wants replicas and has none.
 #[test]
-fn a_release_refused_for_want_of_replicas_is_sent_again_at_a_bounded_rate() {
+fn a_release_refused_for_lack_of_replicas_is_repeated_at_a_bounded_rate() {
     if servers::only_urls() {
         return;
     }
-    alone(
-        "releases::a_release_refused_for_want_of_replicas_is_sent_again_at_a_bounded_rate",
+    in_own_process(
+        "releases::a_release_refused_for_lack_of_replicas_is_repeated_at_a_bounded_rate",
         || {
             let masters = servers::masters(3);
             run(async {
@@ -68,7 +68,7 @@ fn a_release_refused_for_want_of_replicas_is_sent_again_at_a_bounded_rate() {
                 masters[0].command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
                 let start = Instant::now();
                 while masters[0].command(&["EXISTS", "a"]) != "0" {
-                    assert!(start.elapsed() < SOON, "the release does not arrive");
+                    assert!(start.elapsed() < SOON, "the release has not arrived");
                     sleep(Duration::from_millis(10)).await;
                 }
                 println!("arrived after {:?}", start.elapsed());
@@ -77,10 +77,10 @@ fn a_release_refused_for_want_of_replicas_is_sent_again_at_a_bounded_rate() {
     );
 }
 
-/// A hundred releases arrive soon after the error stops, not at the pace of one probe each.
+/// A hundred releases arrive soon after the error stops, and not one per probe.
 #[test]
 fn releases_arrive_soon_after_the_error_stops() {
-    alone(
+    in_own_process(
         "releases::releases_arrive_soon_after_the_error_stops",
         || {
             run(async {
@@ -97,10 +97,10 @@ fn releases_arrive_soon_after_the_error_stops() {
                 sleep(Duration::from_secs(2)).await;
                 server.fail(false);
                 let start = Instant::now();
-                // It ends once nothing is owed.
+                // Returns once no release is pending.
                 timeout(PERIOD * 2, locks.close())
                     .await
-                    .expect("releases are still owed");
+                    .expect("releases are still pending");
                 println!("closed {:?} after the error stopped", start.elapsed());
                 assert!(server.done() >= 100, "{} releases done", server.done());
                 assert!(start.elapsed() < SOON);
@@ -109,11 +109,10 @@ fn releases_arrive_soon_after_the_error_stops() {
     );
 }
 
-/// A master that answers every release with an error is no reason to hold up the other commands for
-/// it.
+/// A master that answers every release with an error does not delay the other commands to it.
 #[test]
 fn acquisitions_go_on_at_a_master_that_refuses_releases() {
-    alone(
+    in_own_process(
         "releases::acquisitions_go_on_at_a_master_that_refuses_releases",
         || {
             run(async {
@@ -152,7 +151,7 @@ fn acquisitions_go_on_at_a_master_that_refuses_releases() {
     );
 }
 
-/// How many scripts the server was sent, also those that it did not run.
+/// The number of scripts sent to the server, including those that it did not run.
 fn script_calls(server: &Server) -> u64 {
     let said = server.command(&["INFO", "commandstats"]);
     let lines = said.lines();
@@ -171,10 +170,10 @@ async fn on_all(locks: &Coordinator, name: &str) -> Guard {
     let end = Instant::now() + PERIOD * 2;
     loop {
         let guard = lock.acquire_within(PERIOD).await.unwrap();
-        if guard.settled().await.failed() == 0 {
+        if guard.settled().await.failed_count() == 0 {
             return guard;
         }
-        assert!(Instant::now() < end, "not all masters grant");
+        assert!(Instant::now() < end, "some masters do not grant");
         let _ = guard.release().await;
     }
 }
@@ -189,5 +188,5 @@ fn coordinator(urls: impl Iterator<Item = String>) -> Coordinator {
 }
 
 const PERIOD: Duration = Duration::from_secs(5);
-/// A probe comes about once a second; the rest is for a busy machine.
+/// A probe is sent about once a second. The rest allows for a busy machine.
 const SOON: Duration = Duration::from_secs(4);

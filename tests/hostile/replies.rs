@@ -1,5 +1,5 @@
-//! Single replies that no server should give: each call returns, and locks go on by the other
-//! masters.
+//! Single replies that no server should give: each call returns, and locks still work through the
+//! other masters.
 
 use std::{
     sync::{
@@ -13,17 +13,17 @@ use quorlock::{Coordinator, RestartGuard};
 use tokio::time::timeout;
 
 use crate::{
-    alone::{alone, run},
+    own_process::{in_own_process, run},
     support::{
-        calls::{Calls, HANG},
-        fake::{Fake, Peer, honest, subscription},
+        all_calls::{Calls, HANG},
+        fake_server::{Fake, Peer, honest, subscription},
     },
 };
 
-/// A confirmation that takes the place of a reply must not take its vote with it.
+/// A confirmation in place of a reply must not cost the vote of that reply.
 #[test]
 fn a_confirmation_in_place_of_a_reply_loses_no_vote() {
-    alone(
+    in_own_process(
         "replies::a_confirmation_in_place_of_a_reply_loses_no_vote",
         || {
             run(all_calls_return(|_| subscription("subscribe", b"x")));
@@ -34,7 +34,7 @@ fn a_confirmation_in_place_of_a_reply_loses_no_vote() {
 
 #[test]
 fn calls_return_while_no_script_is_ever_known() {
-    alone(
+    in_own_process(
         "replies::calls_return_while_no_script_is_ever_known",
         || {
             run(all_calls_return(|words| match words[0].as_slice() {
@@ -45,10 +45,10 @@ fn calls_return_while_no_script_is_ever_known() {
     );
 }
 
-/// A command that is answered with `NOSCRIPT` for ever is not sent for ever.
+/// A command that is always answered with `NOSCRIPT` is not repeated for ever.
 #[test]
 fn a_master_without_scripts_is_not_sent_them_without_end() {
-    alone(
+    in_own_process(
         "replies::a_master_without_scripts_is_not_sent_them_without_end",
         || {
             run(async {
@@ -62,8 +62,8 @@ fn a_master_without_scripts_is_not_sent_them_without_end() {
                 drop(locks.mutex("a").try_acquire().await);
                 tokio::time::sleep(Duration::from_secs(2)).await;
                 let commands: usize = fakes.iter().map(Fake::commands).sum();
-                // Acquire and release, each once more with the script itself, and what is owed a
-                // few times.
+                // Acquire and release, each repeated with the whole script, and the pending release
+                // a few times.
                 assert!(commands < 3 * 40, "{commands} commands for one lock in 2 s");
             });
         },
@@ -72,7 +72,7 @@ fn a_master_without_scripts_is_not_sent_them_without_end() {
 
 #[test]
 fn calls_return_when_nothing_is_answered_but_subscriptions_are_confirmed() {
-    alone(
+    in_own_process(
         "replies::calls_return_when_nothing_is_answered_but_subscriptions_are_confirmed",
         || {
             run(all_calls_return(|words| match words[0].as_slice() {
@@ -85,18 +85,18 @@ fn calls_return_when_nothing_is_answered_but_subscriptions_are_confirmed() {
 
 #[test]
 fn calls_return_when_each_reply_comes_twice() {
-    alone("replies::calls_return_when_each_reply_comes_twice", || {
+    in_own_process("replies::calls_return_when_each_reply_comes_twice", || {
         run(all_calls_return(|words| honest(words).repeat(2)));
     });
 }
 
 #[test]
-fn calls_return_when_replies_belong_to_nothing() {
-    alone(
-        "replies::calls_return_when_replies_belong_to_nothing",
+fn calls_return_when_replies_belong_to_no_command() {
+    in_own_process(
+        "replies::calls_return_when_replies_belong_to_no_command",
         || {
             run(async {
-                // Before anything is asked.
+                // Sent before any command.
                 let fakes = [(); 3].map(|()| {
                     Fake::tcp(|peer| {
                         while let Some(words) = peer.command() {
@@ -116,10 +116,10 @@ fn calls_return_when_replies_belong_to_nothing() {
     );
 }
 
-/// Votes of the others do not wait for a master that says nothing but nonsense.
+/// The votes of other masters do not wait for a master that sends only nonsense.
 #[test]
 fn one_of_three_that_confirms_in_place_of_replies_costs_no_lock() {
-    alone(
+    in_own_process(
         "replies::one_of_three_that_confirms_in_place_of_replies_costs_no_lock",
         || {
             run(async {
@@ -146,10 +146,10 @@ fn one_of_three_that_confirms_in_place_of_replies_costs_no_lock() {
     );
 }
 
-/// A master that changes for the worse while guards are held: also those calls return.
+/// The masters turn hostile while guards are held. Calls on those guards return, too.
 #[test]
 fn calls_on_a_guard_return_when_masters_turn_hostile() {
-    alone(
+    in_own_process(
         "replies::calls_on_a_guard_return_when_masters_turn_hostile",
         || {
             run(async {
@@ -175,7 +175,7 @@ fn calls_on_a_guard_return_when_masters_turn_hostile() {
     );
 }
 
-/// Makes every call while all masters answer as `reply` says.
+/// Makes every call while all masters give the replies of `reply`.
 async fn all_calls_return(reply: fn(&[Vec<u8>]) -> Vec<u8>) {
     let fakes = [(); 3].map(|()| falsifying(reply));
     assert_calls_return(&coordinator(&fakes)).await;
@@ -215,7 +215,7 @@ async fn assert_calls_return(locks: &Coordinator) {
     assert_eq!(calls.hung(), [""; 0], "of {} calls", calls.made());
 }
 
-/// Greets well, and then answers as `reply` says.
+/// Starts a server that answers the greeting, and then gives the replies of `reply`.
 fn falsifying(reply: impl Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync + 'static) -> Fake {
     Fake::tcp(move |peer: &mut Peer| {
         let mut words = peer.greet();
@@ -234,7 +234,7 @@ fn coordinator(fakes: &[Fake]) -> Coordinator {
         .restart_guard(RestartGuard::Off)
         .node_timeout(Duration::from_millis(50))
         .ttl(TTL)
-        .patience(TTL)
+        .waiter_timeout(TTL)
         .build()
         .unwrap()
 }

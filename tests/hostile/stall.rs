@@ -1,4 +1,5 @@
-//! A stall of our own, or a burst, is no fault of the masters: no connection is given up for it.
+//! A stall of the client, or a burst of commands, is no fault of the masters: no connection is
+//! given up for it.
 
 use std::{thread, time::Duration};
 
@@ -6,13 +7,13 @@ use quorlock::{Coordinator, RestartGuard};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    alone::{alone, current_thread, multi_thread},
-    support::{fake::Fake, gauge::Log, load},
+    own_process::{current_thread, in_own_process, multi_thread},
+    support::{fake_server::Fake, load, process_stats::Log},
 };
 
 #[test]
 fn a_stall_of_the_runtime_gives_up_no_connection() {
-    alone(
+    in_own_process(
         "stall::a_stall_of_the_runtime_gives_up_no_connection",
         || {
             let log = Log::listen();
@@ -24,8 +25,8 @@ fn a_stall_of_the_runtime_gives_up_no_connection() {
                     let guard = locks.mutex(format!("a{round}")).acquire().await.unwrap();
                     drop(guard); // posts the release
                     thread::sleep(STALL);
-                    // The crate's tasks send what was posted, and look at the clock before the
-                    // answers come.
+                    // The crate's tasks send the posted commands, and read the clock before the
+                    // answers arrive.
                     sleep(Duration::from_millis(1)).await;
                     let next = locks.mutex(format!("b{round}")).try_acquire().await;
                     failed += usize::from(next.is_err());
@@ -44,10 +45,10 @@ fn a_stall_of_the_runtime_gives_up_no_connection() {
     );
 }
 
-/// The stall begins while an attempt is under way, and while masters are dialled.
+/// The runtime stalls while an attempt is under way, and while masters are dialled.
 #[test]
 fn a_stall_in_the_middle_of_a_dial_or_an_attempt_gives_up_no_connection() {
-    alone(
+    in_own_process(
         "stall::a_stall_in_the_middle_of_a_dial_or_an_attempt_gives_up_no_connection",
         || {
             let log = Log::listen();
@@ -84,7 +85,7 @@ fn a_stall_in_the_middle_of_a_dial_or_an_attempt_gives_up_no_connection() {
 /// The masters answer one command after the other, and none of them is silent for long.
 #[test]
 fn ten_thousand_guards_dropped_at_once_give_up_no_connection() {
-    alone(
+    in_own_process(
         "stall::ten_thousand_guards_dropped_at_once_give_up_no_connection",
         || {
             let log = Log::listen();
@@ -119,9 +120,10 @@ fn coordinator(fakes: &[Fake]) -> Coordinator {
         .unwrap()
 }
 
-/// How long a master takes for a command. The answers come while the stall is noticed, not before.
+/// The time that a master takes for a command. The answers arrive while the stall is noticed, not
+/// before.
 const ANSWER: Duration = Duration::from_millis(15);
 
 const NODE_TIMEOUT: Duration = Duration::from_millis(100);
-/// More than a connection may be silent.
+/// Longer than a connection may be silent.
 const STALL: Duration = Duration::from_millis(400);

@@ -1,14 +1,14 @@
-//! When a lock is won or lost, and for how long.
+//! Acquisitions: when they win or lose, and how long the lock is then valid.
 
 use std::{pin::pin, time::Duration};
 
-use quorlock::{AcquireError, Fault, Guard};
+use quorlock::{AcquireError, Contention, Fault, Guard};
 use tokio::time::{Instant, advance, sleep};
 
 use crate::world::{NAME, World, delay, millis, said, seconds, start, timed, valid};
 
 #[tokio::test(start_paused = true)]
-async fn won_when_a_majority_has_granted() {
+async fn a_lock_is_won_as_soon_as_a_majority_has_granted() {
     for (delays, won) in [
         ([10, 20, 30, 40, 45], 30),
         ([45, 10, 40, 20, 30], 30),
@@ -16,7 +16,7 @@ async fn won_when_a_majority_has_granted() {
         ([0, 45, 45, 0, 45], 45),
     ] {
         let world = World::new(5).await;
-        world.order(delays.map(delay));
+        world.inject(delays.map(delay));
         let (took, guard) = timed(world.lock().try_acquire()).await;
         assert_eq!(took, millis(won), "{delays:?}");
 
@@ -27,7 +27,7 @@ async fn won_when_a_majority_has_granted() {
         }
         let (took, votes) = timed(guard.settled()).await;
         assert_eq!(took, millis(delays.into_iter().max().unwrap() - won));
-        assert_eq!((votes.granted(), votes.failed()), (5, 0));
+        assert_eq!((votes.granted_count(), votes.failed_count()), (5, 0));
         for (row, delay) in votes.iter().zip(delays) {
             assert_eq!(row.latency(), Some(millis(delay)));
         }
@@ -35,29 +35,32 @@ async fn won_when_a_majority_has_granted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_when_a_majority_is_impossible() {
+async fn an_attempt_is_lost_as_soon_as_a_majority_is_impossible() {
     let world = World::new(5).await;
     world.occupy(0..5, seconds(5));
     let expires = Instant::now() + seconds(5);
-    world.order([10, 20, 30, 40, 45].map(delay));
+    world.inject([10, 20, 30, 40, 45].map(delay));
     let (took, error) = timed(world.lock().try_acquire()).await;
-    // Three refused after 30 ms. The release went out then, and three have answered that after 30 more.
+    // Three masters have refused after 30 ms. The release is sent then, and after 30 ms more three
+    // masters have answered it.
     assert_eq!(took, millis(60));
     let AcquireError::Contended {
-        remaining, votes, ..
+        reason: Contention::Held { remaining },
+        votes,
+        ..
     } = error.unwrap_err()
     else {
-        panic!("held by another");
+        panic!("held by another holder");
     };
-    assert_eq!(said(&votes)[..3], ["held by another"; 3]);
-    // As the first of the three said it, 20 ms ago: it is the last one to be free.
+    assert_eq!(said(&votes)[..3], ["held by another holder"; 3]);
+    // The first of the three said so 20 ms ago. It is the last of them to become free.
     assert_eq!(Instant::now() - millis(20) + remaining.unwrap(), expires);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_master_that_hangs() {
+async fn an_acquisition_does_not_wait_for_a_master_that_hangs() {
     let world = World::new(3).await;
-    world.masters[2].order(Fault::Hang);
+    world.masters[2].inject(Fault::Hang);
     let (took, guard) = timed(world.lock().try_acquire()).await;
     assert_eq!(took, millis(0));
     let (took, error) = timed(world.lock().try_acquire()).await;
@@ -70,21 +73,29 @@ async fn nobody_waits_for_a_master_that_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_of_four_are_no_majority() {
+async fn two_of_four_masters_are_no_majority() {
     let world = World::new(4).await;
     world.occupy([0, 3], seconds(5));
     let error = world.lock().try_acquire().await.unwrap_err();
     let AcquireError::Contended {
-        remaining, votes, ..
+        reason: Contention::Held { remaining },
+        votes,
+        ..
     } = error
     else {
         panic!("split: {error:?}");
     };
     assert_eq!(
         said(&votes),
-        ["held by another", "granted", "granted", "held by another"]
+        [
+            "held by another holder",
+            "granted",
+            "granted",
+            "held by another holder"
+        ]
     );
-    // Of the four, two are free now, and a third one is when the other client's key expires.
+    // Two of the four masters are free now. A third one is free when the other client's key
+    // expires.
     assert_eq!(remaining, Some(seconds(5)));
     assert_eq!(world.holders(), ["another", "", "", "another"]);
 }
@@ -100,7 +111,7 @@ async fn validity_is_ttl_minus_drift_minus_elapsed() {
         (54, 10_000, 50, 1_460),
     ] {
         let world = World::with(3, |builder| builder.drift_ppm(ppm)).await;
-        world.order([0, took, took].map(delay));
+        world.inject([0, took, took].map(delay));
         let guard = world.lock().ttl(millis(ttl)).try_acquire().await.unwrap();
         let validity = Duration::from_micros(micros);
         assert_eq!(guard.validity(), validity, "{ttl} {ppm} {took}");
@@ -110,7 +121,7 @@ async fn validity_is_ttl_minus_drift_minus_elapsed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn validity_runs_out() {
+async fn a_lock_becomes_invalid_when_its_validity_ends() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     let validity = valid(seconds(10));
@@ -121,13 +132,13 @@ async fn validity_runs_out() {
     sleep(millis(1)).await;
     assert!(!guard.is_valid());
     assert_eq!(guard.remaining(), millis(0));
-    // The keys outlive it, by the drift allowance.
+    // The keys outlive the validity by the drift allowance.
     assert_eq!(world.ttls(), [Some(millis(102)); 3]);
 }
 
-/// The client stood still before the masters' votes came in.
+/// The client stalls before the masters' votes arrive.
 #[tokio::test(start_paused = true)]
-async fn votes_that_come_too_late_are_no_lock() {
+async fn votes_that_arrive_too_late_give_no_lock() {
     for (pause, won) in [(9_897, true), (9_898, false), (20_000, false)] {
         let world = World::new(3).await;
         let lock = world.lock();
@@ -140,9 +151,9 @@ async fn votes_that_come_too_late_are_no_lock() {
     }
 }
 
-/// The client stood still after the votes had come in, and before it looked at them.
+/// The client stalls after the votes have arrived, before it reads them.
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_looked_at_too_late_is_none() {
+async fn votes_that_are_read_too_late_give_no_lock() {
     for (pause, won) in [(9_897, true), (9_898, false), (20_000, false)] {
         let world = World::new(3).await;
         let lock = world.lock();
@@ -182,9 +193,9 @@ async fn check_too_slow(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_after_the_node_timeout_still_shows() {
+async fn an_answer_after_the_node_timeout_is_still_shown() {
     let world = World::new(3).await;
-    world.masters[1].order(delay(80));
+    world.masters[1].inject(delay(80));
     let guard = world.guard().await;
     let (took, votes) = timed(guard.settled()).await;
     assert_eq!(took, millis(50));
@@ -195,31 +206,31 @@ async fn an_answer_after_the_node_timeout_still_shows() {
     assert_eq!(latency, Some(millis(80)));
 }
 
-/// A master that was given up on counts as failed, whatever it says later.
+/// After its node timeout, a master counts as failed, whatever it answers later.
 #[tokio::test(start_paused = true)]
 async fn an_answer_after_the_node_timeout_does_not_count() {
     let world = World::new(3).await;
-    world.order([0, 80, 80].map(delay));
+    world.inject([0, 80, 80].map(delay));
     let (took, error) = timed(world.lock().try_acquire()).await;
     assert!(
         matches!(error, Err(AcquireError::NoQuorum { .. })),
         "{error:?}"
     );
-    assert_eq!(took, millis(100)); // 50 for the votes, as long again for the release
+    assert_eq!(took, millis(100)); // 50 ms for the votes, and 50 ms for the release
     world.close().await;
     assert_eq!(world.holders(), ["", "", ""]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_master_alone_is_its_own_majority() {
+async fn a_single_master_is_a_majority() {
     let world = World::new(1).await;
     let guard = world.guard().await;
-    assert_eq!((world.locks.masters(), world.locks.needed()), (1, 1));
+    assert_eq!((world.locks.master_count(), world.locks.quorum()), (1, 1));
     assert_eq!(world.holders(), ["mine"]);
     guard.extend(seconds(20)).await.unwrap();
     guard.release().await.unwrap();
     assert_eq!(world.holders(), [""]);
-    world.order([Fault::Down]);
+    world.inject([Fault::Down]);
     let error = world.lock().try_acquire().await.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }));
 }
@@ -227,10 +238,10 @@ async fn a_master_alone_is_its_own_majority() {
 #[tokio::test(start_paused = true)]
 async fn an_even_number_of_masters_needs_more_than_half() {
     let world = World::new(4).await;
-    assert_eq!((world.locks.masters(), world.locks.needed()), (4, 3));
-    world.order([Fault::Down]);
+    assert_eq!((world.locks.master_count(), world.locks.quorum()), (4, 3));
+    world.inject([Fault::Down]);
     world.guard().await.release().await.unwrap();
-    world.order([Fault::Down, Fault::Down]);
+    world.inject([Fault::Down, Fault::Down]);
     let error = world.lock().try_acquire().await.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error:?}");
     world.close().await;
@@ -238,29 +249,29 @@ async fn an_even_number_of_masters_needs_more_than_half() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sixty_four_masters() {
+async fn a_lock_on_sixty_four_masters_is_won_healed_and_released() {
     let world = World::new(64).await;
     world.occupy(0..31, seconds(60));
     let guard = world.guard().await;
     let votes = guard.settled().await;
     assert_eq!(
-        (votes.granted(), votes.refused(), votes.needed()),
+        (votes.granted_count(), votes.refused_count(), votes.quorum()),
         (33, 31, 33)
     );
 
-    // The last one loses the key and gets it back, once the others are enough without it.
+    // The last master loses the key and gets it back, once the others have confirmed without it.
     world.masters[63].forget();
     assert!(guard.extend(seconds(20)).await.is_err());
     world.masters[0].set(NAME, world.masters[62].get(NAME).unwrap(), None);
     guard.extend(seconds(20)).await.unwrap();
-    assert_eq!(guard.settled().await.granted(), 34);
+    assert_eq!(guard.settled().await.granted_count(), 34);
     assert_eq!(world.holders()[63], "mine");
 
-    // It is owed the release, too.
-    world.masters[63].order(Fault::Down);
+    // The last master is owed the release, too.
+    world.masters[63].inject(Fault::Down);
     guard.release().await.unwrap();
     sleep(seconds(1)).await;
-    world.mend();
+    world.clear_faults();
     sleep(seconds(2)).await;
     assert_eq!(world.holders()[31..], [""; 33]);
 }

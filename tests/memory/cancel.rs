@@ -1,15 +1,12 @@
-//! Futures that are dropped, at every poll and at every millisecond, leave nothing on the masters.
+//! Futures dropped at any poll or millisecond leave nothing on the masters.
 
 use quorlock::{AcquireError, Fault, Guard, Kind};
 use tokio::time::{sleep, timeout};
 
-use crate::{
-    owners::lock,
-    world::{NAME, World, delay, millis, polled, seconds},
-};
+use crate::world::{NAME, World, delay, lock, millis, polled, seconds};
 
 #[tokio::test(start_paused = true)]
-async fn try_acquire() {
+async fn a_dropped_try_acquire_leaves_nothing() {
     dropped_anywhere(2, async |world, end| {
         let lock = world.lock();
         end.of(lock.try_acquire()).await.is_some()
@@ -18,7 +15,7 @@ async fn try_acquire() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn try_acquire_that_is_refused() {
+async fn a_dropped_try_acquire_that_is_refused_leaves_nothing() {
     dropped_anywhere(3, async |world, end| {
         world.occupy(0..3, seconds(60));
         let lock = world.lock();
@@ -28,9 +25,9 @@ async fn try_acquire_that_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn try_acquire_without_a_quorum() {
+async fn a_dropped_try_acquire_without_a_quorum_leaves_nothing() {
     dropped_anywhere(3, async |world, end| {
-        world.order([Fault::Down, Fault::Hang, Fault::Mute]);
+        world.inject([Fault::Down, Fault::Hang, Fault::Mute]);
         let lock = world.lock();
         end.of(lock.try_acquire()).await.is_some()
     })
@@ -38,7 +35,7 @@ async fn try_acquire_without_a_quorum() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_within() {
+async fn a_dropped_acquire_within_leaves_nothing() {
     dropped_anywhere(8, async |world, end| {
         world.occupy(0..3, seconds(60));
         let lock = world.lock();
@@ -48,9 +45,9 @@ async fn acquire_within() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire() {
+async fn a_dropped_acquire_leaves_nothing() {
     dropped_anywhere(8, async |world, end| {
-        world.occupy(0..3, millis(60)); // then it is won
+        world.occupy(0..3, millis(60)); // the lock is won afterwards
         let lock = world.lock();
         end.of(lock.acquire()).await.is_some()
     })
@@ -58,7 +55,7 @@ async fn acquire() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn try_acquire_by_an_owner() {
+async fn an_owners_dropped_try_acquire_leaves_nothing() {
     for kind in [Kind::Reentrant, Kind::Fair] {
         dropped_anywhere(2, async |world, end| {
             let lock = lock(kind, &world.locks, &world.locks.owner());
@@ -69,7 +66,7 @@ async fn try_acquire_by_an_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_by_an_owner_who_is_already_in() {
+async fn a_dropped_reentry_leaves_nothing() {
     for kind in [Kind::Reentrant, Kind::Fair] {
         dropped_anywhere(2, async |world, end| {
             let lock = lock(kind, &world.locks, &world.locks.owner());
@@ -81,7 +78,7 @@ async fn acquire_by_an_owner_who_is_already_in() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_by_an_owner_when_another_lets_go() {
+async fn an_owners_dropped_acquire_after_anothers_release_leaves_nothing() {
     for kind in [Kind::Reentrant, Kind::Fair] {
         dropped_anywhere(6, async |world, end| {
             let held = lock(kind, &world.locks, &world.locks.owner());
@@ -99,7 +96,7 @@ async fn acquire_by_an_owner_when_another_lets_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_by_an_owner_within_a_time() {
+async fn an_owners_dropped_acquire_within_leaves_nothing() {
     for kind in [Kind::Reentrant, Kind::Fair] {
         dropped_anywhere(5, async |world, end| {
             let held = lock(kind, &world.locks, &world.locks.owner());
@@ -112,7 +109,7 @@ async fn acquire_by_an_owner_within_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn extend() {
+async fn a_dropped_extend_leaves_nothing() {
     dropped_anywhere(2, async |world, end| {
         let guard = world.guard().await;
         end.of(guard.extend(seconds(20))).await.is_some()
@@ -121,7 +118,7 @@ async fn extend() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn extend_that_heals() {
+async fn a_dropped_extend_that_puts_a_key_back_leaves_nothing() {
     dropped_anywhere(2, async |world, end| {
         let guard = world.guard().await;
         world.masters[0].forget();
@@ -131,17 +128,17 @@ async fn extend_that_heals() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn extend_without_a_quorum() {
+async fn a_dropped_extend_without_a_quorum_leaves_nothing() {
     dropped_anywhere(2, async |world, end| {
         let guard = world.guard().await;
-        world.order([Fault::Down, Fault::Down]);
+        world.inject([Fault::Down, Fault::Down]);
         end.of(guard.extend(seconds(20))).await.is_some()
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn settled() {
+async fn a_dropped_settled_leaves_nothing() {
     dropped_anywhere(2, async |world, end| {
         let guard = world.guard().await;
         end.of(guard.settled()).await.is_some()
@@ -150,7 +147,7 @@ async fn settled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn release() {
+async fn a_dropped_release_leaves_nothing() {
     dropped_anywhere(2, async |world, end| {
         let guard = world.guard().await;
         end.of(guard.release()).await.is_some()
@@ -159,7 +156,7 @@ async fn release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn close() {
+async fn a_dropped_close_leaves_nothing() {
     dropped_anywhere(2, async |world, end| {
         drop(world.guard().await);
         let is_done = end.of(world.close()).await.is_some();
@@ -172,9 +169,9 @@ async fn close() {
     .await;
 }
 
-/// Of several waiters, one is gone: the others are not the worse for it.
+/// One of several waiters is dropped, and the others are unaffected.
 #[tokio::test(start_paused = true)]
-async fn a_dropped_waiter_is_in_nobodys_way() {
+async fn a_dropped_waiter_does_not_delay_the_others() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     let lock = world.lock();
@@ -185,7 +182,7 @@ async fn a_dropped_waiter_is_in_nobodys_way() {
     drop(guard);
 }
 
-/// Where a future is dropped.
+/// The point at which a future is dropped.
 #[derive(Clone, Copy, Debug)]
 enum End {
     After(u64),
@@ -205,8 +202,9 @@ impl End {
     }
 }
 
-/// Runs `case` on five masters, three of which are slow and one each hangs and is mute, with one end after
-/// the other until its future is done by then. It takes at least `polls`.
+/// Runs `case` on five masters, of which three are slow, one hangs and one is mute. Drops its
+/// future at one end after the other, until it completes before the end. That takes at least
+/// `polls` polls.
 async fn dropped_anywhere(polls: usize, case: impl AsyncFn(&World, End) -> bool) {
     let mut needed = 0;
     while !is_done(&case, End::Polls(needed)).await {
@@ -214,7 +212,7 @@ async fn dropped_anywhere(polls: usize, case: impl AsyncFn(&World, End) -> bool)
     }
     assert!(
         needed >= polls,
-        "only {needed} polls: is the case still what it was?"
+        "only {needed} polls: does the case still test what it should?"
     );
     for time in 0.. {
         if is_done(&case, End::After(time)).await {
@@ -225,15 +223,15 @@ async fn dropped_anywhere(polls: usize, case: impl AsyncFn(&World, End) -> bool)
 
 async fn is_done(case: impl AsyncFn(&World, End) -> bool, end: End) -> bool {
     let world = World::new(5).await;
-    world.order([delay(5), delay(10), delay(15), Fault::Hang, Fault::Mute]);
+    world.inject([delay(5), delay(10), delay(15), Fault::Hang, Fault::Mute]);
     let is_done = case(&world, end).await;
     sleep(millis(200)).await;
-    world.mend();
+    world.clear_faults();
     world.close().await;
     let holders = world.holders();
     assert!(!holders.contains(&"mine"), "{end:?}: {holders:?}");
     for master in &world.masters {
-        let keys = master.keys(); // neither a hash nor a queue
+        let keys = master.keys(); // neither a hash nor a queue may be left
         let is_anothers = master.get(NAME).is_some() && keys == [NAME];
         assert!(keys.is_empty() || is_anothers, "{end:?}: {keys:?}");
     }

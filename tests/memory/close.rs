@@ -1,8 +1,8 @@
-//! The barrier, and where guards and coordinators may be dropped.
+//! `close` as a barrier, and where guards and coordinators may be dropped.
 
 use std::{pin::pin, sync::mpsc, thread};
 
-use quorlock::{AcquireError, Coordinator, Fault, MemoryMaster, Standing};
+use quorlock::{AcquireError, Coordinator, Fault, LockState, MemoryMaster};
 use tokio::{
     runtime::Runtime,
     time::{sleep, timeout},
@@ -11,10 +11,10 @@ use tokio::{
 use crate::world::*;
 
 #[tokio::test(start_paused = true)]
-async fn waits_for_what_dropped_guards_posted() {
+async fn close_waits_for_the_releases_of_dropped_guards() {
     let world = World::new(3).await;
     let guard = world.guard().await;
-    world.order([delay(40), delay(20), Fault::None]);
+    world.inject([delay(40), delay(20), Fault::None]);
     drop(guard);
     assert_eq!(world.holders(), ["mine"; 3]);
     let (took, ()) = timed(world.close()).await;
@@ -23,7 +23,7 @@ async fn waits_for_what_dropped_guards_posted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refuses_what_comes_later() {
+async fn calls_after_close_are_refused() {
     let world = World::new(3).await;
     let lock = world.lock();
     world.locks.clone().close().await;
@@ -40,7 +40,7 @@ async fn refuses_what_comes_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ends_waiting() {
+async fn close_ends_waiting() {
     let world = World::new(3).await;
     world.occupy(0..3, seconds(60));
     let lock = world.lock();
@@ -55,7 +55,7 @@ async fn ends_waiting() {
 async fn closing_twice_or_at_once_does_no_harm() {
     let world = World::new(3).await;
     drop(world.guard().await);
-    world.masters[0].order(delay(40));
+    world.masters[0].inject(delay(40));
     let (first, second) = (world.locks.clone(), world.locks.clone());
     let closing = async { tokio::join!(first.close(), second.close(), second.close()) };
     let (took, _) = timed(closing).await;
@@ -64,9 +64,9 @@ async fn closing_twice_or_at_once_does_no_harm() {
     assert_eq!(took, millis(0));
 }
 
-/// Guards that are alive are not hurried.
+/// `close` does not affect guards that are alive.
 #[tokio::test(start_paused = true)]
-async fn guards_live_on() {
+async fn close_does_not_end_live_guards() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     let (took, ()) = timed(world.close()).await;
@@ -81,24 +81,24 @@ async fn guards_live_on() {
     assert_eq!(world.holders(), [""; 3]);
 }
 
-/// As above, while nobody knows whether masters would still confirm it: that is no reason to wait, nor to
-/// give up.
+/// The guard is in doubt: no one knows whether the masters would still confirm it. That is no
+/// reason for `close` to wait, nor for the guard to give up.
 #[tokio::test(start_paused = true)]
-async fn a_guard_in_doubt_lives_on() {
+async fn close_does_not_end_a_guard_in_doubt() {
     for fault in [Fault::Hang, Fault::Mute, Fault::Down, error()] {
         let world = World::new(5).await;
         let guard = world.locks.mutex(NAME).try_acquire().await.unwrap();
         let until = guard.valid_until();
-        world.order(vec![fault.clone(); 3]);
+        world.inject(vec![fault.clone(); 3]);
         sleep(seconds(4)).await; // a renewal is due after 3.3 s
-        assert_eq!(guard.standing(), Standing::InDoubt, "{fault:?}");
+        assert_eq!(guard.state(), LockState::InDoubt, "{fault:?}");
         let (took, ()) = timed(world.close()).await;
         assert_eq!(took, millis(0), "{fault:?}");
-        assert_eq!(guard.standing(), Standing::InDoubt, "{fault:?}");
+        assert_eq!(guard.state(), LockState::InDoubt, "{fault:?}");
         assert_eq!(guard.valid_until(), until);
-        world.mend();
+        world.clear_faults();
         sleep(seconds(4)).await;
-        assert_eq!(guard.standing(), Standing::Held, "{fault:?}");
+        assert_eq!(guard.state(), LockState::Held, "{fault:?}");
         assert!(guard.valid_until() > until);
         guard.release().await.unwrap();
         world.close().await;
@@ -106,30 +106,31 @@ async fn a_guard_in_doubt_lives_on() {
     }
 }
 
-/// What its last renewal may have left counts, too: that was sent, and nobody heard what became of it.
+/// The last renewal counts, too: it was sent, and its outcome is unknown.
 #[tokio::test(start_paused = true)]
-async fn a_guard_in_doubt_that_is_dropped_is_waited_for_until_masters_hear_or_forget() {
+async fn close_waits_until_masters_release_or_forget_a_dropped_guard_in_doubt() {
     for comes_back in [Some(seconds(2)), None] {
         let world = World::new(5).await;
         let guard = world.locks.mutex(NAME).try_acquire().await.unwrap();
-        world.order([Fault::Mute, Fault::Mute, Fault::Mute]);
+        world.inject([Fault::Mute, Fault::Mute, Fault::Mute]);
         sleep(seconds(4)).await;
-        assert_eq!(guard.standing(), Standing::InDoubt);
+        assert_eq!(guard.state(), LockState::InDoubt);
         let ttl = world.ttls().into_iter().flatten().max().unwrap();
         assert!(ttl > seconds(9), "{ttl:?}");
-        world.order([Fault::Hang, Fault::Hang, Fault::Hang]);
+        world.inject([Fault::Hang, Fault::Hang, Fault::Hang]);
         drop(guard);
         let (took, ()) = timed(async {
             tokio::join!(world.close(), async {
                 if let Some(back) = comes_back {
                     sleep(back).await;
-                    world.mend();
+                    world.clear_faults();
                 }
             });
         })
         .await;
         match comes_back {
-            // Sent again over the next connection, if the one it was sent over has been given up.
+            // The release is sent again over the next connection if the first connection has been
+            // given up.
             Some(back) => assert!(back <= took && took < back + millis(300), "{took:?}"),
             None => assert!(ttl.abs_diff(took) < millis(100), "{took:?} {ttl:?}"),
         }
@@ -137,49 +138,49 @@ async fn a_guard_in_doubt_that_is_dropped_is_waited_for_until_masters_hear_or_fo
     }
 }
 
-/// The connection to a master that hangs is given up later than that.
+/// The connection to a hanging master is given up later than the TTL ends.
 #[tokio::test(start_paused = true)]
-async fn returns_when_the_ttl_has_passed_whatever_a_master_does() {
+async fn close_returns_when_the_ttl_has_passed_whatever_a_master_does() {
     let timeouts = |builder: quorlock::Builder| builder.node_timeout(seconds(3)).ttl(seconds(5));
     let world = World::with(3, timeouts).await;
     let guard = world.guard().await;
-    world.masters[0].order(Fault::Hang);
+    world.masters[0].inject(Fault::Hang);
     drop(guard);
     let (took, ()) = timed(world.close()).await;
     assert!(seconds(4) < took && took <= seconds(5), "{took:?}");
 }
 
-/// A release that was posted is the masters' business. That somebody still looks at what came of it keeps
-/// nobody waiting.
+/// A posted release is delivered by the masters' tasks. A future that still waits for its result
+/// does not delay `close`.
 #[tokio::test(start_paused = true)]
-async fn does_not_wait_for_whoever_looks_on() {
+async fn close_does_not_wait_for_a_release_future_that_is_not_polled() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     let mut release = pin!(guard.release());
     start(release.as_mut()).await;
     let closed = timeout(seconds(60), world.locks.close()).await;
-    assert!(closed.is_ok(), "a release that nobody polls holds it up");
+    assert!(closed.is_ok(), "an unpolled release delays close");
     assert_eq!(world.holders(), [""; 3]);
     release.await.unwrap();
 }
 
-/// As above, for the release of an attempt that was lost.
+/// A future that still waits for the release after its lost attempt does not delay `close`, either.
 #[tokio::test(start_paused = true)]
-async fn does_not_wait_for_lost_attempts_that_nobody_polls() {
+async fn close_does_not_wait_for_a_lost_attempt_that_is_not_polled() {
     let world = World::new(3).await;
     world.occupy(0..2, seconds(600));
     let lock = world.lock();
     let mut acquisition = pin!(lock.try_acquire());
     start(acquisition.as_mut()).await;
     sleep(millis(1)).await;
-    start(acquisition.as_mut()).await; // lost; its release is posted
+    start(acquisition.as_mut()).await; // the attempt is lost, and its release is posted
     let closed = timeout(seconds(60), world.locks.close()).await;
-    assert!(closed.is_ok(), "an attempt that nobody polls holds it up");
+    assert!(closed.is_ok(), "an unpolled attempt delays close");
     assert_eq!(world.holders(), ["another", "another", ""]);
     acquisition.await.unwrap_err();
 }
 
-/// Guards may end on a thread that knows no runtime.
+/// A guard may be dropped on a thread without a runtime.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guard_dropped_on_a_plain_thread_is_released() {
     let world = World::new(3).await;
@@ -189,12 +190,13 @@ async fn a_guard_dropped_on_a_plain_thread_is_released() {
     assert_eq!(world.holders(), [""; 3]);
 }
 
-/// Nor need it know one for the next to be served: who waits in this process is woken by the drop itself.
+/// The drop itself wakes waiters in the same process, also on a thread without a runtime.
 #[tokio::test(start_paused = true)]
-async fn a_guard_dropped_on_a_plain_thread_serves_who_waits() {
+async fn a_guard_dropped_on_a_plain_thread_wakes_waiters() {
     let world = World::new(3).await;
     let others = Coordinator::new(&world.masters).unwrap();
-    // Another process may hear of it from the first master before the others have it, and try in vain once.
+    // Another process may hear of the release from the first master before the others have executed
+    // it, and make one attempt in vain.
     for (locks, most) in [(&world.locks, 11), (&others, 450)] {
         let guard = world.locks.mutex(NAME).try_acquire().await.unwrap();
         let lock = locks.mutex(NAME);
@@ -202,20 +204,20 @@ async fn a_guard_dropped_on_a_plain_thread_serves_who_waits() {
         sleep(seconds(20)).await; // renewed meanwhile
         let commands = world.commands();
         thread::spawn(move || drop(guard)).join().unwrap();
-        assert_eq!(world.commands(), commands); // this runtime stands still until we wait
+        assert_eq!(world.commands(), commands); // this runtime stands still until the test waits
         let next = timeout(millis(most), waiting).await.unwrap().unwrap();
         thread::spawn(move || drop(next)).join().unwrap();
-        sleep(millis(1)).await; // passes when nobody has anything to do
+        sleep(millis(1)).await; // passes when all tasks are idle
         assert_eq!(world.holders(), [""; 3]);
     }
     world.close().await;
     others.close().await;
 }
 
-/// With its tasks, which hold the lock, wait for it and for its loss. What they cannot deliver any more is
-/// gone when the TTL has passed.
+/// The tasks that hold the lock, wait for it, or wait for its loss end with the runtime. Keys whose
+/// releases cannot be delivered any more expire with the TTL.
 #[test]
-fn a_runtime_that_ends_takes_guards_and_waiters_with_it() {
+fn guards_and_waiters_end_with_their_runtime() {
     let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
     for is_lost in [false, true] {
         let runtime = paused_runtime();
@@ -229,8 +231,8 @@ fn a_runtime_that_ends_takes_guards_and_waiters_with_it() {
             tokio::spawn(async move { drop(guard.lost().await) });
             sleep(seconds(1)).await;
             if is_lost {
-                masters.iter().for_each(|master| master.order(Fault::Hang));
-                sleep(millis(2_500)).await; // with a renewal under way
+                masters.iter().for_each(|master| master.inject(Fault::Hang));
+                sleep(millis(2_500)).await; // while a renewal is under way
             }
         });
         let (sender, ended) = mpsc::channel();
@@ -239,8 +241,8 @@ fn a_runtime_that_ends_takes_guards_and_waiters_with_it() {
             let _ = sender.send(());
         });
         let ended = ended.recv_timeout(seconds(10));
-        assert!(ended.is_ok(), "it does not end");
-        masters.iter().for_each(|master| master.order(Fault::None));
+        assert!(ended.is_ok(), "the runtime does not end");
+        masters.iter().for_each(|master| master.inject(Fault::None));
         paused_runtime().block_on(async {
             let locks = Coordinator::new(&masters).unwrap();
             let lock = locks.mutex(NAME);
@@ -263,7 +265,7 @@ fn a_guard_may_outlive_its_runtime() {
     });
     drop(runtime);
 
-    // Nobody is left to serve it; nobody waits either.
+    // No task is left to send the extension, so the call does not wait.
     let other = Runtime::new().unwrap();
     other.block_on(async {
         let error = guard.extend(seconds(20)).await.unwrap_err().to_string();
@@ -277,9 +279,9 @@ fn a_guard_may_outlive_its_runtime() {
     });
 }
 
-/// A caller on one runtime, the supervisors on another that ends while they are asked.
+/// The caller runs on one runtime and the supervisors on another, which ends while they are asked.
 #[test]
-fn nobody_waits_for_a_runtime_that_ended() {
+fn a_call_does_not_wait_for_a_runtime_that_ended() {
     let runtime = Runtime::new().unwrap();
     let other = Runtime::new().unwrap();
     let master = MemoryMaster::new();
@@ -293,7 +295,7 @@ fn nobody_waits_for_a_runtime_that_ended() {
         drop(locks.mutex("connected").try_acquire().await.unwrap());
         locks
     });
-    master.order(Fault::Hang);
+    master.inject(Fault::Hang);
     let lock = locks.mutex(NAME);
     let acquisition = other.spawn(async move { lock.try_acquire().await });
     drop(runtime);
@@ -302,9 +304,9 @@ fn nobody_waits_for_a_runtime_that_ended() {
     other.block_on(locks.close());
 }
 
-/// Nothing of a coordinator stays in the runtime.
+/// No task of a coordinator stays in the runtime.
 #[tokio::test(start_paused = true)]
-async fn its_tasks_end_with_the_last_handle() {
+async fn a_coordinators_tasks_end_with_its_last_handle() {
     let tasks = || {
         tokio::runtime::Handle::current()
             .metrics()
@@ -312,12 +314,13 @@ async fn its_tasks_end_with_the_last_handle() {
     };
     let before = tasks();
     let world = World::new(3).await;
-    world.masters[2].order(Fault::Down);
-    sleep(millis(1)).await; // passes when that is known, so that it will not be owed anything
+    world.masters[2].inject(Fault::Down);
+    // Passes once the master is known to be down, so that it is not owed a release.
+    sleep(millis(1)).await;
     let guard = world.guard().await;
     let World { locks, .. } = world;
     let lock = locks.mutex(NAME);
-    // One for each master, and one that keeps the locks.
+    // One task for each master, and one that renews the locks.
     assert_eq!(tasks(), before + 4);
     drop((locks, lock));
     sleep(seconds(1)).await;
@@ -327,11 +330,11 @@ async fn its_tasks_end_with_the_last_handle() {
     assert_eq!(tasks(), before);
 }
 
-/// A first dial that leads nowhere, and a connect timeout that is longer than the TTL.
+/// The first dial leads nowhere, and the connect timeout is longer than the TTL.
 #[tokio::test(start_paused = true)]
-async fn returns_by_the_longest_ttl_while_a_first_dial_is_under_way() {
+async fn close_returns_by_the_longest_ttl_during_a_first_dial() {
     let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
-    masters[0].order(Fault::Hang);
+    masters[0].inject(Fault::Hang);
     let builder = Coordinator::builder().masters(&masters);
     let builder = builder.ttl(seconds(1)).connect_timeout(seconds(30));
     let locks = builder.build().unwrap();
@@ -340,15 +343,15 @@ async fn returns_by_the_longest_ttl_while_a_first_dial_is_under_way() {
     assert!(took <= seconds(1) + millis(100), "{took:?}");
 }
 
-/// The release is in flight to a master that stands still, and the patience with the connection is
-/// longer than the TTL.
+/// The release is in flight to a master that stands still, and a connection is given up only after
+/// more than the TTL.
 #[tokio::test(start_paused = true)]
-async fn returns_by_the_longest_ttl_while_a_master_stands_still() {
+async fn close_returns_by_the_longest_ttl_while_a_master_stands_still() {
     for (node_timeout, ttl) in [(50, 60), (2_000, 2_500), (60_000, 62_000)] {
         let (node_timeout, ttl) = (millis(node_timeout), millis(ttl));
         let world = World::with(3, |builder| builder.node_timeout(node_timeout).ttl(ttl)).await;
         let guard = world.guard().await;
-        world.masters[0].order(Fault::Hang);
+        world.masters[0].inject(Fault::Hang);
         drop(guard);
         let (took, ()) = timed(world.close()).await;
         assert!(took <= ttl + millis(10), "{took:?} of {ttl:?}");

@@ -1,4 +1,4 @@
-//! Settings that cannot be used are refused before anything is sent.
+//! Unusable settings are refused before anything is sent.
 
 use std::{sync::Arc, time::Duration};
 
@@ -41,20 +41,11 @@ async fn every_setting_is_checked() {
         Duration::MAX,
     ] {
         let builder = || Coordinator::builder().master(MemoryMaster::new()).ttl(YEAR);
-        for (builder, name) in [
-            (builder().node_timeout(given), "node timeout"),
-            (builder().connect_timeout(given), "connect timeout"),
-        ] {
-            let error = builder.build().unwrap_err();
-            assert_eq!(
-                error,
-                ConfigError::Timeout {
-                    which: name,
-                    given,
-                    most: seconds(60)
-                }
-            );
-        }
+        let (least, most) = (millis(1), seconds(60));
+        let error = builder().node_timeout(given).build().unwrap_err();
+        assert_eq!(error, ConfigError::NodeTimeout { given, least, most });
+        let error = builder().connect_timeout(given).build().unwrap_err();
+        assert_eq!(error, ConfigError::ConnectTimeout { given, least, most });
     }
     assert_eq!(
         refused(|builder| builder.drift_ppm(1_000_000)),
@@ -78,7 +69,7 @@ async fn every_setting_is_checked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_bounds_themselves_pass() {
+async fn settings_at_their_bounds_are_accepted() {
     let most = |builder: Builder| {
         builder
             .ttl(YEAR)
@@ -112,7 +103,7 @@ async fn the_bounds_themselves_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn masters_are_checked() {
+async fn the_list_of_masters_is_checked() {
     let none: [MemoryMaster; 0] = [];
     assert_eq!(Coordinator::new(none).unwrap_err(), ConfigError::NoMasters);
 
@@ -124,7 +115,7 @@ async fn masters_are_checked() {
             most: 64
         }
     );
-    assert_eq!(Coordinator::new(&many[1..]).unwrap().masters(), 64);
+    assert_eq!(Coordinator::new(&many[1..]).unwrap().master_count(), 64);
 
     let (a, b) = (MemoryMaster::new(), MemoryMaster::new());
     let error = Coordinator::new([&b, &a, &a.clone()]).unwrap_err();
@@ -153,13 +144,13 @@ async fn masters_are_checked() {
 }
 
 #[test]
-fn without_a_runtime_there_is_no_coordinator() {
+fn building_a_coordinator_needs_a_runtime() {
     let error = Coordinator::new([MemoryMaster::new()]).unwrap_err();
     assert_eq!(error, ConfigError::NoRuntime);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_one_lock_asks_for_is_checked_when_it_is_acquired() {
+async fn the_settings_of_a_lock_are_checked_when_it_is_acquired() {
     let world = World::new(3).await;
     for (lock, expected) in [
         (world.locks.mutex(""), ConfigError::EmptyName),
@@ -200,7 +191,7 @@ async fn what_one_lock_asks_for_is_checked_when_it_is_acquired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_ttl_counts() {
+async fn the_last_ttl_set_applies() {
     let world = World::new(3).await;
     let lock = world.lock().ttl(millis(1)).ttl(millis(1_500));
     let guard = lock.try_acquire().await.unwrap();
@@ -227,7 +218,7 @@ async fn keys_are_made_by_the_template() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_and_masters_are_any_strings() {
+async fn lock_names_and_masters_can_be_any_strings() {
     let world = World::new(1).await;
     let name = NAME.to_owned();
     let shared: Arc<str> = NAME.into();
@@ -251,5 +242,5 @@ async fn names_and_masters_are_any_strings() {
     assert!(matches!(error, ConfigError::BadMaster { master: 1, .. }));
 }
 
-/// One of a year and a day is a mistake in units.
+/// A TTL of 366 days is the longest allowed: more is a mistake in units.
 const YEAR: Duration = seconds(366 * 24 * 60 * 60);

@@ -1,14 +1,14 @@
-//! How masters are given up and dialled again.
+//! Connections: when they are given up, and when masters are dialled again.
 
 use quorlock::Fault;
 use tokio::time::sleep;
 
-use crate::world::{World, delay, error, millis, said, seconds, timed};
+use crate::world::{REDIAL, World, delay, error, millis, said, seconds, timed};
 
 #[tokio::test(start_paused = true)]
-async fn given_up_after_three_node_timeouts() {
+async fn a_connection_is_given_up_after_three_silent_node_timeouts() {
     let world = World::new(3).await;
-    world.masters[0].order(Fault::Hang);
+    world.masters[0].inject(Fault::Hang);
     let ask = async |name: &str| {
         let guard = world.locks.mutex(name).try_acquire().await.unwrap();
         let (took, votes) = timed(guard.settled()).await;
@@ -17,40 +17,40 @@ async fn given_up_after_three_node_timeouts() {
     let silence = (millis(50), "no answer in 50ms".to_owned());
     assert_eq!(ask("at 0").await, silence);
     assert_eq!(ask("at 50").await, silence);
-    // Whoever is asked when it is given up is told so; the time is over then, too.
+    // The connection is given up when this request's node timeout ends, too.
     assert_eq!(ask("at 100").await.0, millis(50));
 
-    // From now on nobody waits for it.
-    let gone = "unreachable: no answer to anything, given up".to_owned();
+    // From now on, requests to this master fail at once.
+    let gone = "unreachable: no reply for too long, connection given up".to_owned();
     assert_eq!(ask("at 150").await, (millis(0), gone));
     sleep(seconds(10)).await;
     let no_dial = "unreachable: no connection in 1s".to_owned();
     assert_eq!(ask("later").await, (millis(0), no_dial));
 
-    world.mend();
+    world.clear_faults();
     sleep(REDIAL).await;
-    assert_eq!(ask("mended").await, (millis(0), "granted".to_owned()));
+    assert_eq!(ask("recovered").await, (millis(0), "granted".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_answers_keep_a_connection() {
+async fn slow_answers_do_not_end_a_connection() {
     let world = World::new(3).await;
-    world.masters[0].order(delay(140));
+    world.masters[0].inject(delay(140));
     let guard = world.guard().await;
     sleep(millis(139)).await;
     assert_eq!(said(&guard.votes())[0], "no answer in 50ms");
     sleep(millis(2)).await;
     assert_eq!(said(&guard.votes())[0], "granted");
-    // The answer has come by the same connection, which still serves.
-    world.mend();
+    // The answer has arrived over the same connection, which still works.
+    world.clear_faults();
     guard.extend(seconds(10)).await.unwrap();
     assert_eq!(said(&guard.settled().await), ["granted"; 3]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn down_fails_fast_with_the_reason() {
+async fn a_master_that_is_down_fails_fast_with_the_reason() {
     let world = World::new(3).await;
-    world.order_all(&Fault::Down);
+    world.inject_all(&Fault::Down);
     sleep(seconds(5)).await;
     let (took, error) = timed(world.lock().try_acquire()).await;
     assert_eq!(took, millis(0));
@@ -58,25 +58,25 @@ async fn down_fails_fast_with_the_reason() {
     assert!(error.contains("unreachable: connection refused"), "{error}");
 }
 
-/// However long it was down.
+/// The length of the outage does not matter.
 #[tokio::test(start_paused = true)]
-async fn dialled_again_within_a_second() {
+async fn a_master_is_dialled_again_within_a_second() {
     for down in [millis(1), seconds(1), seconds(3_600)] {
         let world = World::new(1).await;
-        world.order([Fault::Down]);
+        world.inject([Fault::Down]);
         sleep(down).await;
-        world.mend();
+        world.clear_faults();
         sleep(REDIAL).await;
         world.guard().await.release().await.unwrap();
     }
 }
 
-/// A master that was never connected is slow, not down.
+/// A master that was never connected counts as slow, not as down.
 #[tokio::test(start_paused = true)]
-async fn a_first_attempt_waits_for_dials() {
+async fn a_first_attempt_waits_for_the_first_dials() {
     let world = World::new(5).await;
-    // A dial takes one delay here, and the answer another one.
-    world.order([delay(120), delay(130), delay(140), Fault::Hang, Fault::Down]);
+    // A dial takes one delay here, and the answer takes another one.
+    world.inject([delay(120), delay(130), delay(140), Fault::Hang, Fault::Down]);
     let locks = quorlock::Coordinator::new(&world.masters).unwrap();
     let (took, guard) = timed(locks.mutex("late").try_acquire()).await;
     assert_eq!(took, millis(280));
@@ -94,11 +94,11 @@ async fn a_first_attempt_waits_for_dials() {
 async fn a_first_attempt_ends_when_the_outcome_is_certain() {
     let world = World::new(3).await;
     for (faults, took, error) in [
-        // The third one may fill the table for a node timeout.
+        // The third master may complete the table of votes for a node timeout.
         (vec![Fault::Down, Fault::Down, Fault::Hang], 50, "refused"),
         (vec![Fault::Hang, Fault::Hang], 1_000, "no connection in 1s"),
     ] {
-        world.order(faults);
+        world.inject(faults);
         let locks = quorlock::Coordinator::new(&world.masters).unwrap();
         let lock = locks.mutex("late");
         let (first, attempt) = tokio::join!(timed(lock.is_held()), timed(lock.try_acquire()));
@@ -106,43 +106,40 @@ async fn a_first_attempt_ends_when_the_outcome_is_certain() {
         let text = attempt.1.unwrap_err().to_string();
         assert!(text.contains(error), "{text}");
         assert!(first.0 <= millis(1_000) && first.1.is_err());
-        world.mend();
+        world.clear_faults();
     }
 }
 
-/// The default node timeout follows the round trip; one that is set does not.
+/// The default node timeout follows the round trip time. An explicit one does not.
 #[tokio::test(start_paused = true)]
 async fn far_masters_have_more_time_to_answer() {
     let world = World::new(3).await;
     for (delays, timeout) in [(0, 50), (20, 80), (120, 480), (300, 1_000)] {
-        world.order_all(&delay(delays));
+        world.inject_all(&delay(delays));
         let locks = quorlock::Coordinator::new(&world.masters).unwrap();
         drop(locks.mutex("first").try_acquire().await.unwrap());
-        world.order_all(&Fault::Hang);
+        world.inject_all(&Fault::Hang);
         let (took, error) = timed(locks.mutex("second").try_acquire()).await;
-        // The release that follows a lost round waits as long.
+        // The release after a lost round waits for the same time.
         assert_eq!(took, millis(2 * timeout), "{delays}");
         error.unwrap_err();
-        world.mend();
+        world.clear_faults();
     }
-    world.order_all(&delay(60));
+    world.inject_all(&delay(60));
     let locks = quorlock::Coordinator::builder().node_timeout(millis(50));
     let locks = locks.masters(&world.masters).build().unwrap();
     locks.mutex("first").try_acquire().await.unwrap_err();
 }
 
-/// An error reply is an answer: it costs a vote, not the connection.
+/// An error reply is an answer: it costs the vote, not the connection.
 #[tokio::test(start_paused = true)]
-async fn error_replies_keep_a_connection() {
+async fn error_replies_do_not_end_a_connection() {
     let world = World::new(1).await;
-    world.order([error()]);
+    world.inject([error()]);
     for _ in 0..10 {
         let error = world.lock().try_acquire().await.unwrap_err().to_string();
         assert!(error.contains("answered OOM no room"), "{error}");
     }
-    world.mend();
+    world.clear_faults();
     world.guard().await.release().await.unwrap();
 }
-
-/// The longest pause between two dials, and some time to dial.
-const REDIAL: tokio::time::Duration = millis(1_100);

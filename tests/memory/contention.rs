@@ -1,4 +1,4 @@
-//! Many who want the same lock, of two coordinators as of two processes.
+//! Many tasks want the same lock, through two coordinators that stand for two processes.
 
 use std::sync::{
     Arc,
@@ -17,25 +17,25 @@ const TASKS: usize = 20;
 const TURNS: usize = 3;
 
 #[tokio::test(start_paused = true)]
-async fn one_at_a_time_and_all_are_served() {
+async fn tasks_hold_the_lock_one_at_a_time_and_all_are_served() {
     for delays in [[0; 5], [1, 2, 3, 4, 5], [40, 0, 30, 10, 20]] {
         let world = World::new(5).await;
-        world.order(delays.map(delay));
+        world.inject(delays.map(delay));
         let both = [
             world.locks.clone(),
             Coordinator::new(&world.masters).unwrap(),
         ];
-        let place = Arc::new(Place::default());
+        let section = Arc::new(CriticalSection::default());
         let mut tasks = JoinSet::new();
         for number in 0..TASKS {
             let lock = both[number % 2].mutex(NAME);
-            let place = place.clone();
+            let section = section.clone();
             tasks.spawn(async move {
                 for _ in 0..TURNS {
                     let guard = lock.acquire_within(seconds(600)).await.unwrap();
-                    place.enter(&guard);
+                    section.enter(&guard);
                     sleep(millis(7)).await;
-                    place.leave(&guard);
+                    section.leave(&guard);
                     guard.release().await.unwrap();
                 }
             });
@@ -43,7 +43,7 @@ async fn one_at_a_time_and_all_are_served() {
         while let Some(task) = tasks.join_next().await {
             task.unwrap();
         }
-        assert_eq!(place.turns(), TASKS * TURNS);
+        assert_eq!(section.turns(), TASKS * TURNS);
         for locks in both {
             locks.close().await;
         }
@@ -51,7 +51,7 @@ async fn one_at_a_time_and_all_are_served() {
     }
 }
 
-/// On threads, by real time: what a lock is for.
+/// On several threads and in real time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_update_is_lost() {
     let world = World::with(5, |builder| builder.retry_delay(millis(1), millis(4))).await;
@@ -61,20 +61,20 @@ async fn no_update_is_lost() {
         .build()
         .unwrap();
     let both = [world.locks.clone(), other];
-    let place = Arc::new(Place::default());
+    let section = Arc::new(CriticalSection::default());
     let count = Arc::new(AtomicU32::new(0));
     let mut tasks = JoinSet::new();
     for number in 0..TASKS {
         let lock = both[number % 2].mutex(NAME);
-        let (place, count) = (place.clone(), count.clone());
+        let (section, count) = (section.clone(), count.clone());
         tasks.spawn(async move {
             for _ in 0..TURNS {
                 let guard = lock.acquire().await.unwrap();
-                place.enter(&guard);
+                section.enter(&guard);
                 let seen = count.load(Ordering::SeqCst);
                 yield_now().await;
                 count.store(seen + 1, Ordering::SeqCst);
-                place.leave(&guard);
+                section.leave(&guard);
             }
         });
     }
@@ -84,20 +84,20 @@ async fn no_update_is_lost() {
     assert_eq!(count.load(Ordering::SeqCst) as usize, TASKS * TURNS);
 }
 
-/// Where only one may be.
+/// A critical section, in which only one task may be.
 #[derive(Default)]
-struct Place {
+struct CriticalSection {
     inside: AtomicUsize,
     turns: AtomicUsize,
 }
 
-impl Place {
+impl CriticalSection {
     fn enter(&self, guard: &Guard) {
         assert!(guard.is_valid());
         assert_eq!(
             self.inside.fetch_add(1, Ordering::SeqCst),
             0,
-            "two are inside"
+            "two tasks are inside"
         );
         self.turns.fetch_add(1, Ordering::SeqCst);
     }
@@ -107,7 +107,7 @@ impl Place {
         assert_eq!(
             self.inside.fetch_sub(1, Ordering::SeqCst),
             1,
-            "two are inside"
+            "two tasks are inside"
         );
     }
 

@@ -1,4 +1,4 @@
-//! What users read when it goes wrong, word by word.
+//! The error messages that users read, word by word.
 
 use std::{fmt::Display, time::Duration};
 
@@ -8,40 +8,40 @@ use tokio::time::{Instant, advance, sleep};
 use crate::world::{World, delay, error, millis, seconds, start};
 
 #[tokio::test(start_paused = true)]
-async fn contended() {
+async fn a_held_lock_is_explained() {
     let world = World::new(3).await;
     world.occupy(0..3, seconds(5));
     assert_text(
         &world,
         world.lock().try_acquire().await.unwrap_err(),
-        r#"could not lock "orders/42": held by another on 3 of 3 masters for 5.0s: a held by another, b held by another, c held by another"#,
+        r#"could not lock "orders/42": held by another holder on 3 of 3 masters for 5.0s: a held by another holder, b held by another holder, c held by another holder"#,
     );
-    // Who holds it on two of them without a TTL does not say for how long.
+    // Two masters hold the lock without a TTL, so the message names no time.
     world.masters[0].set_hash("orders/42", [("field", "1")], None);
     world.masters[1].set("orders/42", "by hand", None);
-    world.masters[2].order(Fault::Hang);
+    world.masters[2].inject(Fault::Hang);
     assert_text(
         &world,
         world.lock().try_acquire().await.unwrap_err(),
-        r#"could not lock "orders/42": held by another on 2 of 3 masters: a held by another, b held by another, c not answered yet"#,
+        r#"could not lock "orders/42": held by another holder on 2 of 3 masters: a held by another holder, b held by another holder, c not answered yet"#,
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_quorum() {
+async fn a_missing_quorum_is_explained() {
     let world = World::new(5).await;
     world.occupy([1], seconds(5));
-    world.order([Fault::None, Fault::None, Fault::Down, Fault::Hang, error()]);
+    world.inject([Fault::None, Fault::None, Fault::Down, Fault::Hang, error()]);
     sleep(seconds(1)).await;
     assert_text(
         &world,
         world.lock().try_acquire().await.unwrap_err(),
-        r#"could not lock "orders/42": only 2 of 5 masters voted (need 3): a granted, b held by another, c unreachable: connection refused, d no answer in 50ms, e answered OOM no room"#,
+        r#"could not lock "orders/42": only 2 of 5 masters voted (need 3): a granted, b held by another holder, c unreachable: connection refused, d no answer in 50ms, e answered OOM no room"#,
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_slow() {
+async fn a_majority_that_was_too_slow_is_explained() {
     let world = World::new(3).await;
     let lock = world.lock();
     let mut acquisition = std::pin::pin!(lock.try_acquire());
@@ -50,14 +50,14 @@ async fn too_slow() {
     assert_text(
         &world,
         acquisition.await.unwrap_err(),
-        r#"could not lock "orders/42": a majority took 12.0s to grant a ttl of 10s: a granted, b granted, c granted"#,
+        r#"could not lock "orders/42": a majority took 12.0s to grant a TTL of 10s: a granted, b granted, c granted"#,
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn deadline() {
+async fn a_deadline_is_explained() {
     let world = World::with(1, |builder| builder.retry_delay(millis(250), millis(250))).await;
-    world.order_all(&Fault::ErrorReply("OOM no room".into()));
+    world.inject_all(&Fault::ErrorReply("OOM no room".into()));
     let error = world.lock().acquire_within(seconds(1)).await.unwrap_err();
     assert_text(
         &world,
@@ -68,15 +68,18 @@ async fn deadline() {
         &error,
         AcquireError::Deadline { name, .. } if **name == *"orders/42"
     ));
-    assert!(matches!(error.cause(), AcquireError::NoQuorum { .. }));
     assert!(matches!(
-        error.cause().cause(),
+        error.last_attempt(),
+        AcquireError::NoQuorum { .. }
+    ));
+    assert!(matches!(
+        error.last_attempt().last_attempt(),
         AcquireError::NoQuorum { .. }
     ));
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_kind() {
+async fn a_name_used_with_another_kind_is_explained() {
     let world = World::new(3).await;
     let owner = world.locks.owner();
     let _held = world.locks.fair("orders/42", &owner).acquire().await;
@@ -84,12 +87,12 @@ async fn other_kind() {
     assert_text(
         &world,
         world.lock().acquire().await.unwrap_err(),
-        r#"could not lock "orders/42" as a mutex, use one kind for each name: a held as another kind of lock, b held as another kind of lock, c held as another kind of lock"#,
+        r#"could not lock "orders/42" as a mutex: it is held as another kind of lock, use each name with one kind: a held as another kind of lock, b held as another kind of lock, c held as another kind of lock"#,
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost() {
+async fn a_lost_lock_is_explained() {
     let world = World::new(1).await;
     let guard = world.guard().await;
     assert_text(
@@ -100,7 +103,7 @@ async fn lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closed() {
+async fn a_closed_coordinator_is_explained() {
     let world = World::new(1).await;
     world.locks.close().await;
     assert_text(
@@ -111,16 +114,16 @@ async fn closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn extensions() {
+async fn failed_extensions_are_explained() {
     let world = World::new(3).await;
     let guard = world.guard().await;
-    world.order([Fault::Down, error()]);
+    world.inject([Fault::Down, error()]);
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
         r#"could not extend "orders/42": only 1 of 3 masters confirmed (need 2), still valid for 9.9s: a connection lost: connection reset, b answered OOM no room, c granted"#,
     );
-    world.mend();
+    world.clear_faults();
     sleep(seconds(2)).await;
 
     world.masters[0].forget();
@@ -128,15 +131,15 @@ async fn extensions() {
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
-        r#"could not extend "orders/42": it is lost: a holds nothing, b granted, c held by another for 60.0s"#,
+        r#"could not extend "orders/42": it is lost: a holds nothing, b granted, c held by another holder for 60.0s"#,
     );
 
-    // Once lost, it stays so, whatever becomes of its validity.
+    // Once lost, the lock stays lost, whatever its validity.
     sleep(Instant::from_std(guard.valid_until()) - Instant::now() + millis(1)).await;
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
-        r#"could not extend "orders/42": it is lost: a holds nothing, b granted, c held by another for 60.0s"#,
+        r#"could not extend "orders/42": it is lost: a holds nothing, b granted, c held by another holder for 60.0s"#,
     );
 
     world.masters.iter().for_each(MemoryMaster::forget);
@@ -150,10 +153,10 @@ async fn extensions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extension_that_is_too_slow() {
+async fn an_extension_that_was_too_slow_is_explained() {
     let world = World::new(3).await;
     let guard = world.guard().await;
-    world.order([delay(20), delay(20), Fault::Hang]);
+    world.inject([delay(20), delay(20), Fault::Hang]);
     sleep(guard.remaining() - millis(1)).await;
     assert_text(
         &world,
@@ -163,19 +166,19 @@ async fn an_extension_that_is_too_slow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn releases() {
+async fn a_release_on_a_minority_is_explained() {
     let world = World::new(3).await;
     let guard = world.guard().await;
-    world.order([Fault::Down, Fault::Mute]);
+    world.inject([Fault::Down, Fault::Mute]);
     assert_text(
         &world,
         guard.release().await.unwrap_err(),
-        r#"released "orders/42" on only 1 of 3 masters (need 2), the rest are owed it until its ttl has passed: a connection lost: connection reset, b no answer in 50ms, c granted"#,
+        r#"released "orders/42" on only 1 of 3 masters (need 2), the others are owed the release until the TTL has passed: a connection lost: connection reset, b no answer in 50ms, c granted"#,
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn settings() {
+async fn unusable_settings_are_explained() {
     let world = World::new(1).await;
     let master = || MemoryMaster::new();
     let builder = || Coordinator::builder().master(master());
@@ -185,7 +188,7 @@ async fn settings() {
         (Coordinator::new(none), "no masters were given"),
         (
             Coordinator::new((0..65).map(|_| master())),
-            "65 masters are too many: the most is 64, and 3 or 5 are usual",
+            "65 masters are too many: the maximum is 64, and 3 or 5 are usual",
         ),
         (
             builder().drift_ppm(2_000_000).build(),
@@ -197,23 +200,23 @@ async fn settings() {
         ),
         (
             builder().retry_delay(millis(20), millis(10)).build(),
-            "a retry delay between 20ms and 10ms is no range: it needs 0 < least <= most <= 1 h",
+            "a retry delay from 20ms to 10ms is not a range: it needs 0 < least <= most <= 1 h",
         ),
         (
             builder().node_timeout(Duration::ZERO).build(),
-            "a node timeout of 0ns is out of range: it must be between 1 ms and 60s",
+            "a node timeout of 0ns is out of range: it must be from 1ms to 60s",
         ),
         (
             builder().connect_timeout(seconds(61)).build(),
-            "a connect timeout of 61s is out of range: it must be between 1 ms and 60s",
+            "a connect timeout of 61s is out of range: it must be from 1ms to 60s",
         ),
         (
             builder().ttl(seconds(366 * 24 * 60 * 60 + 1)).build(),
-            "a ttl of 31622401s is too long: the most is 31622400s, see Builder::max_ttl",
+            "a TTL of 31622401s is too long: the maximum is 31622400s, see Builder::max_ttl",
         ),
         (
             builder().ttl(millis(50)).build(),
-            "a ttl of 50ms is too short: it must be above 52.5ms, the node timeout and the drift allowance together",
+            "a TTL of 50ms is too short: it must exceed 52.5ms, the node timeout and the drift allowance together",
         ),
     ] {
         assert_text(&world, error.unwrap_err(), expected);
@@ -224,7 +227,7 @@ async fn settings() {
         panic!("{error}");
     };
     let expected = format!(
-        "masters 2 and 3 are the same server, {address}: every master needs one of its own"
+        "masters 2 and 3 are the same server, {address}: every master must be a server of its own"
     );
     assert_text(&world, &error, &expected);
     assert_text(
@@ -243,7 +246,7 @@ async fn settings() {
 }
 
 #[test]
-fn no_runtime() {
+fn a_missing_runtime_is_explained() {
     assert_eq!(
         Coordinator::new([MemoryMaster::new()])
             .unwrap_err()
@@ -252,13 +255,13 @@ fn no_runtime() {
     );
 }
 
-/// Compares, with the masters called `a`, `b`, `c` and so on.
+/// Compares the message with `expected`, in which the masters are called `a`, `b`, `c` and so on.
 #[track_caller]
 fn assert_text(world: &World, error: impl Display, expected: &str) {
     let mut text = error.to_string();
     let addresses = world.addresses();
     let names = ["a", "b", "c", "d", "e"].into_iter().zip(&addresses);
-    // From the last one on, as `memory:1` is a part of `memory:10`.
+    // Replaces the last address first, since `memory:1` is a part of `memory:10`.
     for (name, address) in names.collect::<Vec<_>>().into_iter().rev() {
         text = text.replace(address, name);
     }

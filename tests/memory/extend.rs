@@ -1,21 +1,23 @@
-//! Extensions: what they change, and that failed ones change nothing.
+//! Extensions and their effects. A failed extension changes nothing.
 
 use std::pin::pin;
 
-use quorlock::{AcquireError, ExtendError, Fault, Guard};
+use quorlock::{AcquireError, ExtendError, Fault, Guard, Renewal};
 use tokio::time::{Instant, advance, sleep};
 
-use crate::world::{NAME, World, delay, error, millis, said, seconds, start, timed, valid};
+use crate::world::{
+    NAME, World, delay, error, held_for_a_second, millis, said, seconds, start, timed, valid,
+};
 
 #[tokio::test(start_paused = true)]
-async fn lengthens() {
+async fn an_extension_lengthens_the_validity() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     sleep(seconds(5)).await;
-    world.order([delay(10), delay(20), delay(45)]);
+    world.inject([delay(10), delay(20), delay(45)]);
     let asked = Instant::now();
     guard.extend(seconds(20)).await.unwrap();
-    // From when it was asked for, not from when it was confirmed.
+    // The validity counts from when the extension was sent, not from when it was confirmed.
     assert_eq!(guard.valid_until(), (asked + valid(seconds(20))).into_std());
     assert_eq!(guard.validity(), valid(seconds(20)) - millis(20));
     assert_eq!(said(&guard.votes()), ["granted", "granted", "-"]);
@@ -26,7 +28,7 @@ async fn lengthens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn never_shortens() {
+async fn an_extension_never_shortens_the_validity() {
     let world = World::new(3).await;
     let guard = world.lock().ttl(seconds(60)).acquire().await.unwrap();
     let before = (guard.valid_until(), guard.validity(), world.ttls());
@@ -37,9 +39,9 @@ async fn never_shortens() {
     }
 }
 
-/// The present validity ends later than a short TTL would; that one is enough to confirm it.
+/// The present validity ends later than a short TTL would. Confirming it does not need more.
 #[tokio::test(start_paused = true)]
-async fn as_often_as_one_likes() {
+async fn a_lock_can_be_extended_any_number_of_times() {
     let world = World::new(3).await;
     let guard = world.lock().ttl(seconds(1)).acquire().await.unwrap();
     for _ in 0..1_000 {
@@ -55,7 +57,7 @@ async fn as_often_as_one_likes() {
 #[tokio::test(start_paused = true)]
 async fn an_expired_guard_stays_expired() {
     for late in [0, 1, 101, 60_000] {
-        let (world, guard) = held().await;
+        let (world, guard) = held_for_a_second().await;
         sleep(guard.remaining() + millis(late)).await;
         let before = (snapshot(&world, &guard), world.commands());
         let error = guard.extend(seconds(20)).await.unwrap_err();
@@ -72,18 +74,18 @@ async fn an_expired_guard_stays_expired() {
     }
 }
 
-/// In the last millisecond it may be extended.
+/// In its last millisecond, the lock may still be extended.
 #[tokio::test(start_paused = true)]
-async fn a_guard_that_is_just_valid() {
-    let (_world, guard) = held().await;
+async fn a_guard_can_be_extended_in_its_last_millisecond() {
+    let (_world, guard) = held_for_a_second().await;
     sleep(guard.remaining() - millis(1)).await;
     guard.extend(seconds(20)).await.unwrap();
     assert_eq!(guard.remaining(), valid(seconds(20)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_to_forgetful_masters() {
-    let (world, guard) = held().await;
+async fn an_extension_finds_a_lock_that_a_majority_forgot_lost() {
+    let (world, guard) = held_for_a_second().await;
     world.masters[0].forget();
     world.occupy([2], seconds(60));
     let before = snapshot(&world, &guard);
@@ -93,21 +95,25 @@ async fn lost_to_forgetful_masters() {
     };
     assert_eq!(
         said(&votes),
-        ["holds nothing", "granted", "held by another for 60.0s"]
+        [
+            "holds nothing",
+            "granted",
+            "held by another holder for 60.0s"
+        ]
     );
     sleep(millis(1)).await;
     assert_eq!(before, snapshot(&world, &guard));
 }
 
-/// Whether it is lost hangs on the slowest master.
+/// The slowest master decides whether the lock is lost.
 #[tokio::test(start_paused = true)]
-async fn lost_or_not_is_told_when_all_have_spoken() {
+async fn an_extension_waits_for_all_masters_to_tell_whether_the_lock_is_lost() {
     for (slow, lost) in [(delay(40), true), (Fault::Hang, false)] {
-        let (world, guard) = held().await;
+        let (world, guard) = held_for_a_second().await;
         world.masters[0].forget();
-        world.masters[1].order(error());
+        world.masters[1].inject(error());
         world.masters[2].forget();
-        world.masters[2].order(slow.clone());
+        world.masters[2].inject(slow.clone());
         let (took, error) = timed(guard.extend(seconds(20))).await;
         let error = error.unwrap_err();
         assert_eq!(took, millis(if lost { 40 } else { 50 }));
@@ -116,10 +122,10 @@ async fn lost_or_not_is_told_when_all_have_spoken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_quorum_nothing_changes_and_it_may_be_tried_again() {
+async fn an_extension_without_a_quorum_changes_nothing_and_can_be_retried() {
     for fault in [Fault::Down, Fault::Hang, Fault::Mute, delay(80), error()] {
-        let (world, guard) = held().await;
-        world.order([fault.clone(), fault.clone()]);
+        let (world, guard) = held_for_a_second().await;
+        world.inject([fault.clone(), fault.clone()]);
         let before = snapshot(&world, &guard);
         let (took, error) = timed(guard.extend(seconds(5))).await;
         let error = error.unwrap_err();
@@ -130,7 +136,7 @@ async fn without_a_quorum_nothing_changes_and_it_may_be_tried_again() {
         assert_eq!(remaining, valid(seconds(10)) - seconds(1) - took);
         assert_eq!(before, snapshot(&world, &guard), "{fault:?}");
 
-        world.mend();
+        world.clear_faults();
         sleep(seconds(2)).await;
         assert_eq!(before, snapshot(&world, &guard), "{fault:?}");
         guard.extend(seconds(20)).await.unwrap();
@@ -139,14 +145,15 @@ async fn without_a_quorum_nothing_changes_and_it_may_be_tried_again() {
     }
 }
 
-/// The majority confirms when the old validity has just ended: by then the lock may have been another's.
+/// The majority confirms just after the old validity has ended. By then, another client may have
+/// held the lock.
 #[tokio::test(start_paused = true)]
-async fn a_majority_after_the_old_validity_is_too_slow() {
+async fn a_majority_that_confirms_after_the_old_validity_is_too_slow() {
     for (left, in_time) in [(21, true), (20, false), (5, false)] {
-        let (world, guard) = held().await;
+        let (world, guard) = held_for_a_second().await;
         sleep(guard.remaining() - millis(left)).await;
         let before = (guard.valid_until(), guard.validity());
-        world.order([Fault::None, delay(20), delay(20)]);
+        world.inject([Fault::None, delay(20), delay(20)]);
         let result = guard.extend(seconds(20)).await;
         assert_eq!(result.is_ok(), in_time, "{left}");
         assert_eq!(guard.is_valid(), in_time);
@@ -158,10 +165,10 @@ async fn a_majority_after_the_old_validity_is_too_slow() {
     }
 }
 
-/// The client stood still while the masters answered.
+/// The client stalls while the masters answer.
 #[tokio::test(start_paused = true)]
-async fn a_pause_beyond_the_old_validity_is_too_slow() {
-    let (world, guard) = held().await;
+async fn an_extension_after_a_stall_beyond_the_old_validity_is_too_slow() {
+    let (world, guard) = held_for_a_second().await;
     let before = (guard.valid_until(), guard.validity());
     let mut extension = pin!(guard.extend(seconds(60)));
     start(extension.as_mut()).await;
@@ -170,20 +177,21 @@ async fn a_pause_beyond_the_old_validity_is_too_slow() {
     assert!(matches!(error, ExtendError::TooSlow { .. }), "{error}");
     assert_eq!(before, (guard.valid_until(), guard.validity()));
     assert!(!guard.is_valid());
-    assert_eq!(world.holders(), ["mine"; 3]); // for others to see, until it is released
+    assert_eq!(world.holders(), ["mine"; 3]); // the keys stay until the lock is released
 }
 
-/// The masters confirmed in time, and the client stood still before it looked at that.
+/// The masters confirm in time, but the client stalls before it reads the votes.
 #[tokio::test(start_paused = true)]
-async fn an_extension_that_is_looked_at_late() {
-    // Beyond the old validity it is good for the new one, beyond that for nothing.
+async fn an_extension_whose_votes_are_read_late_is_valid_until_its_new_end() {
+    // After the old validity, the extension still gives the new one. After the new one, it gives
+    // nothing.
     for (pause, expected) in [
         (9_000, Ok(())),
         (59_397, Ok(())),
         (59_398, Err(0)),
         (61_000, Err(1_602)),
     ] {
-        let (world, guard) = held().await;
+        let (world, guard) = held_for_a_second().await;
         let mut extension = pin!(guard.extend(seconds(60)));
         start(extension.as_mut()).await;
         sleep(millis(1)).await;
@@ -199,8 +207,8 @@ async fn an_extension_that_is_looked_at_late() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ttl_that_cannot_be_used_is_refused_unsent() {
-    let (world, guard) = held().await;
+async fn an_extension_by_an_unusable_ttl_is_refused_and_not_sent() {
+    let (world, guard) = held_for_a_second().await;
     let before = (snapshot(&world, &guard), world.commands());
     for ttl in [millis(0), millis(52), seconds(u64::MAX)] {
         let error = guard.extend(ttl).await.unwrap_err();
@@ -210,11 +218,11 @@ async fn a_ttl_that_cannot_be_used_is_refused_unsent() {
     assert_eq!(before, (snapshot(&world, &guard), world.commands()));
 }
 
-/// It goes on without anybody who waits for it.
+/// A dropped extension completes without its caller.
 #[tokio::test(start_paused = true)]
-async fn a_dropped_extension_is_one_all_the_same() {
-    let (world, guard) = held().await;
-    world.order([delay(10), delay(10), delay(10)]);
+async fn a_dropped_extension_still_takes_effect() {
+    let (world, guard) = held_for_a_second().await;
+    world.inject([delay(10), delay(10), delay(10)]);
     let begun = Instant::now();
     start(pin!(guard.extend(seconds(60)))).await;
     sleep(seconds(1)).await;
@@ -227,22 +235,22 @@ async fn a_dropped_extension_is_one_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_at_once() {
-    let (world, guard) = held().await;
-    world.order([10, 20, 30].map(delay));
+async fn two_extensions_can_run_at_once() {
+    let (world, guard) = held_for_a_second().await;
+    world.inject([10, 20, 30].map(delay));
     let (short, long) = tokio::join!(guard.extend(seconds(20)), guard.extend(seconds(30)));
     short.unwrap();
     long.unwrap();
     assert_eq!(guard.validity(), valid(seconds(30)) - millis(20));
 }
 
-/// It keeps others out: an extension is more than a promise.
+/// An extension keeps other clients out, in fact and not only on paper.
 #[tokio::test(start_paused = true)]
-async fn others_are_kept_out() {
-    let (world, guard) = held().await;
+async fn an_extension_keeps_other_clients_out() {
+    let (world, guard) = held_for_a_second().await;
     guard.extend(seconds(60)).await.unwrap();
     let others = quorlock::Coordinator::new(&world.masters).unwrap();
-    let lock = others.mutex(NAME).unrenewed();
+    let lock = others.mutex(NAME).renewal(Renewal::Off);
     let error = lock.acquire_within(guard.remaining()).await.unwrap_err();
     assert!(matches!(error, AcquireError::Deadline { .. }), "{error}");
     assert!(!guard.is_valid());
@@ -254,16 +262,7 @@ async fn others_are_kept_out() {
         .unwrap();
 }
 
-/// Three masters that hold a lock of ours for a second by now.
-async fn held() -> (World, Guard) {
-    let world = World::new(3).await;
-    let guard = world.guard().await;
-    assert_eq!(guard.settled().await.granted(), 3);
-    sleep(seconds(1)).await;
-    (world, guard)
-}
-
-/// What a failed extension must not change: when each key expires, whose it is, and the guard.
+/// The state that a failed extension must not change: each key's owner and expiry, and the guard.
 #[derive(Debug, PartialEq)]
 struct Snapshot {
     holders: Vec<&'static str>,

@@ -1,8 +1,8 @@
-//! Fair locks: the queues of all masters, and those who stand in them.
+//! Fair locks: the queues on the masters, and the waiters in them.
 
 use std::mem;
 
-use quorlock::{AcquireError, Coordinator, Fault, MemoryMaster, Owner, RestartGuard};
+use quorlock::{AcquireError, Coordinator, Fault, MemoryMaster, Owner, Renewal, RestartGuard};
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout},
@@ -12,10 +12,10 @@ use crate::world::{NAME, World, delay, millis, seconds};
 
 const QUEUE: &str = "quorlock:queue:{orders/42}";
 
-/// The default.
-const PATIENCE: tokio::time::Duration = seconds(3);
+/// The default waiter timeout.
+const WAITER_TIMEOUT: tokio::time::Duration = seconds(3);
 
-/// The owners in the queue of each master, in order.
+/// Returns the owners in the queue of each master, in order.
 fn queues(world: &World) -> Vec<Vec<String>> {
     let queue = |master: &MemoryMaster| {
         let tickets = master.queue(QUEUE);
@@ -27,7 +27,7 @@ fn queues(world: &World) -> Vec<Vec<String>> {
     world.masters.iter().map(queue).collect()
 }
 
-/// Waits for the lock, and says when it has it.
+/// Starts a task that waits for the lock and returns when it got it.
 fn waiter(locks: &Coordinator) -> (Owner, JoinHandle<Instant>) {
     let owner = locks.owner();
     let lock = locks.fair(NAME, &owner);
@@ -40,7 +40,7 @@ fn waiter(locks: &Coordinator) -> (Owner, JoinHandle<Instant>) {
     (owner, task)
 }
 
-/// A waiter who takes a place in the queue and is never heard of again.
+/// Puts a waiter into the queue that never asks again.
 async fn dead_waiter(locks: &Coordinator) -> Owner {
     let owner = locks.owner();
     let lock = locks.fair(NAME, &owner);
@@ -51,7 +51,7 @@ async fn dead_waiter(locks: &Coordinator) -> Owner {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_waiter_costs_its_patience_at_most_and_several_no_more() {
+async fn several_dead_waiters_delay_the_next_by_no_more_than_one() {
     for dead in [1, 3] {
         let world = World::new(3).await;
         let others = Coordinator::new(&world.masters).unwrap();
@@ -65,22 +65,22 @@ async fn a_dead_waiter_costs_its_patience_at_most_and_several_no_more() {
         let start = Instant::now();
         drop(guard);
         let took = timeout(seconds(60), task).await.unwrap().unwrap() - start;
-        // Their time was over at a poll of who is behind them, at the latest.
+        // At the latest, the dead waiters are dropped at the poll of a waiter after them.
         assert!(
-            took > PATIENCE / 2 && took < PATIENCE * 4 / 3 + millis(50),
+            took > WAITER_TIMEOUT / 2 && took < WAITER_TIMEOUT * 4 / 3 + millis(50),
             "{took:?}"
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_that_nobody_polls_vanishes() {
+async fn a_queue_that_no_one_polls_vanishes() {
     let world = World::new(3).await;
     let guard = world.locks.fair(NAME, &world.locks.owner());
     let guard = guard.acquire().await.unwrap();
     let dead = dead_waiter(&world.locks).await;
     assert_eq!(queues(&world), vec![[dead.id()]; 3]);
-    sleep(PATIENCE * 2 + millis(10)).await;
+    sleep(WAITER_TIMEOUT * 2 + millis(10)).await;
     for master in &world.masters {
         assert_eq!(master.keys(), [NAME]);
     }
@@ -88,7 +88,7 @@ async fn a_queue_that_nobody_polls_vanishes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_master_that_restarts_empty_is_told_the_order_again() {
+async fn a_master_that_restarts_empty_learns_the_order_again() {
     let world = World::new(3).await;
     let others = Coordinator::builder().restart_guard(RestartGuard::Off);
     let others = others.masters(&world.masters).build().unwrap();
@@ -104,11 +104,11 @@ async fn a_master_that_restarts_empty_is_told_the_order_again() {
     }
     assert_eq!(queues(&world), vec![owners.clone(); 3]);
     for master in &world.masters {
-        master.order(Fault::Down);
+        master.inject(Fault::Down);
         master.forget();
-        sleep(PATIENCE).await;
-        master.order(Fault::None);
-        sleep(seconds(10)).await; // dialled, polled and renewed
+        sleep(WAITER_TIMEOUT).await;
+        master.inject(Fault::None);
+        sleep(seconds(10)).await; // until it is dialled, polled and renewed
         assert_eq!(queues(&world), vec![owners.clone(); 3]);
     }
     drop(guard);
@@ -121,7 +121,7 @@ async fn a_master_that_restarts_empty_is_told_the_order_again() {
     world.close().await;
 }
 
-/// Slow ones, dead ones, and one that stands still.
+/// Slow masters, dead ones, and one that stands still.
 #[tokio::test(start_paused = true)]
 async fn a_minority_of_faulty_masters_does_not_change_the_order() {
     for fault in [Fault::Down, Fault::Hang, Fault::Mute, delay(30), delay(70)] {
@@ -131,7 +131,7 @@ async fn a_minority_of_faulty_masters_does_not_change_the_order() {
         let mut tasks = Vec::new();
         for n in 0..6 {
             if n == 3 {
-                world.masters[0].order(fault.clone());
+                world.masters[0].inject(fault.clone());
             }
             tasks.push(waiter(&world.locks).1);
             sleep(millis(150)).await;
@@ -145,7 +145,7 @@ async fn a_minority_of_faulty_masters_does_not_change_the_order() {
             last = at;
         }
         assert!(last - start < seconds(2), "{fault:?}: {:?}", last - start);
-        world.mend();
+        world.clear_faults();
         world.close().await;
         for master in &world.masters {
             assert_eq!(master.keys(), [""; 0], "{fault:?}");
@@ -154,10 +154,14 @@ async fn a_minority_of_faulty_masters_does_not_change_the_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_long_keeps_the_place_and_asks_about_once_a_second() {
+async fn a_long_waiter_keeps_its_position_and_asks_about_once_a_second() {
     let world = World::new(3).await;
     let lock = world.locks.fair(NAME, &world.locks.owner());
-    let guard = lock.max_hold(seconds(7_200)).acquire().await.unwrap();
+    let guard = lock
+        .renewal(Renewal::UpTo(seconds(7_200)))
+        .acquire()
+        .await
+        .unwrap();
     let (mut owners, mut tasks) = (Vec::new(), Vec::new());
     for _ in 0..3 {
         let (owner, task) = waiter(&world.locks);
@@ -171,7 +175,7 @@ async fn who_waits_for_long_keeps_the_place_and_asks_about_once_a_second() {
         assert_eq!(queues(&world), vec![owners.clone(); 3]);
     }
     let asked = world.commands()[0] - before;
-    // Every 0.75 to 1 s each, and the renewals.
+    // A poll every 0.75 to 1 s from each waiter, and the renewals.
     assert!((3 * 3_600..3 * 4_800 + 1_800).contains(&asked), "{asked}");
     drop(guard);
     for task in tasks {
@@ -180,7 +184,7 @@ async fn who_waits_for_long_keeps_the_place_and_asks_about_once_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_gives_up_leaves_the_others_in_order() {
+async fn a_waiter_that_gives_up_leaves_the_others_in_order() {
     let world = World::new(3).await;
     let guard = world.locks.fair(NAME, &world.locks.owner());
     let guard = guard.acquire().await.unwrap();
@@ -189,7 +193,7 @@ async fn one_who_gives_up_leaves_the_others_in_order() {
         waiters.push(waiter(&world.locks));
         sleep(millis(10)).await;
     }
-    // In the middle, and the next one.
+    // A waiter in the middle leaves, and the next one.
     for (at, left) in [(1, [0, 2, 3].as_slice()), (0, &[2, 3])] {
         waiters[at].1.abort();
         sleep(millis(10)).await;
@@ -200,13 +204,16 @@ async fn one_who_gives_up_leaves_the_others_in_order() {
     drop(guard);
     for (_, task) in waiters.split_off(2) {
         let at = timeout(seconds(1), task).await.unwrap().unwrap();
-        assert!(at - start < millis(100), "nobody waits for who has left");
+        assert!(
+            at - start < millis(100),
+            "the others wait for a waiter that has left"
+        );
     }
     world.close().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_is_not_another_kind_because_of_what_is_in_place_of_its_queue() {
+async fn a_foreign_key_in_place_of_the_queue_is_not_reported_as_another_kind() {
     let world = World::new(3).await;
     for master in &world.masters {
         master.set(QUEUE, "somebody's", None);

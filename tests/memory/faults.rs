@@ -1,15 +1,14 @@
-//! Every fault, with every verb: on one master of three, which costs nothing, and on two, which costs
-//! the lock, but no longer than the node timeout.
+//! Every fault with every verb: a fault of one master in three costs nothing. A fault of two costs
+//! the lock, but takes no longer than the node timeout.
 
-use quorlock::{AcquireError, ExtendError, Fault, Guard, ReleaseError, Votes};
-use tokio::{
-    task::yield_now,
-    time::{Duration, sleep},
+use quorlock::{AcquireError, ExtendError, Fault, ReleaseError};
+use tokio::{task::yield_now, time::sleep};
+
+use crate::world::{
+    REDIAL, World, delay, error, held_for_a_second, millis, said, seconds, timed, valid,
 };
 
-use crate::world::{World, delay, error, millis, said, seconds, timed, valid};
-
-/// Faults, after how many milliseconds the master's vote is cast, and what it is.
+/// The faults, with the time in milliseconds until the master's vote is cast, and that vote.
 fn faults() -> [(Fault, u64, &'static str); 5] {
     [
         (Fault::Down, 0, "unreachable: connection reset"),
@@ -21,9 +20,9 @@ fn faults() -> [(Fault, u64, &'static str); 5] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_with_one_faulty_master() {
+async fn a_lock_is_acquired_with_one_faulty_master() {
     for (fault, after, vote) in faults() {
-        let world = struck(World::new(3).await, 1, &fault).await;
+        let world = with_fault(World::new(3).await, 1, &fault).await;
         let (took, guard) = timed(world.lock().try_acquire()).await;
         let guard = guard.unwrap();
         let (settled, votes) = timed(guard.settled()).await;
@@ -33,26 +32,26 @@ async fn acquire_with_one_faulty_master() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_with_two_faulty_masters() {
+async fn an_acquisition_fails_in_time_with_two_faulty_masters() {
     for (fault, after, vote) in faults() {
-        let world = struck(World::new(3).await, 2, &fault).await;
+        let world = with_fault(World::new(3).await, 2, &fault).await;
         let (took, error) = timed(world.lock().try_acquire()).await;
-        // As long again, for the release to say why.
+        // The release takes as long again. Its replies tell why the round failed.
         assert_eq!(took, millis(2 * after), "{:?}", fault);
         let Err(AcquireError::NoQuorum { votes, .. }) = error else {
             panic!("{:?}: {error:?}", fault);
         };
-        // Whatever they say while it is asked why.
+        // The first votes count, whatever the masters answer to the release.
         assert_eq!(said(&votes), [vote, vote, "granted"]);
         assert_eq!(world.holders()[2], "");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn extend_with_one_faulty_master() {
+async fn a_lock_is_extended_with_one_faulty_master() {
     for (fault, after, vote) in faults() {
-        let (world, guard) = held().await;
-        let world = struck(world, 1, &fault).await;
+        let (world, guard) = held_for_a_second().await;
+        let world = with_fault(world, 1, &fault).await;
         let (took, result) = timed(guard.extend(seconds(20))).await;
         result.unwrap();
         assert_eq!(guard.remaining(), valid(seconds(20)));
@@ -64,10 +63,10 @@ async fn extend_with_one_faulty_master() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn extend_with_two_faulty_masters() {
+async fn an_extension_fails_in_time_with_two_faulty_masters() {
     for (fault, after, vote) in faults() {
-        let (world, guard) = held().await;
-        let world = struck(world, 2, &fault).await;
+        let (world, guard) = held_for_a_second().await;
+        let world = with_fault(world, 2, &fault).await;
         let before = (guard.valid_until(), guard.validity(), world.holders());
         let left = guard.remaining();
         let (took, error) = timed(guard.extend(seconds(20))).await;
@@ -88,10 +87,10 @@ async fn extend_with_two_faulty_masters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn release_with_one_faulty_master() {
+async fn a_lock_is_released_with_one_faulty_master() {
     for (fault, ..) in faults() {
-        let (world, guard) = held().await;
-        let world = struck(world, 1, &fault).await;
+        let (world, guard) = held_for_a_second().await;
+        let world = with_fault(world, 1, &fault).await;
         let (took, result) = timed(guard.release()).await;
         result.unwrap();
         assert_eq!(took, millis(0), "{:?}", fault);
@@ -100,26 +99,26 @@ async fn release_with_one_faulty_master() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn release_with_two_faulty_masters() {
+async fn a_release_returns_in_time_with_two_faulty_masters() {
     for (fault, after, vote) in faults() {
-        let (world, guard) = held().await;
-        let world = struck(world, 2, &fault).await;
+        let (world, guard) = held_for_a_second().await;
+        let world = with_fault(world, 2, &fault).await;
         let (took, error) = timed(guard.release()).await;
         assert_eq!(took, millis(after), "{:?}", fault);
         let Err(ReleaseError::NoQuorum { votes, .. }) = error else {
             panic!("{:?}: {error:?}", fault);
         };
         assert_eq!(said(&votes)[..2], [vote, vote]);
-        sleep(millis(1)).await; // it may be lost before the third one has answered
+        sleep(millis(1)).await; // the round may be lost before the third master has answered
         assert_eq!(world.holders()[2], "");
     }
 }
 
-/// A slow majority is a majority.
+/// A majority may be slow.
 #[tokio::test(start_paused = true)]
-async fn every_verb_with_slow_masters() {
+async fn every_verb_works_with_slow_masters() {
     let world = World::new(3).await;
-    world.order([delay(20), delay(30), Fault::Hang]);
+    world.inject([delay(20), delay(30), Fault::Hang]);
     let (took, guard) = timed(world.lock().try_acquire()).await;
     let guard = guard.unwrap();
     assert_eq!(
@@ -137,41 +136,25 @@ async fn every_verb_with_slow_masters() {
     assert_eq!(took, millis(30));
 }
 
-/// Faults that come and go leave a master as good as before.
+/// Masters work normally after a fault has gone.
 #[tokio::test(start_paused = true)]
-async fn mended_masters_serve() {
+async fn masters_work_after_a_fault_has_gone() {
     for (fault, ..) in faults() {
-        let (world, guard) = held().await;
-        let world = struck(world, 3, &fault).await;
+        let (world, guard) = held_for_a_second().await;
+        let world = with_fault(world, 3, &fault).await;
         drop(guard);
         let _ = world.lock().try_acquire().await.unwrap_err();
         sleep(seconds(3)).await;
-        world.mend();
+        world.clear_faults();
         sleep(REDIAL).await;
         let guard = world.guard().await;
         assert_eq!(said(&guard.settled().await), ["granted"; 3], "{:?}", fault);
     }
 }
 
-/// Three masters that hold a lock of ours for a second by now.
-async fn held() -> (World, Guard) {
-    let world = World::new(3).await;
-    let guard = world.guard().await;
-    assert_eq!(settled(&guard).await.granted(), 3);
-    sleep(seconds(1)).await;
-    (world, guard)
-}
-
-async fn settled(guard: &Guard) -> Votes {
-    guard.settled().await
-}
-
-/// With `fault` at the first `masters`, which have noticed.
-async fn struck(world: World, masters: usize, fault: &Fault) -> World {
-    world.order((0..masters).map(|_| fault.clone()));
+/// Injects `fault` into the first `masters`, and waits until it shows.
+async fn with_fault(world: World, masters: usize, fault: &Fault) -> World {
+    world.inject((0..masters).map(|_| fault.clone()));
     yield_now().await;
     world
 }
-
-/// How long it may take until a master that is back is dialled again, and until it shows.
-const REDIAL: Duration = Duration::from_millis(1_100);

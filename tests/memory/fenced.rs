@@ -1,14 +1,11 @@
-//! Fencing tokens through failures: larger for every holder, and kept by the one that holds.
+//! Fencing tokens during failures: they grow from holder to holder, and stay the same for one
+//! holder.
 
 use quorlock::{AcquireError, ConfigError, Coordinator, Fault, Guard, Kind, Lock};
 use tokio::time::sleep;
 
-use crate::{
-    owners,
-    world::{NAME, World, delay, error, millis, said, seconds},
-};
+use crate::world::{KINDS, NAME, REDIAL, World, delay, error, lock, millis, said, seconds};
 
-const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 const COUNTER: &str = "quorlock:fence:{orders/42}";
 
 #[tokio::test(start_paused = true)]
@@ -22,16 +19,20 @@ async fn tokens_grow_while_any_one_master_fails_in_any_way() {
             let (mut last, mut both) = (0, [&world.locks, &others].into_iter().cycle());
             for fault in &faults {
                 for master in 0..size {
-                    world.masters[master].order(fault.clone());
+                    world.masters[master].inject(fault.clone());
                     for _ in 0..2 {
                         let locks = both.next().unwrap();
                         let guard = fenced(kind, locks).acquire().await.unwrap();
                         last = larger(&guard, last, &format!("{kind} {fault:?} {master}"));
                         let votes = guard.settled().await;
-                        assert_eq!(votes.granted(), size - 1, "{fault:?} {master}: {votes}");
+                        assert_eq!(
+                            votes.granted_count(),
+                            size - 1,
+                            "{fault:?} {master}: {votes}"
+                        );
                         guard.release().await.unwrap();
                     }
-                    world.mend(); // it comes back with its counter, as it was
+                    world.clear_faults(); // the master comes back with its counter unchanged
                     sleep(REDIAL).await;
                 }
             }
@@ -39,18 +40,19 @@ async fn tokens_grow_while_any_one_master_fails_in_any_way() {
     }
 }
 
-/// So that each two majorities have one master in common, which has seen less than the others.
+/// Any two majorities have exactly one master in common, which has seen fewer locks than the
+/// others.
 #[tokio::test(start_paused = true)]
-async fn tokens_grow_through_majorities_that_take_turns() {
+async fn tokens_grow_while_different_majorities_take_turns() {
     let world = World::new(5).await;
     let mut last = 0;
     for pair in (0..5).flat_map(|first| (0..5).map(move |second| (first, second))) {
-        world.masters[pair.0].order(Fault::Down);
-        world.masters[pair.1].order(error());
+        world.masters[pair.0].inject(Fault::Down);
+        world.masters[pair.1].inject(error());
         let guard = fenced(Kind::Mutex, &world.locks).acquire().await.unwrap();
         last = larger(&guard, last, &format!("{pair:?}"));
         guard.release().await.unwrap();
-        world.mend();
+        world.clear_faults();
         sleep(REDIAL).await;
     }
 }
@@ -62,8 +64,8 @@ async fn holders_that_overlap_have_different_tokens_in_the_order_in_which_they_c
         let (mut last, mut guards) = (0, Vec::new());
         for _ in 0..20 {
             let guard = fenced(kind, &world.locks).acquire().await.unwrap();
-            last = larger(&guard, last, "exclusion is gone");
-            guards.push(guard); // it does not know yet
+            last = larger(&guard, last, "after exclusion failed");
+            guards.push(guard); // this guard does not know of its loss yet
             world.masters.iter().for_each(|master| master.delete(NAME));
         }
         assert!(guards.iter().all(Guard::is_valid));
@@ -86,14 +88,14 @@ async fn tokens_grow_where_one_master_after_the_other_forgets_its_counter() {
         last = larger(&guard, last, &format!("turn {turn}"));
         guard.release().await.unwrap();
     }
-    // All of them at once: time has passed what is forgotten.
+    // All masters forget at once: the clock has advanced past the forgotten tokens.
     world.masters.iter().for_each(|master| master.forget());
     let guard = fenced(Kind::Mutex, &Coordinator::new(&world.masters).unwrap());
-    larger(&guard.acquire().await.unwrap(), last, "all forgot");
+    larger(&guard.acquire().await.unwrap(), last, "all masters forgot");
 }
 
 #[tokio::test(start_paused = true)]
-async fn counters_that_are_ahead_take_a_second_round_and_no_more() {
+async fn counters_ahead_of_the_clock_cost_exactly_one_more_round() {
     for kind in KINDS {
         for (ahead, by, rounds) in [
             (2, 500_000, 1),
@@ -118,7 +120,7 @@ async fn counters_that_are_ahead_take_a_second_round_and_no_more() {
             if by > 1_000_000 {
                 continue;
             }
-            // This process knows now.
+            // This process knows the counter now.
             let guard = fenced(kind, &world.locks).acquire().await.unwrap();
             assert_eq!(guard.rounds(), 1, "{kind} {ahead}: {}", guard.votes());
         }
@@ -146,11 +148,11 @@ async fn extension_renewal_and_healing_keep_the_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_re_entry_has_the_token_of_the_lock() {
+async fn a_reentry_has_the_token_of_the_lock() {
     for kind in [Kind::Reentrant, Kind::Fair] {
         let world = World::new(3).await;
         let owner = world.locks.owner();
-        let plain = owners::lock(kind, &world.locks, &owner);
+        let plain = lock(kind, &world.locks, &owner);
         let lock = plain.clone().fenced();
         let outer = lock.acquire().await.unwrap();
         let inner = [
@@ -166,16 +168,20 @@ async fn a_re_entry_has_the_token_of_the_lock() {
             guard.release().await.unwrap();
         }
         outer.release().await.unwrap();
-        larger(&lock.acquire().await.unwrap(), last, "another tenure");
+        larger(
+            &lock.acquire().await.unwrap(),
+            last,
+            "the lock was acquired anew",
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_who_holds_the_lock_without_a_token_cannot_get_one() {
+async fn an_owner_that_holds_the_lock_without_a_token_cannot_get_one() {
     for kind in [Kind::Reentrant, Kind::Fair] {
         let world = World::new(3).await;
         let owner = world.locks.owner();
-        let plain = owners::lock(kind, &world.locks, &owner);
+        let plain = lock(kind, &world.locks, &owner);
         let lock = plain.clone().fenced();
         let guard = plain.acquire().await.unwrap();
         let commands = world.commands();
@@ -193,12 +199,12 @@ async fn an_owner_who_holds_the_lock_without_a_token_cannot_get_one() {
         assert_eq!((guard.depth(), guard.fencing_token()), (1, None));
         assert!(guard.is_valid());
         guard.release().await.unwrap();
-        larger(&lock.acquire().await.unwrap(), 0, "it is free");
+        larger(&lock.acquire().await.unwrap(), 0, "the lock was free");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_with_and_without_a_token_exclude_each_other_and_tokens_grow_all_the_same() {
+async fn locks_with_and_without_a_token_exclude_each_other_and_tokens_still_grow() {
     for kind in KINDS {
         let world = World::new(3).await;
         let mut last = 0;
@@ -210,31 +216,32 @@ async fn those_with_and_without_a_token_exclude_each_other_and_tokens_grow_all_t
             guard.release().await.unwrap();
 
             let guard = fence.acquire().await.unwrap();
-            last = larger(&guard, last, "after one without");
+            last = larger(&guard, last, "after a lock without a token");
             contended(plain.try_acquire().await);
             guard.release().await.unwrap();
         }
     }
 }
 
-/// The acquisition arrives behind its release: at a master that stood still, over a connection that was given up.
+/// The acquisition arrives after its release, at a master that stood still and over a connection
+/// that was given up.
 #[tokio::test(start_paused = true)]
-async fn what_comes_behind_its_own_release_takes_nothing() {
+async fn an_acquisition_that_arrives_after_its_own_release_takes_nothing() {
     for kind in KINDS {
         let world = World::new(3).await;
-        world.masters[0].order(Fault::Hang);
+        world.masters[0].inject(Fault::Hang);
         let guard = fenced(kind, &world.locks).acquire().await.unwrap();
         let token = guard.fencing_token().unwrap();
-        // As if it had heard of the release: that puts its counter there.
+        // The release raises the counter. This imitates that.
         world.masters[0].set(COUNTER, token.to_string(), None);
-        sleep(seconds(1)).await; // it is given up
-        world.masters[0].order(Fault::None);
+        sleep(seconds(1)).await; // until the connection is given up
+        world.masters[0].inject(Fault::None);
         assert_eq!(world.masters[0].keys(), [COUNTER], "{kind}");
         assert!(guard.is_valid());
     }
 }
 
-/// The token of `guard`, which must be larger than `last`.
+/// Returns the token of `guard`, which must be larger than `last`.
 #[track_caller]
 fn larger(guard: &Guard, last: u64, when: &str) -> u64 {
     let token = guard.fencing_token().unwrap();
@@ -252,21 +259,15 @@ fn contended(result: Result<Guard, AcquireError>) {
 }
 
 fn plain(kind: Kind, locks: &Coordinator) -> Lock {
-    match kind {
-        Kind::Mutex => locks.mutex(NAME),
-        _ => owners::lock(kind, locks, &locks.owner()),
-    }
+    lock(kind, locks, &locks.owner())
 }
 
 fn fenced(kind: Kind, locks: &Coordinator) -> Lock {
     plain(kind, locks).fenced()
 }
 
-/// How long it may take until a master that is back is dialled again, and until it shows.
-const REDIAL: std::time::Duration = millis(1_100);
-
 #[tokio::test(start_paused = true)]
-async fn what_is_in_place_of_a_counter_stays_as_it_is() {
+async fn a_foreign_key_in_place_of_the_counter_is_left_unchanged() {
     for kind in KINDS {
         let world = World::new(3).await;
         for master in &world.masters {

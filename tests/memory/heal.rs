@@ -1,5 +1,5 @@
-//! Masters that lost the key get it back, from an extension that a majority confirmed, and from nothing
-//! else.
+//! Masters that lost the key get it back from an extension that a majority confirmed, and from
+//! nothing else.
 
 use std::pin::pin;
 
@@ -10,11 +10,12 @@ use crate::world::{NAME, World, delay, error, millis, said, seconds, start, time
 
 #[tokio::test(start_paused = true)]
 async fn an_extension_puts_the_key_back() {
-    // Whether the one that lost it answers before the majority has confirmed, with it, or later.
+    // The master that lost the key answers before the majority has confirmed, at the same time, or
+    // later.
     for delays in [[0, 0, 0], [0, 20, 20], [20, 0, 0], [45, 0, 0]] {
         let world = World::new(3).await;
         let guard = world.guard().await;
-        world.order(delays.map(delay));
+        world.inject(delays.map(delay));
         world.masters[0].forget();
         guard.extend(seconds(20)).await.unwrap();
         sleep(seconds(1)).await;
@@ -23,8 +24,8 @@ async fn an_extension_puts_the_key_back() {
         assert!(ttl > seconds(18) && ttl <= seconds(20), "{ttl:?}");
         assert_eq!(said(&guard.votes()), ["granted"; 3]);
 
-        // From now on it counts like any other.
-        world.masters[1].order(Fault::Down);
+        // From now on, the master counts like any other.
+        world.masters[1].inject(Fault::Down);
         guard.extend(seconds(30)).await.unwrap();
         guard.release().await.unwrap();
         assert_eq!(world.holders(), ["", "mine", ""]);
@@ -40,7 +41,7 @@ async fn a_minority_of_five_is_healed_at_once() {
     guard.extend(seconds(20)).await.unwrap();
     sleep(millis(1)).await;
     assert_eq!(world.holders(), ["mine"; 5]);
-    assert_eq!(guard.votes().granted(), 5);
+    assert_eq!(guard.votes().granted_count(), 5);
 }
 
 #[tokio::test(start_paused = true)]
@@ -58,7 +59,7 @@ async fn nothing_is_put_back_when_a_majority_has_lost_it() {
         assert!(matches!(error, ExtendError::Lost { .. }), "{error}");
         sleep(seconds(1)).await;
         assert_eq!(world.holders(), holders);
-        // Nothing was as much as tried.
+        // No attempt to put a key back was made.
         let extension = before
             .iter()
             .map(|commands| commands + 1)
@@ -73,7 +74,7 @@ async fn nothing_is_put_back_without_a_majority() {
         let world = World::new(3).await;
         let guard = world.guard().await;
         world.masters[0].forget();
-        world.masters[1].order(fault.clone());
+        world.masters[1].inject(fault.clone());
         let error = guard.extend(seconds(20)).await.unwrap_err();
         assert!(
             matches!(error, ExtendError::NoQuorum { .. }),
@@ -84,22 +85,22 @@ async fn nothing_is_put_back_without_a_majority() {
     }
 }
 
-/// A majority that confirms too late may have lost the lock in between.
+/// If a majority confirms too late, the lock may have been lost in between.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_put_back_by_an_extension_that_is_too_late() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     sleep(guard.remaining() - millis(10)).await;
     world.masters[0].forget();
-    world.order([Fault::None, delay(20), delay(20)]);
+    world.inject([Fault::None, delay(20), delay(20)]);
     let error = guard.extend(seconds(20)).await.unwrap_err();
     assert!(matches!(error, ExtendError::TooSlow { .. }), "{error}");
     sleep(seconds(1)).await;
     assert_eq!(world.holders(), ["", "mine", "mine"]);
 }
 
-/// The extension finds nothing there when the release has been posted: whether that is still waited for,
-/// or has been confirmed by the others.
+/// The extension finds nothing on the master after the release was posted. The release may still be
+/// waited for, or be confirmed by the others.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_put_back_after_the_release() {
     for (release_after, others) in [(0, 45), (0, 0), (10, 45), (10, 0), (39, 45), (39, 0)] {
@@ -107,10 +108,10 @@ async fn nothing_is_put_back_after_the_release() {
         let guard = world.guard().await;
         let commands = world.masters[0].commands();
         world.masters[0].forget();
-        world.masters[0].order(delay(40));
+        world.masters[0].inject(delay(40));
         guard.extend(seconds(20)).await.unwrap();
         sleep(millis(release_after)).await;
-        world.order([40, others, others].map(delay));
+        world.inject([40, others, others].map(delay));
         let (took, result) = timed(guard.release()).await;
         result.unwrap();
         assert_eq!(took, millis(others));
@@ -128,7 +129,7 @@ async fn a_key_that_is_put_back_is_released() {
         let guard = world.guard().await;
         let commands = world.masters[0].commands();
         world.masters[0].forget();
-        world.masters[0].order(delay(40));
+        world.masters[0].inject(delay(40));
         guard.extend(seconds(20)).await.unwrap();
         sleep(millis(release_after)).await;
         guard.release().await.unwrap();
@@ -138,70 +139,70 @@ async fn a_key_that_is_put_back_is_released() {
     }
 }
 
-/// A master that never had the key, got it by an extension, and is down when the lock is released.
+/// One master never had the key, got it by an extension, and is down when the lock is released.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_was_put_back_is_owed_its_release() {
     let world = World::new(3).await;
-    world.masters[0].order(Fault::Down);
+    world.masters[0].inject(Fault::Down);
     sleep(millis(1)).await;
     let guard = world.guard().await;
-    world.mend();
+    world.clear_faults();
     sleep(seconds(2)).await;
     guard.extend(seconds(60)).await.unwrap();
     sleep(millis(1)).await;
     assert_eq!(world.holders(), ["mine"; 3]);
 
-    world.masters[0].order(Fault::Down);
+    world.masters[0].inject(Fault::Down);
     guard.release().await.unwrap();
-    // For as long as the key lives that was put back.
+    // The restored key lives until then.
     sleep(seconds(50)).await;
     assert_eq!(world.holders(), ["mine", "", ""]);
-    world.mend();
+    world.clear_faults();
     sleep(seconds(2)).await;
     assert_eq!(world.holders(), [""; 3]);
 }
 
-/// As above, when the master put it back and its answer was lost.
+/// The master put the key back, but its answer was lost.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_may_have_been_put_back_is_owed_its_release() {
     let world = World::new(3).await;
-    world.masters[0].order(Fault::Down);
+    world.masters[0].inject(Fault::Down);
     sleep(millis(1)).await;
     let guard = world.guard().await;
-    world.mend();
+    world.clear_faults();
     sleep(seconds(2)).await;
-    world.masters[0].order(delay(20));
+    world.masters[0].inject(delay(20));
     guard.extend(seconds(20)).await.unwrap();
     sleep(millis(30)).await;
-    world.masters[0].order(Fault::Mute);
-    sleep(seconds(1)).await; // its connection was given up
+    world.masters[0].inject(Fault::Mute);
+    sleep(seconds(1)).await; // until its connection is given up
     assert_eq!(world.holders(), ["mine"; 3]);
     assert_eq!(said(&guard.votes())[0], "holds nothing");
     guard.release().await.unwrap();
-    world.mend();
+    world.clear_faults();
     sleep(seconds(2)).await;
     assert_eq!(world.holders(), [""; 3]);
 }
 
-/// It lives longer than the others, as it was written later.
+/// The restored key lives longer than the others, as it was written later.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_was_put_back_is_owed_its_release_for_longer() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.masters[0].forget();
-    world.masters[0].order(delay(140));
+    world.masters[0].inject(delay(140));
     let extended = Instant::now();
     guard.extend(seconds(20)).await.unwrap();
     sleep(millis(300)).await;
     assert_eq!(world.holders(), ["mine"; 3]);
-    world.masters[0].order(Fault::Down);
+    world.masters[0].inject(Fault::Down);
     guard.release().await.unwrap();
     world.close().await;
     assert!(extended.elapsed() >= seconds(20) + millis(140));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_of_another_is_left_alone() {
+async fn another_clients_key_is_left_alone() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.occupy([0], seconds(60));
@@ -209,16 +210,20 @@ async fn a_key_of_another_is_left_alone() {
     sleep(seconds(1)).await;
     assert_eq!(world.holders(), ["another", "mine", "mine"]);
     let votes = said(&guard.votes());
-    assert_eq!(votes, ["held by another for 60.0s", "granted", "granted"]);
+    assert_eq!(
+        votes,
+        ["held by another holder for 60.0s", "granted", "granted"]
+    );
 }
 
-/// Between the answer that the key is gone, and the key that is put back, another one takes it.
+/// Another client takes the key after the master answered that it was gone, and before it is put
+/// back.
 #[tokio::test(start_paused = true)]
-async fn a_key_that_another_took_meanwhile_is_left_alone() {
+async fn a_key_that_another_client_took_meanwhile_is_left_alone() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.masters[0].forget();
-    world.masters[0].order(delay(40));
+    world.masters[0].inject(delay(40));
     guard.extend(seconds(20)).await.unwrap();
     sleep(millis(60)).await;
     world.occupy([0], seconds(60));
@@ -227,13 +232,13 @@ async fn a_key_that_another_took_meanwhile_is_left_alone() {
     assert_eq!(said(&guard.votes())[0], "holds nothing");
 }
 
-/// Healing is no round of its own: nobody waits for it.
+/// Healing is no separate round, so no call waits for it.
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_it() {
+async fn an_extension_does_not_wait_for_healing() {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.masters[0].forget();
-    world.masters[0].order(delay(40));
+    world.masters[0].inject(delay(40));
     let mut extension = pin!(guard.extend(seconds(20)));
     start(extension.as_mut()).await;
     let (took, result) = timed(extension).await;
@@ -244,15 +249,15 @@ async fn nobody_waits_for_it() {
     assert_eq!(said(&votes)[0], "holds nothing");
 }
 
-/// A master says that it holds nothing, later than the lock has ended. Nobody has looked at the
-/// guard meanwhile.
+/// A master answers that it holds nothing, after the lock has ended. Nothing has read the guard's
+/// state meanwhile.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_put_back_when_the_validity_is_over() {
     let world = World::with(3, |builder| builder.node_timeout(seconds(4))).await;
     let guard = world.lock().ttl(seconds(6)).acquire().await.unwrap();
     guard.settled().await;
     world.masters[2].forget();
-    world.masters[2].order(delay(11_000));
+    world.masters[2].inject(delay(11_000));
     let commands = world.masters[2].commands();
     guard.extend(seconds(6)).await.unwrap();
     sleep(seconds(30)).await;

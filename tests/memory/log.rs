@@ -1,23 +1,23 @@
-//! What is said through `tracing`, and how often.
+//! The events logged through `tracing`, and their number.
 
 use quorlock::Fault;
 use tokio::time::sleep;
 use tracing::Level;
 
 use crate::{
-    said::Said,
+    captured_log::CapturedLog,
     world::{World, seconds},
 };
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_warned_of_once() {
-    let (said, _listening) = Said::listen();
+async fn an_outage_is_logged_as_one_warning() {
+    let (said, _listening) = CapturedLog::listen();
     let world = World::new(1).await;
     let master = &world.addresses()[0];
     for _outage in 0..2 {
         said.take();
-        world.order([Fault::Down]);
-        let _ = world.lock().try_acquire().await; // so that the loss of the connection is seen
+        world.inject([Fault::Down]);
+        let _ = world.lock().try_acquire().await; // notices the loss of the connection
         sleep(seconds(30)).await;
         let lines = said.take();
         let down = |level, message: &str| {
@@ -28,7 +28,7 @@ async fn an_outage_is_warned_of_once() {
         };
         assert_eq!(down(Level::WARN, "master down"), 1, "{lines:?}");
         assert!(down(Level::DEBUG, "master still down") > 10, "{lines:?}");
-        world.mend();
+        world.clear_faults();
         sleep(seconds(2)).await;
     }
 }

@@ -1,19 +1,15 @@
-//! Locks that are lost, and who hears of it, under the paused clock.
+//! Lost locks, and the notification of the tasks that wait for the loss.
 
 use std::{sync::Arc, time::Duration};
 
-use quorlock::{ExtendError, Fault, Guard, LostReason, Standing};
+use quorlock::{ExtendError, Fault, LockState, LostReason};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::world::*;
 
 const TTL: Duration = seconds(10); // the default
 
-async fn renewed(world: &World) -> Guard {
-    world.locks.mutex(NAME).try_acquire().await.unwrap()
-}
-
-/// A renewal, and what it takes to hear of it.
+/// The time until a renewal has been answered.
 fn period() -> Duration {
     valid(TTL) / 3 + millis(10)
 }
@@ -22,7 +18,7 @@ fn period() -> Duration {
 async fn a_key_that_a_majority_lost_is_a_lost_lock_at_the_next_renewal() {
     for lost_on in [3, 4, 5] {
         let world = World::new(5).await;
-        let guard = renewed(&world).await;
+        let guard = renewed_guard(&world).await;
         sleep(seconds(33)).await;
         for master in &world.masters[..lost_on] {
             master.delete(NAME);
@@ -31,7 +27,8 @@ async fn a_key_that_a_majority_lost_is_a_lost_lock_at_the_next_renewal() {
         assert_eq!(lost.reason, LostReason::Disowned);
         assert!(took <= period(), "{took:?}");
         sleep(TTL * 2).await;
-        let left = vec![""; 5]; // never made again, and what was left has expired
+        // the keys were never written again, and the remaining ones have expired
+        let left = vec![""; 5];
         assert_eq!(world.holders(), left);
     }
 }
@@ -39,13 +36,13 @@ async fn a_key_that_a_majority_lost_is_a_lost_lock_at_the_next_renewal() {
 #[tokio::test(start_paused = true)]
 async fn a_key_that_a_minority_lost_is_put_back() {
     let world = World::new(5).await;
-    let guard = renewed(&world).await;
+    let guard = renewed_guard(&world).await;
     for round in 0..10 {
         world.masters[round % 5].delete(NAME);
         world.masters[(round + 1) % 5].delete(NAME);
         let lost = timeout(period(), guard.lost()).await;
         assert!(lost.is_err());
-        assert_eq!(guard.standing(), Standing::Held);
+        assert_eq!(guard.state(), LockState::Held);
         assert_eq!(world.holders(), ["mine"; 5]);
     }
 }
@@ -53,7 +50,7 @@ async fn a_key_that_a_minority_lost_is_put_back() {
 #[tokio::test(start_paused = true)]
 async fn the_key_of_another_owner_is_left_alone() {
     let world = World::new(5).await;
-    let guard = renewed(&world).await;
+    let guard = renewed_guard(&world).await;
     world.occupy(0..5, seconds(60));
     let (took, lost) = timed(guard.lost()).await;
     assert_eq!(lost.reason, LostReason::Disowned);
@@ -69,21 +66,22 @@ async fn the_key_of_another_owner_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_owner_on_a_minority_does_not_end_it_nor_is_harmed() {
+async fn another_owner_on_a_minority_neither_ends_the_lock_nor_is_harmed() {
     let world = World::new(5).await;
-    let guard = renewed(&world).await;
+    let guard = renewed_guard(&world).await;
     world.occupy(0..2, seconds(600));
     sleep(TTL * 10).await;
-    assert_eq!(guard.standing(), Standing::Held);
+    assert_eq!(guard.state(), LockState::Held);
     assert_eq!(
         world.holders(),
         ["another", "another", "mine", "mine", "mine"]
     );
 }
 
-/// Whatever ended it, all ways to ask agree, and go on to do so when the masters are well again.
+/// All ways to ask agree that the lock is lost, whatever ended it, and still do when the masters
+/// work again.
 #[tokio::test(start_paused = true)]
-async fn lost_is_for_ever() {
+async fn a_lost_lock_stays_lost() {
     for (reason, fault) in [
         (LostReason::Disowned, None),
         (LostReason::Expired, Some(Fault::Hang)),
@@ -92,15 +90,15 @@ async fn lost_is_for_ever() {
         (LostReason::Expired, Some(error())),
     ] {
         let world = World::new(3).await;
-        let guard = renewed(&world).await;
+        let guard = renewed_guard(&world).await;
         let tokens: Vec<_> = world.masters.iter().map(|m| m.get(NAME)).collect();
         match &fault {
-            Some(fault) => world.order_all(fault),
+            Some(fault) => world.inject_all(fault),
             None => world.masters.iter().for_each(|m| m.delete(NAME)),
         }
         assert_eq!(guard.lost().await.reason, reason, "{fault:?}");
         for _ in 0..20 {
-            assert_eq!(guard.standing(), Standing::Lost(reason), "{fault:?}");
+            assert_eq!(guard.state(), LockState::Lost(reason), "{fault:?}");
             assert!(!guard.is_valid());
             assert_eq!(guard.remaining(), Duration::ZERO);
             assert_eq!(guard.ensure_held().unwrap_err().reason, reason);
@@ -111,7 +109,7 @@ async fn lost_is_for_ever() {
             }
             let (took, lost) = timed(guard.lost()).await;
             assert_eq!((took, lost.reason), (Duration::ZERO, reason));
-            world.mend();
+            world.clear_faults();
             for (master, token) in world.masters.iter().zip(&tokens) {
                 master.set(NAME, token.clone().unwrap(), Some(seconds(60)));
             }
@@ -121,10 +119,10 @@ async fn lost_is_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everybody_who_waits_for_the_loss_hears_of_it() {
+async fn every_task_that_waits_for_the_loss_is_notified() {
     for disowned in [true, false] {
         let world = World::new(3).await;
-        let guard = Arc::new(renewed(&world).await);
+        let guard = Arc::new(renewed_guard(&world).await);
         let tasks: Vec<_> = (0..20)
             .map(|_| {
                 let guard = guard.clone();
@@ -135,7 +133,7 @@ async fn everybody_who_waits_for_the_loss_hears_of_it() {
         if disowned {
             world.masters.iter().for_each(|master| master.delete(NAME));
         } else {
-            world.order_all(&Fault::Hang);
+            world.inject_all(&Fault::Hang);
         }
         let expected = guard.lost().await.reason;
         let heard = Instant::now();
@@ -148,23 +146,23 @@ async fn everybody_who_waits_for_the_loss_hears_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_needs_to_wait_for_the_loss_to_see_it() {
+async fn the_loss_shows_without_waiting_for_it() {
     let world = World::new(3).await;
-    let guard = renewed(&world).await;
-    world.order_all(&Fault::Hang);
+    let guard = renewed_guard(&world).await;
+    world.inject_all(&Fault::Hang);
     let until = Instant::from_std(guard.valid_until());
     sleep_until(until - millis(2)).await;
     assert!(guard.is_valid());
     sleep_until(until).await;
     assert!(!guard.is_valid());
-    assert_eq!(guard.standing(), Standing::Lost(LostReason::Expired));
+    assert_eq!(guard.state(), LockState::Lost(LostReason::Expired));
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_loss_can_be_waited_for_again_when_that_was_dropped_at_any_poll() {
+async fn the_loss_can_be_waited_for_again_after_a_dropped_wait() {
     for polls in 0..6 {
         let world = World::new(3).await;
-        let guard = renewed(&world).await;
+        let guard = renewed_guard(&world).await;
         let dropped = timeout(seconds(25), polled(polls, guard.lost())).await;
         assert!(matches!(dropped, Err(_) | Ok(None)));
         world.masters.iter().for_each(|master| master.delete(NAME));
@@ -174,25 +172,25 @@ async fn the_loss_can_be_waited_for_again_when_that_was_dropped_at_any_poll() {
     }
 }
 
-/// The renewal is sent before the end, and confirmed after it.
+/// The renewal is sent before the validity ends, and confirmed afterwards.
 #[tokio::test(start_paused = true)]
 async fn a_majority_that_confirms_too_late_revives_nothing() {
     let world = World::with(3, |builder| builder.node_timeout(seconds(9))).await;
-    let guard = renewed(&world).await;
+    let guard = renewed_guard(&world).await;
     let until = guard.valid_until();
-    world.order_all(&delay(8_000));
+    world.inject_all(&delay(8_000));
     let lost = guard.lost().await;
     assert_eq!(lost.reason, LostReason::Expired);
     assert!(Instant::now().into_std() - until <= millis(2));
     sleep(seconds(9)).await;
-    assert_eq!(guard.standing(), Standing::Lost(LostReason::Expired));
+    assert_eq!(guard.state(), LockState::Lost(LostReason::Expired));
     assert_eq!(guard.valid_until(), until);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_releases_a_lost_lock_hears_nothing_bad() {
+async fn releasing_a_lost_lock_is_no_error() {
     let world = World::new(3).await;
-    let guard = renewed(&world).await;
+    let guard = renewed_guard(&world).await;
     world.masters.iter().for_each(|master| master.delete(NAME));
     guard.lost().await;
     guard.release().await.unwrap();

@@ -1,6 +1,8 @@
-//! The crate as a user sees it, on memory masters and under a clock that goes on when everybody waits.
+//! The crate as users see it, on memory masters and with a paused clock, which advances whenever
+//! all tasks wait.
 //!
-//! So times are exact: a test says after how many milliseconds something happens, not within how many.
+//! Times are exact: a test asserts after how many milliseconds something happens, not within how
+//! many.
 
 #![allow(
     clippy::disallowed_methods,
@@ -9,9 +11,10 @@
 )]
 
 mod acquire;
-mod aside;
-mod attempts;
+mod attempt_numbers;
 mod cancel;
+#[path = "../support/captured_log.rs"]
+mod captured_log;
 mod close;
 mod config;
 mod connection;
@@ -21,21 +24,27 @@ mod extend;
 mod fair;
 mod faults;
 mod fenced;
-mod guard;
 mod heal;
+mod hopeless_waiters;
 mod log;
 mod loss;
-mod owed;
+#[path = "../support/on_event.rs"]
+mod on_event;
 mod owners;
+mod pending_releases;
+#[path = "../support/polled.rs"]
+mod polled;
 mod preflight;
+#[path = "../support/random.rs"]
 mod random;
+mod random_faults;
+mod renewal;
+mod restart_guard;
 mod retry;
 mod rollback;
 mod run;
-#[path = "../support/log.rs"]
-mod said;
-mod unpolled;
+mod storm;
+mod unpolled_futures;
 mod user_code;
 mod waiting;
-mod watchdog;
 mod world;

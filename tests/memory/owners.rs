@@ -1,26 +1,21 @@
-//! Reentrant and fair locks: what their owners have of them when masters fail, and when several of an owner's
-//! tasks want them at once.
+//! Reentrant and fair locks when masters fail, and when several tasks of one owner want them at
+//! once.
 
 use std::{cell::RefCell, rc::Rc};
 
-use quorlock::{AcquireError, Coordinator, Fault, Guard, Kind, Lock, LostReason, Owner, Standing};
+use quorlock::{
+    AcquireError, Coordinator, Fault, Guard, Kind, LockState, LostReason, Owner, Renewal,
+};
 use tokio::{
     task::{LocalSet, yield_now},
     time::{sleep, timeout},
 };
 
-use crate::world::{NAME, World, delay, error, millis, said, seconds};
+use crate::world::{NAME, World, delay, error, lock, millis, said, seconds};
 
 const BOTH: [Kind; 2] = [Kind::Reentrant, Kind::Fair];
 
-pub(crate) fn lock(kind: Kind, locks: &Coordinator, owner: &Owner) -> Lock {
-    match kind {
-        Kind::Fair => locks.fair(NAME, owner),
-        _ => locks.reentrant(NAME, owner),
-    }
-}
-
-/// How deep `owner` holds the lock on each master; 0 where it does not.
+/// Returns how deep `owner` holds the lock on each master, or 0 where it does not.
 fn depths(world: &World, owner: &Owner) -> Vec<u64> {
     let depth = |master: &quorlock::MemoryMaster| {
         let fields = master.hash(NAME).unwrap_or_default();
@@ -31,7 +26,7 @@ fn depths(world: &World, owner: &Owner) -> Vec<u64> {
     world.masters.iter().map(depth).collect()
 }
 
-/// Which of an owner's attempts holds the lock on each master.
+/// Returns which of an owner's attempts holds the lock on each master.
 fn attempts(world: &World) -> Vec<Option<u64>> {
     let attempt = |master: &quorlock::MemoryMaster| {
         let fields = master.hash(NAME)?;
@@ -45,13 +40,14 @@ fn attempts(world: &World) -> Vec<Option<u64>> {
 
 async fn assert_nothing_left(world: &World) {
     world.close().await;
-    sleep(millis(1)).await; // who is not waited for
+    sleep(millis(1)).await; // for the answers that no call waits for
     for master in &world.masters {
         assert_eq!(master.keys(), [""; 0]);
     }
 }
 
-/// One after the other, in an order that is neither that of their coming nor its reverse.
+/// Takes one guard after the other, in an order that is neither that of their acquisition nor its
+/// reverse.
 fn pick(guards: &mut Vec<Guard>) -> Option<Guard> {
     let most = guards.len().checked_sub(1)?;
     Some(guards.swap_remove(guards.len() * 37 % (most + 1)))
@@ -83,16 +79,20 @@ async fn a_hundred_tasks_of_one_owner_share_what_one_of_them_acquires() {
             sleep(millis(1)).await;
             assert_eq!(depths(&world, &owner), [guards.len() as u64; 3]);
             if !guards.is_empty() {
-                assert_eq!(attempts(&world), attempt, "it was never given up");
+                assert_eq!(
+                    attempts(&world),
+                    attempt,
+                    "the lock was given up in between"
+                );
             }
         }
         assert_nothing_left(&world).await;
     }
 }
 
-/// Whoever is inside is alone with others of the same owner, and everybody gets in.
+/// An owner's tasks are inside with no other owner, and every task gets in.
 #[tokio::test(start_paused = true)]
-async fn many_tasks_of_two_owners_contend() {
+async fn tasks_of_two_owners_exclude_each_other_and_all_get_in() {
     for kind in BOTH {
         let world = World::new(3).await;
         let owners = [world.locks.owner(), world.locks.owner()];
@@ -125,9 +125,9 @@ async fn many_tasks_of_two_owners_contend() {
     }
 }
 
-/// The first attempt's release is owed to a master when the second one holds the lock there, too.
+/// A release of the first attempt is pending for a master that the second attempt holds, too.
 #[tokio::test(start_paused = true)]
-async fn a_release_that_is_owed_takes_nothing_from_the_owners_next_attempt() {
+async fn a_pending_release_takes_nothing_from_the_owners_next_attempt() {
     for kind in BOTH {
         for fault in [Fault::Down, Fault::Hang, Fault::Mute, error()] {
             for pause in [0, 30, 400] {
@@ -136,15 +136,15 @@ async fn a_release_that_is_owed_takes_nothing_from_the_owners_next_attempt() {
                 let lock = lock(kind, &world.locks, &owner);
                 let first = lock.acquire().await.unwrap();
                 first.settled().await;
-                world.masters[0].order(fault.clone());
+                world.masters[0].inject(fault.clone());
                 first.release().await.unwrap();
                 sleep(millis(pause)).await;
                 let second = lock.acquire_within(seconds(1)).await.unwrap();
                 sleep(millis(pause)).await;
-                world.mend();
+                world.clear_faults();
                 sleep(seconds(20)).await;
                 let case = format!("{kind} {fault:?} {pause}");
-                assert_eq!(second.standing(), Standing::Held, "{case}");
+                assert_eq!(second.state(), LockState::Held, "{case}");
                 assert_eq!(depths(&world, &owner), [1; 3], "{case}");
                 let attempts = attempts(&world);
                 assert!(attempts.iter().all(|one| *one == attempts[1]), "{case}");
@@ -156,24 +156,24 @@ async fn a_release_that_is_owed_takes_nothing_from_the_owners_next_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_enters_again_during_a_rolling_restart_of_all_masters() {
+async fn an_owner_reenters_during_a_rolling_restart_of_all_masters() {
     for kind in BOTH {
         let world = World::new(3).await;
         let owner = world.locks.owner();
         let lock = lock(kind, &world.locks, &owner);
         let mut guards = vec![lock.acquire().await.unwrap()];
         for master in &world.masters {
-            master.order(Fault::Down);
+            master.inject(Fault::Down);
             master.forget();
             sleep(seconds(1)).await;
             guards.push(lock.try_acquire().await.unwrap());
-            master.order(Fault::None);
+            master.inject(Fault::None);
             guards.push(lock.try_acquire().await.unwrap());
-            sleep(seconds(10)).await; // dialled, and renewed
+            sleep(seconds(10)).await; // until the master is dialled and the lock renewed
             assert_eq!(depths(&world, &owner), [guards.len() as u64; 3]);
         }
         for guard in &guards {
-            assert_eq!(guard.standing(), Standing::Held);
+            assert_eq!(guard.state(), LockState::Held);
         }
         assert_eq!(guards.len(), 7);
         drop(guards);
@@ -181,7 +181,7 @@ async fn an_owner_enters_again_during_a_rolling_restart_of_all_masters() {
     }
 }
 
-/// A level more, and a level less.
+/// A master misses first an added level, then a removed one.
 #[tokio::test(start_paused = true)]
 async fn a_master_that_missed_a_change_of_depth_learns_it_from_the_next_renewal() {
     for kind in BOTH {
@@ -192,33 +192,34 @@ async fn a_master_that_missed_a_change_of_depth_learns_it_from_the_next_renewal(
             let outer = lock.acquire().await.unwrap();
             outer.settled().await;
 
-            world.masters[0].order(fault.clone());
+            world.masters[0].inject(fault.clone());
             let inner = lock.try_acquire().await.unwrap();
-            world.mend();
+            world.clear_faults();
             assert_eq!(depths(&world, &owner), [1, 2, 2]);
             sleep(seconds(10)).await;
             assert_eq!(depths(&world, &owner), [2; 3]);
 
-            world.masters[0].order(fault.clone());
+            world.masters[0].inject(fault.clone());
             inner.release().await.unwrap();
-            world.mend();
+            world.clear_faults();
             assert_eq!(depths(&world, &owner), [2, 1, 1]);
             sleep(seconds(10)).await;
             assert_eq!(depths(&world, &owner), [1; 3]);
 
-            // And a level that a master does not know of is no reason to keep the lock.
-            world.masters[0].order(fault.clone());
+            // A level that a master does not know of does not make it keep the lock.
+            world.masters[0].inject(fault.clone());
             let inner = lock.try_acquire().await.unwrap();
             drop((outer, inner));
-            world.mend();
+            world.clear_faults();
             assert_nothing_left(&world).await;
         }
     }
 }
 
-/// Theirs unlocks a node that did not answer, which takes a level from a hold that had nothing to do with it.
+/// Redisson unlocks a node that did not answer, which takes a level from a lock that was held there
+/// before. Quorlock must not.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_to_enter_that_fails_takes_nothing_from_the_hold() {
+async fn a_failed_reentry_takes_no_level_from_the_held_lock() {
     for kind in BOTH {
         for fault in [Fault::Down, Fault::Hang, Fault::Mute, error()] {
             let world = World::new(3).await;
@@ -226,16 +227,16 @@ async fn an_attempt_to_enter_that_fails_takes_nothing_from_the_hold() {
             let lock = lock(kind, &world.locks, &owner);
             let guard = lock.acquire().await.unwrap();
             guard.settled().await;
-            world.order([fault.clone(), fault.clone()]);
+            world.inject([fault.clone(), fault.clone()]);
             let refused = lock.try_acquire().await.unwrap_err();
             let is_known = matches!(refused, AcquireError::NoQuorum { .. });
             assert!(is_known, "{fault:?}: {refused}");
             assert_eq!(guard.depth(), 1);
             assert!(guard.is_valid());
-            world.mend();
+            world.clear_faults();
             sleep(seconds(10)).await;
             assert_eq!(depths(&world, &owner), [1; 3], "{kind} {fault:?}");
-            assert_eq!(guard.standing(), Standing::Held);
+            assert_eq!(guard.state(), LockState::Held);
             drop(guard);
             assert_nothing_left(&world).await;
         }
@@ -248,29 +249,29 @@ async fn an_acquisition_whose_replies_got_lost_is_taken_back() {
         let world = World::new(3).await;
         let owner = world.locks.owner();
         let lock = lock(kind, &world.locks, &owner);
-        world.order([Fault::Mute, Fault::Mute]);
+        world.inject([Fault::Mute, Fault::Mute]);
         let refused = lock.try_acquire().await.unwrap_err();
         assert!(
             matches!(refused, AcquireError::NoQuorum { .. }),
             "{refused}"
         );
-        world.mend();
-        sleep(seconds(2)).await; // dialled
+        world.clear_faults();
+        sleep(seconds(2)).await; // until the masters are dialled
         assert_eq!(depths(&world, &owner), [0; 3]);
 
-        // Of one of them: the lock is held there as well.
-        world.order([Fault::Mute]);
+        // The reply of one master gets lost. The lock is held there as well.
+        world.inject([Fault::Mute]);
         let guard = lock.try_acquire().await.unwrap();
         assert_eq!(said(&guard.settled().await)[1..], ["granted"; 2]);
         assert_eq!(depths(&world, &owner), [1; 3]);
         guard.release().await.unwrap();
-        world.mend();
+        world.clear_faults();
         assert_nothing_left(&world).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_guards_of_an_owner_hear_of_the_loss_and_he_can_start_anew() {
+async fn all_guards_of_an_owner_see_the_loss_and_the_owner_can_acquire_anew() {
     for kind in BOTH {
         let world = World::new(3).await;
         let owner = world.locks.owner();
@@ -287,12 +288,12 @@ async fn all_guards_of_an_owner_hear_of_the_loss_and_he_can_start_anew() {
         }
         let new = lock.acquire_within(seconds(1)).await.unwrap();
         assert_eq!((new.depth(), old[0].depth()), (1, 2));
-        // Neither the levels nor the last one are taken from the new hold.
+        // Dropping the old guards, including the last one, takes no level from the new lock.
         for guard in old {
             assert!(!guard.is_valid());
             guard.release().await.unwrap();
             sleep(seconds(10)).await;
-            assert_eq!(new.standing(), Standing::Held);
+            assert_eq!(new.state(), LockState::Held);
             assert_eq!(depths(&world, &owner), [1; 3]);
         }
         drop(new);
@@ -300,9 +301,9 @@ async fn all_guards_of_an_owner_hear_of_the_loss_and_he_can_start_anew() {
     }
 }
 
-/// The loss is only found out by who wants to enter.
+/// The loss is found only by the attempt to reenter.
 #[tokio::test(start_paused = true)]
-async fn who_enters_what_is_lost_acquires_it_anew() {
+async fn reentering_a_lost_lock_acquires_it_anew() {
     for kind in BOTH {
         let world = World::new(3).await;
         let owner = world.locks.owner();
@@ -311,33 +312,49 @@ async fn who_enters_what_is_lost_acquires_it_anew() {
         world.masters[0].forget();
         world.masters[1].forget();
         let new = lock.try_acquire().await.unwrap();
-        assert_eq!(old.standing(), Standing::Lost(LostReason::Disowned));
-        assert_eq!((new.depth(), new.standing()), (1, Standing::Held));
+        assert_eq!(old.state(), LockState::Lost(LostReason::Disowned));
+        assert_eq!((new.depth(), new.state()), (1, LockState::Held));
         drop(old);
         sleep(seconds(10)).await;
-        assert_eq!(new.standing(), Standing::Held);
+        assert_eq!(new.state(), LockState::Held);
         assert_eq!(depths(&world, &owner), [1; 3]);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn entering_again_extends_for_how_long_it_is_kept() {
+async fn a_reentry_extends_the_renewal_limit() {
     for kind in BOTH {
         let world = World::with(3, |builder| builder.ttl(seconds(2))).await;
         let owner = world.locks.owner();
         let lock = lock(kind, &world.locks, &owner);
-        let outer = lock.clone().max_hold(seconds(5)).acquire().await.unwrap();
+        let outer = lock
+            .clone()
+            .renewal(Renewal::UpTo(seconds(5)))
+            .acquire()
+            .await
+            .unwrap();
         sleep(seconds(3)).await;
-        let inner = lock.clone().max_hold(seconds(5)).acquire().await.unwrap();
-        drop(lock.clone().max_hold(seconds(1)).acquire().await.unwrap()); // and never shortens it
+        let inner = lock
+            .clone()
+            .renewal(Renewal::UpTo(seconds(5)))
+            .acquire()
+            .await
+            .unwrap();
+        drop(
+            lock.clone()
+                .renewal(Renewal::UpTo(seconds(1)))
+                .acquire()
+                .await
+                .unwrap(),
+        ); // a reentry never shortens it
         sleep(millis(4_500)).await;
         assert!(outer.is_valid() && inner.is_valid());
         let lost = timeout(seconds(3), inner.lost()).await.unwrap();
-        assert_eq!(lost.reason, LostReason::MaxHold);
+        assert_eq!(lost.reason, LostReason::RenewalLimit);
         assert!(!outer.is_valid());
 
-        // One that is not renewed, entered by one that is.
-        let outer = lock.clone().unrenewed().acquire().await.unwrap();
+        // A guard without renewal is reentered by one with renewal.
+        let outer = lock.clone().renewal(Renewal::Off).acquire().await.unwrap();
         let inner = lock.acquire().await.unwrap();
         sleep(seconds(10)).await;
         assert!(outer.is_valid() && inner.is_valid());
@@ -347,13 +364,13 @@ async fn entering_again_extends_for_how_long_it_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewing_goes_on_to_the_last_guard_and_not_further() {
+async fn renewal_goes_on_until_the_last_guard_is_dropped() {
     for kind in BOTH {
         let world = World::new(3).await;
         let owner = world.locks.owner();
         let lock = lock(kind, &world.locks, &owner);
         let (outer, inner) = (lock.acquire().await.unwrap(), lock.acquire().await.unwrap());
-        drop(outer); // it was the one that started it
+        drop(outer); // this guard started the renewal
         sleep(seconds(30)).await;
         assert!(inner.is_valid());
         drop(inner);
@@ -366,7 +383,7 @@ async fn renewing_goes_on_to_the_last_guard_and_not_further() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_master_that_lost_it_gets_it_back_whoever_waits_there() {
+async fn a_master_that_lost_the_lock_gets_it_back_while_others_wait() {
     for kind in BOTH {
         let world = World::new(3).await;
         let (owner, other) = (world.locks.owner(), world.locks.owner());
@@ -383,15 +400,15 @@ async fn a_master_that_lost_it_gets_it_back_whoever_waits_there() {
             assert_eq!(depths(&world, &owner), [2; 3], "{kind} {master}");
 
             world.masters[master].forget();
-            // Renewed, with polls in between. One that has just been granted it there, and yields, can keep the
-            // lock from being put back by one renewal, not by all.
+            // Renewals, with polls in between. A waiter that has just been granted the lock there,
+            // and yields, can keep one renewal from putting it back, but not all.
             for _ in 0..4 {
                 sleep(seconds(15)).await;
                 if depths(&world, &owner) == [2; 3] {
                     break;
                 }
             }
-            assert_eq!(guard.standing(), Standing::Held, "{kind} {master}");
+            assert_eq!(guard.state(), LockState::Held, "{kind} {master}");
             assert_eq!(depths(&world, &owner), [2; 3], "{kind} {master}");
             assert!(!waiting.is_finished());
         }
@@ -405,7 +422,7 @@ async fn a_master_that_lost_it_gets_it_back_whoever_waits_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_when_the_coordinator_is_closed_hears_of_it_at_once() {
+async fn a_waiter_is_told_at_once_that_the_coordinator_was_closed() {
     for kind in BOTH {
         let world = World::new(3).await;
         let guard = lock(kind, &world.locks, &world.locks.owner())
@@ -431,9 +448,9 @@ async fn who_waits_when_the_coordinator_is_closed_hears_of_it_at_once() {
     }
 }
 
-/// On two threads, so that what one task gives up another is just about to enter.
+/// On two threads, so that one task gives up the lock just when another is about to reenter it.
 #[test]
-fn tasks_of_one_owner_that_come_and_go_never_wait_for_nothing() {
+fn tasks_of_one_owner_that_come_and_go_never_get_stuck() {
     for kind in BOTH {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -458,19 +475,29 @@ fn tasks_of_one_owner_that_come_and_go_never_wait_for_nothing() {
     }
 }
 
-/// The watchdog has let go of it by then.
+/// The renewer has stopped renewing the lock by then.
 #[tokio::test(start_paused = true)]
-async fn who_enters_when_renewing_has_ended_has_it_renewed_again() {
+async fn a_reentry_after_renewal_has_ended_starts_it_again() {
     for kind in BOTH {
         for pause in 0..12 {
             let world = World::new(3).await;
             let lock = lock(kind, &world.locks, &world.locks.owner());
-            let outer = lock.clone().max_hold(seconds(5)).acquire().await.unwrap();
+            let outer = lock
+                .clone()
+                .renewal(Renewal::UpTo(seconds(5)))
+                .acquire()
+                .await
+                .unwrap();
             sleep(seconds(pause)).await;
             assert!(outer.is_valid());
-            let inner = lock.clone().max_hold(seconds(60)).acquire().await.unwrap();
+            let inner = lock
+                .clone()
+                .renewal(Renewal::UpTo(seconds(60)))
+                .acquire()
+                .await
+                .unwrap();
             sleep(seconds(60)).await;
-            assert_eq!(inner.standing(), Standing::Held, "{kind} {pause}");
+            assert_eq!(inner.state(), LockState::Held, "{kind} {pause}");
             drop((outer, inner));
             assert_nothing_left(&world).await;
         }
@@ -478,7 +505,7 @@ async fn who_enters_when_renewing_has_ended_has_it_renewed_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn to_enter_is_one_command_for_each_master() {
+async fn a_reentry_sends_one_command_to_each_master() {
     for kind in BOTH {
         let world = World::new(3).await;
         let lock = lock(kind, &world.locks, &world.locks.owner());
@@ -490,9 +517,10 @@ async fn to_enter_is_one_command_for_each_master() {
     }
 }
 
-/// They would enter, but for their turn he has given it up again.
+/// The owner's other tasks would reenter, but the first task has released the lock again by their
+/// turn.
 #[tokio::test(start_paused = true)]
-async fn who_cannot_enter_in_time_keeps_his_place() {
+async fn a_task_that_cannot_reenter_in_time_keeps_its_queue_position() {
     for held_for in 0..6 {
         let world = World::new(3).await;
         let others = Coordinator::new(&world.masters).unwrap();
@@ -513,9 +541,9 @@ async fn who_cannot_enter_in_time_keeps_his_place() {
                 drop(guard);
             });
             tasks.run_until(sleep(millis(20))).await;
-            std::thread::sleep(millis(1)); // tickets are drawn by a clock that is not paused
+            std::thread::sleep(millis(1)); // tickets contain real time, which is not paused
         }
-        world.order_all(&delay(2));
+        world.inject_all(&delay(2));
         drop(held);
         timeout(seconds(60), tasks).await.unwrap();
         let order = order.borrow();

@@ -1,19 +1,19 @@
-//! What a check says of memory masters.
+//! Checks of memory masters.
 
 use std::time::Duration;
 
-use quorlock::{Coordinator, Fault, Level, MemoryMaster, RestartGuard};
+use quorlock::{Coordinator, Fault, MemoryMaster, RestartGuard, Severity};
 use tokio::time::sleep;
 
-fn found(report: &quorlock::Preflight) -> Vec<(Level, &'static str)> {
+fn found(report: &quorlock::Preflight) -> Vec<(Severity, &'static str)> {
     let findings = report.findings.iter();
     findings
-        .map(|finding| (finding.level, finding.setting))
+        .map(|finding| (finding.severity, finding.setting.name()))
         .collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn they_are_fit_until_they_fail() {
+async fn a_fault_is_a_finding_and_nothing_else_is() {
     let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
     let locks = Coordinator::new(&masters).unwrap();
     let report = locks.check().await;
@@ -21,28 +21,28 @@ async fn they_are_fit_until_they_fail() {
     assert!(masters.iter().all(|master| master.keys().is_empty()));
 
     for (fault, expected) in [
-        (Fault::Down, (Level::Unknown, "connection")),
-        (Fault::Hang, (Level::Unknown, "connection")),
+        (Fault::Down, (Severity::Unknown, "connection")),
+        (Fault::Hang, (Severity::Unknown, "connection")),
         (
             Fault::ErrorReply("LOADING Redis is loading".into()),
-            (Level::Warn, "votes"),
+            (Severity::Warn, "votes"),
         ),
         (
             Fault::ErrorReply("NOPERM this user has no permissions".into()),
-            (Level::Refuse, "EVALSHA"),
+            (Severity::Refuse, "EVALSHA"),
         ),
     ] {
-        masters[1].order(fault.clone());
-        sleep(Duration::from_millis(1)).await; // for the connection to break
+        masters[1].inject(fault.clone());
+        sleep(Duration::from_millis(1)).await; // so that the connection breaks
         let report = locks.check().await;
         assert_eq!(found(&report), [expected], "{fault:?} {report}");
-        masters[1].order(Fault::None);
-        sleep(Duration::from_secs(2)).await; // and to be made again
+        masters[1].inject(Fault::None);
+        sleep(Duration::from_secs(2)).await; // so that it is dialled again
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_forgot() {
+async fn a_master_that_lost_its_keys_is_reported_until_its_quarantine_is_over() {
     let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
     let locks = Coordinator::new(&masters).unwrap();
     assert_eq!(locks.check().await.worst(), None);
@@ -50,18 +50,18 @@ async fn one_that_forgot() {
     let report = locks.check().await;
     assert_eq!(
         found(&report),
-        [(Level::Refuse, "quorlock:guard")],
+        [(Severity::Refuse, "quorlock:guard")],
         "{report}"
     );
 
-    masters[0].order(Fault::Down);
+    masters[0].inject(Fault::Down);
     sleep(Duration::from_millis(1)).await;
-    masters[0].order(Fault::None);
+    masters[0].inject(Fault::None);
     sleep(Duration::from_secs(2)).await;
     let report = locks.check().await;
     assert_eq!(
         found(&report),
-        [(Level::Warn, "quorlock:guard")],
+        [(Severity::Warn, "quorlock:guard")],
         "{report}"
     );
     sleep(Duration::from_secs(61)).await;
@@ -69,26 +69,26 @@ async fn one_that_forgot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_few_that_vote() {
+async fn fewer_than_a_majority_can_vote() {
     let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
     for master in &masters[1..] {
-        master.order(Fault::Down);
+        master.inject(Fault::Down);
     }
     let locks = Coordinator::new(&masters).unwrap();
     let report = locks.check().await;
-    let unknown = (Level::Unknown, "connection");
-    let expected = [(Level::Refuse, "votes"), unknown, unknown];
+    let unknown = (Severity::Unknown, "connection");
+    let expected = [(Severity::Refuse, "votes"), unknown, unknown];
     assert_eq!(found(&report), expected, "{report}");
     assert!(locks.mutex("r").try_acquire().await.is_err());
 
-    // Those that are new to the strict guard only have to be waited for.
+    // Masters that are new to a strict guard only need a quarantine.
     let builder = Coordinator::builder().restart_guard(RestartGuard::Strict);
     let masters = (0..3).map(|_| MemoryMaster::new());
     let locks = builder.masters(masters).build().unwrap();
     let report = locks.check().await;
-    assert_eq!(report.worst(), Some(Level::Warn), "{report}");
+    assert_eq!(report.worst(), Some(Severity::Warn), "{report}");
     let text = report.to_string();
-    let votes = "warn: votes is only 0 of 3 now (need 2), for 60.6s still: ";
+    let votes = "warn: votes is only 0 of 3 now (need 2), for another 60.6s: ";
     assert!(text.contains(votes), "{text}");
     sleep(Duration::from_secs(61)).await;
     assert_eq!(locks.check().await.worst(), None);

@@ -1,4 +1,4 @@
-//! Waiting for a lock: when it is tried again, and when no more.
+//! Waiting for a lock: when attempts are repeated, and when they end.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ async fn delays_are_random_within_their_bounds() {
     let mut runs = Vec::new();
     for _ in 0..3 {
         let world = World::new(3).await;
-        world.order_all(&Fault::ErrorReply("OOM no room".into())); // nobody to be told of a release by
+        // so that no release is announced
+        world.inject_all(&Fault::ErrorReply("OOM no room".into()));
         let lock = world.lock();
         let (result, attempts) = tokio::join!(
             lock.acquire_within(seconds(10)),
@@ -28,10 +29,10 @@ async fn delays_are_random_within_their_bounds() {
         assert_eq!(counted as usize, attempts.len());
 
         let mut gaps: Vec<_> = attempts.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        gaps.pop(); // the last one ends at the deadline
+        gaps.pop(); // the last gap ends at the deadline
         assert!(gaps.len() > 40);
         for (failures, gap) in gaps.iter().enumerate() {
-            // Timers go by the millisecond, and round up.
+            // Timers have a resolution of one millisecond, and round up.
             let most = millis(200.min(20 << failures.min(10))) + millis(1);
             assert!(*gap >= millis(10) && *gap <= most, "{failures}: {gap:?}");
         }
@@ -45,9 +46,9 @@ async fn delays_are_random_within_their_bounds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bounds_are_the_users() {
+async fn the_bounds_of_the_delays_can_be_set() {
     let world = World::with(3, |builder| builder.retry_delay(millis(700), millis(700))).await;
-    world.order_all(&Fault::ErrorReply("OOM no room".into()));
+    world.inject_all(&Fault::ErrorReply("OOM no room".into()));
     let lock = world.lock();
     let (result, attempts) = tokio::join!(
         lock.acquire_within(seconds(2)),
@@ -61,7 +62,7 @@ async fn bounds_are_the_users() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn within_no_time_is_one_attempt() {
+async fn a_time_limit_of_zero_allows_one_attempt() {
     let world = World::new(3).await;
     world.guard().await.release().await.unwrap();
     world.occupy(0..3, seconds(60));
@@ -74,7 +75,7 @@ async fn within_no_time_is_one_attempt() {
         ..
     } = result.unwrap_err()
     else {
-        panic!("the time was over");
+        panic!("unexpected error");
     };
     assert_eq!((attempts, waited, took), (1, millis(0), millis(0)));
     assert!(matches!(*last, AcquireError::Contended { .. }));
@@ -88,15 +89,15 @@ async fn within_no_time_is_one_attempt() {
     assert_eq!(seen, [2; 3]); // an acquisition and its release
 }
 
-/// The lock comes free between the last random attempt and the deadline.
+/// The lock becomes free between the last random attempt and the deadline.
 #[tokio::test(start_paused = true)]
 async fn the_last_attempt_is_at_the_deadline() {
     let world = World::with(3, |builder| builder.retry_delay(seconds(1), seconds(1))).await;
-    world.order_all(&Fault::ErrorReply("OOM no room".into()));
+    world.inject_all(&Fault::ErrorReply("OOM no room".into()));
     let lock = world.lock();
     let ((took, guard), ()) = tokio::join!(timed(lock.acquire_within(millis(2_500))), async {
         sleep(millis(2_200)).await;
-        world.mend();
+        world.clear_faults();
     });
     assert!(guard.is_ok());
     assert_eq!(took, millis(2_500));
@@ -105,48 +106,48 @@ async fn the_last_attempt_is_at_the_deadline() {
 #[tokio::test(start_paused = true)]
 async fn the_deadline_is_overrun_by_two_attempts_at_most() {
     for fault in [Fault::Hang, Fault::Mute, delay(45), delay(80), Fault::Down] {
-        for patience in [millis(0), millis(1), millis(333), seconds(5)] {
+        for limit in [millis(0), millis(1), millis(333), seconds(5)] {
             let world = World::new(3).await;
             world.occupy(0..3, seconds(60));
-            world.order_all(&fault);
-            let (took, error) = timed(world.lock().acquire_within(patience)).await;
+            world.inject_all(&fault);
+            let (took, error) = timed(world.lock().acquire_within(limit)).await;
             let AcquireError::Deadline { waited, .. } = error.unwrap_err() else {
-                panic!("the time was over");
+                panic!("unexpected error");
             };
             assert_eq!(waited, took);
-            // One attempt is under way when the time is over, and one begins then. Each is a round, and
-            // one to say why not.
+            // One attempt is under way at the deadline, and one begins then. Each takes one round,
+            // and one release that tells why it failed.
             assert!(
-                took >= patience && took <= patience + millis(200),
-                "{fault:?}: {took:?} of {patience:?}"
+                took >= limit && took <= limit + millis(200),
+                "{fault:?}: {took:?} of {limit:?}"
             );
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_patience_that_no_clock_can_hold() {
+async fn a_time_limit_beyond_the_clocks_range_is_no_limit() {
     let world = World::new(3).await;
     world.occupy(0..3, seconds(60));
     let guard = world.lock().acquire_within(Duration::MAX).await.unwrap();
     assert!(guard.is_valid());
 }
 
-/// Waiting goes on while nobody can have the lock.
+/// Waiting goes on while no client can get the lock.
 #[tokio::test(start_paused = true)]
-async fn masters_that_are_down_are_waited_for() {
+async fn a_wait_goes_on_while_masters_are_down() {
     let world = World::new(3).await;
-    world.order_all(&Fault::Down);
+    world.inject_all(&Fault::Down);
     let lock = world.lock();
     let (guard, ()) = tokio::join!(lock.acquire(), async {
         sleep(seconds(30)).await;
-        world.mend();
+        world.clear_faults();
     });
     assert!(guard.unwrap().is_valid());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_gets_it_soon_after_it_is_free() {
+async fn a_waiter_gets_the_lock_soon_after_it_is_free() {
     let world = World::new(3).await;
     world.occupy(0..3, seconds(30));
     let (took, guard) = timed(world.lock().acquire()).await;
@@ -154,7 +155,7 @@ async fn a_waiter_gets_it_soon_after_it_is_free() {
     assert!(took > seconds(30) && took < millis(30_202), "{took:?}");
 }
 
-/// Contenders that split the vote come apart.
+/// Contenders that split the vote do not stay in step.
 #[tokio::test(start_paused = true)]
 async fn a_split_vote_is_tried_again() {
     let world = World::new(5).await;
@@ -166,13 +167,13 @@ async fn a_split_vote_is_tried_again() {
     assert!(took >= millis(5) && took <= millis(21), "{took:?}");
 }
 
-/// When `master` was asked, within `time` from now.
+/// Returns when `master` was asked, within `time` from now.
 async fn attempts(master: &MemoryMaster, time: Duration) -> Vec<Duration> {
     let start = Instant::now();
     let mut attempts = Vec::new();
     let mut commands = 0;
     while start.elapsed() <= time {
-        // Behind whoever waits for the same millisecond.
+        // Runs after the other tasks that wait for the same millisecond.
         tokio::task::yield_now().await;
         tokio::task::yield_now().await;
         if master.commands() > commands {

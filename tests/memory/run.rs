@@ -1,4 +1,4 @@
-//! Work that is done under a lock, under the paused clock.
+//! Code that runs under a lock (`Lock::run`), with the paused clock.
 
 use std::{
     future::pending,
@@ -8,12 +8,12 @@ use std::{
     },
 };
 
-use quorlock::{AcquireError, Fault, LostReason, RunError};
+use quorlock::{AcquireError, Fault, LostReason, Renewal, RunError};
 use tokio::time::{sleep, timeout};
 
 use crate::world::*;
 
-/// Tells when it is dropped.
+/// Records that it was dropped.
 struct Flag(Arc<AtomicBool>);
 
 impl Drop for Flag {
@@ -33,7 +33,7 @@ async fn the_result_is_passed_on_and_the_lock_is_released() {
     let lock = world.locks.mutex(NAME);
     let done = lock
         .run(async |guard| {
-            sleep(seconds(40)).await; // four ttls
+            sleep(seconds(40)).await; // four TTLs
             guard.ensure_held().map_err(|_| "lost")?;
             assert_eq!(world.holders(), ["mine"; 3]);
             Ok::<_, &str>(42)
@@ -60,15 +60,15 @@ async fn the_body_is_dropped_when_the_lock_is_lost() {
     for (reason, fault) in [
         (LostReason::Disowned, None),
         (LostReason::Expired, Some(Fault::Hang)),
-        (LostReason::MaxHold, Some(Fault::None)),
+        (LostReason::RenewalLimit, Some(Fault::None)),
     ] {
         let world = World::new(3).await;
         let (flag, dropped) = flag();
-        let lock = world.locks.mutex(NAME).max_hold(seconds(20));
+        let lock = world.locks.mutex(NAME).renewal(Renewal::UpTo(seconds(20)));
         let (took, outcome) = timed(lock.run(async |_| {
             let _flag = flag;
             match fault {
-                Some(fault) => world.order_all(&fault),
+                Some(fault) => world.inject_all(&fault),
                 None => world.masters.iter().for_each(|master| master.delete(NAME)),
             }
             pending::<Result<(), ()>>().await
@@ -80,15 +80,15 @@ async fn the_body_is_dropped_when_the_lock_is_lost() {
         assert_eq!(lost.reason, reason);
         assert!(dropped.load(Ordering::SeqCst));
         assert!(took <= seconds(31), "{took:?}");
-        world.mend();
+        world.clear_faults();
         world.locks.close().await;
         assert_eq!(world.holders(), [""; 3], "{reason:?}");
     }
 }
 
-/// Both are there when the body is polled again.
+/// The result and the loss are both there when the body is polled again.
 #[tokio::test(start_paused = true)]
-async fn the_error_of_the_body_goes_before_the_loss() {
+async fn the_error_of_the_body_takes_precedence_over_the_loss() {
     let world = World::new(3).await;
     let outcome = world
         .lock()
@@ -123,8 +123,8 @@ async fn the_body_does_not_run_without_the_lock() {
     let (flag, dropped) = flag();
     let body = async move |_: &quorlock::Guard| {
         let _flag = flag;
-        panic!("it ran");
-        #[expect(unreachable_code, reason = "it says what the type is")]
+        panic!("the body ran");
+        #[expect(unreachable_code, reason = "it gives the closure its type")]
         Ok::<(), ()>(())
     };
     let outcome = world.lock().run(body).await;
@@ -135,14 +135,14 @@ async fn the_body_does_not_run_without_the_lock() {
     assert!(dropped.load(Ordering::SeqCst));
 }
 
-/// While it waits for the lock, while the body runs, while it releases.
+/// The run is dropped while it waits for the lock, while the body runs, or while it releases.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_dropped_at_any_millisecond_leaves_nothing() {
     let mut ran = [0; 3];
     for end in 0..90 {
         let world = World::new(3).await;
         world.occupy(0..3, millis(30));
-        world.order_all(&delay(3));
+        world.inject_all(&delay(3));
         let (flag, dropped) = flag();
         let lock = world.locks.mutex(NAME);
         let started = AtomicBool::new(false);
@@ -161,14 +161,15 @@ async fn a_run_that_is_dropped_at_any_millisecond_leaves_nothing() {
     assert!(ran.iter().all(|count| *count > 5), "{ran:?}");
 }
 
-/// Among them every millisecond of two renewals, one of which has to put the key back on a master.
+/// The points include every millisecond of two renewals, one of which must put the key back on a
+/// master.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_dropped_while_it_is_renewed_leaves_nothing_and_the_next_gets_it() {
     let ttl = millis(300);
     let mut renewed = 0;
     for end in 0..240 {
         let world = World::with(3, |builder| builder.ttl(ttl)).await;
-        world.order([delay(5), delay(10), delay(15)]);
+        world.inject([delay(5), delay(10), delay(15)]);
         let lock = world.locks.mutex(NAME);
         let body = async |guard: &quorlock::Guard| {
             let until = guard.valid_until();
@@ -181,7 +182,7 @@ async fn a_run_that_is_dropped_while_it_is_renewed_leaves_nothing_and_the_next_g
         assert!(ended.is_err(), "{ended:?}");
         renewed += usize::from(world.commands()[0] > 1);
         let next = timeout(millis(40), lock.acquire()).await;
-        next.expect("it is still held")
+        next.expect("the lock is still held")
             .unwrap()
             .release()
             .await

@@ -1,5 +1,5 @@
-//! What programs have this crate run: wakers and `tracing` subscribers, which may panic, and may
-//! call back.
+//! Code of the program that this crate runs: wakers and `tracing` subscribers, which may panic or
+//! call back into the crate.
 
 use std::{
     future::Future,
@@ -14,86 +14,49 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{Coordinator, Fault, Guard, Lock, LostReason, Standing};
+use quorlock::{Coordinator, Fault, Guard, Lock, LockState, LostReason};
 use tokio::time::{advance, sleep};
-use tracing::{
-    Event, Metadata, Subscriber,
-    field::{Field, Visit},
-    span,
-    subscriber::set_default,
+use tracing::subscriber::set_default;
+
+use crate::{
+    on_event::OnEvent,
+    world::{World, millis, paused_runtime, seconds},
 };
 
-use crate::world::{World, millis, paused_runtime, seconds};
+/// A waker that calls a function whenever it is woken.
+struct OnWake<F>(F);
 
-/// Calls a function with each message.
-struct Calls<F>(F);
-
-impl<F: Fn(&str) + Send + Sync + 'static> Subscriber for Calls<F> {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut message = Message::default();
-        event.record(&mut message);
-        (self.0)(&message.0);
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
-
-#[derive(Default)]
-struct Message(String);
-
-impl Visit for Message {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        if field.name() == "message" {
-            self.0 = format!("{value:?}");
-        }
-    }
-}
-
-/// Calls a function whenever it is woken.
-struct Wakes<F>(F);
-
-impl<F: Fn() + Send + Sync + 'static> Wake for Wakes<F> {
+impl<F: Fn() + Send + Sync + 'static> Wake for OnWake<F> {
     fn wake(self: Arc<Self>) {
         (self.0)();
     }
 }
 
 fn waker(wakes: impl Fn() + Send + Sync + 'static) -> Waker {
-    Arc::new(Wakes(wakes)).into()
+    Arc::new(OnWake(wakes)).into()
 }
 
-/// Runs `test` in a thread of its own, and fails when that does not end: what waits for a lock that
-/// it has taken itself waits for ever.
-fn ends(test: impl AsyncFnOnce() + Send + 'static) {
+/// Runs `test` on a thread of its own, and fails if that does not end: code that waits for a mutex
+/// that it has locked itself waits for ever.
+fn assert_ends(test: impl AsyncFnOnce() + Send + 'static) {
     let (sender, ended) = mpsc::channel();
     let thread = thread::spawn(move || {
         paused_runtime().block_on(test());
         let _ = sender.send(());
     });
     match ended.recv_timeout(seconds(30)) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it has not ended"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test has not ended"),
         Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => thread.join().unwrap(),
     }
 }
 
-/// Whether the loss is found by a master's task or by the watchdog.
+/// The loss is found by a master's task or by the renewer.
 #[tokio::test(start_paused = true)]
-async fn a_subscriber_that_panics_when_a_lock_is_lost_ends_no_renewals() {
+async fn a_subscriber_that_panics_at_a_loss_does_not_stop_renewals() {
     for in_watchdog in [false, true] {
         let is_armed = Arc::new(AtomicBool::new(true));
         let armed = is_armed.clone();
-        let _listening = set_default(Calls(move |message: &str| {
+        let _listening = set_default(OnEvent(move |_, message: String| {
             if message.contains("lock lost") && armed.swap(false, Ordering::SeqCst) {
                 panic!("a subscriber");
             }
@@ -101,7 +64,7 @@ async fn a_subscriber_that_panics_when_a_lock_is_lost_ends_no_renewals() {
         let world = World::with(3, |builder| builder.ttl(millis(600))).await;
         let victim = world.locks.mutex("victim").acquire().await.unwrap();
         if in_watchdog {
-            advance(seconds(1)).await; // a stall, past the end of its validity
+            advance(seconds(1)).await; // a stall beyond the end of the validity
         } else {
             world
                 .masters
@@ -110,19 +73,19 @@ async fn a_subscriber_that_panics_when_a_lock_is_lost_ends_no_renewals() {
         }
         sleep(millis(500)).await;
         assert!(!is_armed.load(Ordering::SeqCst), "{in_watchdog}");
-        assert!(matches!(victim.standing(), Standing::Lost(_)));
+        assert!(matches!(victim.state(), LockState::Lost(_)));
         let other = world.locks.mutex("other").acquire().await.unwrap();
-        assert_eq!(other.settled().await.granted(), 3, "{in_watchdog}");
+        assert_eq!(other.settled().await.granted_count(), 3, "{in_watchdog}");
         sleep(seconds(60)).await;
-        assert_eq!(other.standing(), Standing::Held, "{in_watchdog}");
-        assert_eq!(other.settled().await.granted(), 3, "{in_watchdog}");
+        assert_eq!(other.state(), LockState::Held, "{in_watchdog}");
+        assert_eq!(other.settled().await.granted_count(), 3, "{in_watchdog}");
     }
 }
 
-/// The waker of `Guard::lost` looks at the guard, or panics.
+/// The waker of `Guard::lost` reads the guard's state, or panics.
 #[test]
-fn a_waker_may_look_at_the_guard_that_is_lost() {
-    ends(async || {
+fn a_waker_may_read_the_guard_that_is_lost() {
+    assert_ends(async || {
         let world = World::new(3).await;
         let guard = Arc::new(world.guard().await);
         let woken = Arc::new(AtomicU32::new(0));
@@ -147,13 +110,13 @@ fn a_waker_may_look_at_the_guard_that_is_lost() {
 }
 
 #[test]
-fn a_subscriber_may_look_at_the_guard_that_is_lost() {
-    ends(async || {
+fn a_subscriber_may_read_the_guard_that_is_lost() {
+    assert_ends(async || {
         let guard = Arc::new(Mutex::new(None::<Arc<Guard>>));
         let seen = Arc::new(AtomicU32::new(0));
         let look = {
             let (guard, seen) = (guard.clone(), seen.clone());
-            move |_: &str| {
+            move |_, _: String| {
                 let guard = guard.lock().unwrap().clone();
                 if let Some(guard) = guard {
                     guard.is_valid();
@@ -162,26 +125,26 @@ fn a_subscriber_may_look_at_the_guard_that_is_lost() {
                 }
             }
         };
-        let _listening = set_default(Calls(look));
+        let _listening = set_default(OnEvent(look));
         let world = World::new(3).await;
         let held = Arc::new(world.locks.mutex("r").acquire().await.unwrap());
         *guard.lock().unwrap() = Some(held.clone());
-        world.order_all(&Fault::Down);
+        world.inject_all(&Fault::Down);
         sleep(seconds(20)).await;
-        assert_eq!(held.standing(), Standing::Lost(LostReason::Expired));
+        assert_eq!(held.state(), LockState::Lost(LostReason::Expired));
         assert!(seen.load(Ordering::SeqCst) > 1);
         *guard.lock().unwrap() = None;
     });
 }
 
-/// The waker of one waiter starts another wait for the same lock, and gives it up.
+/// The waker of one waiter starts another wait for the same lock, and drops it.
 #[test]
 fn a_waker_may_wait_for_the_same_lock_when_the_coordinator_is_closed() {
     let mutex = |locks: &Coordinator| locks.mutex("r");
     let fair = |locks: &Coordinator| locks.fair("r", &locks.owner());
     let kinds: [fn(&Coordinator) -> Lock; 2] = [mutex, fair];
     for kind in kinds {
-        ends(async move || {
+        assert_ends(async move || {
             let world = World::new(3).await;
             let holder = Coordinator::new(&world.masters).unwrap();
             let _held = kind(&holder).acquire().await.unwrap();
@@ -196,7 +159,7 @@ fn a_waker_may_wait_for_the_same_lock_when_the_coordinator_is_closed() {
             };
             let lock = kind(&world.locks);
             let mut waiter = Box::pin(lock.acquire());
-            // Long enough for it to be queued, or to listen.
+            // Enough time for the waiter to be queued, or to subscribe.
             for _ in 0..100 {
                 let waits = waiter.as_mut().poll(&mut Context::from_waker(&waits));
                 assert!(matches!(waits, Poll::Pending));

@@ -1,4 +1,4 @@
-//! Waiting for a lock that another holds, under the paused clock.
+//! Waiting for a lock that another client holds, with the paused clock.
 
 use std::{
     sync::{Arc, Mutex},
@@ -13,17 +13,17 @@ use tokio::{
 
 use crate::world::*;
 
-/// The longest that one who is told of releases relies on that, and a little for the attempt.
+/// The longest time that a subscribed waiter relies on messages, and a little time for the attempt.
 const POLL: Duration = millis(1_600);
 
-/// A coordinator as another process would have it.
+/// Returns a coordinator that stands for another process.
 async fn another(masters: &[MemoryMaster]) -> Coordinator {
     let locks = Coordinator::new(masters).unwrap();
     sleep(millis(1)).await;
     locks
 }
 
-/// Waits in the background, and says when it got the lock.
+/// Starts a task that waits for the lock, and returns when it got it.
 fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
     let lock = locks.mutex(NAME);
     tokio::spawn(async move {
@@ -32,7 +32,7 @@ fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
     })
 }
 
-/// How long `waiter` takes from now.
+/// Returns how long `waiter` takes from now.
 async fn wait_of(waiter: JoinHandle<(Instant, Guard)>) -> Duration {
     let now = Instant::now();
     let (at, guard) = timeout(seconds(30), waiter).await.unwrap().unwrap();
@@ -41,11 +41,11 @@ async fn wait_of(waiter: JoinHandle<(Instant, Guard)>) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_in_another_process_wakes_at_once() {
+async fn a_release_in_another_process_wakes_a_waiter_at_once() {
     for masters in [1, 3, 5] {
         let world = World::new(masters).await;
         let others = another(&world.masters).await;
-        // After a few polls there may be the least pause between two attempts in between.
+        // After a few polls, the least pause between two attempts may come first.
         for (wait, most) in [(100, 1), (450, 1), (3_000, 11)] {
             let guard = world.locks.mutex(NAME).acquire().await.unwrap();
             let waiting = waiter(&others);
@@ -58,10 +58,10 @@ async fn a_release_in_another_process_wakes_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_wakes_at_once_with_a_minority_down() {
+async fn a_release_wakes_a_waiter_at_once_with_a_minority_down() {
     let world = World::new(5).await;
     let others = another(&world.masters).await;
-    world.order([Fault::Down, Fault::Hang]);
+    world.inject([Fault::Down, Fault::Hang]);
     for _ in 0..20 {
         let guard = world.locks.mutex(NAME).acquire().await.unwrap();
         let waiting = waiter(&others);
@@ -73,7 +73,7 @@ async fn a_release_wakes_at_once_with_a_minority_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_in_the_same_process_wakes_at_once() {
+async fn a_release_in_the_same_process_wakes_a_waiter_at_once() {
     let world = World::new(3).await;
     for wait in [1, 5, 100, 777, 3_000] {
         let guard = world.locks.mutex(NAME).acquire().await.unwrap();
@@ -86,7 +86,7 @@ async fn a_release_in_the_same_process_wakes_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn first_come_first_served() {
+async fn waiters_of_one_process_are_served_in_their_order() {
     let world = World::new(3).await;
     let guard = world.locks.mutex(NAME).acquire().await.unwrap();
     let served = Arc::new(Mutex::new(Vec::new()));
@@ -107,12 +107,12 @@ async fn first_come_first_served() {
         timeout(seconds(30), task).await.unwrap().unwrap();
     }
     assert_eq!(*served.lock().unwrap(), Vec::from_iter(0..20));
-    // Each is woken by the one before.
+    // Each waiter is woken by the one before it.
     assert!(start.elapsed() < millis(20 * 40), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gives_up_in_the_line_does_not_hold_it_up() {
+async fn a_waiter_that_gives_up_does_not_delay_the_wait_queue() {
     let world = World::new(3).await;
     let guard = world.locks.mutex(NAME).acquire().await.unwrap();
     let waiting: Vec<_> = (0..10).map(|_| waiter(&world.locks)).collect();
@@ -120,7 +120,7 @@ async fn who_gives_up_in_the_line_does_not_hold_it_up() {
     let refused = world.lock().acquire_within(millis(300)).await.unwrap_err();
     assert!(matches!(refused, AcquireError::Deadline { .. }));
     for aborted in &waiting[..9] {
-        aborted.abort(); // the one whose turn it is among them
+        aborted.abort(); // the waiter whose turn it is among them
     }
     sleep(millis(20)).await;
     drop(guard);
@@ -130,7 +130,7 @@ async fn who_gives_up_in_the_line_does_not_hold_it_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_without_a_word_is_noticed_within_the_poll_interval() {
+async fn an_unannounced_release_is_noticed_within_the_poll_interval() {
     for (least, most) in [(20, 30), (200, 300), (5_000, 6_000)] {
         let set = |builder: quorlock::Builder| builder.poll_interval(millis(least), millis(most));
         let world = World::with(3, set).await;
@@ -141,25 +141,26 @@ async fn a_release_without_a_word_is_noticed_within_the_poll_interval() {
         world.masters.iter().for_each(|master| master.delete(NAME));
         let took = wait_of(waiting).await;
         assert!(took <= millis(most + 1), "{took:?}");
-        // Four seconds of polls, two commands each, and the three subscriptions and attempts to
-        // begin with.
+        // Four seconds of polls with two commands each, and the three subscriptions and attempts in
+        // the beginning.
         assert!(before[0] <= 4_000 / least * 2 + 10, "{before:?}");
     }
 }
 
 /// Neither attempt knows that it had the lock, and others may have been refused because of it.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_ends_without_a_result_tells_others_when_it_is_taken_back() {
+async fn taking_back_an_attempt_without_a_result_wakes_other_waiters() {
     for is_dropped in [true, false] {
         let world = World::new(3).await;
         let others = another(&world.masters).await;
         world.occupy(0..3, seconds(600));
         let waiting = waiter(&others);
-        sleep(millis(20)).await; // it listens, has tried again, and relies on being told for 500 ms
+        // the waiter has subscribed, has tried again, and relies on messages for 500 ms
+        sleep(millis(20)).await;
         world.masters.iter().for_each(|master| master.delete(NAME));
         let lock = world.lock();
         let mut attempt = Box::pin(lock.try_acquire());
-        world.order_all(&if is_dropped { delay(20) } else { Fault::Mute });
+        world.inject_all(&if is_dropped { delay(20) } else { Fault::Mute });
         start(attempt.as_mut()).await;
         sleep(millis(10)).await;
         if is_dropped {
@@ -168,7 +169,7 @@ async fn an_attempt_that_ends_without_a_result_tells_others_when_it_is_taken_bac
             assert_eq!(world.holders(), ["mine"; 3]);
         } else {
             assert_eq!(world.holders(), ["mine"; 3]);
-            world.mend(); // its connections break, and the replies are lost
+            world.clear_faults(); // its connections break, and the replies are lost
             let error = attempt.await.unwrap_err();
             assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
         }
@@ -178,9 +179,9 @@ async fn an_attempt_that_ends_without_a_result_tells_others_when_it_is_taken_bac
 }
 
 /// A client of Redisson has three of five masters. Every attempt takes the other two and gives them
-/// back, which it must say for Redisson's waiters.
+/// back, which it must announce for Redisson's waiters.
 #[tokio::test(start_paused = true)]
-async fn waiters_are_not_woken_by_what_lost_rounds_give_back() {
+async fn waiters_are_not_woken_by_grants_that_lost_rounds_give_back() {
     let world = World::new(5).await;
     let others = another(&world.masters).await;
     for master in &world.masters[..3] {
@@ -194,7 +195,8 @@ async fn waiters_are_not_woken_by_what_lost_rounds_give_back() {
     let before = world.commands();
     sleep(seconds(20)).await;
     for (before, after) in before.into_iter().zip(world.commands()) {
-        // Two waiters, twenty seconds, not more than two attempts a second, two commands each.
+        // Two waiters for twenty seconds, with at most two attempts per second and two commands
+        // each.
         assert!(
             after - before <= 2 * 20 * 2 * 2,
             "{} commands",
@@ -205,7 +207,7 @@ async fn waiters_are_not_woken_by_what_lost_rounds_give_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_without_a_word_is_noticed_by_polling() {
+async fn an_unannounced_release_is_noticed_by_polling() {
     let world = World::new(3).await;
     for wait in [50, 700, 4_000] {
         world.occupy(0..3, seconds(600));
@@ -221,7 +223,7 @@ async fn a_release_without_a_word_is_noticed_by_polling() {
 async fn a_key_that_expires_is_noticed_by_its_ttl() {
     for masters in [3, 5] {
         let world = World::new(masters).await;
-        // The last of a majority counts.
+        // The last key of a majority decides.
         for (n, master) in world.masters.iter().enumerate() {
             master.set(NAME, ANOTHER, Some(millis(200 + 50 * n as u64)));
         }
@@ -240,23 +242,24 @@ async fn a_holder_that_died_is_waited_for_no_longer_than_its_ttl() {
     guard.stop_renewing();
     let gone = world.ttls().into_iter().flatten().max().unwrap();
     let took = wait_of(waiter(&world.locks)).await;
-    assert!(took <= gone + millis(15), "{took:?}"); // a poll just before is followed by a pause
+    // a poll just before the end is followed by a pause
+    assert!(took <= gone + millis(15), "{took:?}");
     drop(guard);
 }
 
-/// Whatever it was doing: just won, long renewed, or with a renewal under way. Neither before its keys are
-/// gone from a majority nor much later.
+/// The holder is killed when it has just won, has renewed for long, or has a renewal under way. The
+/// waiter gets the lock after the keys are gone from a majority, and not much later.
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_is_killed_is_followed_when_its_ttl_ends() {
+async fn a_waiter_gets_the_lock_of_a_killed_holder_when_its_ttl_ends() {
     for lived in [20, 1_000, 3_297, 3_302, 3_310, 9_000, 60_000] {
         let world = World::new(3).await;
-        world.order([delay(2), delay(5), delay(8)]);
+        world.inject([delay(2), delay(5), delay(8)]);
         killed_after(millis(lived), &world.masters, async |locks| {
             let _guard = locks.mutex(NAME).acquire().await.unwrap();
             std::future::pending::<()>().await;
         })
         .await;
-        world.mend();
+        world.clear_faults();
         let mut ttls: Vec<_> = world.ttls().into_iter().flatten().collect();
         ttls.sort_unstable();
         assert!(
@@ -264,7 +267,8 @@ async fn a_holder_that_is_killed_is_followed_when_its_ttl_ends() {
             "{lived} ms: {ttls:?}"
         );
         let took = wait_of(waiter(&world.locks)).await;
-        // The millisecond in which a key expires is its own; a poll just before is followed by a pause.
+        // A key still exists in the millisecond in which it expires. A poll just before that is
+        // followed by a pause.
         assert!(took > ttls[1], "{lived} ms: {took:?} of {ttls:?}");
         assert!(
             took <= ttls[1] + millis(15),
@@ -273,14 +277,14 @@ async fn a_holder_that_is_killed_is_followed_when_its_ttl_ends() {
     }
 }
 
-/// In whatever it was doing: connecting, asking, subscribing, waiting, or taking back what it was granted.
+/// The waiter is killed while it connects, asks, subscribes, waits, or takes back its grants.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_is_killed_at_any_millisecond_hinders_nobody() {
+async fn a_waiter_that_is_killed_at_any_millisecond_delays_no_one() {
     for lived in (1..40).chain([500, 1_000, 5_000]) {
         let world = World::new(3).await;
         let others = another(&world.masters).await;
         let guard = world.locks.mutex(NAME).acquire().await.unwrap();
-        world.order([delay(1), delay(2), delay(3)]);
+        world.inject([delay(1), delay(2), delay(3)]);
         killed_after(millis(lived), &world.masters, async |locks| {
             drop(locks.mutex(NAME).acquire().await);
         })
@@ -297,22 +301,22 @@ async fn a_waiter_that_is_killed_at_any_millisecond_hinders_nobody() {
     }
 }
 
-/// The release is executed and its message lost; then the connections break and are made again.
+/// The release is executed, but its message is lost. Then the connections break and are made again.
 #[tokio::test(start_paused = true)]
-async fn a_message_that_got_lost_with_its_connection_is_made_up_for() {
+async fn a_message_lost_with_its_connection_does_not_delay_the_waiter() {
     for wait in [200, 450, 2_000] {
         let world = World::new(3).await;
         let others = another(&world.masters).await;
         let guard = others.mutex(NAME).acquire().await.unwrap();
         let waiting = waiter(&world.locks);
         sleep(millis(wait)).await;
-        world.order_all(&Fault::Mute);
+        world.inject_all(&Fault::Mute);
         drop(guard);
         sleep(millis(1)).await;
         assert_eq!(world.holders(), [""; 3]);
-        world.mend();
+        world.clear_faults();
         let took = wait_of(waiting).await;
-        // Redialled and asked again, sometimes after an attempt that found no quorum.
+        // The masters are dialled and asked again, sometimes after an attempt without a quorum.
         assert!(took <= millis(350), "{took:?}");
     }
 }
@@ -325,16 +329,17 @@ async fn a_release_while_all_masters_are_down_is_noticed_when_they_are_back() {
         let guard = others.mutex(NAME).acquire().await.unwrap();
         let waiting = waiter(&world.locks);
         sleep(millis(300)).await;
-        world.order_all(&Fault::Down);
+        world.inject_all(&Fault::Down);
         drop(guard);
         sleep(millis(down)).await;
-        world.mend();
+        world.clear_faults();
         let took = wait_of(waiting).await;
         assert!(took <= POLL, "{took:?}");
     }
 }
 
-/// Less than the shortest poll, so none of these was found by polling alone.
+/// Each wait is shorter than the shortest poll interval, so none of the releases was found by
+/// polling alone.
 #[tokio::test(start_paused = true)]
 async fn no_wake_up_is_lost() {
     let world = World::new(3).await;
@@ -342,12 +347,12 @@ async fn no_wake_up_is_lost() {
     let mut slowest = Duration::ZERO;
     for run in 0..1_000 {
         let lag = || delay(rand::random_range(1..15));
-        world.order([lag(), lag(), lag()]);
+        world.inject([lag(), lag(), lag()]);
         let guard = world.locks.mutex(NAME).acquire().await.unwrap();
         let waiting = waiter(&others);
         sleep(Duration::from_micros(rand::random_range(0..120_000))).await;
         if run % 2 == 0 {
-            world.order([lag(), lag(), lag()]);
+            world.inject([lag(), lag(), lag()]);
         }
         drop(guard);
         slowest = slowest.max(wait_of(waiting).await);
@@ -356,7 +361,7 @@ async fn no_wake_up_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_waits_for_a_silent_holder_only_polls() {
+async fn a_waiter_for_a_silent_holder_only_polls() {
     let world = World::new(3).await;
     world.occupy(0..3, seconds(600));
     let before = world.commands();
@@ -367,13 +372,14 @@ async fn one_who_waits_for_a_silent_holder_only_polls() {
     assert!((40..=124).contains(&attempts), "{attempts}"); // every 0.5 s to 1.5 s
     sleep(millis(10)).await;
     for (before, after) in before.iter().zip(world.commands()) {
-        // An attempt and its release; to listen, and not to listen any more.
+        // Two commands for each attempt: itself and its release. Two more: a subscription and its
+        // end.
         assert_eq!(after - before, 2 * u64::from(attempts) + 2);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_who_wait_in_one_process_ask_no_more_than_one() {
+async fn many_waiters_in_one_process_ask_no_more_than_one() {
     let world = World::new(3).await;
     let others = another(&world.masters).await;
     world.occupy(0..3, seconds(600));
@@ -391,7 +397,7 @@ async fn many_who_wait_in_one_process_ask_no_more_than_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_hears_that_the_coordinator_is_closed() {
+async fn a_waiter_is_told_that_the_coordinator_was_closed() {
     let world = World::new(3).await;
     world.occupy(0..3, seconds(600));
     let lock = world.lock();
@@ -402,14 +408,14 @@ async fn who_waits_hears_that_the_coordinator_is_closed() {
     assert!(matches!(refused, Err(AcquireError::Closed)));
 }
 
-/// With the lock released now and then, so that every await is there to be dropped at.
+/// The lock is released now and then, so that the future is dropped at each of its await points.
 #[tokio::test(start_paused = true)]
-async fn one_who_is_dropped_at_any_poll_leaves_nothing_and_the_next_gets_it() {
+async fn a_waiter_dropped_at_any_poll_leaves_nothing_and_the_next_gets_the_lock() {
     for local in [true, false] {
         for polls in 0..24 {
             let world = World::new(3).await;
             let others = another(&world.masters).await;
-            world.order([delay(1), delay(2), delay(3)]);
+            world.inject([delay(1), delay(2), delay(3)]);
             let holder = if local { &world.locks } else { &others };
             let guard = holder.mutex(NAME).acquire().await.unwrap();
             let lock = world.locks.mutex(NAME);
@@ -420,7 +426,7 @@ async fn one_who_is_dropped_at_any_poll_leaves_nothing_and_the_next_gets_it() {
             };
             let (got, ()) = tokio::join!(dropping, releasing);
             drop(got);
-            world.mend();
+            world.clear_faults();
             let took = wait_of(waiter(&world.locks)).await;
             assert!(took <= millis(30), "{polls} polls: {took:?}");
             others.close().await;
@@ -431,11 +437,11 @@ async fn one_who_is_dropped_at_any_poll_leaves_nothing_and_the_next_gets_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_is_dropped_at_any_millisecond_leaves_nothing_and_the_next_gets_it() {
+async fn a_waiter_dropped_at_any_millisecond_leaves_nothing_and_the_next_gets_the_lock() {
     for end in 0..60 {
         let world = World::new(3).await;
         let others = another(&world.masters).await;
-        world.order([delay(1), delay(2), delay(3)]);
+        world.inject([delay(1), delay(2), delay(3)]);
         let guard = others.mutex(NAME).acquire().await.unwrap();
         let first = waiter(&world.locks);
         let next = waiter(&world.locks);
@@ -450,7 +456,7 @@ async fn one_who_is_dropped_at_any_millisecond_leaves_nothing_and_the_next_gets_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_of_four_processes_are_all_served() {
+async fn a_thousand_waiters_of_four_processes_are_all_served() {
     let world = World::new(3).await;
     let mut tasks = Vec::new();
     let mut processes = Vec::new();

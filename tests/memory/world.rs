@@ -1,18 +1,16 @@
-//! Masters, a coordinator of theirs, and what tests ask of them.
+//! The fixture of these tests: memory masters, a coordinator, and helpers.
 
-use std::{
-    future::poll_fn,
-    mem,
-    pin::{Pin, pin},
-    task::Poll,
-    thread,
-    time::Duration,
+use std::{future::poll_fn, mem, pin::Pin, task::Poll, thread, time::Duration};
+
+use quorlock::{
+    Builder, Coordinator, Fault, Guard, Kind, Lock, MemoryMaster, Owner, Renewal, RestartGuard,
+    Votes,
 };
-
-use quorlock::{Builder, Coordinator, Fault, Guard, Lock, MemoryMaster, RestartGuard, Votes};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// Masters, connected with one coordinator.
+pub(crate) use crate::polled::polled;
+
+/// Masters and a coordinator that is connected to them.
 pub(crate) struct World {
     pub(crate) masters: Vec<MemoryMaster>,
     pub(crate) locks: Coordinator,
@@ -30,26 +28,26 @@ impl World {
             .masters(&masters))
         .build()
         .unwrap();
-        sleep(millis(1)).await; // passes when all of them are connected
+        sleep(millis(1)).await; // passes when all masters are connected
         Self { masters, locks }
     }
 
-    /// The lock that most tests are about.
+    /// The lock that most tests use.
     pub(crate) fn lock(&self) -> Lock {
-        self.locks.mutex(NAME).unrenewed()
+        self.locks.mutex(NAME).renewal(Renewal::Off)
     }
 
     pub(crate) async fn guard(&self) -> Guard {
         self.lock().try_acquire().await.unwrap()
     }
 
-    /// Waits for all that is owed; a test fails rather than hang.
+    /// Closes the coordinator, which waits for pending releases. Fails rather than hang.
     pub(crate) async fn close(&self) {
         let closing = timeout(seconds(3_600), self.locks.close());
         closing.await.unwrap();
     }
 
-    /// The masters' addresses, as they are shown.
+    /// Returns the masters' addresses, as they appear in messages.
     pub(crate) fn addresses(&self) -> Vec<String> {
         let address = |master: &MemoryMaster| {
             let shown = format!("{master:?}");
@@ -58,29 +56,29 @@ impl World {
         self.masters.iter().map(address).collect()
     }
 
-    /// One fault for each master, from the first one on.
-    pub(crate) fn order(&self, faults: impl IntoIterator<Item = Fault>) {
+    /// Injects one fault into each master, starting with the first.
+    pub(crate) fn inject(&self, faults: impl IntoIterator<Item = Fault>) {
         for (master, fault) in self.masters.iter().zip(faults) {
-            master.order(fault);
+            master.inject(fault);
         }
     }
 
-    pub(crate) fn order_all(&self, fault: &Fault) {
-        self.order(self.masters.iter().map(|_| fault.clone()));
+    pub(crate) fn inject_all(&self, fault: &Fault) {
+        self.inject(self.masters.iter().map(|_| fault.clone()));
     }
 
-    pub(crate) fn mend(&self) {
-        self.order_all(&Fault::None);
+    pub(crate) fn clear_faults(&self) {
+        self.inject_all(&Fault::None);
     }
 
-    /// Has another client hold the lock on these masters.
+    /// Lets another client hold the lock on these masters.
     pub(crate) fn occupy(&self, masters: impl IntoIterator<Item = usize>, ttl: Duration) {
         for master in masters {
             self.masters[master].set(NAME, ANOTHER, Some(ttl));
         }
     }
 
-    /// Whose key each master holds.
+    /// Returns the owner of the key on each master.
     pub(crate) fn holders(&self) -> Vec<&'static str> {
         let holder = |master: &MemoryMaster| match master.get(NAME) {
             Some(value) if value == ANOTHER => "another",
@@ -90,7 +88,7 @@ impl World {
         self.masters.iter().map(holder).collect()
     }
 
-    /// How long the key lives on each master.
+    /// Returns the TTL of the key on each master.
     pub(crate) fn ttls(&self) -> Vec<Option<Duration>> {
         self.masters
             .iter()
@@ -98,33 +96,56 @@ impl World {
             .collect()
     }
 
-    /// How many commands each master has seen.
+    /// Returns the number of commands that each master has received.
     pub(crate) fn commands(&self) -> Vec<u64> {
         self.masters.iter().map(MemoryMaster::commands).collect()
     }
 }
 
-/// What each master said, or `-` while it has not.
+/// Acquires the lock with the default renewal.
+pub(crate) async fn renewed_guard(world: &World) -> Guard {
+    world.locks.mutex(NAME).try_acquire().await.unwrap()
+}
+
+/// Returns three masters on which our lock has been held for a second.
+pub(crate) async fn held_for_a_second() -> (World, Guard) {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    assert_eq!(guard.settled().await.granted_count(), 3);
+    sleep(seconds(1)).await;
+    (world, guard)
+}
+
+/// Returns the lock that most tests use, as a lock of this kind.
+pub(crate) fn lock(kind: Kind, locks: &Coordinator, owner: &Owner) -> Lock {
+    match kind {
+        Kind::Reentrant => locks.reentrant(NAME, owner),
+        Kind::Fair => locks.fair(NAME, owner),
+        _ => locks.mutex(NAME),
+    }
+}
+
+/// Returns each master's vote as text, or `-` if it has not voted.
 pub(crate) fn said(votes: &Votes) -> Vec<String> {
     let text =
         |vote: Option<&quorlock::Vote>| vote.map_or_else(|| "-".to_owned(), ToString::to_string);
     votes.iter().map(|row| text(row.vote())).collect()
 }
 
-/// What is left of a TTL after the default drift allowance.
+/// Returns the validity that a TTL gives after the default drift allowance.
 pub(crate) fn valid(ttl: Duration) -> Duration {
     ttl - ttl / 100 - millis(2)
 }
 
-/// Runs `future`, and says how long it took.
+/// Runs `future`, and returns how long it took.
 pub(crate) async fn timed<T>(future: impl Future<Output = T>) -> (Duration, T) {
     let start = Instant::now();
     let output = future.await;
     (start.elapsed(), output)
 }
 
-/// Has a process of its own live for `time`, as far as masters can tell, and then kills it: its connections
-/// break, and nothing of it is dropped that could clean up. Nobody here does anything meanwhile.
+/// Runs a process that lives for `time`, as far as masters can tell, and kills it: its connections
+/// break, and nothing is dropped that could clean up. The calling runtime does nothing meanwhile.
 pub(crate) async fn killed_after(
     time: Duration,
     masters: &[MemoryMaster],
@@ -135,10 +156,11 @@ pub(crate) async fn killed_after(
         let runtime = paused_runtime();
         let mut life = Box::pin(async { life(Coordinator::new(masters).unwrap()).await });
         let ended = runtime.block_on(async {
-            sleep_until(born).await; // its clock is one of its own, and masters go by both
+            // the process has its own paused clock, and masters use both clocks
+            sleep_until(born).await;
             timeout(time, life.as_mut()).await
         });
-        assert!(ended.is_err(), "it ended before it was killed");
+        assert!(ended.is_err(), "the process ended before it was killed");
         mem::forget(life);
     };
     thread::scope(|scope| scope.spawn(process).join().unwrap());
@@ -150,25 +172,7 @@ pub(crate) fn paused_runtime() -> tokio::runtime::Runtime {
     runtime.enable_all().start_paused(true).build().unwrap()
 }
 
-/// Polls `future` not more than `polls` times, whenever it asks for it, and drops it.
-pub(crate) async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    let mut left = polls;
-    poll_fn(|cx| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match future.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
-}
-
-/// Polls `future` once; it must not be ready.
+/// Polls `future` once. It must not be ready.
 pub(crate) async fn start(future: Pin<&mut impl Future>) {
     let mut future = future;
     poll_fn(|cx| {
@@ -194,7 +198,12 @@ pub(crate) const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
+/// The longest time until a master that is back has been dialled again and answers.
+pub(crate) const REDIAL: Duration = millis(1_100);
+
+pub(crate) const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
+
 pub(crate) const NAME: &str = "orders/42";
 
-/// The token of a client that is not ours.
+/// The token of another client.
 pub(crate) const ANOTHER: &str = "another's token";

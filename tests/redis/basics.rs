@@ -1,8 +1,8 @@
-//! Acquire, extend, release and votes, when nothing is wrong.
+//! Acquiring, extending and releasing locks, and their votes, without any faults.
 
 use std::time::{Duration, Instant};
 
-use quorlock::{AcquireError, ConfigError, Coordinator, ExtendError, Vote};
+use quorlock::{AcquireError, ConfigError, Contention, Coordinator, ExtendError, Renewal, Vote};
 
 use crate::common::*;
 
@@ -10,8 +10,11 @@ use crate::common::*;
 fn a_lock_is_a_string_with_a_ttl_on_every_master() {
     with_masters(5, async |masters| {
         let locks = coordinator(patient(), &masters);
-        assert_eq!((locks.masters(), locks.needed()), (5, 3));
-        let lock = locks.mutex("orders/42").ttl(Duration::from_secs(60));
+        assert_eq!((locks.master_count(), locks.quorum()), (5, 3));
+        let lock = locks
+            .mutex("orders/42")
+            .ttl(Duration::from_secs(60))
+            .renewal(Renewal::Off);
 
         let before = Instant::now();
         let guard = lock.try_acquire().await.unwrap();
@@ -28,7 +31,7 @@ fn a_lock_is_a_string_with_a_ttl_on_every_master() {
 
         let votes = guard.settled().await;
         assert_eq!(
-            (votes.granted(), votes.needed(), votes.masters()),
+            (votes.granted_count(), votes.quorum(), votes.master_count()),
             (5, 3, 5)
         );
         for (row, master) in votes.iter().zip(&masters) {
@@ -51,16 +54,19 @@ fn a_lock_is_a_string_with_a_ttl_on_every_master() {
 }
 
 #[test]
-fn an_extension_reaches_every_master_and_never_shortens() {
+fn an_extension_reaches_every_master_and_never_shortens_a_ttl() {
     with_masters(5, async |masters| {
         let locks = coordinator(patient(), &masters);
-        let lock = locks.mutex("r").ttl(Duration::from_secs(10));
+        let lock = locks
+            .mutex("r")
+            .ttl(Duration::from_secs(10))
+            .renewal(Renewal::Off);
         let guard = lock.try_acquire().await.unwrap();
 
         guard.extend(Duration::from_secs(60)).await.unwrap();
         assert!(guard.remaining() > Duration::from_secs(50));
         assert!(guard.validity() > Duration::from_secs(50));
-        assert_eq!(guard.settled().await.granted(), 5);
+        assert_eq!(guard.settled().await.granted_count(), 5);
         for master in &masters {
             assert!((50_000..=60_000).contains(&pttl(master, "r")));
         }
@@ -68,7 +74,7 @@ fn an_extension_reaches_every_master_and_never_shortens() {
         let until = guard.valid_until();
         guard.extend(Duration::from_secs(20)).await.unwrap();
         assert_eq!(guard.valid_until(), until);
-        assert_eq!(guard.settled().await.granted(), 5);
+        assert_eq!(guard.settled().await.granted_count(), 5);
         for master in &masters {
             assert!(pttl(master, "r") > 40_000);
         }
@@ -85,7 +91,7 @@ fn an_extension_reaches_every_master_and_never_shortens() {
 }
 
 #[test]
-fn a_second_contender_is_told_for_how_long() {
+fn a_second_contender_is_told_how_long_the_lock_is_held() {
     with_masters(3, async |masters| {
         let (ours, theirs) = (
             coordinator(patient(), &masters),
@@ -94,23 +100,27 @@ fn a_second_contender_is_told_for_how_long() {
         let guard = ours
             .mutex("r")
             .ttl(Duration::from_secs(60))
+            .renewal(Renewal::Off)
             .try_acquire()
             .await
             .unwrap();
-        assert_eq!(guard.settled().await.granted(), 3);
+        assert_eq!(guard.settled().await.granted_count(), 3);
 
         let refused = theirs.mutex("r").try_acquire().await;
         let Err(AcquireError::Contended {
             name,
-            remaining: Some(remaining),
+            reason: Contention::Held {
+                remaining: Some(remaining),
+            },
             votes,
+            ..
         }) = refused
         else {
             panic!("{refused:?}");
         };
         assert_eq!(&*name, "r");
         assert!(remaining > Duration::from_secs(50) && remaining <= Duration::from_secs(60));
-        assert!(votes.refused() >= 2);
+        assert!(votes.refused_count() >= 2);
 
         guard.release().await.unwrap();
         drop(theirs.mutex("r").try_acquire().await.unwrap());
@@ -118,21 +128,25 @@ fn a_second_contender_is_told_for_how_long() {
 }
 
 #[test]
-fn a_lock_that_nobody_extends_expires() {
+fn a_lock_that_is_not_extended_expires() {
     with_masters(3, async |masters| {
         let locks = coordinator(
             Coordinator::builder().node_timeout(Duration::from_millis(100)),
             &masters,
         );
-        let lock = locks.mutex("r").ttl(Duration::from_millis(300));
-        let guard = lock.acquire_within(PATIENCE).await.unwrap();
-        let next = lock.acquire_within(PATIENCE).await.unwrap();
-        // Two at a time would mean that the masters forgot it before we did.
+        let lock = locks
+            .mutex("r")
+            .ttl(Duration::from_millis(300))
+            .renewal(Renewal::Off);
+        let guard = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
+        let next = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
+        // Two grants at a time would mean that the masters forgot the lock before the guard did.
         assert!(!guard.is_valid());
         let expired = guard.extend(Duration::from_secs(1)).await;
         assert!(matches!(expired, Err(ExtendError::Expired { .. })));
 
-        // The token is not ours any more: this must not take the next one's lock.
+        // The masters do not hold this guard's token any more. Its release must not take the next
+        // holder's lock.
         guard.release().await.unwrap();
         next.extend(Duration::from_secs(1)).await.unwrap();
     });
@@ -159,9 +173,9 @@ fn a_guard_outlives_the_closing_of_its_coordinator() {
         locks.close().await;
         drop(locks);
         guard.extend(LONG).await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 3);
+        assert_eq!(guard.settled().await.granted_count(), 3);
         guard.release().await.unwrap();
-        // The last handle is gone, and there is nobody left to wait for.
+        // The last handle is gone, so no call waits for the release.
         until("no keys", async || {
             masters
                 .iter()
@@ -172,17 +186,17 @@ fn a_guard_outlives_the_closing_of_its_coordinator() {
     });
 }
 
-/// Each coordinator has a connection to each master. One that stays open after its coordinator is gone
-/// is a task that never ends.
+/// Each coordinator has a connection to each master. A connection that stays open after its
+/// coordinator is gone means a task that never ends.
 #[test]
 fn connections_end_with_their_coordinator() {
     with_masters(3, async |masters| {
         for _ in 0..100 {
             let locks = coordinator(patient(), &masters);
-            // Posted and dropped at once: the last release goes out when nobody is left.
+            // Posted and dropped at once: the last release is sent when no handle is left.
             drop(locks.mutex("r").acquire().await.unwrap());
         }
-        until("only our own connections", async || {
+        until("only the test's own connections", async || {
             masters
                 .iter()
                 .all(|master| master.command(&["CLIENT", "LIST"]).lines().count() == 1)
@@ -194,13 +208,13 @@ fn connections_end_with_their_coordinator() {
 }
 
 #[test]
-fn every_number_of_masters_needs_its_majority() {
+fn a_lock_needs_a_majority_of_any_number_of_masters() {
     with_masters(4, async |masters| {
         for (n, needed) in [(1, 1), (2, 2), (4, 3)] {
             let locks = coordinator(patient(), &masters[..n]);
-            assert_eq!(locks.needed(), needed);
+            assert_eq!(locks.quorum(), needed);
             let guard = locks.mutex("r").try_acquire().await.unwrap();
-            assert_eq!(guard.settled().await.granted(), n);
+            assert_eq!(guard.settled().await.granted_count(), n);
             guard.release().await.unwrap();
             locks.close().await;
         }
@@ -215,7 +229,7 @@ fn locks_work_over_unix_sockets() {
         let locks = patient().masters(sockets).build().unwrap();
         let guard = locks.mutex("r").try_acquire().await.unwrap();
         let votes = guard.settled().await;
-        assert_eq!(votes.granted(), 3);
+        assert_eq!(votes.granted_count(), 3);
         let address = format!("unix:{}", masters[0].socket().display());
         assert_eq!(row(&votes, 0).master(), address);
         assert_eq!(masters[2].command(&["EXISTS", "r"]), "1");

@@ -1,4 +1,4 @@
-//! A future that is dropped leaves nothing behind, wherever it was.
+//! A dropped future leaves nothing on the masters, at whatever point it is dropped.
 
 use std::{
     future::{Future, poll_fn},
@@ -12,14 +12,14 @@ use tokio::time::timeout;
 
 use crate::common::*;
 
-/// When, after its last poll, a future is dropped.
+/// The moment, after its last poll, at which a future is dropped.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
     AtOnce,
     WhenWoken,
 }
 
-/// Polls `future` at most `polls` times and drops it; whether it completed.
+/// Polls `future` at most `polls` times and drops it. Returns its output if it completed.
 async fn polled<T>(future: impl Future<Output = T>, polls: usize, moment: Moment) -> Option<T> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -37,8 +37,8 @@ async fn polled<T>(future: impl Future<Output = T>, polls: usize, moment: Moment
     .await
 }
 
-/// Runs `step` with 0, 1, 2, .. polls until it says that the future completed, on a coordinator that is
-/// still connecting and on one that is connected; afterwards no master may have a key.
+/// Runs `step` with 0, 1, 2, ... polls until it returns that the future completed, on a coordinator
+/// that is still connecting and on one that is connected. Afterwards no master may have a key.
 async fn at_every_poll(
     masters: &[Server],
     mut step: impl AsyncFnMut(&Lock, usize, Moment) -> bool,
@@ -62,21 +62,21 @@ async fn at_every_poll(
                     );
                 }
                 polls += 1;
-                assert!(polls < 200, "never completes");
+                assert!(polls < 200, "the future never completes");
             }
         }
     }
 }
 
 #[test]
-fn acquisitions_of_a_free_lock() {
+fn dropped_acquisitions_of_a_free_lock_leave_nothing() {
     with_masters(3, async |masters| {
         at_every_poll(&masters, async |lock, polls, moment| {
             polled(lock.try_acquire(), polls, moment).await.is_some()
         })
         .await;
         at_every_poll(&masters, async |lock, polls, moment| {
-            polled(lock.acquire_within(PATIENCE), polls, moment)
+            polled(lock.acquire_within(TEST_TIMEOUT), polls, moment)
                 .await
                 .is_some()
         })
@@ -89,9 +89,10 @@ fn acquisitions_of_a_free_lock() {
     });
 }
 
-/// With two of three held by another each round is lost, and its third has to be given back.
+/// Another client holds two of three masters, so each round is lost, and its grant on the third
+/// master must be given back.
 #[test]
-fn acquisitions_of_a_lock_that_another_holds() {
+fn dropped_acquisitions_of_a_held_lock_leave_nothing() {
     with_masters(3, async |masters| {
         for master in &masters[..2] {
             master.command(&["SET", "r", "theirs"]);
@@ -101,14 +102,14 @@ fn acquisitions_of_a_lock_that_another_holds() {
         })
         .await;
         at_every_poll(&masters, async |lock, polls, moment| {
-            let patience = Duration::from_millis(50);
-            polled(lock.acquire_within(patience), polls, moment)
+            let limit = Duration::from_millis(50);
+            polled(lock.acquire_within(limit), polls, moment)
                 .await
                 .is_some()
         })
         .await;
         at_every_poll(&masters, async |lock, polls, moment| {
-            // This one would never complete.
+            // `acquire` would never complete here.
             polled(lock.acquire(), polls, moment).await.is_some() || polls == 8
         })
         .await;
@@ -116,9 +117,9 @@ fn acquisitions_of_a_lock_that_another_holds() {
     });
 }
 
-/// One master has lost the key, so that it is put back while the extension is dropped.
+/// One master has lost the key, which is put back while the extension is dropped.
 #[test]
-fn extensions() {
+fn dropped_extensions_leave_nothing() {
     with_masters(3, async |masters| {
         at_every_poll(&masters, async |lock, polls, moment| {
             let guard = acquire_on_all(lock).await;
@@ -133,7 +134,7 @@ fn extensions() {
 }
 
 #[test]
-fn releases() {
+fn dropped_releases_leave_nothing() {
     with_masters(3, async |masters| {
         at_every_poll(&masters, async |lock, polls, moment| {
             let guard = acquire_on_all(lock).await;
@@ -145,7 +146,7 @@ fn releases() {
 }
 
 #[test]
-fn at_any_moment_under_contention() {
+fn acquisitions_aborted_under_contention_leave_nothing() {
     with_masters(5, async |masters| {
         let locks = [
             coordinator(patient(), &masters),

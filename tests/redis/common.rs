@@ -1,24 +1,29 @@
-//! What the tests of this crate share.
+//! Helpers shared by the tests of this crate.
 
 use std::{
-    future::{Future, poll_fn},
-    pin::pin,
-    task::Poll,
+    future::Future,
     time::{Duration, Instant},
 };
 
-use quorlock::{Builder, Coordinator, Failure, Guard, Lock, RestartGuard, VoteRow, Votes};
+use quorlock::{
+    Builder, Coordinator, Failure, Guard, Kind, Lock, Owner, RestartGuard, VoteRow, Votes,
+};
 use tokio::time::{sleep, timeout};
 
-pub(crate) use crate::support::server::{self, Server};
+pub(crate) use crate::{
+    polled::polled,
+    support::server::{self, Server},
+};
 
-/// What no test takes, however slow the machine: a test that hangs fails then.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
+/// The limit for one test, however slow the machine is. A test that hangs fails after it.
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// A TTL that no test outlives: what is gone was released.
+/// A TTL longer than any test: a key that is gone was released.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 
-/// Runs `test` on `n` masters of its own; not at all where no server can be started.
+pub(crate) const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
+
+/// Runs `test` on `n` masters of its own. Skips it if no server can be started.
 pub(crate) fn with_masters(n: usize, test: impl AsyncFnOnce(Vec<Server>)) {
     if server::only_urls() {
         return;
@@ -27,11 +32,11 @@ pub(crate) fn with_masters(n: usize, test: impl AsyncFnOnce(Vec<Server>)) {
     run(test(masters));
 }
 
-/// Runs `test` on a runtime of its own and fails when it does not end.
+/// Runs `test` on a runtime of its own, and fails if it does not end.
 pub(crate) fn run(test: impl Future<Output = ()>) {
     runtime().block_on(async {
-        if timeout(PATIENCE, test).await.is_err() {
-            panic!("the test has not ended in {PATIENCE:?}");
+        if timeout(TEST_TIMEOUT, test).await.is_err() {
+            panic!("the test has not ended within {TEST_TIMEOUT:?}");
         }
     });
 }
@@ -44,7 +49,8 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// A node timeout that a busy machine does not reach, for tests in which no master is slow.
+/// A builder with a node timeout that a busy machine does not reach, for tests without slow
+/// masters.
 pub(crate) fn patient() -> Builder {
     Coordinator::builder()
         .restart_guard(RestartGuard::Off)
@@ -53,13 +59,26 @@ pub(crate) fn patient() -> Builder {
         .ttl(LONG)
 }
 
-/// Timeouts that soon find out which master is slow.
+/// A builder with timeouts that quickly show which master is slow.
 pub(crate) fn brisk() -> Builder {
     Coordinator::builder()
         .restart_guard(RestartGuard::Off)
         .node_timeout(Duration::from_millis(100))
         .connect_timeout(Duration::from_millis(200))
         .ttl(LONG)
+}
+
+pub(crate) const fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// Returns the lock called `name`, which `owner` owns unless it is a mutex.
+pub(crate) fn lock_of_kind(kind: Kind, name: &str, locks: &Coordinator, owner: &Owner) -> Lock {
+    match kind {
+        Kind::Reentrant => locks.reentrant(name, owner),
+        Kind::Fair => locks.fair(name, owner),
+        _ => locks.mutex(name),
+    }
 }
 
 pub(crate) fn urls(masters: &[Server]) -> Vec<String> {
@@ -70,16 +89,16 @@ pub(crate) fn coordinator(builder: Builder, masters: &[Server]) -> Coordinator {
     builder.masters(urls(masters)).build().unwrap()
 }
 
-/// Closes `locks`, and fails when that has to wait for the TTL of something.
+/// Closes `locks`, and fails if that has to wait for a TTL.
 pub(crate) async fn close_at_once(locks: &Coordinator) {
-    let closed = timeout(PATIENCE / 8, locks.close()).await;
+    let closed = timeout(TEST_TIMEOUT / 8, locks.close()).await;
     assert!(
         closed.is_ok(),
-        "it waits for the TTL of a key that is nowhere"
+        "close waits for the TTL of a key that no master has"
     );
 }
 
-/// Fails unless every master is without any key at all.
+/// Fails unless all masters have no keys at all.
 #[track_caller]
 pub(crate) fn assert_no_keys(masters: &[Server]) {
     for (number, master) in masters.iter().enumerate() {
@@ -91,44 +110,37 @@ pub(crate) fn assert_no_keys(masters: &[Server]) {
     }
 }
 
-/// The milliseconds that `key` has left on `master`; negative when it is not there or has no TTL.
+/// Returns the remaining TTL of `key` on `master` in milliseconds, or a negative number if there is
+/// no key or no TTL.
 #[track_caller]
 pub(crate) fn pttl(master: &Server, key: &str) -> i64 {
     master.command(&["PTTL", key]).parse().unwrap()
 }
 
-/// Looks until `look` has an answer. For what nothing tells us of: a server's own affairs, or the
-/// reconnection of a master.
+/// Repeats `look` until it returns something. For events that are not signalled, such as a server's
+/// own work or the reconnection of a master.
 pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = look().await {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE / 2, "never: {what}");
+        assert!(start.elapsed() < TEST_TIMEOUT / 2, "never: {what}");
         sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Polls `future` not more than `polls` times, whenever it asks for it, and drops it.
-pub(crate) async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    let mut left = polls;
-    poll_fn(|cx| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match future.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
+/// Waits until the release of a lock has also reached the masters outside the majority.
+pub(crate) async fn until_released(masters: &[Server], key: &str) {
+    for master in masters {
+        until("a release on all masters", async || {
+            (master.command(&["EXISTS", key]) == "0").then_some(())
+        })
+        .await;
+    }
 }
 
-/// Acquires and releases `lock` until the votes are as `is_it` wants them.
+/// Acquires and releases `lock` until `is_it` accepts the votes.
 pub(crate) async fn until_votes(lock: &Lock, what: &str, is_it: impl Fn(&Votes) -> bool) -> Votes {
     until(what, async || {
         let guard = lock.try_acquire().await.ok()?;
@@ -139,17 +151,17 @@ pub(crate) async fn until_votes(lock: &Lock, what: &str, is_it: impl Fn(&Votes) 
     .await
 }
 
-/// A guard that all masters granted.
+/// Acquires `lock` until all masters grant it.
 pub(crate) async fn acquire_on_all(lock: &Lock) -> Guard {
     until("a grant of all masters", async || {
         let guard = lock.try_acquire().await.ok()?;
         let votes = guard.settled().await;
-        (votes.granted() == votes.masters()).then_some(guard)
+        (votes.granted_count() == votes.master_count()).then_some(guard)
     })
     .await
 }
 
-/// What `master` said.
+/// Returns the vote of `master`.
 #[track_caller]
 pub(crate) fn row(votes: &Votes, master: usize) -> VoteRow<'_> {
     votes.iter().nth(master).unwrap()

@@ -1,25 +1,18 @@
-//! Many contenders in two processes, and a counter that shows whether two ever held the lock at once.
+//! Many contenders in two processes, and a counter that shows whether two of them ever held the
+//! lock at once.
 
-use std::{
-    env, fs,
-    io::Read,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::mpsc,
-    thread,
-    time::Duration,
-};
+use std::{env, fs, path::PathBuf, time::Duration};
 
 use quorlock::Coordinator;
 use tokio::time::sleep;
 
-use crate::common::*;
+use crate::{common::*, process::Process};
 
 const PROCESSES: u64 = 2;
 const TASKS: u64 = 32;
 const TURNS: u64 = 3;
 
-/// What makes a second run of this test one of the contending processes.
+/// Set in the processes that contend, each of which is a second run of this test.
 const MASTERS: &str = "QUORLOCK_CONTENTION_MASTERS";
 const COUNTER: &str = "QUORLOCK_CONTENTION_COUNTER";
 
@@ -32,7 +25,13 @@ fn no_update_is_lost() {
         let counter = masters[0].socket().with_file_name("counter");
         fs::write(&counter, "0").unwrap();
         let contenders: Vec<_> = (0..PROCESSES)
-            .map(|_| Contender::start(&masters, &counter))
+            .map(|_| {
+                let variables = [
+                    (MASTERS, urls(&masters).join(",").into()),
+                    (COUNTER, counter.clone().into()),
+                ];
+                Process::start("contention::no_update_is_lost", variables)
+            })
             .collect();
         for contender in contenders {
             contender.finish();
@@ -64,58 +63,14 @@ async fn take_turns(locks: Coordinator, counter: PathBuf) {
     for _ in 0..TURNS {
         let guard = locks
             .mutex("counter")
-            .acquire_within(PATIENCE)
+            .acquire_within(TEST_TIMEOUT)
             .await
             .unwrap();
         let count: u64 = fs::read_to_string(&counter).unwrap().parse().unwrap();
-        // This is what the lock is for: whoever else were here now would read the same.
+        // Without the lock, another task could read the same number now.
         sleep(Duration::from_micros(rand::random_range(0..3_000))).await;
         fs::write(&counter, (count + 1).to_string()).unwrap();
         assert!(guard.is_valid());
         guard.release().await.unwrap();
     }
-}
-
-/// This test once more, in a process of its own.
-struct Contender {
-    process: Child,
-    output: mpsc::Receiver<String>,
-}
-
-impl Contender {
-    fn start(masters: &[Server], counter: &Path) -> Self {
-        let mut process = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "contention::no_update_is_lost", "--nocapture"])
-            .env(MASTERS, urls(masters).join(","))
-            .env(COUNTER, counter)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (sender, output) = mpsc::channel();
-        read_in_background(process.stdout.take(), sender.clone());
-        read_in_background(process.stderr.take(), sender);
-        Self { process, output }
-    }
-
-    fn finish(mut self) {
-        let mut said = String::new();
-        // Both outputs end when the process does, which has a bound of its own.
-        while let Ok(part) = self.output.recv_timeout(PATIENCE) {
-            said.push_str(&part);
-        }
-        let _ = self.process.kill();
-        let status = self.process.wait().unwrap();
-        assert!(status.success() && said.contains("1 passed"), "{said}");
-    }
-}
-
-fn read_in_background(mut pipe: Option<impl Read + Send + 'static>, to: mpsc::Sender<String>) {
-    thread::spawn(move || {
-        let mut said = String::new();
-        if let Some(pipe) = &mut pipe {
-            let _ = pipe.read_to_string(&mut said);
-        }
-        let _ = to.send(said);
-    });
 }

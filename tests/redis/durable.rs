@@ -1,17 +1,18 @@
-//! Masters that are said to keep everything, on servers that do or only look like it.
+//! Masters declared to keep all writes, on servers that do and on servers that only seem to.
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Builder, Coordinator, Failure, RestartGuard, Standing};
+use quorlock::{AcquireError, Builder, Coordinator, Failure, LockState, RestartGuard};
 use tokio::join;
 
 use crate::{
     common::*,
-    guard::{ALWAYS, KEY, KINDS, connected, follow, guarded, is_copy, is_quarantined, lock},
     proxy::Proxy,
+    restart_guard::{ALWAYS, KEY, connected, copy_once, guarded, is_copy, is_quarantined, lock},
 };
 
-/// Whoever takes the word for it that masters keep everything. No test outlives a quarantine.
+/// A builder that trusts the declaration that masters keep all writes. No test outlives a
+/// quarantine.
 fn trusting() -> Builder {
     patient()
         .restart_guard(RestartGuard::Observed)
@@ -19,9 +20,9 @@ fn trusting() -> Builder {
         .max_ttl(LONG)
 }
 
-/// Whether the first master has a vote, once it can be reached again.
+/// Returns whether the first master has a vote, once it is reachable again.
 async fn has_vote(locks: &Coordinator) -> bool {
-    let lock = locks.mutex("has it a vote");
+    let lock = locks.mutex("vote probe");
     until("a vote or none", async || {
         let guard = lock.try_acquire().await.ok()?;
         let votes = guard.settled().await;
@@ -35,9 +36,10 @@ async fn has_vote(locks: &Coordinator) -> bool {
     .await
 }
 
-/// Killed over and over, all at once: as if they had only been away.
+/// The masters are killed over and over, all at once, and behave as if they had only been
+/// unreachable.
 #[test]
-fn masters_that_keep_everything_vote_at_once_and_have_their_locks() {
+fn masters_that_keep_all_writes_vote_at_once_and_still_have_their_locks() {
     if server::is_before_7() {
         return;
     }
@@ -50,7 +52,7 @@ fn masters_that_keep_everything_vote_at_once_and_have_their_locks() {
             for kind in KINDS {
                 held.push(acquire_on_all(&lock(&locks, kind, "kept", &owner)).await);
             }
-            // Killed in the middle of it, or just behind it.
+            // The master is killed during the rewrite, or just after it.
             masters[round].command(&["BGREWRITEAOF"]);
             masters.iter_mut().for_each(Server::restart);
             let newcomer = trusting().masters(urls(&masters)).build().unwrap();
@@ -65,23 +67,23 @@ fn masters_that_keep_everything_vote_at_once_and_have_their_locks() {
                     held.extend(LONG).await.ok()?;
                     let votes = held.settled().await;
                     assert!((0..3).all(|master| !is_quarantined(&votes, master)));
-                    (votes.granted() == 3).then_some(())
+                    (votes.granted_count() == 3).then_some(())
                 })
                 .await;
-                assert_eq!(held.standing(), Standing::Held);
+                assert_eq!(held.state(), LockState::Held);
                 held.release().await.unwrap();
                 drop(acquire_on_all(&other).await);
             }
-            // One that does not trust goes by what the key says.
+            // A client without trust goes by the content of the guard key.
             let other = guarded(RestartGuard::Observed).masters(urls(&masters));
             assert!(has_vote(&other.build().unwrap()).await);
         }
     });
 }
 
-/// What it is started with, what is set ahead of the first look, and whether it is taken to keep everything over the
-/// first restart and over the next.
-async fn keeps(options: &[&str], settings: &[&str], expected: [bool; 2]) {
+/// Restarts a master twice. Takes its start options, the settings changed before it is first used,
+/// and whether it is expected to count as durable over each of the two restarts.
+async fn check_durability(options: &[&str], settings: &[&str], expected: [bool; 2]) {
     let mut masters = server::masters(2);
     masters.insert(0, Server::start_with(options));
     if !settings.is_empty() {
@@ -94,7 +96,7 @@ async fn keeps(options: &[&str], settings: &[&str], expected: [bool; 2]) {
     assert_eq!(has_vote(&locks).await, expected[0], "{row}");
     let newcomer = trusting().masters(urls(&masters)).build().unwrap();
     assert_eq!(has_vote(&newcomer).await, expected[0], "{row}");
-    // It is in quarantine for longer than the test.
+    // Without trust, the master is in quarantine for longer than the test.
     let origin = || masters[0].command(&["HGET", KEY, "origin"]);
     let before = origin();
     masters[0].restart();
@@ -113,21 +115,22 @@ fn a_master_that_was_not_durable_before_or_is_not_now_has_no_vote() {
         let pauses = ["no-appendfsync-on-rewrite", "yes"];
         let and_pauses = [&ALWAYS[..], &["--no-appendfsync-on-rewrite", "yes"]].concat();
         join!(
-            keeps(&ALWAYS, &[], [true, true]),
-            keeps(everysec, &[], [false, false]),
-            keeps(&and_pauses, &[], [false, false]),
-            // As if it had been switched on right ahead of the restart.
-            keeps(&ALWAYS, &["appendfsync", "everysec"], [false, true]),
-            keeps(&ALWAYS, &pauses, [false, true]),
-            // As if it had been switched off with the restart.
-            keeps(everysec, &["appendfsync", "always"], [false, false]),
+            check_durability(&ALWAYS, &[], [true, true]),
+            check_durability(everysec, &[], [false, false]),
+            check_durability(&and_pauses, &[], [false, false]),
+            // As if durability had been switched on just before the restart.
+            check_durability(&ALWAYS, &["appendfsync", "everysec"], [false, true]),
+            check_durability(&ALWAYS, &pauses, [false, true]),
+            // As if durability had been switched off by the restart.
+            check_durability(everysec, &["appendfsync", "always"], [false, false]),
         );
     });
 }
 
-/// What it kept is a snapshot, and nobody writes the log that it says it writes.
+/// At the restart, the master loads a snapshot, and its log is off. Switching the log on afterwards
+/// does not bring back lost writes.
 #[test]
-fn a_log_that_is_switched_on_after_the_restart_is_not_what_was_loaded() {
+fn a_log_switched_on_after_the_restart_does_not_count() {
     if server::is_before_7() {
         return;
     }
@@ -161,20 +164,21 @@ fn a_log_that_is_switched_on_after_the_restart_is_not_what_was_loaded() {
     });
 }
 
-/// Its log has all that it was sent, and the guard key with it; not what it was not sent.
+/// The replica's log has everything that it was sent, including the guard key, but not the writes
+/// that it was not sent.
 #[test]
-fn a_replica_that_was_promoted_has_no_vote_however_durable() {
+fn a_promoted_replica_has_no_vote_however_durable_it_is() {
     if server::is_before_7() {
         return;
     }
     with_masters(2, async |mut masters| {
         masters.insert(0, Server::start_with(&ALWAYS));
         let replica = Server::start_with(&ALWAYS);
-        let proxy = Proxy::start(masters[0].port(), Duration::ZERO);
+        let proxy = Proxy::delay_requests(masters[0].port(), Duration::ZERO);
         let mut urls = urls(&masters);
         urls[0] = proxy.url();
         connected(trusting(), &urls).await.close().await;
-        follow(&replica, &masters[0]).await;
+        copy_once(&replica, &masters[0]).await;
         assert_eq!(replica.command(&["HGET", KEY, "durable"]), "1");
         proxy.lead_to(replica.port());
         masters[0].kill();
@@ -184,7 +188,7 @@ fn a_replica_that_was_promoted_has_no_vote_however_durable() {
 }
 
 #[test]
-fn a_master_with_replicas_or_one_that_does_not_say_is_not_taken_to_keep_everything() {
+fn a_master_with_replicas_or_unreadable_settings_does_not_count_as_durable() {
     if server::is_before_7() {
         return;
     }
@@ -212,7 +216,7 @@ fn a_master_with_replicas_or_one_that_does_not_say_is_not_taken_to_keep_everythi
 }
 
 #[test]
-fn one_right_more_is_enough_to_find_out() {
+fn one_more_right_is_enough_to_check_durability() {
     if server::is_before_7() {
         return;
     }

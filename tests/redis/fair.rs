@@ -1,19 +1,27 @@
-//! Fair locks on real servers: what Redisson's own tests demand of `RFairLock`, and what they do not.
+//! Fair locks on real servers: what Redisson's own tests demand of `RFairLock`, and more.
 //!
-//! | `RedissonFairLockTest` | here, or why not |
-//! |---|---|
-//! | testLeaseTimeout | `locks_that_nobody_gives_up_go_round_in_order` |
-//! | testMultipleLocks, testConcurrency_SingleInstance, testConcurrencyLoop_MultiInstance, testConcurrency_MultiInstance | `many_are_all_served`, and `reentrant.rs` |
-//! | testConcurrency_MultiInstance_Ordering | `first_come_first_served_across_clients` |
-//! | testWaitTimeoutDrift, testLockAcquiredTimeoutDrift, testAcquireFailedTimeoutDrift_Descrete, testLockAcquiredTimeoutDrift_Descrete, testFirstThreadDeathTimeoutDrift | `deadlines_do_not_add_up` |
-//! | testLockAcquiredBooleanTimeoutDrift_Descrete | `an_attempt_takes_no_place_and_passes_nobody` |
-//! | testAbandonedTimeoutDrift_Descrete | `dead_waiters_cost_their_patience_once_and_no_hot_loop` |
-//! | testTryLockNonDelayed, testTryLockWait | `reentrant.rs`: `who_waits_does_so_for_as_long_as_he_said` |
-//! | testForceUnlock | there is no such thing; a key that was deleted: `a_key_that_is_gone_without_a_word_is_noticed` |
-//! | testExpire, testAutoExpire, testGetHoldCount, testIsHeldByCurrentThread, testIsHeldByCurrentThreadOtherThread, testIsLocked, testIsLockedOtherThread, testLockUnlock, testReentrancy | `reentrant.rs`, for both kinds |
-//! | testUnlockFail | only a guard can release, and only its own |
-//! | testNameMapper | `a_template_makes_the_names_of_the_queue` |
-//! | testAcquireFailedNotCalledOnRedisTimeout | `masters_that_stand_still_during_an_attempt_keep_no_place` |
+//! `RedissonFairLockTest`, with the tests here or the reason why there is none:
+//!
+//! - testLeaseTimeout: `locks_that_expire_pass_to_the_next_waiter_in_order`
+//! - testMultipleLocks, testConcurrency_SingleInstance, testConcurrencyLoop_MultiInstance,
+//!   testConcurrency_MultiInstance: `many_waiters_are_all_served`, and `reentrant.rs`
+//! - testConcurrency_MultiInstance_Ordering: `waiters_of_several_clients_are_served_in_order`
+//! - testWaitTimeoutDrift, testLockAcquiredTimeoutDrift, testAcquireFailedTimeoutDrift_Descrete,
+//!   testLockAcquiredTimeoutDrift_Descrete, testFirstThreadDeathTimeoutDrift:
+//!   `the_deadlines_of_waiters_do_not_add_up`
+//! - testLockAcquiredBooleanTimeoutDrift_Descrete:
+//!   `an_attempt_takes_no_queue_position_and_overtakes_no_one`
+//! - testAbandonedTimeoutDrift_Descrete: `dead_waiters_cost_one_waiter_timeout_and_no_hot_loop`
+//! - testTryLockNonDelayed, testTryLockWait: `reentrant.rs`: `a_wait_lasts_as_long_as_its_limit`
+//! - testForceUnlock: no such operation; a deleted key:
+//!   `a_deleted_key_is_noticed_without_an_announcement`
+//! - testExpire, testAutoExpire, testGetHoldCount, testIsHeldByCurrentThread,
+//!   testIsHeldByCurrentThreadOtherThread, testIsLocked, testIsLockedOtherThread, testLockUnlock,
+//!   testReentrancy: `reentrant.rs`, for both kinds
+//! - testUnlockFail: only a guard can release, and only its own lock
+//! - testNameMapper: `the_template_also_names_the_queue`
+//! - testAcquireFailedNotCalledOnRedisTimeout:
+//!   `masters_that_stand_still_during_an_attempt_keep_no_queue_entry`
 
 use std::{
     env,
@@ -21,45 +29,33 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{AcquireError, Builder, Coordinator, Guard, Kind, Owner, Refusal, Vote};
+use quorlock::{AcquireError, Builder, Coordinator, Guard, Kind, Owner, Refusal, Renewal, Vote};
 use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
 };
 
-use crate::{common::*, process::Process};
+use crate::{
+    common::*,
+    process::Process,
+    waiter_processes::{DEADLINES, QUEUE, until_queued},
+};
 
-const fn millis(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
-
-/// Who is called up does not take so long; the shortest poll takes more.
+/// More than a waiter that is woken takes, and less than the shortest poll interval.
 const WOKEN: Duration = Duration::from_millis(100);
 
-const QUEUE: &str = "quorlock:queue:{r}";
-const DEADLINES: &str = "quorlock:deadlines:{r}";
-
-/// The tickets on `master`, in order.
+/// Returns the tickets on `master`, in order.
 fn tickets(master: &Server) -> Vec<String> {
     let tickets = master.command(&["ZRANGE", QUEUE, "0", "-1"]);
     tickets.lines().map(str::to_owned).collect()
 }
 
-async fn until_queued(masters: &[Server], count: usize) {
-    for master in masters {
-        until("waiters in the queue", async || {
-            (tickets(master).len() == count).then_some(())
-        })
-        .await;
-    }
-}
-
-/// Who was served, in order.
+/// The owners that were served, in order.
 #[derive(Clone, Default)]
 struct Served(Arc<Mutex<Vec<String>>>);
 
 impl Served {
-    /// Waits for the lock, and gives it up at once.
+    /// Waits for the lock, and releases it at once.
     fn waiter(&self, locks: &Coordinator) -> (Owner, JoinHandle<()>) {
         let owner = locks.owner();
         let (lock, served) = (locks.fair("r", &owner), self.0.clone());
@@ -77,17 +73,15 @@ impl Served {
     }
 }
 
-/// Who holds `lock`, by what the masters say.
+/// Returns the owner of `lock`, according to the masters.
 async fn guard_owner(lock: &quorlock::Lock) -> String {
-    let holding = lock.inspect().await.unwrap().holding;
-    holding
-        .and_then(|holding| holding.owner)
-        .unwrap_or_default()
+    let holder = lock.inspect().await.unwrap().holder;
+    holder.and_then(|holder| holder.owner).unwrap_or_default()
 }
 
 async fn finish(tasks: impl IntoIterator<Item = JoinHandle<()>>) {
     for task in tasks {
-        timeout(PATIENCE / 2, task).await.unwrap().unwrap();
+        timeout(TEST_TIMEOUT / 2, task).await.unwrap().unwrap();
     }
 }
 
@@ -96,16 +90,16 @@ fn clients(count: usize, builder: impl Fn() -> Builder, masters: &[Server]) -> V
     (0..count).map(client).collect()
 }
 
-async fn hold(locks: &Coordinator) -> Guard {
+async fn acquire_on_all_as_new_owner(locks: &Coordinator) -> Guard {
     acquire_on_all(&locks.fair("r", &locks.owner())).await
 }
 
 /// Redisson: testConcurrency_MultiInstance_Ordering.
 #[test]
-fn first_come_first_served_across_clients() {
+fn waiters_of_several_clients_are_served_in_order() {
     with_masters(3, async |masters| {
         let clients = clients(4, patient, &masters);
-        let guard = hold(&clients[0]).await;
+        let guard = acquire_on_all_as_new_owner(&clients[0]).await;
         let served = Served::default();
         let (mut came, mut tasks) = (Vec::new(), Vec::new());
         for n in 0..16 {
@@ -126,13 +120,13 @@ fn first_come_first_served_across_clients() {
     });
 }
 
-/// Not so in a `RedissonRedLock` of fair locks: there every node has an order of its own, and nobody gets a
+/// In a `RedissonRedLock` of fair locks, every node has its own order, and no waiter may get a
 /// majority of them.
 #[test]
-fn who_comes_at_the_same_time_has_the_same_place_on_every_master() {
+fn waiters_that_arrive_together_have_the_same_order_on_every_master() {
     with_masters(3, async |masters| {
         let clients = clients(4, patient, &masters);
-        let guard = hold(&clients[0]).await;
+        let guard = acquire_on_all_as_new_owner(&clients[0]).await;
         let served = Served::default();
         let waiters = (0..40).map(|n| served.waiter(&clients[n % 4]).1);
         let tasks: Vec<_> = waiters.collect();
@@ -148,40 +142,41 @@ fn who_comes_at_the_same_time_has_the_same_place_on_every_master() {
     });
 }
 
-/// Redisson: testLeaseTimeout. There, the end of a lease that was extended takes the queue with it.
+/// Redisson: testLeaseTimeout. There, the end of an extended lease removes the queue.
 #[test]
-fn locks_that_nobody_gives_up_go_round_in_order() {
+fn locks_that_expire_pass_to_the_next_waiter_in_order() {
     with_masters(3, async |masters| {
         let ttl = millis(450);
-        let patience = millis(800); // nobody tells of an expiry: who has become the next one notices at a poll
+        // An expiry is not announced: the new head notices it at a poll.
+        let waiter_timeout = millis(800);
         let builder = || {
             patient()
                 .node_timeout(millis(200))
                 .ttl(ttl)
-                .patience(patience)
+                .waiter_timeout(waiter_timeout)
         };
         let clients = clients(3, builder, &masters);
         let start = Instant::now();
-        let first = hold(&clients[0]).await;
+        let first = acquire_on_all_as_new_owner(&clients[0]).await;
         first.extend(ttl).await.unwrap();
         first.stop_renewing();
         let mut tasks = Vec::new();
         for n in 0..5 {
             let lock = clients[n % 3].fair("r", &clients[n % 3].owner());
             tasks.push(tokio::spawn(async move {
-                let guard = lock.unrenewed().acquire().await.unwrap();
+                let guard = lock.renewal(Renewal::Off).acquire().await.unwrap();
                 (Instant::now(), guard)
             }));
             until_queued(&masters, n + 1).await;
         }
         let mut last = start;
         for task in tasks {
-            let (at, guard) = timeout(PATIENCE / 4, task).await.unwrap().unwrap();
+            let (at, guard) = timeout(TEST_TIMEOUT / 4, task).await.unwrap().unwrap();
             assert!(at >= last + ttl * 9 / 10, "{:?}", at - last);
             let late = at - last - ttl.min(at - last);
-            assert!(late < patience / 3 + millis(250), "{late:?}");
+            assert!(late < waiter_timeout / 3 + millis(250), "{late:?}");
             last = at;
-            std::mem::forget(guard); // never given up
+            std::mem::forget(guard); // never released
         }
     });
 }
@@ -189,7 +184,7 @@ fn locks_that_nobody_gives_up_go_round_in_order() {
 /// Redisson: testMultipleLocks, testConcurrency_SingleInstance, testConcurrencyLoop_MultiInstance,
 /// testConcurrency_MultiInstance.
 #[test]
-fn many_are_all_served() {
+fn many_waiters_are_all_served() {
     with_masters(3, async |masters| {
         let clients = clients(4, patient, &masters);
         let served = Served::default();
@@ -199,7 +194,7 @@ fn many_are_all_served() {
         assert_eq!(owners.len(), 120);
         owners.sort_unstable();
         owners.dedup();
-        assert_eq!(owners.len(), 120, "each of them held it alone");
+        assert_eq!(owners.len(), 120, "each of them held the lock alone");
         for locks in &clients {
             close_at_once(locks).await;
         }
@@ -207,13 +202,13 @@ fn many_are_all_served() {
     });
 }
 
-/// Redisson: the five tests of drifting timeouts. There, a waiter's deadline is counted from that of the one
-/// before it.
+/// Redisson: the five tests of drifting timeouts. There, a waiter's deadline is counted from the
+/// deadline of the waiter before it.
 #[test]
-fn deadlines_do_not_add_up() {
+fn the_deadlines_of_waiters_do_not_add_up() {
     with_masters(3, async |masters| {
         let clients = clients(2, patient, &masters);
-        let patience = 20_000; // four node timeouts
+        let waiter_timeout = 20_000; // four node timeouts
         let check = |count| {
             for master in &masters {
                 assert_eq!(tickets(master).len(), count);
@@ -224,15 +219,18 @@ fn deadlines_do_not_add_up() {
                 assert_eq!(scores.len(), count);
                 for score in scores {
                     let score: u64 = score.parse().unwrap();
-                    assert!(score <= (now + 1) * 1_000 + patience, "{score} at {now}");
+                    assert!(
+                        score <= (now + 1) * 1_000 + waiter_timeout,
+                        "{score} at {now}"
+                    );
                 }
                 for key in [QUEUE, DEADLINES] {
                     let left = pttl(master, key);
-                    assert!((1..=2 * patience as i64).contains(&left), "{left}");
+                    assert!((1..=2 * waiter_timeout as i64).contains(&left), "{left}");
                 }
             }
         };
-        let guard = hold(&clients[0]).await;
+        let guard = acquire_on_all_as_new_owner(&clients[0]).await;
         let served = Served::default();
         let mut tasks = Vec::new();
         for n in 0..5 {
@@ -257,11 +255,11 @@ fn deadlines_do_not_add_up() {
 
 /// Redisson: testLockAcquiredBooleanTimeoutDrift_Descrete, and testTryLockNonDelayed.
 #[test]
-fn an_attempt_takes_no_place_and_passes_nobody() {
+fn an_attempt_takes_no_queue_position_and_overtakes_no_one() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let lock = locks.fair("r", &locks.owner());
-        let guard = hold(&locks).await;
+        let guard = acquire_on_all_as_new_owner(&locks).await;
         for _ in 0..3 {
             let refused = lock.try_acquire().await;
             assert!(matches!(refused, Err(AcquireError::Contended { .. })));
@@ -274,16 +272,16 @@ fn an_attempt_takes_no_place_and_passes_nobody() {
         })
         .await;
 
-        // It is free, and somebody else's turn.
+        // The lock is free, and it is another waiter's turn.
         for master in &masters {
-            stand(master, "0000000000000001:another:1", Some(millis(60_000)));
+            enqueue_dead(master, "0000000000000001:another:1", Some(millis(60_000)));
         }
         let Err(AcquireError::Contended { votes, .. }) = lock.try_acquire().await else {
-            panic!("it is not our turn");
+            panic!("the attempt won out of turn");
         };
-        let queued = Vote::Refuse(Refusal::Queued { place: None });
+        let queued = Vote::Refuse(Refusal::Queued { position: None });
         let said = votes.iter().filter_map(|row| row.vote().cloned());
-        let said: Vec<_> = said.collect(); // of a majority at least
+        let said: Vec<_> = said.collect(); // the votes of a majority at least
         assert!(said.len() >= 2 && said.iter().all(|vote| *vote == queued));
         close_at_once(&locks).await;
         for master in &masters {
@@ -293,30 +291,31 @@ fn an_attempt_takes_no_place_and_passes_nobody() {
     });
 }
 
-/// Puts a waiter in the queue of `master` who will not poll, and counts as dead after `patience`.
-fn stand(master: &Server, ticket: &str, patience: Option<Duration>) {
+/// Puts a waiter into the queue of `master` that never polls, and counts as dead after
+/// `waiter_timeout`.
+fn enqueue_dead(master: &Server, ticket: &str, waiter_timeout: Option<Duration>) {
     assert_eq!(master.command(&["ZADD", QUEUE, "0", ticket]), "1");
-    if let Some(patience) = patience {
+    if let Some(waiter_timeout) = waiter_timeout {
         let time = master.command(&["TIME"]);
         let mut time = time.lines().map(|part| part.parse::<u64>().unwrap());
         let now = time.next().unwrap() * 1_000 + time.next().unwrap() / 1_000;
-        let deadline = (now + patience.as_millis() as u64).to_string();
+        let deadline = (now + waiter_timeout.as_millis() as u64).to_string();
         assert_eq!(master.command(&["ZADD", DEADLINES, &deadline, ticket]), "1");
     }
 }
 
-/// Redisson: testAbandonedTimeoutDrift_Descrete, testFirstThreadDeathTimeoutDrift. There, the dead are waited for
-/// one after the other, and those behind them ask as fast as they can.
+/// Redisson: testAbandonedTimeoutDrift_Descrete, testFirstThreadDeathTimeoutDrift. There, dead
+/// waiters are waited for one after the other, and the waiters after them ask as fast as they can.
 #[test]
-fn dead_waiters_cost_their_patience_once_and_no_hot_loop() {
+fn dead_waiters_cost_one_waiter_timeout_and_no_hot_loop() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient().node_timeout(millis(200)), &masters);
         drop(acquire_on_all(&locks.fair("warm", &locks.owner())).await);
-        let patience = millis(1_000);
+        let waiter_timeout = millis(1_000);
         for master in &masters {
             for dead in 1..=3 {
                 let ticket = format!("000000000000000{dead}:another:{dead}");
-                stand(master, &ticket, Some(patience));
+                enqueue_dead(master, &ticket, Some(waiter_timeout));
             }
         }
         let before = scripts_run(&masters[0]);
@@ -325,9 +324,9 @@ fn dead_waiters_cost_their_patience_once_and_no_hot_loop() {
         let waiters = (0..4).map(|_| served.waiter(&locks).1);
         finish(waiters.collect::<Vec<_>>()).await;
         let took = start.elapsed();
-        assert!(took > patience * 9 / 10, "{took:?}");
-        // Noticed by who is behind them, at its next poll at the latest.
-        assert!(took < patience * 2 + WOKEN * 2, "{took:?}");
+        assert!(took > waiter_timeout * 9 / 10, "{took:?}");
+        // The waiter after the dead ones notices them at its next poll at the latest.
+        assert!(took < waiter_timeout * 2 + WOKEN * 2, "{took:?}");
         let asked = scripts_run(&masters[0]) - before;
         assert!(asked < 100, "{asked} scripts");
         close_at_once(&locks).await;
@@ -335,28 +334,23 @@ fn dead_waiters_cost_their_patience_once_and_no_hot_loop() {
     });
 }
 
-/// How many scripts the server has run.
+/// The number of scripts that the server has run.
 fn scripts_run(master: &Server) -> u64 {
-    let info = master.command(&["INFO", "commandstats"]);
-    let count = info
-        .lines()
-        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    let count = count.and_then(|rest| rest.split(',').next());
-    count.unwrap().parse().unwrap()
+    master.calls(|command| command == "evalsha")
 }
 
-/// There, a head of the queue without a time blocks the lock for good.
+/// In Redisson, a queue head without a deadline blocks the lock forever.
 #[test]
-fn a_waiter_without_a_deadline_is_in_nobodys_way() {
+fn a_waiter_without_a_deadline_delays_no_one() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         drop(acquire_on_all(&locks.fair("warm", &locks.owner())).await);
         for master in &masters {
-            stand(master, "0000000000000001:another:1", None);
+            enqueue_dead(master, "0000000000000001:another:1", None);
         }
         let start = Instant::now();
         let lock = locks.fair("r", &locks.owner());
-        let guard = lock.acquire_within(PATIENCE / 8).await.unwrap();
+        let guard = lock.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
         assert!(start.elapsed() < WOKEN);
         guard.release().await.unwrap();
         close_at_once(&locks).await;
@@ -364,12 +358,16 @@ fn a_waiter_without_a_deadline_is_in_nobodys_way() {
     });
 }
 
-/// What makes a second run of a test one of the waiting processes.
+/// Set in the waiting processes, each of which is a second run of a test.
 const MASTERS: &str = "QUORLOCK_FAIR_MASTERS";
 
 #[test]
-fn a_process_that_is_killed_in_the_queue_costs_its_patience_at_most() {
-    let builder = || patient().node_timeout(millis(200)).patience(millis(1_200));
+fn a_process_killed_in_the_queue_costs_one_waiter_timeout_at_most() {
+    let builder = || {
+        patient()
+            .node_timeout(millis(200))
+            .waiter_timeout(millis(1_200))
+    };
     if let Ok(masters) = env::var(MASTERS) {
         return run(async {
             let locks = builder().masters(masters.split(',')).build().unwrap();
@@ -378,8 +376,8 @@ fn a_process_that_is_killed_in_the_queue_costs_its_patience_at_most() {
     }
     with_masters(3, async |masters| {
         let locks = coordinator(builder(), &masters);
-        let guard = hold(&locks).await;
-        let test = "fair::a_process_that_is_killed_in_the_queue_costs_its_patience_at_most";
+        let guard = acquire_on_all_as_new_owner(&locks).await;
+        let test = "fair::a_process_killed_in_the_queue_costs_one_waiter_timeout_at_most";
         let mut process = Process::start(test, [(MASTERS, urls(&masters).join(",").into())]);
         until_queued(&masters, 1).await;
         let served = Served::default();
@@ -396,13 +394,13 @@ fn a_process_that_is_killed_in_the_queue_costs_its_patience_at_most() {
     });
 }
 
-/// There, who waits for longer than its deadline is swept, and comes last.
+/// In Redisson, a waiter that waits for longer than its deadline is swept, and comes last.
 #[test]
-fn who_waits_longer_than_his_patience_keeps_his_place() {
+fn a_waiter_that_waits_longer_than_the_waiter_timeout_keeps_its_position() {
     with_masters(3, async |masters| {
-        let builder = || brisk().patience(millis(400));
+        let builder = || brisk().waiter_timeout(millis(400));
         let clients = clients(2, builder, &masters);
-        let guard = hold(&clients[0]).await;
+        let guard = acquire_on_all_as_new_owner(&clients[0]).await;
         let served = Served::default();
         let (mut came, mut tasks) = (Vec::new(), Vec::new());
         for n in 0..4 {
@@ -424,13 +422,13 @@ fn who_waits_longer_than_his_patience_keeps_his_place() {
 }
 
 #[test]
-fn a_release_wakes_who_is_next_in_another_process_or_in_this_one() {
+fn a_release_wakes_the_next_waiter_in_this_process_or_another() {
     with_masters(3, async |masters| {
         let clients = clients(2, patient, &masters);
         for theirs in &clients {
             let mut times = Vec::new();
             for _ in 0..5 {
-                let guard = hold(&clients[0]).await;
+                let guard = acquire_on_all_as_new_owner(&clients[0]).await;
                 let (_, task) = Served::default().waiter(theirs);
                 until_queued(&masters, 1).await;
                 let since = Instant::now();
@@ -445,10 +443,10 @@ fn a_release_wakes_who_is_next_in_another_process_or_in_this_one() {
 }
 
 #[test]
-fn a_key_that_is_gone_without_a_word_is_noticed() {
+fn a_deleted_key_is_noticed_without_an_announcement() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient().node_timeout(millis(200)), &masters);
-        let guard = hold(&locks).await;
+        let guard = acquire_on_all_as_new_owner(&locks).await;
         let (_, task) = Served::default().waiter(&locks);
         until_queued(&masters, 1).await;
         for master in &masters {
@@ -456,7 +454,7 @@ fn a_key_that_is_gone_without_a_word_is_noticed() {
         }
         let start = Instant::now();
         finish([task]).await;
-        assert!(start.elapsed() < millis(1_000) + WOKEN); // a third of the patience
+        assert!(start.elapsed() < millis(1_000) + WOKEN); // a third of the waiter timeout
         drop(guard);
         close_at_once(&locks).await;
         assert_no_keys(&masters);
@@ -464,7 +462,7 @@ fn a_key_that_is_gone_without_a_word_is_noticed() {
 }
 
 #[test]
-fn who_holds_it_enters_again_whoever_waits() {
+fn the_holder_reenters_although_others_wait() {
     with_masters(3, async |masters| {
         let clients = clients(2, patient, &masters);
         let owner = clients[0].owner();
@@ -477,9 +475,9 @@ fn who_holds_it_enters_again_whoever_waits() {
         let innermost = lock.try_acquire().await.unwrap();
         assert_eq!(innermost.depth(), 3);
         drop((outer, inner));
-        sleep(WOKEN).await; // time enough for who waits, if it were called
+        sleep(WOKEN).await; // time enough for the waiter, if it were woken
         assert!(served.list().is_empty());
-        until_queued(&masters, 1).await; // and no place for who is in already
+        until_queued(&masters, 1).await; // the reentry adds no queue entry
         innermost.release().await.unwrap();
         finish([task]).await;
     });
@@ -487,7 +485,7 @@ fn who_holds_it_enters_again_whoever_waits() {
 
 /// Redisson: testNameMapper.
 #[test]
-fn a_template_makes_the_names_of_the_queue() {
+fn the_template_also_names_the_queue() {
     with_masters(3, async |masters| {
         for (name, keys) in [
             (
@@ -522,7 +520,7 @@ fn a_template_makes_the_names_of_the_queue() {
                 .await;
             }
             drop(guard);
-            timeout(PATIENCE / 4, waiting)
+            timeout(TEST_TIMEOUT / 4, waiting)
                 .await
                 .unwrap()
                 .unwrap()
@@ -535,11 +533,11 @@ fn a_template_makes_the_names_of_the_queue() {
 
 /// Redisson: testAcquireFailedNotCalledOnRedisTimeout.
 #[test]
-fn masters_that_stand_still_during_an_attempt_keep_no_place() {
+fn masters_that_stand_still_during_an_attempt_keep_no_queue_entry() {
     with_masters(3, async |masters| {
         let locks = coordinator(brisk().ttl(Duration::from_secs(5)), &masters);
         let others = coordinator(patient(), &masters);
-        let guard = hold(&others).await;
+        let guard = acquire_on_all_as_new_owner(&others).await;
         drop(acquire_on_all(&locks.fair("warm", &locks.owner())).await);
         let lock = locks.fair("r", &locks.owner());
         let waiting = tokio::spawn(async move { lock.acquire_within(millis(500)).await.map(drop) });
@@ -561,10 +559,10 @@ fn masters_that_stand_still_during_an_attempt_keep_no_place() {
 }
 
 #[test]
-fn one_master_that_stands_still_costs_neither_the_order_nor_much_time() {
+fn a_master_that_stands_still_changes_no_order_and_costs_little_time() {
     with_masters(3, async |masters| {
         let clients = clients(3, brisk, &masters);
-        let guard = hold(&clients[0]).await;
+        let guard = acquire_on_all_as_new_owner(&clients[0]).await;
         let served = Served::default();
         let (mut came, mut tasks) = (Vec::new(), Vec::new());
         for n in 0..9 {
@@ -589,7 +587,7 @@ fn one_master_that_stands_still_costs_neither_the_order_nor_much_time() {
     });
 }
 
-/// There, a plain lock passes a fair one's queue, and its release wakes nobody in it.
+/// In Redisson, a plain lock overtakes a fair lock's queue, and its release wakes no waiter in it.
 #[test]
 fn kinds_of_one_name_do_not_mix() {
     with_masters(3, async |masters| {
@@ -604,7 +602,9 @@ fn kinds_of_one_name_do_not_mix() {
         for held in kinds {
             let guard = acquire_on_all(&of(held)).await;
             for other in kinds.into_iter().filter(|kind| *kind != held) {
-                let refused = timeout(PATIENCE / 8, of(other).acquire()).await.unwrap();
+                let refused = timeout(TEST_TIMEOUT / 8, of(other).acquire())
+                    .await
+                    .unwrap();
                 let Err(AcquireError::OtherKind { asked, .. }) = refused else {
                     panic!("{held} {other}: {refused:?}");
                 };
@@ -612,21 +612,11 @@ fn kinds_of_one_name_do_not_mix() {
             }
             assert!(guard.is_valid());
             guard.extend(LONG).await.unwrap();
-            assert_eq!(guard.settled().await.granted(), 3);
+            assert_eq!(guard.settled().await.granted_count(), 3);
             guard.release().await.unwrap();
-            close_free(&masters).await;
+            until_released(&masters, "r").await;
         }
         close_at_once(&locks).await;
         assert_no_keys(&masters);
     });
-}
-
-/// Waits until a release has reached those who were not in the majority, too.
-async fn close_free(masters: &[Server]) {
-    for master in masters {
-        until("a free master", async || {
-            (master.command(&["EXISTS", "r"]) == "0").then_some(())
-        })
-        .await;
-    }
 }

@@ -2,11 +2,10 @@
 
 use std::fmt::Display;
 
-use quorlock::{Coordinator, Guard, Kind, Lock};
+use quorlock::{Coordinator, Guard, Kind, Lock, Renewal};
 
 use crate::common::*;
 
-const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 const COUNTER: &str = "quorlock:fence:{r}";
 
 fn fenced(kind: Kind, locks: &Coordinator) -> Lock {
@@ -14,16 +13,10 @@ fn fenced(kind: Kind, locks: &Coordinator) -> Lock {
 }
 
 pub(crate) fn named(name: &str, kind: Kind, locks: &Coordinator) -> Lock {
-    let owner = locks.owner();
-    match kind {
-        Kind::Reentrant => locks.reentrant(name, &owner),
-        Kind::Fair => locks.fair(name, &owner),
-        _ => locks.mutex(name),
-    }
-    .fenced()
+    lock_of_kind(kind, name, locks, &locks.owner()).fenced()
 }
 
-/// The token of `guard`, which must be larger than `last`.
+/// Returns the token of `guard`, which must be larger than `last`.
 #[track_caller]
 fn larger(guard: &Guard, last: u64, when: impl Display) -> u64 {
     let token = guard.fencing_token().unwrap();
@@ -45,10 +38,10 @@ fn every_holder_has_a_larger_token_than_the_one_before() {
                 last = token;
                 guard.release().await.unwrap();
             }
-            // A counter that is ahead on a minority is no obstacle, and on a majority takes a second round.
+            // A counter ahead on a minority costs nothing. On a majority, it costs a second round.
             for (ahead, rounds) in [(2, 1), (5, 2)] {
                 for master in &masters[..ahead] {
-                    last += 50_000; // in all well within the window
+                    last += 50_000; // in all, well within the window
                     let counter = last.to_string();
                     master.command(&["SET", COUNTER, &counter]);
                 }
@@ -73,9 +66,10 @@ fn every_holder_has_a_larger_token_than_the_one_before() {
     });
 }
 
-/// The lock is taken before the candidate is looked at, and nobody may be there any more to release it.
+/// The script takes the lock before it checks the candidate, and afterwards no client may be there
+/// to release it.
 #[test]
-fn who_may_not_ask_for_the_time_leaves_no_lock() {
+fn a_user_without_the_right_to_read_the_time_leaves_no_lock() {
     const ACQUIRE: &str = concat!(
         include_str!("../../lua/shared/ballot.lua"),
         include_str!("../../lua/mutex/acquire.lua")
@@ -96,7 +90,8 @@ fn who_may_not_ask_for_the_time_leaves_no_lock() {
     });
 }
 
-/// Down, back with its data, hung, and answering errors: each master in its turn, and two clients.
+/// Each master in turn is down, back with its data, hanging, and answering errors, with two
+/// clients.
 #[test]
 fn tokens_grow_while_one_master_after_the_other_fails() {
     if server::only_urls() {
@@ -113,10 +108,10 @@ fn tokens_grow_while_one_master_after_the_other_fails() {
         for kind in KINDS {
             let mut turns = async |when: &str| {
                 for locks in both.iter().cycle().take(4) {
-                    let lock = fenced(kind, locks).ttl(LONG);
-                    let guard = lock.acquire_within(PATIENCE / 4).await.unwrap();
+                    let lock = fenced(kind, locks).ttl(LONG).renewal(Renewal::Off);
+                    let guard = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
                     last = larger(&guard, last, format_args!("{kind} {when}"));
-                    let _ = guard.release().await; // what fails is owed it
+                    let _ = guard.release().await; // a failed release stays pending
                 }
             };
             for master in &mut masters {
@@ -127,17 +122,18 @@ fn tokens_grow_while_one_master_after_the_other_fails() {
                 master.pause();
                 turns("hung").await;
                 master.resume();
-                turns("going on").await;
+                turns("resumed").await;
                 master.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
                 turns("answering errors").await;
                 master.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
                 for locks in &both {
                     let whole = locks.mutex("whole");
-                    until_votes(&whole, "all votes", |votes| votes.granted() == 3).await;
+                    until_votes(&whole, "all votes", |votes| votes.granted_count() == 3).await;
                 }
             }
             for master in &masters {
-                master.command(&["DEL", "r"]); // what came back with its data has the lock of a time before
+                // the master that came back with its data has an old lock
+                master.command(&["DEL", "r"]);
             }
         }
         for locks in both {
@@ -146,9 +142,9 @@ fn tokens_grow_while_one_master_after_the_other_fails() {
     });
 }
 
-/// The store's side in Redis, as `docs/fencing.md` has it.
+/// The script that checks tokens in Redis, as shown in `docs/fencing.md`.
 #[test]
-fn the_script_in_the_docs_admits_by_number_and_refuses_what_is_late() {
+fn the_script_in_the_docs_compares_numbers_and_refuses_stale_tokens() {
     const SCRIPT: &str = include_str!("../../examples/stale_writer.lua");
     assert!(include_str!("../../docs/fencing.md").contains(SCRIPT));
     with_masters(3, async |masters| {
@@ -175,7 +171,7 @@ fn the_script_in_the_docs_admits_by_number_and_refuses_what_is_late() {
         assert_eq!(access(token, &["105"]), "105");
         assert_eq!(store.command(&["GET", "account:fence"]), token.to_string());
 
-        // As strings, all of these would be the other way round.
+        // Compared as strings, each of these would be the other way round.
         store.command(&["SET", "account:fence", "9"]);
         assert_eq!(access(10, &["1"]), "1");
         assert!(access(9, &["2"]).starts_with("STALE"));

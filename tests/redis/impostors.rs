@@ -1,4 +1,4 @@
-//! Masters that are none: silent, talkative, hanging up at once, replicas.
+//! Addresses without a usable master: silent, talkative or hanging up at once, and replicas.
 
 use std::{
     io::{Read, Write},
@@ -11,9 +11,9 @@ use quorlock::{AcquireError, Coordinator, Lock};
 
 use crate::common::*;
 
-/// Listens on a port of its own and leaves each connection to `serve`; returns the URL.
+/// Listens on a port of its own and passes each connection to `serve`. Returns the URL.
 ///
-/// The thread ends with the process: it waits for connections and nothing else would wake it.
+/// The thread ends with the process, since it only waits for connections.
 pub(crate) fn impostor(serve: impl Fn(TcpStream) + Send + 'static) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -21,8 +21,9 @@ pub(crate) fn impostor(serve: impl Fn(TcpStream) + Send + 'static) -> String {
     format!("redis://127.0.0.1:{port}")
 }
 
-/// With two good masters and one impostor, locks work, and nobody waits for the impostor.
-async fn costs_nothing(masters: &[Server], impostor: String, reason: &str) {
+/// Checks that locks work with two good masters and one impostor, and that no call waits for the
+/// impostor.
+async fn assert_costs_nothing(masters: &[Server], impostor: String, reason: &str) {
     let locks = brisk()
         .node_timeout(Duration::from_secs(2))
         .masters(urls(masters))
@@ -39,7 +40,7 @@ async fn costs_nothing(masters: &[Server], impostor: String, reason: &str) {
     let start = Instant::now();
     cycles(&lock).await;
     assert!(start.elapsed() < Duration::from_secs(2));
-    assert_eq!(votes.granted(), 2);
+    assert_eq!(votes.granted_count(), 2);
 }
 
 async fn cycles(lock: &Lock) {
@@ -51,17 +52,17 @@ async fn cycles(lock: &Lock) {
 }
 
 #[test]
-fn one_that_never_answers() {
+fn a_master_that_never_answers_costs_nothing() {
     with_masters(2, async |masters| {
         let (keep, _kept) = std::sync::mpsc::channel();
         let silent = impostor(move |stream| drop(keep.send(stream)));
-        costs_nothing(&masters, silent, "no connection in 200ms").await;
+        assert_costs_nothing(&masters, silent, "no connection in 200ms").await;
     });
 }
 
-/// Nothing was ever sent to it, so it is owed nothing.
+/// Nothing was ever sent to this master, so it has no pending release.
 #[test]
-fn closing_does_not_wait_for_one_that_never_answered() {
+fn close_does_not_wait_for_a_master_that_never_answered() {
     with_masters(2, async |masters| {
         let (keep, _kept) = std::sync::mpsc::channel();
         let silent = impostor(move |stream| drop(keep.send(stream)));
@@ -84,38 +85,38 @@ fn closing_does_not_wait_for_one_that_never_answered() {
 }
 
 #[test]
-fn one_that_speaks_another_language() {
+fn a_server_that_speaks_http_costs_nothing() {
     with_masters(2, async |masters| {
         let http = impostor(|mut stream| {
             let _ = stream.read(&mut [0; 64]);
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
         });
-        costs_nothing(&masters, http, "is this a Redis server?").await;
+        assert_costs_nothing(&masters, http, "is this a Redis server?").await;
     });
 }
 
 #[test]
-fn one_that_hangs_up_at_once() {
+fn a_server_that_hangs_up_at_once_costs_nothing() {
     with_masters(2, async |masters| {
-        // Its words are not read, so the hang-up may come as a reset or as an end.
+        // The server reads nothing, so the client may see a reset or an end of the stream.
         let rude = impostor(drop);
-        costs_nothing(&masters, rude, "127.0.0.1").await;
+        assert_costs_nothing(&masters, rude, "127.0.0.1").await;
     });
 }
 
 #[test]
-fn one_that_talks_without_end() {
+fn a_server_that_sends_without_end_costs_nothing() {
     with_masters(2, async |masters| {
         let talker = impostor(|mut stream| {
             let _ = stream.write_all(b"$9999999\r\n");
             while stream.write_all(&[b'x'; 4096]).is_ok() {}
         });
-        costs_nothing(&masters, talker, "a reply without end").await;
+        assert_costs_nothing(&masters, talker, "a reply without end").await;
     });
 }
 
 #[test]
-fn no_majority_of_impostors_is_waited_for_longer_than_the_connect_timeout() {
+fn an_attempt_waits_for_a_majority_of_impostors_no_longer_than_the_connect_timeout() {
     with_masters(1, async |masters| {
         let (keep, _kept) = std::sync::mpsc::channel();
         let silent = [(); 2].map(|()| {
@@ -154,7 +155,7 @@ fn a_replica_has_no_vote() {
         let locks = coordinator(patient(), &masters);
         let guard = locks.mutex("r").try_acquire().await.unwrap();
         let votes = guard.settled().await;
-        assert_eq!(votes.granted(), 2);
+        assert_eq!(votes.granted_count(), 2);
         assert!(is_unreachable(&votes, 2), "{votes}");
         assert!(votes.to_string().contains("not a master"), "{votes}");
         guard.release().await.unwrap();
@@ -171,9 +172,13 @@ fn a_master_that_becomes_a_replica_loses_its_vote_and_gets_it_back() {
 
         let port = masters[0].port().to_string();
         assert_eq!(masters[2].command(&["REPLICAOF", "127.0.0.1", &port]), "OK");
-        let guard = lock.acquire_within(PATIENCE).await.unwrap();
+        let guard = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
         let votes = guard.settled().await;
-        assert_eq!((votes.granted(), votes.failed()), (2, 1), "{votes}");
+        assert_eq!(
+            (votes.granted_count(), votes.failed_count()),
+            (2, 1),
+            "{votes}"
+        );
         assert!(
             is_rejected(&votes, 2, "READONLY") || is_unreachable(&votes, 2),
             "{votes}"
@@ -181,7 +186,7 @@ fn a_master_that_becomes_a_replica_loses_its_vote_and_gets_it_back() {
         guard.release().await.unwrap();
 
         assert_eq!(masters[2].command(&["REPLICAOF", "NO", "ONE"]), "OK");
-        until_votes(&lock, "three votes", |votes| votes.granted() == 3).await;
+        until_votes(&lock, "three votes", |votes| votes.granted_count() == 3).await;
         locks.close().await;
         assert_no_keys(&masters);
     });

@@ -1,4 +1,4 @@
-//! Passwords, users, databases, ready clients.
+//! Passwords, users, databases, and existing clients.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use tokio::time::sleep;
 
 use crate::common::*;
 
-/// What must be escaped in a URL, and what some parsers trip over.
+/// Characters that must be escaped in a URL, and some that confuse parsers.
 const PASSWORD: &str = "p@ss/wo:rd%?#ü";
 const IN_URL: &str = "p%40ss%2Fwo%3Ard%25%3F%23%C3%BC";
 
 #[test]
-fn a_password_a_user_and_a_database() {
+fn a_password_a_user_and_a_database_can_be_given() {
     with_masters(1, async |mut masters| {
         let rules = format!(">{PASSWORD}");
         let added = masters[0].command(&["ACL", "SETUSER", "alice", "on", &rules, "~*", "+@all"]);
@@ -29,12 +29,12 @@ fn a_password_a_user_and_a_database() {
             .unwrap();
         let guard = locks.mutex("r").try_acquire().await.unwrap();
         let votes = guard.settled().await;
-        assert_eq!(votes.granted(), 3, "{votes}");
+        assert_eq!(votes.granted_count(), 3, "{votes}");
         assert_eq!(keys_of_database(&masters[0], 0), 0);
         assert_eq!(keys_of_database(&masters[0], 3), 1);
 
         guard.extend(LONG).await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 3);
+        assert_eq!(guard.settled().await.granted_count(), 3);
         guard.release().await.unwrap();
         locks.close().await;
         assert_eq!(keys_of_database(&masters[0], 3), 0);
@@ -43,7 +43,7 @@ fn a_password_a_user_and_a_database() {
 }
 
 #[test]
-fn a_user_without_the_right_to_load_scripts_will_do() {
+fn a_user_without_the_right_to_load_scripts_can_lock() {
     with_masters(3, async |masters| {
         for master in &masters {
             let least = [
@@ -57,9 +57,9 @@ fn a_user_without_the_right_to_load_scripts_will_do() {
             .map(|master| format!("redis://lock:pw@127.0.0.1:{}", master.port()));
         let locks = patient().masters(urls).build().unwrap();
         let guard = locks.mutex("locks:r").try_acquire().await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 3);
+        assert_eq!(guard.settled().await.granted_count(), 3);
         guard.extend(LONG).await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 3);
+        assert_eq!(guard.settled().await.granted_count(), 3);
         guard.release().await.unwrap();
 
         let forbidden = locks.mutex("elsewhere").try_acquire().await.unwrap_err();
@@ -70,7 +70,7 @@ fn a_user_without_the_right_to_load_scripts_will_do() {
     });
 }
 
-/// Waiters then poll.
+/// Waiters poll without announcements.
 #[test]
 fn a_user_without_the_right_to_publish_can_release_every_kind() {
     with_masters(3, async |masters| {
@@ -92,7 +92,7 @@ fn a_user_without_the_right_to_publish_can_release_every_kind() {
             let held = acquire_on_all(&kind(&locks, &mine)).await;
             let next = kind(&locks, &yours);
             let waits = tokio::spawn(async move { next.acquire().await });
-            sleep(Duration::from_millis(50)).await; // it stands in the queue
+            sleep(Duration::from_millis(50)).await; // the waiter is queued by then
             held.release().await.unwrap();
             let next = waits.await.unwrap().unwrap();
             next.release().await.unwrap();
@@ -125,7 +125,7 @@ fn a_release_that_was_answered_with_an_error_is_sent_again() {
 }
 
 #[test]
-fn a_ready_client_is_a_master() {
+fn an_existing_client_can_be_a_master() {
     with_masters(3, async |masters| {
         masters[0].command(&["ACL", "SETUSER", "alice", "on", ">pw", "~*", "+@all"]);
         let urls = [
@@ -137,7 +137,7 @@ fn a_ready_client_is_a_master() {
         let locks = patient().masters(clients).build().unwrap();
         let guard = locks.mutex("r").try_acquire().await.unwrap();
         let votes = guard.settled().await;
-        assert_eq!(votes.granted(), 3, "{votes}");
+        assert_eq!(votes.granted_count(), 3, "{votes}");
         assert_eq!(keys_of_database(&masters[0], 2), 1);
         guard.release().await.unwrap();
         locks.close().await;
@@ -158,14 +158,14 @@ fn a_wrong_password_shows_in_the_votes_and_costs_no_lock() {
             let locks = patient().masters(urls(password)).build().unwrap();
             let guard = locks.mutex("r").try_acquire().await.unwrap();
             let votes = guard.settled().await;
-            assert_eq!(votes.granted(), 2);
+            assert_eq!(votes.granted_count(), 2);
             assert!(is_unreachable(&votes, 2), "{votes}");
             assert!(votes.to_string().contains(reason), "{votes}");
             assert!(!format!("{votes} {votes:?}").contains("hunter2"));
             guard.release().await.unwrap();
         }
 
-        // Two of three with the wrong password are no quorum, and no contention either.
+        // Two of three masters with the wrong password mean no quorum, but not contention.
         let two_wrong = [
             masters[0].url(),
             format!("redis://:hunter2@127.0.0.1:{}", masters[2].port()),
@@ -185,16 +185,16 @@ fn a_wrong_password_shows_in_the_votes_and_costs_no_lock() {
 }
 
 #[test]
-fn a_password_that_is_mended_is_noticed() {
+fn a_corrected_password_is_noticed() {
     with_masters(0, async |_| {
         let master = Server::start_with(&["--requirepass", "old"]);
         let url = format!("redis://:new@127.0.0.1:{}", master.port());
         let locks = Coordinator::builder().master(url).build().unwrap();
         let lock = locks.mutex("r");
         assert!(lock.try_acquire().await.is_err());
-        let mended = master.command(&["CONFIG", "SET", "requirepass", "new"]);
-        assert_eq!(mended, "OK");
-        drop(lock.acquire_within(PATIENCE).await.unwrap());
+        let changed = master.command(&["CONFIG", "SET", "requirepass", "new"]);
+        assert_eq!(changed, "OK");
+        drop(lock.acquire_within(TEST_TIMEOUT).await.unwrap());
     });
 }
 

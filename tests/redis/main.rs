@@ -1,47 +1,54 @@
-//! The crate end to end, on real servers: each test starts its own.
+//! The crate end to end, on real servers. Each test starts its own servers.
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "real servers live in real time, and tests spawn tasks"
+    reason = "tests with real servers run in real time and spawn tasks"
 )]
 #![allow(
     clippy::unwrap_used,
-    reason = "helpers of tests fail like tests, and clippy only knows tests by their attribute"
+    reason = "test helpers fail like tests, but clippy recognizes only tests themselves"
 )]
 
-mod aside;
 mod basics;
 mod cancel;
+#[path = "../support/captured_log.rs"]
+mod captured_log;
+#[path = "../support/child_output.rs"]
+mod child_output;
 mod common;
 mod contention;
-mod crowd;
 mod durable;
 mod fair;
+mod fair_order;
 mod fenced;
-mod guard;
+mod foreign_keys;
 mod hang;
-mod holding;
+mod hopeless_waiters;
 mod impostors;
+mod lock_names;
 mod login;
-mod minority;
-mod names;
-mod oom;
-mod order;
-mod patience;
+#[path = "../support/on_event.rs"]
+mod on_event;
+mod out_of_memory;
+#[path = "../support/polled.rs"]
+mod polled;
 mod preflight;
 mod process;
+#[path = "../support/proxy.rs"]
 mod proxy;
 mod redisson;
 mod reentrant;
+mod renewal;
 mod restart;
+mod restart_guard;
 mod rights;
 mod runtimes;
-#[path = "../support/log.rs"]
-mod said;
-mod scripts;
+mod script_flush;
+mod skewed_clocks;
 #[path = "../support/mod.rs"]
 mod support;
 mod suspend;
-mod tenures;
-mod tokens;
+mod token_log;
+mod waiter_processes;
+mod waiter_timeout;
 mod waiting;

@@ -1,4 +1,4 @@
-//! What a check finds, on servers that have it: each finding is provoked here that can be.
+//! Checks of servers. Each finding that can be provoked on a server is provoked here.
 
 use std::{
     fs,
@@ -9,20 +9,19 @@ use std::{
 };
 
 use quorlock::{
-    Builder, Coordinator,
-    Level::{self, Info, Refuse, Unknown, Warn},
-    Preflight, RestartGuard,
+    Builder, Coordinator, Preflight, RestartGuard,
+    Severity::{self, Info, Refuse, Unknown, Warn},
 };
 use tokio::time::sleep;
 
 use crate::{common::*, impostors::impostor};
 
-/// What a master keeps its locks with over a restart.
+/// The options with which a master keeps its locks over a restart.
 const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
-type Found = (Level, &'static str);
+type Found = (Severity, &'static str);
 
-/// Three servers as they should be, but that they are on one machine.
+/// Returns three servers that are fit, but on one machine.
 fn durable() -> Vec<Server> {
     (0..3).map(|_| Server::start_with(&DURABLE)).collect()
 }
@@ -31,7 +30,7 @@ fn guarded() -> Builder {
     patient().restart_guard(RestartGuard::Observed)
 }
 
-/// Places that look like machines of their own.
+/// Returns addresses that look like machines of their own.
 fn apart(masters: &[Server]) -> [String; 3] {
     [
         masters[0].url(),
@@ -44,10 +43,10 @@ fn locks(builder: Builder, masters: &[Server]) -> Coordinator {
     builder.masters(apart(masters)).build().unwrap()
 }
 
-/// What is found but for an old version, which depends on where the tests are run.
+/// Returns the findings without an old version, which depends on the server of the tests.
 fn found(report: &Preflight) -> Vec<Found> {
     let findings = report.findings.iter();
-    let findings = findings.map(|finding| (finding.level, finding.setting));
+    let findings = findings.map(|finding| (finding.severity, finding.setting.name()));
     findings
         .filter(|(level, setting)| (*level, *setting) != (Warn, "redis_version"))
         .collect()
@@ -70,11 +69,11 @@ fn major(master: &Server) -> u32 {
 }
 
 #[test]
-fn nothing_is_found_on_good_masters() {
+fn nothing_is_found_on_fit_masters() {
     with_masters(0, async |_| {
         let masters = durable();
         for guard in [RestartGuard::Off, RestartGuard::Observed] {
-            // At once, as at a program's start.
+            // The check comes at once, as at a program's start.
             let locks = locks(patient().restart_guard(guard), &masters);
             let report = locks.check().await;
             assert_eq!(found(&report), [], "{guard:?} {report}");
@@ -86,12 +85,15 @@ fn nothing_is_found_on_good_masters() {
 }
 
 #[test]
-fn what_servers_are_like_from_the_start() {
+fn a_server_with_default_settings_loses_locks_in_a_restart() {
     with_masters(3, async |masters| {
         let guarded = locks(guarded(), &masters);
         let report = guarded.check().await;
         assert_eq!(found(&report), [(Info, "aof_enabled")], "{report}");
-        let of_all = report.findings.iter().find(|finding| finding.level == Info);
+        let of_all = report
+            .findings
+            .iter()
+            .find(|finding| finding.severity == Info);
         assert_eq!(of_all.unwrap().master, None);
         guarded.close().await;
 
@@ -103,7 +105,7 @@ fn what_servers_are_like_from_the_start() {
 }
 
 #[test]
-fn each_setting() {
+fn each_setting_has_its_finding() {
     with_masters(0, async |_| {
         let masters = durable();
         let (guarded, unguarded) = (locks(guarded(), &masters), locks(patient(), &masters));
@@ -117,7 +119,7 @@ fn each_setting() {
             ),
             ("timeout", "3600", "0", (Warn, "timeout"), None),
             ("tcp-keepalive", "0", "300", (Warn, "tcp-keepalive"), None),
-            // Shorter than the node timeout it does not matter.
+            // A threshold below the node timeout does not matter.
             (
                 "lua-time-limit",
                 "5001",
@@ -146,7 +148,7 @@ fn each_setting() {
             let finding = report
                 .findings
                 .iter()
-                .find(|finding| finding.setting == expected.1);
+                .find(|finding| finding.setting.name() == expected.1);
             let address = format!("unix:{}", masters[1].socket().display());
             assert_eq!(finding.unwrap().master.as_deref(), Some(&*address));
             let report = unguarded.check().await;
@@ -164,7 +166,7 @@ fn each_setting() {
 }
 
 #[test]
-fn masters_that_are_said_to_keep_everything() {
+fn masters_that_are_declared_durable_and_are_not_are_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let durable = || guarded().durable_masters(true);
@@ -189,8 +191,11 @@ fn masters_that_are_said_to_keep_everything() {
             let report = connected.check().await;
             assert_eq!(found(&report), [(Refuse, finding)], "{report}");
             assert!(report.to_string().contains("set it back"), "{report}");
-            // Whoever dials now notes it.
+            // A dial notes in the guard key that this master is not durable.
             let late = locks(durable(), &masters);
+            // All dials of `late` are over before the setting changes again.
+            let guard = acquire_on_all(&late.mutex("late")).await;
+            guard.release().await.unwrap();
             for locks in [&late, &connected] {
                 let report = locks.check().await;
                 assert_eq!(found(&report), [(Warn, finding)], "{report}");
@@ -198,7 +203,7 @@ fn masters_that_are_said_to_keep_everything() {
             set(&masters[1], setting, good);
             let report = connected.check().await;
             assert_eq!(found(&report), [(Warn, "quorlock:guard")], "{report}");
-            // A log that is switched on is written anew first.
+            // A log that is switched on is rewritten first.
             until("a dial that notes it", async || {
                 let again = locks(durable(), &masters);
                 found(&again.check().await).is_empty().then_some(())
@@ -212,7 +217,7 @@ fn masters_that_are_said_to_keep_everything() {
 }
 
 #[test]
-fn a_master_that_takes_no_clients_at_all() {
+fn a_master_that_takes_no_connection_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let mut held = TcpStream::connect(("127.0.0.1", masters[0].port())).unwrap();
@@ -229,7 +234,7 @@ fn a_master_that_takes_no_clients_at_all() {
 }
 
 #[test]
-fn a_master_that_takes_no_more_clients() {
+fn a_master_that_soon_takes_no_more_connections_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = locks(guarded(), &masters);
@@ -250,7 +255,7 @@ fn a_master_that_takes_no_more_clients() {
 }
 
 #[test]
-fn a_master_that_evicted_its_keys_and_then_is_in_quarantine() {
+fn a_master_that_evicted_its_keys_is_found_and_then_in_quarantine() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = locks(guarded(), &masters);
@@ -278,9 +283,9 @@ fn a_master_that_evicted_its_keys_and_then_is_in_quarantine() {
     });
 }
 
-/// What it is told to do: the programs that knew it see to the rest.
+/// After the fix that the finding names, the programs that knew the masters do the rest.
 #[test]
-fn a_master_that_was_flushed() {
+fn a_master_that_was_flushed_is_found_and_then_in_quarantine() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = locks(guarded(), &masters);
@@ -312,14 +317,14 @@ fn a_master_that_was_flushed() {
     });
 }
 
-/// What the guide says that no check can find.
+/// The one loss that no check can find, as docs/operations.md says.
 #[test]
-fn a_flushed_key_that_somebody_else_wrote_anew() {
+fn a_flush_is_not_found_after_an_observer_wrote_the_guard_key_anew() {
     with_masters(0, async |_| {
         let masters = durable();
         let knew = locks(guarded(), &masters);
         assert_eq!(found(&knew.check().await), []);
-        // By addresses that this process has not seen, as another one would.
+        // By addresses that this process has not used, as another process would.
         let address = format!("redis://localhost:{}", masters[0].port());
         for (guard, address, expected) in [
             (
@@ -348,7 +353,7 @@ fn a_flushed_key_that_somebody_else_wrote_anew() {
 }
 
 #[test]
-fn a_master_with_the_data_of_another() {
+fn a_master_with_the_data_of_another_is_found() {
     with_masters(0, async |_| {
         let (masters, other) = (durable(), Server::start());
         let connected = locks(guarded(), &masters);
@@ -372,7 +377,7 @@ fn a_master_with_the_data_of_another() {
         })
         .await;
 
-        // Of one that is in the list, too.
+        // The second master gets the data of the first, which is in the list, too.
         copy(&masters[0], &masters[1]);
         let had = "master_replid";
         let report = connected.check().await;
@@ -385,30 +390,30 @@ fn a_master_with_the_data_of_another() {
     });
 }
 
-/// Has `to` forget what it has for what `from` has.
+/// Replaces the data of `to` by the data of `from`.
 fn copy(from: &Server, to: &Server) {
     let port = from.port().to_string();
     set(from, "repl-diskless-sync-delay", "0");
     to.command(&["REPLICAOF", "127.0.0.1", &port]);
     let start = Instant::now();
     while info(to, "master_link_status").as_deref() != Some("up") {
-        assert!(start.elapsed() < PATIENCE, "{}", to.log_tail());
+        assert!(start.elapsed() < TEST_TIMEOUT, "{}", to.log_tail());
         thread::sleep(Duration::from_millis(10));
     }
     to.command(&["REPLICAOF", "NO", "ONE"]);
     while info(from, "connected_slaves").as_deref() != Some("0") {
-        assert!(start.elapsed() < PATIENCE, "{}", from.log_tail());
+        assert!(start.elapsed() < TEST_TIMEOUT, "{}", from.log_tail());
         thread::sleep(Duration::from_millis(10));
     }
 }
 
 #[test]
-fn a_master_that_cannot_save() {
+fn a_master_that_cannot_save_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = locks(guarded(), &masters);
         assert_eq!(found(&locks.check().await), []);
-        // In the place of the file.
+        // The snapshot cannot be written: its name is that of a folder.
         fs::create_dir(masters[0].socket().with_file_name("dump.rdb")).unwrap();
         set(&masters[0], "save", "3600 1000000");
         masters[0].command(&["BGSAVE"]);
@@ -429,7 +434,7 @@ fn a_master_that_cannot_save() {
 }
 
 #[test]
-fn a_master_that_cannot_write() {
+fn a_master_that_refuses_writes_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = locks(guarded(), &masters);
@@ -450,7 +455,7 @@ fn a_master_that_cannot_write() {
 }
 
 #[test]
-fn replicas() {
+fn replicas_are_found() {
     with_masters(0, async |_| {
         let (masters, replica) = (durable(), Server::start());
         let connected = locks(guarded(), &masters);
@@ -472,7 +477,7 @@ fn replicas() {
             (info(&masters[1], "master_link_status")? == "up").then_some(())
         })
         .await;
-        // Connected to it or not.
+        // One coordinator was connected to the server before it became a replica, the other not.
         for locks in [connected, locks(guarded(), &masters)] {
             let report = locks.check().await;
             assert_eq!(report.worst(), Some(Refuse));
@@ -483,7 +488,7 @@ fn replicas() {
 }
 
 #[test]
-fn one_server_as_two_masters() {
+fn a_server_that_is_listed_twice_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let urls = [
@@ -496,7 +501,7 @@ fn one_server_as_two_masters() {
         let expected = [(Refuse, "run_id"), (Refuse, "master_replid")];
         assert_eq!(found(&report), expected, "{report}");
         unguarded.close().await;
-        // It has one vote then.
+        // With the guard, the server has one vote.
         let guarded = guarded().masters(&urls).build().unwrap();
         let report = guarded.check().await;
         assert_eq!(found(&report), [(Refuse, "run_id")], "{report}");
@@ -505,7 +510,7 @@ fn one_server_as_two_masters() {
 }
 
 #[test]
-fn a_server_of_a_cluster() {
+fn a_server_of_a_cluster_is_found() {
     with_masters(0, async |_| {
         let mut masters = durable();
         masters[0] = Server::start_with(&[&DURABLE[..], &["--cluster-enabled", "yes"]].concat());
@@ -518,7 +523,7 @@ fn a_server_of_a_cluster() {
 }
 
 #[test]
-fn how_many_masters_and_where() {
+fn the_number_of_masters_and_their_hosts_are_checked() {
     with_masters(4, async |masters| {
         let durable = ["aof_enabled"];
         for (count, expected) in [
@@ -538,7 +543,7 @@ fn how_many_masters_and_where() {
 }
 
 #[test]
-fn our_own_settings() {
+fn settings_of_this_program_are_checked() {
     with_masters(0, async |_| {
         let masters = durable();
         let hasty = guarded().ttl(Duration::from_secs(40)).drift_ppm(0);
@@ -551,7 +556,7 @@ fn our_own_settings() {
 }
 
 #[test]
-fn masters_that_say_nothing() {
+fn masters_that_do_not_answer_are_found() {
     with_masters(0, async |_| {
         let mut masters = durable();
         masters[0] = Server::reserve();
@@ -589,14 +594,14 @@ fn masters_that_say_nothing() {
     });
 }
 
-/// What is there is no server that can be used.
+/// Another program answers at the address, or a server that is too old.
 #[test]
-fn masters_that_are_none() {
+fn servers_that_are_no_masters_are_found() {
     with_masters(0, async |_| {
         let masters = durable();
         for (answer, expected) in [
             ("HTTP/1.1 400 Bad Request\r\n\r\n", (Warn, "connection")),
-            // Redis 5, and a proxy.
+            // The answers of Redis 5 and of a proxy.
             (
                 "-ERR unknown command `HELLO`, with args beginning with: `3`\r\n",
                 (Refuse, "redis_version"),
@@ -609,7 +614,7 @@ fn masters_that_are_none() {
             let mut urls = apart(&masters);
             urls[0] = impostor(|mut stream| {
                 let _ = stream.write_all(answer.as_bytes());
-                // Until it is closed: what is not read would reset it.
+                // Reads until the end: closing with unread bytes would reset the connection.
                 let _ = io::copy(&mut stream, &mut io::sink());
             });
             let locks = guarded().masters(urls).build().unwrap();
@@ -626,12 +631,12 @@ fn masters_that_are_none() {
     });
 }
 
-/// Needs an address that is not the loopback's.
+/// Needs an address that is not the loopback address.
 #[test]
-fn protected_mode() {
+fn protected_mode_is_found() {
     with_masters(0, async |_| {
         let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
-        // Sends nothing.
+        // Connecting a UDP socket sends nothing, and shows this machine's address.
         let address = socket
             .connect(("192.0.2.1", 9))
             .and_then(|()| socket.local_addr());
@@ -645,7 +650,7 @@ fn protected_mode() {
         urls[0] = format!("redis://{}:{}", address.ip(), masters[0].port());
         let locks = guarded().masters(urls).build().unwrap();
         let report = locks.check().await;
-        // Before Redis 7 it was off for whoever says what to bind to.
+        // Before Redis 7, `--bind` turned it off.
         if major(&masters[0]) >= 7 {
             assert_eq!(found(&report), [(Refuse, "login")], "{report}");
             assert!(report.to_string().contains("protected mode"), "{report}");
@@ -654,7 +659,7 @@ fn protected_mode() {
     });
 }
 
-/// What is found for a user with `rules` on one of three masters.
+/// Checks three masters, on one of which the user has `rules`.
 async fn as_user(masters: &[Server], builder: Builder, rules: &[&str]) -> Preflight {
     let words = [&["ACL", "SETUSER", "bob", "reset", "on", ">hunter2"], rules].concat();
     assert_eq!(masters[0].command(&words), "OK");
@@ -676,7 +681,7 @@ const TOKENS: &str = "rights for fencing tokens";
 const INSPECT: &str = "rights to inspect";
 
 #[test]
-fn each_right() {
+fn each_missing_right_has_its_finding() {
     with_masters(0, async |_| {
         let masters = durable();
         let all = ["~*", "&*", "+@all"];
@@ -728,7 +733,7 @@ fn each_right() {
 }
 
 #[test]
-fn a_guard_key_that_makes_no_sense() {
+fn a_guard_key_that_makes_no_sense_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = locks(guarded(), &masters);
@@ -741,7 +746,7 @@ fn a_guard_key_that_makes_no_sense() {
 }
 
 #[test]
-fn rights_that_the_guard_needs() {
+fn rights_that_the_guard_lacks_are_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let gone = (Refuse, "quorlock:guard");
@@ -756,14 +761,14 @@ fn rights_that_the_guard_needs() {
             let rules = [&all[..], without].concat();
             let report = as_user(&masters, guarded(), &rules).await;
             assert_eq!(found(&report), expected, "{without:?}: {report}");
-            // With the strict one it is not even connected.
+            // A strict guard does not even connect.
             let strict = patient().restart_guard(RestartGuard::Strict).max_ttl(LONG);
             let report = as_user(&masters, strict, &rules).await;
             assert!(found(&report).contains(&gone), "{without:?}: {report}");
             let text = report.to_string();
             assert_eq!(text.matches("~quorlock:guard").count(), 1, "{text}");
         }
-        // Nobody needs them without it.
+        // Without the guard, these rights are not needed.
         let report = as_user(&masters, patient(), &["~*", "&*", "+@all", "-info"]).await;
         let found = found(&report);
         assert!(
@@ -773,12 +778,12 @@ fn rights_that_the_guard_needs() {
     });
 }
 
-/// What only other kinds of lock need is no fault.
+/// A right that only other kinds of locks need is not a fault.
 #[test]
-fn the_least_rights_for_mutexes() {
+fn the_least_rights_for_mutexes_are_enough() {
     with_masters(0, async |_| {
         let masters = durable();
-        // The guard's are among them.
+        // The rights of the guard are among them.
         let rules = [
             "~locks:*",
             "~quorlock:guard",
@@ -796,7 +801,7 @@ fn the_least_rights_for_mutexes() {
             "+hset",
             "+config|get",
         ];
-        // Somebody may have a lock of that name, and only EXISTS is missing to see it.
+        // Another client may have a lock of that name, which a user without EXISTS cannot see.
         let key = "locks:quorlock:check";
         masters[0].command(&["SET", key, "somebody's"]);
         let builder = guarded().key_template("locks:{name}");
@@ -814,7 +819,7 @@ fn the_least_rights_for_mutexes() {
 }
 
 #[test]
-fn commands_that_are_renamed() {
+fn commands_that_are_renamed_are_found() {
     with_masters(0, async |_| {
         let mut masters = durable();
         for (command, expected) in [
@@ -865,13 +870,13 @@ fn a_check_changes_nothing() {
     });
 }
 
-/// How bad servers are from the start.
-fn report_of_plain(master: &Server) -> Level {
+/// The severity of the findings about a server with default settings.
+fn report_of_plain(master: &Server) -> Severity {
     if major(master) < 7 { Warn } else { Info }
 }
 
 #[test]
-fn passwords_stay_where_they_are() {
+fn a_report_shows_no_passwords() {
     with_masters(0, async |_| {
         let secret = [
             &DURABLE[..],
@@ -891,8 +896,24 @@ fn passwords_stay_where_they_are() {
     });
 }
 
+/// The connections are made on the coordinator's runtime.
 #[test]
-fn a_master_that_runs_a_long_script() {
+fn a_check_can_be_made_from_a_runtime_without_timers_and_sockets() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        let locks = locks(guarded(), &masters);
+        let other = locks.clone();
+        let report = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            runtime.unwrap().block_on(other.check())
+        });
+        assert_eq!(found(&report.join().unwrap()), []);
+        locks.close().await;
+    });
+}
+
+#[test]
+fn a_master_that_runs_a_long_script_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = locks(guarded().node_timeout(Duration::from_secs(2)), &masters);
@@ -901,7 +922,7 @@ fn a_master_that_runs_a_long_script() {
         let port = masters[0].port();
         let busy = thread::spawn(move || {
             let words = ["EVAL", "while true do end", "0"];
-            let _ = server::try_command_on(port, &words, PATIENCE);
+            let _ = server::try_command_on(port, &words, TEST_TIMEOUT);
         });
         let report = until("a busy master", async || {
             sleep(Duration::from_millis(20)).await;

@@ -1,26 +1,26 @@
-//! Tests that need a process of their own, to be killed or suspended: the test itself once more.
+//! Child processes that can be killed or suspended: each is a second run of a test.
 
 use std::{
     env,
     ffi::OsString,
     fs,
-    io::{self, Read, Write},
+    io::Write,
     process::{Child, Command, Stdio},
     sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
 
-use crate::common::PATIENCE;
+use crate::{child_output::output_of, common::TEST_TIMEOUT};
 
-/// It goes when it is dropped.
+/// A child process, which is killed when this is dropped.
 pub(crate) struct Process {
     process: Child,
     output: mpsc::Receiver<String>,
 }
 
 impl Process {
-    /// Runs `test` alone, which sees by `variables` that it is not the first.
+    /// Runs `test` alone in a child process, which recognizes itself by `variables`.
     pub(crate) fn start(
         test: &str,
         variables: impl IntoIterator<Item = (&'static str, OsString)>,
@@ -33,56 +33,57 @@ impl Process {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let (sender, output) = mpsc::channel();
-        read_in_background(process.stdout.take(), sender.clone());
-        read_in_background(process.stderr.take(), sender);
+        let output = output_of(&mut process);
         Self { process, output }
     }
 
-    /// SIGKILL, and wait.
+    /// Kills the process with SIGKILL, and waits for its end.
     pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
-    /// SIGSTOP. Returns when it has stopped.
+    /// Stops the process with SIGSTOP, and waits until it has stopped.
     pub(crate) fn pause(&self) {
         self.signal("STOP");
         let stat = format!("/proc/{}/stat", self.process.id());
         let start = Instant::now();
         while !fs::read_to_string(&stat).unwrap().contains(") T ") {
-            assert!(start.elapsed() < PATIENCE / 8, "it does not stop");
+            assert!(
+                start.elapsed() < TEST_TIMEOUT / 8,
+                "the process does not stop"
+            );
             thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// SIGCONT.
+    /// Resumes the process with SIGCONT.
     pub(crate) fn resume(&self) {
         self.signal("CONT");
     }
 
-    /// Writes a line to its standard input.
-    pub(crate) fn tell(&mut self) {
+    /// Writes an empty line to its standard input.
+    pub(crate) fn write_line(&mut self) {
         let input = self.process.stdin.as_mut().unwrap();
         writeln!(input).unwrap();
     }
 
-    /// Ends its standard input.
-    pub(crate) fn close(&mut self) {
+    /// Closes its standard input.
+    pub(crate) fn close_input(&mut self) {
         self.process.stdin = None;
     }
 
-    /// Whether it has ended, and not well.
+    /// Returns whether the process has failed.
     pub(crate) fn has_failed(&mut self) -> bool {
         let ended = self.process.try_wait().unwrap();
         ended.is_some_and(|status| !status.success())
     }
 
-    /// Waits for its end, which must be a good one.
+    /// Waits for the end of the process, which must be a success.
     pub(crate) fn finish(mut self) {
         let mut said = String::new();
-        // Both outputs end when the process does, which has a bound of its own.
-        while let Ok(part) = self.output.recv_timeout(PATIENCE) {
+        // Both outputs end with the process, which has a time limit of its own.
+        while let Ok(part) = self.output.recv_timeout(TEST_TIMEOUT) {
             said.push_str(&part);
         }
         self.process.kill().ok();
@@ -101,14 +102,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.process.kill(); // it may be gone, and a test that panics must not leave it behind
+        // the process may be gone, and a test that panics must not leave it running
+        let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-fn read_in_background(pipe: Option<impl Read + Send + 'static>, to: mpsc::Sender<String>) {
-    thread::spawn(move || {
-        let said = pipe.map(io::read_to_string);
-        let _ = to.send(said.and_then(Result::ok).unwrap_or_default());
-    });
 }

@@ -1,9 +1,9 @@
-//! Clients that hold Redisson's plain lock on the same masters: they and our reentrant locks exclude each
-//! other, read each other's hold counts, and wake each other's waiters.
+//! Redisson's plain lock on the same masters: Redisson's clients and our reentrant locks exclude
+//! each other, read each other's hold counts, and wake each other's waiters.
 //!
-//! Theirs is played here by what it does on the wire: a hash with one field, `UUID:thread`, that counts; `0` on
-//! the lock's channel when the last level is gone. A `RedissonRedLock` has a client of its own, with a UUID of
-//! its own, for every master.
+//! The tests imitate Redisson's commands: a hash whose field `UUID:thread` counts the levels, and
+//! `0` on the lock's channel when the last level is gone. A `RedissonRedLock` has one client for
+//! every master, each with its own UUID.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -11,12 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{AcquireError, ExtendError, Kind, Refusal, Vote};
+use quorlock::{AcquireError, Contention, ExtendError, Kind, Refusal, Vote};
 use tokio::time::{sleep, timeout};
 
 use crate::common::*;
 
-/// Who is woken does not take so long; the shortest poll takes more.
+/// More than a waiter that is woken takes, and less than the shortest poll interval.
 const WOKEN: Duration = Duration::from_millis(100);
 
 const LOCK: &str = "
@@ -28,7 +28,7 @@ const LOCK: &str = "
     redis.call('PEXPIRE', KEYS[1], ARGV[1])
     return false";
 
-/// The write lock of their read-write lock. A hash without `mode` is free to it.
+/// The write lock of Redisson's read-write lock. It takes a hash without `mode` for free.
 const WRITE_LOCK: &str = "
     local mode = redis.call('HGET', KEYS[1], 'mode')
     if mode == false then
@@ -55,15 +55,15 @@ const UNLOCK: &str = "
     redis.call('PUBLISH', KEYS[2], '0')
     return 1";
 
-/// A client of theirs for one master, and one of its threads.
-struct Theirs<'a> {
+/// A thread of a Redisson client, which is connected to one master.
+struct RedissonClient<'a> {
     master: &'a Server,
     owner: String,
     name: &'a str,
 }
 
-impl<'a> Theirs<'a> {
-    /// A client for each of `masters`.
+impl<'a> RedissonClient<'a> {
+    /// Returns a client for each of `masters`.
     fn on(masters: &'a [Server], name: &'a str) -> Vec<Self> {
         let client = |(number, master)| Self {
             master,
@@ -92,7 +92,7 @@ impl<'a> Theirs<'a> {
             .command(&[&keys[..], &["60000", &self.owner]].concat())
     }
 
-    /// How often `owner` holds it, as they ask.
+    /// Returns how many levels `owner` holds, in the way Redisson reads it.
     fn hold_count(&self, owner: &str) -> String {
         self.master.command(&["HGET", self.name, owner])
     }
@@ -106,13 +106,13 @@ fn channel(name: &str) -> String {
     }
 }
 
-/// A waiter of theirs, parked on one master.
-struct Parked(BufReader<TcpStream>);
+/// A Redisson waiter that listens to one master.
+struct RedissonWaiter(BufReader<TcpStream>);
 
-impl Parked {
+impl RedissonWaiter {
     fn on(master: &Server, name: &str) -> Self {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, master.port())).unwrap();
-        stream.set_read_timeout(Some(PATIENCE / 8)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT / 8)).unwrap();
         let channel = channel(name);
         write!(
             stream,
@@ -120,10 +120,10 @@ impl Parked {
             channel.len()
         )
         .unwrap();
-        let mut parked = Self(BufReader::new(stream));
-        // An array of three, each but the count behind its length.
+        let mut waiter = Self(BufReader::new(stream));
+        // An array of three elements. All but the count are preceded by their length.
         assert_eq!(
-            parked.lines(6),
+            waiter.lines(6),
             [
                 "*3",
                 "$9",
@@ -133,10 +133,10 @@ impl Parked {
                 ":1"
             ]
         );
-        parked
+        waiter
     }
 
-    /// The next message.
+    /// Returns the next message.
     fn message(&mut self) -> String {
         self.lines(7).pop().unwrap()
     }
@@ -154,26 +154,29 @@ impl Parked {
 const NAMES: [&str; 3] = ["r", "{orders}:42", "a name: 7"];
 
 #[test]
-fn theirs_on_a_majority_excludes_ours_until_the_last_unlock() {
+fn redissons_lock_on_a_majority_excludes_ours_until_its_last_unlock() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         for name in NAMES {
-            let theirs = Theirs::on(&masters[..2], name);
+            let theirs = RedissonClient::on(&masters[..2], name);
             for client in &theirs {
                 assert_eq!(client.lock(), "(nil)");
                 assert_eq!(client.lock(), "(nil)");
             }
             let lock = locks.reentrant(name, &locks.owner());
-            let holding = lock.inspect().await.unwrap().holding.unwrap();
-            assert_eq!((holding.kind, holding.owner), (Some(Kind::Reentrant), None));
-            assert_eq!(holding.depth, 2);
-            let left = holding.remaining.unwrap();
+            let holder = lock.inspect().await.unwrap().holder.unwrap();
+            assert_eq!((holder.kind, holder.owner), (Some(Kind::Reentrant), None));
+            assert_eq!(holder.depth, 2);
+            let left = holder.remaining.unwrap();
             assert!(left > Duration::from_secs(50) && left <= Duration::from_secs(60));
             assert!(lock.is_held().await.unwrap());
             for depth in [2, 1] {
                 let refused = lock.try_acquire().await;
                 let Err(AcquireError::Contended {
-                    remaining: Some(remaining),
+                    reason:
+                        Contention::Held {
+                            remaining: Some(remaining),
+                        },
                     votes,
                     ..
                 }) = refused
@@ -183,14 +186,12 @@ fn theirs_on_a_majority_excludes_ours_until_the_last_unlock() {
                 assert!(remaining > Duration::from_secs(50), "{remaining:?}");
                 assert!(remaining <= Duration::from_secs(60), "{remaining:?}");
                 for (master, client) in theirs.iter().enumerate() {
-                    let Some(Vote::Refuse(Refusal::Held {
-                        holder: Some(holder),
-                        ..
-                    })) = row(&votes, master).vote()
+                    let Some(Vote::Refuse(Refusal::Held(report))) = row(&votes, master).vote()
                     else {
                         panic!("{votes}");
                     };
-                    assert_eq!((&holder.owner, holder.depth), (&client.owner, depth));
+                    assert_eq!(report.owner(), Some(&*client.owner));
+                    assert_eq!(report.depth(), depth);
                     client.unlock();
                 }
             }
@@ -204,20 +205,20 @@ fn theirs_on_a_majority_excludes_ours_until_the_last_unlock() {
 }
 
 #[test]
-fn ours_excludes_theirs_until_the_last_guard_and_they_read_how_deep_it_is() {
+fn our_lock_excludes_redissons_until_the_last_guard_and_shows_its_depth() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let owner = locks.owner();
         for name in NAMES {
             let lock = locks.reentrant(name, &owner);
-            let theirs = Theirs::on(&masters, name);
+            let theirs = RedissonClient::on(&masters, name);
             let outer = acquire_on_all(&lock).await;
             let inner = acquire_on_all(&lock).await;
             for client in &theirs {
                 assert_eq!(client.hold_count(owner.id()), "2");
                 let left: u64 = client.lock().parse().unwrap();
                 assert!(left > 500_000 && left <= 600_000, "{left}");
-                assert_eq!(client.unlock(), "(nil)"); // it is not theirs to unlock
+                assert_eq!(client.unlock(), "(nil)"); // Redisson does not own this lock
             }
             outer.release().await.unwrap();
             for (client, master) in theirs.iter().zip(&masters) {
@@ -229,7 +230,7 @@ fn ours_excludes_theirs_until_the_last_guard_and_they_read_how_deep_it_is() {
                 assert!(pttl(master, name) > 500_000);
             }
             inner.release().await.unwrap();
-            close_free(&masters, name).await;
+            until_released(&masters, name).await;
             for client in &theirs {
                 assert_eq!(client.lock(), "(nil)");
                 assert_eq!(client.unlock(), "1");
@@ -240,25 +241,15 @@ fn ours_excludes_theirs_until_the_last_guard_and_they_read_how_deep_it_is() {
     });
 }
 
-/// Waits until a release has reached those who were not in the majority, too.
-async fn close_free(masters: &[Server], name: &str) {
-    for master in masters {
-        until("a free master", async || {
-            (master.command(&["EXISTS", name]) == "0").then_some(())
-        })
-        .await;
-    }
-}
-
-/// One client for all masters, such as another library that writes the same keys.
+/// One client for all masters, like another library that writes the same keys.
 #[test]
-fn an_inspection_reads_theirs() {
+fn an_inspection_reads_redissons_lock() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let lock = locks.reentrant("r", &locks.owner());
         assert!(!lock.is_held().await.unwrap());
         for master in &masters {
-            let client = Theirs {
+            let client = RedissonClient {
                 master,
                 owner: "6e3814a1-e847-452b-a982-45baf93a1df2:1".to_owned(),
                 name: "r",
@@ -267,41 +258,45 @@ fn an_inspection_reads_theirs() {
                 assert_eq!(client.lock(), "(nil)");
             }
         }
-        let holding = lock.inspect().await.unwrap().holding.unwrap();
-        assert_eq!(holding.kind, Some(Kind::Reentrant));
-        let owner = holding.owner.unwrap();
+        let holder = lock.inspect().await.unwrap().holder.unwrap();
+        assert_eq!(holder.kind, Some(Kind::Reentrant));
+        let owner = holder.owner.unwrap();
         assert_eq!(owner, "6e3814a1-e847-452b-a982-45baf93a1df2:1");
-        assert_eq!(holding.depth, 3);
-        let left = holding.remaining.unwrap();
+        assert_eq!(holder.depth, 3);
+        let left = holder.remaining.unwrap();
         assert!(left > Duration::from_secs(50) && left <= Duration::from_secs(60));
     });
 }
 
 #[test]
-fn theirs_on_a_minority_is_neither_in_the_way_nor_touched() {
+fn redissons_lock_on_a_minority_is_no_obstacle_and_stays_untouched() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let owner = locks.owner();
-        let theirs = Theirs::on(&masters[..1], "r");
+        let theirs = RedissonClient::on(&masters[..1], "r");
         assert_eq!(theirs[0].lock(), "(nil)");
         let lock = locks.reentrant("r", &owner);
-        let outer = lock.acquire_within(PATIENCE / 4).await.unwrap();
-        let inner = lock.acquire_within(PATIENCE / 4).await.unwrap();
+        let outer = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
+        let inner = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
         inner.extend(LONG).await.unwrap();
         let votes = inner.settled().await;
-        assert_eq!((votes.granted(), votes.refused()), (2, 1), "{votes}");
+        assert_eq!(
+            (votes.granted_count(), votes.refused_count()),
+            (2, 1),
+            "{votes}"
+        );
         inner.release().await.unwrap();
         outer.release().await.unwrap();
         locks.close().await;
         let theirs = format!("{}\n1", theirs[0].owner);
         assert_eq!(masters[0].command(&["HGETALL", "r"]), theirs);
-        assert!(pttl(&masters[0], "r") <= 60_000); // an extension touches only its own
+        assert!(pttl(&masters[0], "r") <= 60_000); // an extension changes only its own key
         assert_no_keys(&masters[1..]);
     });
 }
 
 #[test]
-fn our_last_release_and_no_other_wakes_their_waiters_on_every_master() {
+fn only_our_last_release_wakes_redissons_waiters_on_every_master() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let owner = locks.owner();
@@ -309,7 +304,9 @@ fn our_last_release_and_no_other_wakes_their_waiters_on_every_master() {
             let lock = locks.reentrant(name, &owner);
             let outer = acquire_on_all(&lock).await;
             let inner = acquire_on_all(&lock).await;
-            let waiters = masters.iter().map(|master| Parked::on(master, name));
+            let waiters = masters
+                .iter()
+                .map(|master| RedissonWaiter::on(master, name));
             let mut waiters: Vec<_> = waiters.collect();
             inner.release().await.unwrap();
             for (master, waiter) in masters.iter().zip(&mut waiters) {
@@ -318,7 +315,7 @@ fn our_last_release_and_no_other_wakes_their_waiters_on_every_master() {
                 })
                 .await;
                 master.command(&["PUBLISH", &channel(name), "7"]);
-                assert_eq!(waiter.message(), "7", "the first thing that is heard");
+                assert_eq!(waiter.message(), "7", "the first message");
             }
             outer.release().await.unwrap();
             for waiter in &mut waiters {
@@ -330,24 +327,26 @@ fn our_last_release_and_no_other_wakes_their_waiters_on_every_master() {
     });
 }
 
-/// One of their waiters may have tried on a master while it had the key of the lost round. It waits
-/// there until it is told, and keeps what it has on the other masters.
+/// A Redisson waiter may have tried a master while the master had the lost round's key. The waiter
+/// stays there until it gets a message, and keeps its keys on the other masters.
 #[test]
-fn a_lost_round_wakes_their_waiters_where_it_gave_a_key_back_and_nowhere_else() {
+fn a_lost_round_wakes_redissons_waiters_only_where_it_gave_a_key_back() {
     with_masters(5, async |masters| {
         let locks = coordinator(patient(), &masters);
         for name in NAMES {
-            let theirs = Theirs::on(&masters[..3], name);
+            let theirs = RedissonClient::on(&masters[..3], name);
             for client in &theirs {
                 assert_eq!(client.lock(), "(nil)");
             }
-            let waiters = masters.iter().map(|master| Parked::on(master, name));
+            let waiters = masters
+                .iter()
+                .map(|master| RedissonWaiter::on(master, name));
             let mut waiters: Vec<_> = waiters.collect();
             let refused = locks.reentrant(name, &locks.owner()).try_acquire().await;
             assert!(refused.is_err());
             for waiter in &mut waiters[3..] {
                 let message = waiter.message();
-                // They compare it as a number.
+                // Redisson compares the message as a number.
                 assert_eq!(message.parse::<i64>(), Ok(0), "{message}");
             }
             for (master, waiter) in masters.iter().zip(&mut waiters) {
@@ -364,13 +363,13 @@ fn a_lost_round_wakes_their_waiters_where_it_gave_a_key_back_and_nowhere_else() 
 }
 
 #[test]
-fn their_unlock_wakes_our_waiter() {
+fn redissons_unlock_wakes_our_waiter() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         for name in NAMES {
             let mut times = Vec::new();
             for _ in 0..5 {
-                let theirs = Theirs::on(&masters, name);
+                let theirs = RedissonClient::on(&masters, name);
                 for client in &theirs {
                     assert_eq!(client.lock(), "(nil)");
                 }
@@ -386,15 +385,15 @@ fn their_unlock_wakes_our_waiter() {
                     })
                     .await;
                 }
-                sleep(Duration::from_millis(30)).await; // tried again, and waits
+                sleep(Duration::from_millis(30)).await; // the waiter has tried again, and waits
                 let since = Instant::now();
                 for client in &theirs {
                     assert_eq!(client.unlock(), "1");
                 }
-                let (at, guard) = timeout(PATIENCE / 2, waiting).await.unwrap().unwrap();
+                let (at, guard) = timeout(TEST_TIMEOUT / 2, waiting).await.unwrap().unwrap();
                 times.push(at.saturating_duration_since(since));
                 guard.release().await.unwrap();
-                close_free(&masters, name).await;
+                until_released(&masters, name).await;
             }
             times.sort_unstable();
             assert!(times[2] < WOKEN, "{times:?}");
@@ -402,9 +401,9 @@ fn their_unlock_wakes_our_waiter() {
     });
 }
 
-/// `forceUnlock`, and whatever else deletes the key and says so.
+/// `forceUnlock`, and any other client that deletes the key and announces it.
 #[test]
-fn their_forced_unlock_is_a_lost_lock() {
+fn a_forced_unlock_by_redisson_is_a_lost_lock() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let owner = locks.owner();
@@ -414,7 +413,7 @@ fn their_forced_unlock_is_a_lost_lock() {
             assert_eq!(master.command(&["DEL", "r"]), "1");
             master.command(&["PUBLISH", &channel("r"), "0"]);
         }
-        let theirs = Theirs::on(&masters, "r");
+        let theirs = RedissonClient::on(&masters, "r");
         for client in &theirs {
             assert_eq!(client.lock(), "(nil)");
         }
@@ -431,7 +430,7 @@ fn their_forced_unlock_is_a_lost_lock() {
 }
 
 #[test]
-fn their_read_write_lock_does_not_take_what_we_hold() {
+fn redissons_read_write_lock_does_not_take_our_lock() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let owner = locks.owner();
@@ -440,14 +439,14 @@ fn their_read_write_lock_does_not_take_what_we_hold() {
             (locks.fair("f", &owner), "f"),
         ] {
             let guard = acquire_on_all(&lock).await;
-            for client in Theirs::on(&masters, name) {
+            for client in RedissonClient::on(&masters, name) {
                 let left: u64 = client.write_lock().parse().unwrap();
                 assert!(left > 500_000 && left <= 600_000, "{left}");
             }
             guard.extend(LONG).await.unwrap();
             guard.release().await.unwrap();
-            close_free(&masters, name).await;
-            for client in Theirs::on(&masters, name) {
+            until_released(&masters, name).await;
+            for client in RedissonClient::on(&masters, name) {
                 assert_eq!(client.write_lock(), "(nil)");
             }
             let refused = lock.try_acquire().await.unwrap_err();
@@ -459,9 +458,9 @@ fn their_read_write_lock_does_not_take_what_we_hold() {
     });
 }
 
-/// Their `getMultiLock(name, values)` writes into any hash of that name.
+/// Redisson's `getMultiLock(name, values)` writes into any hash with that name.
 #[test]
-fn a_lock_that_others_have_written_into_is_lost_and_theirs_is_left_alone() {
+fn a_lock_that_redisson_has_written_into_is_lost_and_its_fields_stay() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let owner = locks.owner();
@@ -478,7 +477,7 @@ fn a_lock_that_others_have_written_into_is_lost_and_theirs_is_left_alone() {
             assert!(!guard.is_valid());
             guard.release().await.unwrap();
             for master in &masters {
-                until("only what is theirs", async || {
+                until("only Redisson's field", async || {
                     (master.command(&["HGETALL", name]) == "value\ntheirs").then_some(())
                 })
                 .await;
@@ -488,13 +487,14 @@ fn a_lock_that_others_have_written_into_is_lost_and_theirs_is_left_alone() {
     });
 }
 
-/// Theirs have no queue: a fair lock would not see who waits, and says so instead.
+/// Redisson's plain lock has no queue. A fair lock would not see its waiters, and reports another
+/// kind instead.
 #[test]
-fn theirs_and_our_fair_lock_do_not_mix() {
+fn redissons_plain_lock_and_our_fair_lock_do_not_mix() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let owner = locks.owner();
-        for client in Theirs::on(&masters, "theirs") {
+        for client in RedissonClient::on(&masters, "theirs") {
             assert_eq!(client.lock(), "(nil)");
         }
         let refused = locks.fair("theirs", &owner).acquire().await.unwrap_err();
@@ -504,7 +504,7 @@ fn theirs_and_our_fair_lock_do_not_mix() {
         );
 
         let _guard = acquire_on_all(&locks.fair("ours", &owner)).await;
-        for client in Theirs::on(&masters, "ours") {
+        for client in RedissonClient::on(&masters, "ours") {
             let left: u64 = client.lock().parse().unwrap();
             assert!(left > 500_000);
         }

@@ -1,33 +1,40 @@
-//! Reentrant locks on real servers: what Redisson's own tests demand of `RLock` and of `RedissonRedLock`, as far
-//! as it makes sense for a majority of masters.
+//! Reentrant locks on real servers: what Redisson's own tests demand of `RLock` and
+//! `RedissonRedLock`, as far as it applies to a majority of masters.
 //!
-//! | `RedissonLockTest` | here, or why not |
-//! |---|---|
-//! | testReentrancy | `an_owner_enters_again_and_others_only_when_the_last_guard_is_gone` |
-//! | testGetHoldCount | `depth_is_what_the_owner_holds` |
-//! | testIsLocked, testIsLockedOtherThread, testIsHeldByCurrentThread, testIsHeldByCurrentThreadOtherThread | `everybody_sees_who_holds_it` |
-//! | testLockUnlock | `a_lock_that_was_given_up_can_be_had_again` |
-//! | testUnlockFail | only a guard can release, and only its own; what others' releases do: `redisson.rs` |
-//! | testForceUnlock | there is no such thing; a key that was deleted: `redisson.rs`, `holding.rs` |
-//! | testExpire | `a_lock_that_expired_is_the_waiters_and_a_late_release_takes_nothing` |
-//! | testAutoExpire | `a_process_that_is_gone_keeps_it_no_longer_than_the_ttl` |
-//! | testRemainTimeToLive, testRemainTimeToLive2 | `a_level_that_is_given_up_does_not_shorten_the_lease` |
-//! | testTryLockWait | `who_waits_does_so_for_as_long_as_he_said` |
-//! | testLockUninterruptibly | futures are dropped instead |
-//! | testLockIsNotRenewedAfterInterruptedTryLock | `a_wait_that_was_given_up_leaves_nothing_to_renew` |
-//! | testRedisFailed | `without_masters_there_is_an_error_and_no_wait` |
-//! | testConcurrency_SingleInstance, testConcurrency_MultiInstance, testConcurrencyLoop_MultiInstance, testConcurrencyTryLockUnLock | `many_owners_count_to_a_number_together` |
-//! | testSubscriptionsPerConnection, testSinglePubSub | `waiters_share_subscriptions_and_leave_none` |
-//! | testLockListener | no keyspace events |
-//! | testInCluster, testLockFailoverInCluster | masters are independent: `restart.rs`, `holding.rs` |
+//! `RedissonLockTest`, with the tests here or the reason why there is none:
 //!
-//! | `RedissonRedLockTest` (removed) | |
-//! |---|---|
-//! | testLockLeasetimeWithMilliSeconds, WithSeconds, WithMinutes, testTryLockLeasetime, testMultiThreads | `many_owners_count_to_a_number_together`; there is one type for times |
-//! | testLockFailed | `two_of_three_that_are_taken_are_too_many` |
-//! | testLockSuccess, testLockSuccess2 | `one_of_three_that_is_taken_is_not_in_the_way` |
-//! | testConnectionFailed | `a_master_that_is_down_costs_neither_the_lock_nor_time` |
-//! | test | `an_owner_enters_again_and_others_only_when_the_last_guard_is_gone` |
+//! - testReentrancy: `an_owner_reenters_and_others_get_the_lock_after_its_last_guard`
+//! - testGetHoldCount: `depth_is_the_number_of_levels_that_the_owner_holds`
+//! - testIsLocked, testIsLockedOtherThread, testIsHeldByCurrentThread,
+//!   testIsHeldByCurrentThreadOtherThread: `every_client_sees_who_holds_a_lock`
+//! - testLockUnlock: `a_released_lock_can_be_acquired_again`
+//! - testUnlockFail: only a guard can release, and only its own lock; releases by others:
+//!   `redisson.rs`
+//! - testForceUnlock: no such operation; a deleted key: `redisson.rs`, `renewal.rs`
+//! - testExpire: `an_expired_lock_goes_to_the_waiter_and_a_late_release_takes_nothing`
+//! - testAutoExpire: `a_process_that_is_gone_keeps_a_lock_no_longer_than_its_ttl`
+//! - testRemainTimeToLive, testRemainTimeToLive2: `releasing_a_level_does_not_shorten_the_lease`
+//! - testTryLockWait: `a_wait_lasts_as_long_as_its_limit`
+//! - testLockUninterruptibly: futures are dropped instead
+//! - testLockIsNotRenewedAfterInterruptedTryLock: `a_wait_that_gave_up_leaves_nothing_to_renew`
+//! - testRedisFailed: `without_a_majority_of_masters_an_attempt_fails_at_once`
+//! - testConcurrency_SingleInstance, testConcurrency_MultiInstance,
+//!   testConcurrencyLoop_MultiInstance, testConcurrencyTryLockUnLock:
+//!   `many_owners_increment_a_counter_without_losing_an_update`
+//! - testSubscriptionsPerConnection, testSinglePubSub:
+//!   `waiters_share_subscriptions_and_leave_none_open`
+//! - testLockListener: no keyspace events
+//! - testInCluster, testLockFailoverInCluster: masters are independent: `restart.rs`, `renewal.rs`
+//!
+//! `RedissonRedLockTest`, which Redisson has removed:
+//!
+//! - testLockLeasetimeWithMilliSeconds, WithSeconds, WithMinutes, testTryLockLeasetime,
+//!   testMultiThreads: `many_owners_increment_a_counter_without_losing_an_update`; there is one
+//!   type for durations
+//! - testLockFailed: `a_lock_held_by_another_on_two_of_three_masters_is_refused`
+//! - testLockSuccess, testLockSuccess2: `a_lock_held_by_another_on_one_of_three_masters_is_granted`
+//! - testConnectionFailed: `a_master_that_is_down_costs_neither_the_lock_nor_time`
+//! - test: `an_owner_reenters_and_others_get_the_lock_after_its_last_guard`
 
 use std::{
     sync::{
@@ -37,16 +44,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{AcquireError, Coordinator, Holding, Kind, Lock, LostReason, Owner};
+use quorlock::{AcquireError, Coordinator, Holder, Kind, Lock, LostReason, Owner, Renewal};
 use tokio::time::{sleep, timeout};
 
 use crate::common::*;
 
-const fn millis(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
-
-/// Runs `test` with either kind of lock that has owners.
+/// Runs `test` with each kind of lock that has owners.
 fn with_both(n: usize, test: impl AsyncFn(&[Server], Kind)) {
     with_masters(n, async |masters| {
         for kind in [Kind::Reentrant, Kind::Fair] {
@@ -56,14 +59,11 @@ fn with_both(n: usize, test: impl AsyncFn(&[Server], Kind)) {
 }
 
 fn lock(kind: Kind, locks: &Coordinator, owner: &Owner) -> Lock {
-    match kind {
-        Kind::Fair => locks.fair("r", owner),
-        _ => locks.reentrant("r", owner),
-    }
+    lock_of_kind(kind, "r", locks, owner)
 }
 
-async fn holding(lock: &Lock) -> Option<Holding> {
-    lock.inspect().await.unwrap().holding
+async fn holder(lock: &Lock) -> Option<Holder> {
+    lock.inspect().await.unwrap().holder
 }
 
 fn is_contended<T>(result: &Result<T, AcquireError>) -> bool {
@@ -72,7 +72,7 @@ fn is_contended<T>(result: &Result<T, AcquireError>) -> bool {
 
 /// Redisson: testReentrancy; `RedissonRedLockTest` test.
 #[test]
-fn an_owner_enters_again_and_others_only_when_the_last_guard_is_gone() {
+fn an_owner_reenters_and_others_get_the_lock_after_its_last_guard() {
     with_both(3, async |masters, kind| {
         let (locks, others) = (
             coordinator(patient(), masters),
@@ -80,7 +80,7 @@ fn an_owner_enters_again_and_others_only_when_the_last_guard_is_gone() {
         );
         let mine = lock(kind, &locks, &locks.owner());
         let outer = mine.acquire().await.unwrap();
-        let inner = timeout(PATIENCE / 8, mine.acquire())
+        let inner = timeout(TEST_TIMEOUT / 8, mine.acquire())
             .await
             .unwrap()
             .unwrap();
@@ -94,7 +94,7 @@ fn an_owner_enters_again_and_others_only_when_the_last_guard_is_gone() {
         let theirs = lock(kind, &others, &others.owner());
         assert!(is_contended(&theirs.try_acquire().await));
         inner.release().await.unwrap();
-        let guard = theirs.acquire_within(PATIENCE / 8).await.unwrap();
+        let guard = theirs.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
         assert!(is_contended(&mine.try_acquire().await));
         guard.release().await.unwrap();
         close_at_once(&locks).await;
@@ -105,7 +105,7 @@ fn an_owner_enters_again_and_others_only_when_the_last_guard_is_gone() {
 
 /// Redisson: testGetHoldCount.
 #[test]
-fn depth_is_what_the_owner_holds() {
+fn depth_is_the_number_of_levels_that_the_owner_holds() {
     with_both(3, async |masters, kind| {
         let (locks, others) = (
             coordinator(patient(), masters),
@@ -115,10 +115,10 @@ fn depth_is_what_the_owner_holds() {
         let mine = lock(kind, &locks, &owner);
         let theirs = lock(kind, &others, &others.owner());
         let depth = async || {
-            let holding = holding(&theirs).await?;
-            assert_eq!(holding.owner.as_deref(), Some(owner.id()));
-            assert_eq!(holding.kind, Some(kind));
-            Some(holding.depth)
+            let holder = holder(&theirs).await?;
+            assert_eq!(holder.owner.as_deref(), Some(owner.id()));
+            assert_eq!(holder.kind, Some(kind));
+            Some(holder.depth)
         };
         let mut guards = Vec::new();
         for count in 1..=3 {
@@ -130,7 +130,7 @@ fn depth_is_what_the_owner_holds() {
                 assert_eq!(on_master, count.to_string());
             }
         }
-        // The first one in the middle of it.
+        // The inner levels are released first, from the middle.
         for left in [2, 1] {
             guards.remove(0).release().await.unwrap();
             assert!(guards.iter().all(|guard| guard.depth() == left));
@@ -148,7 +148,7 @@ fn depth_is_what_the_owner_holds() {
 
 /// Redisson: testIsLocked, testIsHeldByCurrentThread, and both from another thread.
 #[test]
-fn everybody_sees_who_holds_it() {
+fn every_client_sees_who_holds_a_lock() {
     with_both(3, async |masters, kind| {
         let (locks, others) = (
             coordinator(patient(), masters),
@@ -164,7 +164,7 @@ fn everybody_sees_who_holds_it() {
             let guard = mine.acquire().await.unwrap();
             for seen in [&mine, &theirs] {
                 assert!(seen.is_held().await.unwrap());
-                let by = holding(seen).await.unwrap().owner;
+                let by = holder(seen).await.unwrap().owner;
                 assert_eq!(by.as_deref(), Some(owner.id()));
             }
             guard.release().await.unwrap();
@@ -172,26 +172,26 @@ fn everybody_sees_who_holds_it() {
     });
 }
 
-/// A majority is enough to be held, and to be seen to be: a `RedissonRedLock` that holds two of three says that
-/// it is not held.
+/// A majority is enough to hold a lock, and to be seen as its holder. A `RedissonRedLock` that
+/// holds two of three masters reports that it is not held.
 #[test]
-fn what_a_majority_holds_is_held() {
+fn a_lock_on_a_majority_counts_as_held() {
     with_masters(3, async |mut masters| {
         masters[2].kill();
         let locks = coordinator(patient(), &masters);
         let owner = locks.owner();
         let lock = locks.reentrant("r", &owner);
-        let guard = lock.acquire_within(PATIENCE / 4).await.unwrap();
-        assert_eq!(guard.settled().await.granted(), 2);
-        assert_eq!(holding(&lock).await.unwrap().depth, 1);
-        guard.release().await.unwrap(); // and its release is one
+        let guard = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
+        assert_eq!(guard.settled().await.granted_count(), 2);
+        assert_eq!(holder(&lock).await.unwrap().depth, 1);
+        guard.release().await.unwrap(); // a majority is enough for the release, too
         assert!(!lock.is_held().await.unwrap());
     });
 }
 
 /// Redisson: testLockUnlock.
 #[test]
-fn a_lock_that_was_given_up_can_be_had_again() {
+fn a_released_lock_can_be_acquired_again() {
     with_both(3, async |masters, kind| {
         let locks = coordinator(patient(), masters);
         let mine = lock(kind, &locks, &locks.owner());
@@ -205,31 +205,31 @@ fn a_lock_that_was_given_up_can_be_had_again() {
     });
 }
 
-/// Redisson: testExpire. Theirs throws at the late unlock of a plain lock, and not at that of a fair one.
+/// Redisson: testExpire. There, a late unlock throws for a plain lock, but not for a fair one.
 #[test]
-fn a_lock_that_expired_is_the_waiters_and_a_late_release_takes_nothing() {
+fn an_expired_lock_goes_to_the_waiter_and_a_late_release_takes_nothing() {
     with_both(3, async |masters, kind| {
         let (locks, others) = (
             coordinator(patient().node_timeout(millis(300)), masters),
             coordinator(patient(), masters),
         );
         let mine = lock(kind, &locks, &locks.owner());
-        let late = acquire_on_all(&mine.clone().ttl(millis(600))).await;
-        let inner = acquire_on_all(&mine.clone().ttl(millis(600))).await;
+        let late = acquire_on_all(&mine.clone().ttl(millis(600)).renewal(Renewal::Off)).await;
+        let inner = acquire_on_all(&mine.clone().ttl(millis(600)).renewal(Renewal::Off)).await;
         let start = Instant::now();
         let owner = others.owner();
         let theirs = lock(kind, &others, &owner);
-        let guard = theirs.acquire_within(PATIENCE / 8).await.unwrap();
+        let guard = theirs.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
         let took = start.elapsed();
         assert!(took > millis(500) && took < millis(1_200), "{took:?}");
         assert!(!late.is_valid());
         assert_eq!(late.lost().await.reason, LostReason::Expired);
-        late.release().await.unwrap(); // that it was gone already is success
+        late.release().await.unwrap(); // releasing an expired lock is a success
         drop(inner);
         locks.close().await;
         assert!(guard.is_valid());
         let is_theirs = |master: &&Server| master.command(&["HGET", "r", owner.id()]) == "1";
-        // A majority at least: on the last one it may have expired a moment later.
+        // On a majority at least: on the last master, the key may have expired a moment later.
         assert!(masters.iter().filter(is_theirs).count() >= 2);
         guard.release().await.unwrap();
         others.close().await;
@@ -239,7 +239,7 @@ fn a_lock_that_expired_is_the_waiters_and_a_late_release_takes_nothing() {
 
 /// Redisson: testAutoExpire.
 #[test]
-fn a_process_that_is_gone_keeps_it_no_longer_than_the_ttl() {
+fn a_process_that_is_gone_keeps_a_lock_no_longer_than_its_ttl() {
     with_both(3, async |masters, kind| {
         let ttl = millis(900);
         let theirs = runtime();
@@ -249,7 +249,7 @@ fn a_process_that_is_gone_keeps_it_no_longer_than_the_ttl() {
                 let builder = patient().node_timeout(millis(300)).ttl(ttl);
                 let locks = builder.masters(urls).build().unwrap();
                 let lock = lock(kind, &locks, &locks.owner());
-                let guard = lock.acquire_within(PATIENCE / 8).await.unwrap();
+                let guard = lock.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
                 guard.settled().await;
                 sleep(ttl * 2).await; // renewed until here
                 guard
@@ -261,7 +261,7 @@ fn a_process_that_is_gone_keeps_it_no_longer_than_the_ttl() {
         let locks = coordinator(patient(), masters);
         let mine = lock(kind, &locks, &locks.owner());
         assert!(is_contended(&mine.try_acquire().await));
-        let won = mine.acquire_within(PATIENCE / 8).await.unwrap();
+        let won = mine.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
         let took = start.elapsed();
         assert!(took < ttl + millis(300), "{took:?}");
         won.release().await.unwrap();
@@ -271,17 +271,24 @@ fn a_process_that_is_gone_keeps_it_no_longer_than_the_ttl() {
 
 /// Redisson: testRemainTimeToLive, testRemainTimeToLive2.
 #[test]
-fn a_level_that_is_given_up_does_not_shorten_the_lease() {
+fn releasing_a_level_does_not_shorten_the_lease() {
     with_both(3, async |masters, kind| {
         let locks = coordinator(patient(), masters);
         let mine = lock(kind, &locks, &locks.owner());
-        let left = async || holding(&mine).await.unwrap().remaining.unwrap();
+        let left = async || holder(&mine).await.unwrap().remaining.unwrap();
         let hour = Duration::from_secs(3_600);
-        let outer = acquire_on_all(&mine.clone().ttl(Duration::from_secs(10))).await;
+        let outer = acquire_on_all(
+            &mine
+                .clone()
+                .ttl(Duration::from_secs(10))
+                .renewal(Renewal::Off),
+        )
+        .await;
         assert!(left().await <= Duration::from_secs(10));
-        // Entering again with a longer TTL extends it for all, and with a shorter one shortens nothing.
+        // Reentering with a longer TTL extends the lock for all levels. A shorter TTL shortens
+        // nothing.
         for ttl in [hour, Duration::from_secs(20)] {
-            let inner = acquire_on_all(&mine.clone().ttl(ttl)).await;
+            let inner = acquire_on_all(&mine.clone().ttl(ttl).renewal(Renewal::Off)).await;
             assert!(left().await > hour - Duration::from_secs(20));
             assert!(outer.remaining() > hour - hour / 50);
             inner.release().await.unwrap();
@@ -292,13 +299,13 @@ fn a_level_that_is_given_up_does_not_shorten_the_lease() {
             assert!(pttl(master, "r") > 3_500_000);
         }
         outer.release().await.unwrap();
-        assert!(holding(&mine).await.is_none());
+        assert!(holder(&mine).await.is_none());
     });
 }
 
 /// Redisson: testTryLockWait, and testTryLockNonDelayed of the fair one.
 #[test]
-fn who_waits_does_so_for_as_long_as_he_said() {
+fn a_wait_lasts_as_long_as_its_limit() {
     with_both(3, async |masters, kind| {
         let (locks, others) = (
             coordinator(patient(), masters),
@@ -306,23 +313,23 @@ fn who_waits_does_so_for_as_long_as_he_said() {
         );
         let guard = acquire_on_all(&lock(kind, &others, &others.owner())).await;
         let mine = lock(kind, &locks, &locks.owner());
-        for patience in [millis(0), millis(200), millis(700)] {
+        for limit in [millis(0), millis(200), millis(700)] {
             let start = Instant::now();
-            let refused = mine.acquire_within(patience).await;
+            let refused = mine.acquire_within(limit).await;
             let took = start.elapsed();
             let Err(AcquireError::Deadline { last, .. }) = refused else {
                 panic!("{refused:?}");
             };
             assert!(matches!(*last, AcquireError::Contended { .. }), "{last}");
-            assert!(
-                took >= patience && took < patience + millis(150),
-                "{took:?}"
-            );
+            assert!(took >= limit && took < limit + millis(150), "{took:?}");
         }
         guard.release().await.unwrap();
         let start = Instant::now();
         drop(mine.acquire().await.unwrap());
-        assert!(start.elapsed() < millis(100), "it is in its own way");
+        assert!(
+            start.elapsed() < millis(100),
+            "the owner's own attempt was in the way"
+        );
         close_at_once(&locks).await;
         assert_no_keys(masters);
     });
@@ -330,7 +337,7 @@ fn who_waits_does_so_for_as_long_as_he_said() {
 
 /// Redisson: testLockIsNotRenewedAfterInterruptedTryLock.
 #[test]
-fn a_wait_that_was_given_up_leaves_nothing_to_renew() {
+fn a_wait_that_gave_up_leaves_nothing_to_renew() {
     with_both(3, async |masters, kind| {
         let builder = || patient().node_timeout(millis(200)).ttl(millis(600));
         let (locks, others) = (
@@ -345,14 +352,14 @@ fn a_wait_that_was_given_up_leaves_nothing_to_renew() {
         close_at_once(&others).await;
         close_at_once(&locks).await;
         assert_no_keys(masters);
-        sleep(millis(400)).await; // two renewals
+        sleep(millis(400)).await; // time for two renewals
         assert_no_keys(masters);
     });
 }
 
 /// Redisson: testRedisFailed.
 #[test]
-fn without_masters_there_is_an_error_and_no_wait() {
+fn without_a_majority_of_masters_an_attempt_fails_at_once() {
     with_masters(3, async |mut masters| {
         let locks = coordinator(patient(), &masters);
         let owner = locks.owner();
@@ -367,16 +374,16 @@ fn without_masters_there_is_an_error_and_no_wait() {
                 "{refused:?}"
             );
         }
-        assert_eq!(guard.depth(), 1); // the level that was not won is not there
+        assert_eq!(guard.depth(), 1); // the level that was not acquired does not count
         assert!(guard.release().await.is_err());
         assert!(start.elapsed() < Duration::from_secs(2));
     });
 }
 
-/// Redisson: testConcurrency* and the lease times of `RedissonRedLockTest`. Entered twice each, and whoever gets
-/// in while another is there finds the wrong number.
+/// Redisson: testConcurrency* and the lease times of `RedissonRedLockTest`. Each owner enters
+/// twice. A task that got in while another is inside would find the wrong number.
 #[test]
-fn many_owners_count_to_a_number_together() {
+fn many_owners_increment_a_counter_without_losing_an_update() {
     const CLIENTS: usize = 4;
     const OWNERS: usize = 6;
     const LOOPS: u64 = 5;
@@ -402,7 +409,7 @@ fn many_owners_count_to_a_number_together() {
             }
         }
         for task in tasks {
-            timeout(PATIENCE / 2, task).await.unwrap().unwrap();
+            timeout(TEST_TIMEOUT / 2, task).await.unwrap().unwrap();
         }
         let total = (CLIENTS * OWNERS) as u64 * LOOPS;
         assert_eq!(count.load(Ordering::Relaxed), total);
@@ -416,7 +423,7 @@ fn many_owners_count_to_a_number_together() {
 
 /// Redisson: testSubscriptionsPerConnection, testSinglePubSub.
 #[test]
-fn waiters_share_subscriptions_and_leave_none() {
+fn waiters_share_subscriptions_and_leave_none_open() {
     with_masters(3, async |masters| {
         let (locks, others) = (
             coordinator(patient(), &masters),
@@ -451,7 +458,7 @@ fn waiters_share_subscriptions_and_leave_none() {
         }
         drop(guards);
         for task in waiting {
-            timeout(PATIENCE / 2, task).await.unwrap().unwrap();
+            timeout(TEST_TIMEOUT / 2, task).await.unwrap().unwrap();
         }
         for master in &masters {
             until("no channels", async || {
@@ -464,8 +471,8 @@ fn waiters_share_subscriptions_and_leave_none() {
     });
 }
 
-/// Holds the lock on `masters` for somebody else.
-fn take(masters: &[Server]) {
+/// Lets another client hold the lock on `masters`.
+fn occupy(masters: &[Server]) {
     for master in masters {
         assert_eq!(master.command(&["HSET", "r", "another's:1", "1"]), "1");
         assert_eq!(master.command(&["PEXPIRE", "r", "60000"]), "1");
@@ -474,10 +481,10 @@ fn take(masters: &[Server]) {
 
 /// Redisson: `RedissonRedLockTest` testLockFailed.
 #[test]
-fn two_of_three_that_are_taken_are_too_many() {
+fn a_lock_held_by_another_on_two_of_three_masters_is_refused() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
-        take(&masters[..2]);
+        occupy(&masters[..2]);
         let lock = locks.reentrant("r", &locks.owner());
         assert!(is_contended(&lock.try_acquire().await));
         let refused = lock.acquire_within(millis(200)).await;
@@ -492,15 +499,19 @@ fn two_of_three_that_are_taken_are_too_many() {
 
 /// Redisson: `RedissonRedLockTest` testLockSuccess, testLockSuccess2.
 #[test]
-fn one_of_three_that_is_taken_is_not_in_the_way() {
+fn a_lock_held_by_another_on_one_of_three_masters_is_granted() {
     for taken in 0..3 {
         with_masters(3, async |masters| {
             let locks = coordinator(patient(), &masters);
-            take(&masters[taken..=taken]);
+            occupy(&masters[taken..=taken]);
             let lock = locks.reentrant("r", &locks.owner());
-            let guard = lock.acquire_within(PATIENCE / 8).await.unwrap();
+            let guard = lock.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
             let votes = guard.settled().await;
-            assert_eq!((votes.granted(), votes.refused()), (2, 1), "{votes}");
+            assert_eq!(
+                (votes.granted_count(), votes.refused_count()),
+                (2, 1),
+                "{votes}"
+            );
             guard.release().await.unwrap();
             let held = masters[taken].command(&["HGETALL", "r"]);
             assert_eq!(held, "another's:1\n1");
@@ -508,8 +519,8 @@ fn one_of_three_that_is_taken_is_not_in_the_way() {
     }
 }
 
-/// Redisson: `RedissonRedLockTest` testConnectionFailed. There, a node that is down takes its retries out of the
-/// time to wait, one node after the other.
+/// Redisson: `RedissonRedLockTest` testConnectionFailed. There, the retries for a node that is down
+/// reduce the time to wait, one node after the other.
 #[test]
 fn a_master_that_is_down_costs_neither_the_lock_nor_time() {
     with_masters(3, async |mut masters| {
@@ -534,9 +545,9 @@ fn a_master_that_is_down_costs_neither_the_lock_nor_time() {
     });
 }
 
-/// Theirs is renewed node by node, and does not know whether a majority is left.
+/// Redisson renews node by node, and does not know whether a majority is left.
 #[test]
-fn all_guards_of_an_owner_hear_that_the_majority_is_gone() {
+fn all_guards_of_an_owner_see_that_the_majority_is_gone() {
     with_masters(3, async |mut masters| {
         let builder = brisk().ttl(millis(900));
         let locks = coordinator(builder, &masters);

@@ -1,15 +1,12 @@
-//! The rights that the documentation asks for are all that the code needs, for every verb of every
-//! kind.
+//! The rights in the documentation are all that the code needs, for every verb of every kind.
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Builder, Coordinator, Kind, Lock, Owner, RestartGuard};
+use quorlock::{AcquireError, Builder, Kind, RestartGuard};
 
 use crate::common::*;
 
-const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
-
-/// The rules of the user that `docs/operations.md` calls `name`.
+/// Returns the rules of the user that `docs/operations.md` calls `name`.
 fn documented(name: &str) -> Vec<String> {
     let docs = include_str!("../../docs/operations.md");
     let start = format!("ACL SETUSER {name} ");
@@ -21,7 +18,7 @@ fn documented(name: &str) -> Vec<String> {
     rules.map(|rule| rule.replace("<password>", "pw")).collect()
 }
 
-/// The rights in the table of `lua/README.md` for what begins with one of `uses`.
+/// Returns the rights in the table of `lua/README.md` whose first cell begins with one of `uses`.
 fn tabled(uses: &[&str]) -> Vec<String> {
     let docs = include_str!("../../lua/README.md");
     let (_, section) = docs.split_once("### Rights").unwrap();
@@ -47,7 +44,7 @@ fn tabled(uses: &[&str]) -> Vec<String> {
     rules
 }
 
-/// Makes the user on all masters.
+/// Creates the user on all masters. Returns their URLs with it.
 fn urls_of(rules: &[String], masters: &[Server]) -> Vec<String> {
     let words = ["ACL", "SETUSER", "user"].into_iter();
     let words: Vec<_> = words.chain(rules.iter().map(String::as_str)).collect();
@@ -65,19 +62,14 @@ fn builder() -> Builder {
         .key_template("app:{name}")
 }
 
-fn lock(locks: &Coordinator, kind: Kind, owner: &Owner) -> Lock {
-    match kind {
-        Kind::Reentrant => locks.reentrant("r", owner),
-        Kind::Fair => locks.fair("r", owner),
-        _ => locks.mutex("r"),
-    }
-}
-
-/// Sends every verb that there is for a kind of lock.
+/// Sends every verb that a kind of lock has.
 async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: bool) {
     let [one, other] = [0, 1].map(|_| builder().masters(urls).build().unwrap());
     let (mine, theirs) = (one.owner(), other.owner());
-    let (my_lock, their_lock) = (lock(&one, kind, &mine), lock(&other, kind, &theirs));
+    let (my_lock, their_lock) = (
+        lock_of_kind(kind, "r", &one, &mine),
+        lock_of_kind(kind, "r", &other, &theirs),
+    );
     let (my_lock, their_lock) = if is_fenced {
         (my_lock.fenced(), their_lock.fenced())
     } else {
@@ -86,10 +78,10 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
     assert!(!my_lock.is_held().await.unwrap());
     let held = acquire_on_all(&my_lock).await;
     assert!(their_lock.is_held().await.unwrap());
-    assert_eq!(their_lock.inspect().await.unwrap().votes.granted(), 3);
+    assert_eq!(their_lock.inspect().await.unwrap().votes.granted_count(), 3);
 
-    // A key that a master lost is put back; of a fenced lock while nobody else has offered a
-    // candidate.
+    // A key that a master lost is put back; for a fenced lock, as long as no other client has
+    // offered a candidate.
     assert_eq!(masters[0].command(&["DEL", "app:r"]), "1");
     held.extend(LONG).await.unwrap();
     until("a key that is put back", async || {
@@ -104,18 +96,18 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
     );
     if kind != Kind::Mutex {
         let inner = my_lock.try_acquire().await.unwrap();
-        assert_eq!(inner.settled().await.granted(), 3);
+        assert_eq!(inner.settled().await.granted_count(), 3);
         inner.release().await.unwrap();
     }
     held.extend(LONG).await.unwrap();
-    assert_eq!(held.settled().await.granted(), 3);
+    assert_eq!(held.settled().await.granted_count(), 3);
 
-    // One who waits is told of the release.
+    // A waiter receives the message about the release.
     let waiting = {
         let lock = their_lock.clone();
         tokio::spawn(async move { lock.acquire().await })
     };
-    until("a waiter that listens", async || {
+    until("a waiter that has subscribed", async || {
         let channels = masters[0].command(&["PUBSUB", "CHANNELS"]);
         (!channels.is_empty()).then_some(())
     })
@@ -132,8 +124,8 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
     held.settled().await;
     held.release().await.unwrap();
 
-    // A minority that grants is given back: a fair lock's keeps the place, which is given up in the
-    // end.
+    // A minority of grants is given back. A fair lock keeps its queue position meanwhile, and gives
+    // it up in the end.
     until("a release on all masters", async || {
         let is_free = |master: &Server| master.command(&["EXISTS", "app:r"]) == "0";
         masters.iter().all(is_free).then_some(())
@@ -145,7 +137,7 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
     let late = my_lock.acquire_within(Duration::from_millis(300)).await;
     let late = late.unwrap_err();
     assert!(
-        matches!(late.cause(), AcquireError::Contended { .. }),
+        matches!(late.last_attempt(), AcquireError::Contended { .. }),
         "{late}"
     );
     one.close().await;
@@ -155,7 +147,7 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
     }
 }
 
-/// Has somebody else hold the lock on `master`.
+/// Lets another client hold the lock on `master`.
 fn block(master: &Server, kind: Kind) {
     let marker = match kind {
         Kind::Reentrant => "quorlock:reentrant",
@@ -181,24 +173,24 @@ fn assert_nothing_denied(masters: &[Server], rules: &[String]) {
 }
 
 #[test]
-fn what_the_guide_says_is_enough_for_mutexes() {
+fn the_rights_in_the_guide_are_enough_for_mutexes() {
     with_masters(3, async |masters| {
         let rules = documented("mutexes");
         let urls = urls_of(&rules, &masters);
         for is_fenced in [false, true] {
             every_verb(&masters, &urls, Kind::Mutex, is_fenced).await;
         }
-        // Whatever kind holds a name, it can be looked at.
+        // Every kind of holder can be inspected.
         for kind in KINDS {
             masters.iter().for_each(|master| block(master, kind));
             let locks = builder().masters(&urls).build().unwrap();
             let lock = locks.mutex("r");
             let seen = until("all masters", async || {
                 let seen = lock.inspect().await.ok()?;
-                (seen.votes.granted() == 3).then_some(seen)
+                (seen.votes.granted_count() == 3).then_some(seen)
             })
             .await;
-            assert_eq!(seen.holding.unwrap().kind, Some(kind));
+            assert_eq!(seen.holder.unwrap().kind, Some(kind));
             for master in &masters {
                 assert_eq!(master.command(&["DEL", "app:r"]), "1");
             }
@@ -208,7 +200,7 @@ fn what_the_guide_says_is_enough_for_mutexes() {
 }
 
 #[test]
-fn what_the_guide_says_is_enough_for_all_kinds_and_for_a_check() {
+fn the_rights_in_the_guide_are_enough_for_all_kinds_and_for_a_check() {
     with_masters(3, async |masters| {
         let mut rules = documented("locks");
         for kind in KINDS {
@@ -230,9 +222,9 @@ fn what_the_guide_says_is_enough_for_all_kinds_and_for_a_check() {
     });
 }
 
-/// Each kind with the rights of its rows, and no others.
+/// Each kind, with the rights of its rows and no others.
 #[test]
-fn what_the_scripts_documentation_says_is_enough_for_each_kind() {
+fn the_rights_in_the_scripts_documentation_are_enough_for_each_kind() {
     with_masters(3, async |masters| {
         for (kind, rows) in [
             (Kind::Mutex, &["mutex"][..]),

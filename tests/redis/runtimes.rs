@@ -1,4 +1,4 @@
-//! Guards and coordinators outside of the runtime that their connections live on.
+//! Guards and coordinators outside the runtime of their connections.
 
 use std::{
     sync::mpsc,
@@ -28,7 +28,8 @@ fn a_guard_can_be_dropped_in_a_plain_thread() {
     assert_no_keys(&masters);
 }
 
-/// Nobody drives a current-thread runtime while no one blocks on it: the drop must not wait for that.
+/// A current-thread runtime stands still while no thread blocks on it. The drop must not wait for
+/// it.
 #[test]
 fn a_guard_can_be_dropped_while_its_runtime_stands_still() {
     if server::only_urls() {
@@ -76,7 +77,7 @@ fn guards_outlive_their_runtime_without_harm() {
         assert!(unconfirmed.to_string().contains("closed"), "{unconfirmed}");
 
         let Err(AcquireError::NoQuorum { votes, .. }) = locks.mutex("r").try_acquire().await else {
-            panic!("there is nobody to grant it");
+            panic!("unexpected result");
         };
         let closed = votes
             .iter()
@@ -86,15 +87,15 @@ fn guards_outlive_their_runtime_without_harm() {
         locks.close().await;
         assert!(
             start.elapsed() < Duration::from_secs(5),
-            "nothing can be delivered any more"
+            "no release can be delivered any more"
         );
     });
 }
 
-/// With its tasks, which hold the lock, wait for it and for its loss. What they cannot deliver any more is
-/// gone when the TTL has passed.
+/// The tasks that hold the lock, wait for it, or wait for its loss end with the runtime. Keys whose
+/// releases cannot be delivered any more expire with the TTL.
 #[test]
-fn a_runtime_that_ends_takes_guards_and_waiters_with_it() {
+fn guards_and_waiters_end_with_their_runtime() {
     if server::only_urls() {
         return;
     }
@@ -111,14 +112,17 @@ fn a_runtime_that_ends_takes_guards_and_waiters_with_it() {
         tokio::spawn(async move { drop(guard.lost().await) });
         sleep(ttl / 5).await;
         masters.iter().for_each(Server::pause);
-        sleep(ttl / 2).await; // with a renewal under way
+        sleep(ttl / 2).await; // while a renewal is under way
     });
     let (sender, ended) = mpsc::channel();
     thread::spawn(move || {
         drop(theirs);
         let _ = sender.send(());
     });
-    assert!(ended.recv_timeout(PATIENCE / 4).is_ok(), "it does not end");
+    assert!(
+        ended.recv_timeout(TEST_TIMEOUT / 4).is_ok(),
+        "the runtime does not end"
+    );
     masters.iter().for_each(Server::resume);
     run(async {
         let locks = coordinator(patient(), &masters);
@@ -126,8 +130,7 @@ fn a_runtime_that_ends_takes_guards_and_waiters_with_it() {
         let guard = lock.acquire_within(ttl * 2).await.unwrap();
         guard.release().await.unwrap();
         close_at_once(&locks).await;
-        // A master executes the late renewal when it is resumed: its key ends with the TTL after
-        // that.
+        // A resumed master executes the late renewal. Its key expires a TTL after that.
         until("the end of the last TTL", async || {
             let keys = masters.iter().map(|master| master.command(&["KEYS", "*"]));
             keys.into_iter().all(|keys| keys.is_empty()).then_some(())
@@ -136,16 +139,16 @@ fn a_runtime_that_ends_takes_guards_and_waiters_with_it() {
     });
 }
 
-/// The commands are under way, and those who wait for the answers are on another runtime.
+/// The commands are under way, and the tasks that wait for their answers are on another runtime.
 #[test]
-fn a_runtime_that_ends_leaves_nobody_waiting() {
+fn a_runtime_that_ends_leaves_no_call_waiting() {
     if server::only_urls() {
         return;
     }
     let masters = server::masters(3);
     let theirs = runtime();
     let (locks, guard) = theirs.block_on(async {
-        let locks = coordinator(patient().node_timeout(PATIENCE), &masters);
+        let locks = coordinator(patient().node_timeout(TEST_TIMEOUT), &masters);
         let guard = acquire_on_all(&locks.mutex("held")).await;
         (locks, guard)
     });

@@ -1,4 +1,4 @@
-//! A holder whose machine is suspended while others are not.
+//! A lock holder whose machine is suspended while the masters are not.
 
 use std::{
     env, fs,
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use quorlock::{Builder, LostReason, Standing};
+use quorlock::{Builder, LockState, LostReason};
 use tokio::{
     task::block_in_place,
     time::{sleep, timeout},
@@ -20,27 +20,26 @@ use crate::{common::*, process::Process};
 
 const TTL: Duration = Duration::from_millis(2_000);
 
-/// What makes a second run of this test the holder.
+/// Set in the process of the holder, which is a second run of this test.
 const MASTERS: &str = "QUORLOCK_SUSPENDED_MASTERS";
 
 fn renewing() -> Builder {
     patient().node_timeout(TTL / 4).ttl(TTL)
 }
 
-/// It stands still and is told that its monotonic clock did, too: no test can suspend a machine.
+/// The process is stopped, and its monotonic clock is held back: no test can suspend a machine.
 #[test]
-fn a_holder_that_wakes_up_after_its_ttl_does_not_think_that_it_holds_the_lock() {
+fn a_holder_that_wakes_up_after_its_ttl_knows_that_its_lock_is_lost() {
     if let Ok(masters) = env::var(MASTERS) {
         return run(hold_until_told(masters));
     }
     with_masters(3, async |masters| {
-        let Some(shim) = shim("suspend.c", &masters[0]) else {
+        let Some(shim) = shim("suspended_clock.c", &masters[0]) else {
             return;
         };
         let slept = shim.with_file_name("slept");
         fs::write(&slept, 0_i64.to_ne_bytes()).unwrap();
-        let test =
-            "suspend::a_holder_that_wakes_up_after_its_ttl_does_not_think_that_it_holds_the_lock";
+        let test = "suspend::a_holder_that_wakes_up_after_its_ttl_knows_that_its_lock_is_lost";
         let mut holder = Process::start(
             test,
             [
@@ -64,9 +63,9 @@ fn a_holder_that_wakes_up_after_its_ttl_does_not_think_that_it_holds_the_lock() 
         let file = OpenOptions::new().write(true).open(&slept).unwrap();
         file.write_all_at(&nanos.to_ne_bytes(), 0).unwrap();
         holder.resume();
-        holder.tell();
+        holder.write_line();
         block_in_place(|| holder.finish());
-        assert_eq!(guard.standing(), Standing::Held);
+        assert_eq!(guard.state(), LockState::Held);
         guard.release().await.unwrap();
         others.close().await;
         assert_no_keys(&masters);
@@ -78,15 +77,19 @@ async fn hold_until_told(masters: String) {
     let guard = acquire_on_all(&locks.mutex("r")).await;
     let (monotonic, wall) = (Instant::now(), SystemTime::now());
     block_in_place(|| io::stdin().read_line(&mut String::new())).unwrap();
-    let mut now = guard.standing();
+    let mut now = guard.state();
     for _ in 0..4 {
-        sleep(Duration::from_millis(3)).await; // a look that is held up does not compare the clocks
-        now = guard.standing();
+        // a check that is delayed does not compare the clocks
+        sleep(Duration::from_millis(3)).await;
+        now = guard.state();
     }
     let (monotonic, wall) = (monotonic.elapsed(), wall.elapsed().unwrap());
-    assert!(monotonic < TTL, "its clock went on: {monotonic:?}");
+    assert!(
+        monotonic < TTL,
+        "the monotonic clock went on: {monotonic:?}"
+    );
     assert!(wall > TTL, "{wall:?}");
-    assert_eq!(now, Standing::Lost(LostReason::Expired));
+    assert_eq!(now, LockState::Lost(LostReason::Expired));
     assert!(!guard.is_valid() && guard.remaining().is_zero());
     let lost = timeout(TTL / 2, guard.lost()).await.unwrap();
     assert_eq!(lost.reason, LostReason::Expired);
@@ -94,14 +97,15 @@ async fn hold_until_told(masters: String) {
     locks.close().await;
 }
 
-/// The library of `source`, which makes a clock go wrong, where it can be made and loaded. Next to a master's files.
+/// Compiles the C file `source`, which falsifies a clock, into a preloadable library next to a
+/// master's files. Returns `None` where that is not possible.
 pub(crate) fn shim(source: &str, master: &Server) -> Option<PathBuf> {
     if !cfg!(all(
         target_os = "linux",
         target_env = "gnu",
         target_pointer_width = "64"
     )) {
-        eprintln!("SKIPPED: nobody has tried to alter the clocks of a program on this system");
+        eprintln!("SKIPPED: altering the clocks of a program is not implemented for this system");
         return None;
     }
     let path = master.socket().with_file_name(source).with_extension("so");

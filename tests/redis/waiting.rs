@@ -1,4 +1,4 @@
-//! Waiting for a lock that another holds, on real servers.
+//! Waiting for a lock that another client holds, on real servers.
 
 use std::{
     env, fs,
@@ -19,15 +19,11 @@ use tokio::{
 
 use crate::{common::*, process::Process};
 
-/// The longest that one who is told of releases relies on that, and a little for the attempt.
+/// The longest time that a subscribed waiter relies on messages, and a little time for the attempt.
 const POLL: Duration = Duration::from_millis(1_900);
 
-/// Who is woken does not take so long; the shortest poll takes more.
+/// More than a waiter that is woken takes, and less than the shortest poll interval.
 const WOKEN: Duration = Duration::from_millis(100);
-
-const fn millis(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
 
 fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
     let lock = locks.mutex("r");
@@ -37,15 +33,15 @@ fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
     })
 }
 
-/// How long after `since` the waiter got the lock.
+/// Returns how long after `since` the waiter got the lock.
 async fn wait_of(waiter: JoinHandle<(Instant, Guard)>, since: Instant) -> Duration {
-    let (at, guard) = timeout(PATIENCE / 2, waiter).await.unwrap().unwrap();
+    let (at, guard) = timeout(TEST_TIMEOUT / 2, waiter).await.unwrap().unwrap();
     guard.release().await.unwrap();
     at.saturating_duration_since(since)
 }
 
-/// Waits until somebody is told of releases by all masters.
-async fn until_listened(masters: &[Server]) {
+/// Waits until a client has subscribed to releases on all masters.
+async fn until_subscribed(masters: &[Server]) {
     until("subscriptions", async || {
         let listened = |master: &Server| channels(master) == "quorlock:wake:{r}";
         masters.iter().all(listened).then_some(())
@@ -57,11 +53,19 @@ fn channels(master: &Server) -> String {
     master.command(&["PUBSUB", "CHANNELS"])
 }
 
-async fn until_nobody_listens(masters: &[Server]) {
+async fn until_unsubscribed(masters: &[Server]) {
     until("no subscriptions", async || {
         masters.iter().all(|m| channels(m).is_empty()).then_some(())
     })
     .await;
+}
+
+/// Lets another client hold the lock for a minute.
+fn occupy(masters: &[Server]) {
+    for master in masters {
+        let set = master.command(&["SET", "r", "another's", "PX", "60000"]);
+        assert_eq!(set, "OK");
+    }
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
@@ -70,7 +74,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 #[test]
-fn a_release_wakes_who_waits_in_another_process_or_in_this_one() {
+fn a_release_wakes_a_waiter_in_this_process_or_another() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let others = coordinator(patient(), &masters);
@@ -79,12 +83,12 @@ fn a_release_wakes_who_waits_in_another_process_or_in_this_one() {
             for _ in 0..9 {
                 let guard = locks.mutex("r").acquire().await.unwrap();
                 let waiting = waiter(theirs);
-                until_listened(&masters).await;
-                sleep(millis(30)).await; // tried again, and waits
+                until_subscribed(&masters).await;
+                sleep(millis(30)).await; // the waiter has tried again, and waits
                 let since = Instant::now();
                 drop(guard);
                 times.push(wait_of(waiting, since).await);
-                until_nobody_listens(&masters).await;
+                until_unsubscribed(&masters).await;
             }
             let median = median(times);
             assert!(median < WOKEN, "{median:?}");
@@ -96,7 +100,7 @@ fn a_release_wakes_who_waits_in_another_process_or_in_this_one() {
 }
 
 #[test]
-fn first_come_first_served() {
+fn waiters_of_one_process_are_served_in_their_order() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let guard = locks.mutex("r").acquire().await.unwrap();
@@ -113,24 +117,19 @@ fn first_come_first_served() {
         }
         drop(guard);
         for task in tasks {
-            timeout(PATIENCE / 2, task).await.unwrap().unwrap();
+            timeout(TEST_TIMEOUT / 2, task).await.unwrap().unwrap();
         }
         assert_eq!(*served.lock().unwrap(), Vec::from_iter(0..20));
     });
 }
 
 #[test]
-fn a_release_without_a_word_is_noticed_by_polling() {
+fn an_unannounced_release_is_noticed_by_polling() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
-        for master in &masters {
-            assert_eq!(
-                master.command(&["SET", "r", "another's", "PX", "60000"]),
-                "OK"
-            );
-        }
+        occupy(&masters);
         let waiting = waiter(&locks);
-        until_listened(&masters).await;
+        until_subscribed(&masters).await;
         let since = Instant::now();
         for master in &masters {
             assert_eq!(master.command(&["DEL", "r"]), "1");
@@ -161,13 +160,13 @@ fn a_key_that_expires_is_noticed_by_its_ttl() {
             let took = wait_of(waiter(&locks), since).await;
             late.push(took.saturating_sub(millis(430)));
         }
-        let late = median(late); // below the shortest poll in all
+        let late = median(late); // below the shortest poll interval in all
         assert!(late < millis(60), "{late:?}");
     });
 }
 
 #[test]
-fn a_message_that_got_lost_with_its_connection_is_made_up_for() {
+fn a_message_lost_with_its_connection_does_not_delay_the_waiter() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let others = coordinator(patient(), &masters);
@@ -175,15 +174,15 @@ fn a_message_that_got_lost_with_its_connection_is_made_up_for() {
         for _ in 0..5 {
             let guard = acquire_on_all(&others.mutex("r")).await;
             let waiting = waiter(&locks);
-            until_listened(&masters).await;
-            sleep(millis(30)).await; // tried again, and waits
+            until_subscribed(&masters).await;
+            sleep(millis(30)).await; // the waiter has tried again, and waits
             for master in &masters {
                 assert_eq!(master.command(&["CLIENT", "KILL", "TYPE", "pubsub"]), "1");
             }
             let since = Instant::now();
             drop(guard);
             times.push(wait_of(waiting, since).await);
-            until_nobody_listens(&masters).await;
+            until_unsubscribed(&masters).await;
         }
         let median = median(times);
         assert!(median < millis(300), "{median:?}");
@@ -191,15 +190,10 @@ fn a_message_that_got_lost_with_its_connection_is_made_up_for() {
 }
 
 #[test]
-fn messages_without_end_are_no_hot_loop() {
+fn a_flood_of_messages_makes_no_hot_loop() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
-        for master in &masters {
-            assert_eq!(
-                master.command(&["SET", "r", "another's", "PX", "60000"]),
-                "OK"
-            );
-        }
+        occupy(&masters);
         let stop = AtomicBool::new(false);
         let refused = thread::scope(|scope| {
             for master in &masters {
@@ -225,7 +219,7 @@ fn messages_without_end_are_no_hot_loop() {
 }
 
 #[test]
-fn one_who_is_dropped_at_any_poll_leaves_nothing_and_the_next_gets_it() {
+fn a_waiter_dropped_at_any_poll_leaves_nothing_and_the_next_gets_the_lock() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let others = coordinator(patient(), &masters);
@@ -245,12 +239,12 @@ fn one_who_is_dropped_at_any_poll_leaves_nothing_and_the_next_gets_it() {
         close_at_once(&locks).await;
         close_at_once(&others).await;
         assert_no_keys(&masters);
-        until_nobody_listens(&masters).await;
+        until_unsubscribed(&masters).await;
     });
 }
 
 #[test]
-fn who_may_neither_publish_nor_subscribe_polls() {
+fn a_user_without_the_right_to_publish_or_subscribe_polls() {
     with_masters(3, async |masters| {
         let mut urls = Vec::new();
         for master in &masters {
@@ -280,19 +274,19 @@ fn who_may_neither_publish_nor_subscribe_polls() {
 const PROCESSES: usize = 4;
 const TASKS: usize = 250;
 
-/// What makes a second run of a test one of the waiting processes.
+/// Set in the waiting processes, each of which is a second run of a test.
 const MASTERS: &str = "QUORLOCK_WAITING_MASTERS";
 const COUNTER: &str = "QUORLOCK_WAITING_COUNTER";
 
 #[test]
-fn a_thousand_of_four_processes_are_all_served() {
+fn a_thousand_waiters_of_four_processes_are_all_served() {
     if let (Ok(masters), Some(counter)) = (env::var(MASTERS), env::var_os(COUNTER)) {
         return run(wait_for_turns(&masters, counter.into()));
     }
     with_masters(3, async |masters| {
         let counter = masters[0].socket().with_file_name("counter");
         fs::write(&counter, "0").unwrap();
-        let test = "waiting::a_thousand_of_four_processes_are_all_served";
+        let test = "waiting::a_thousand_waiters_of_four_processes_are_all_served";
         let processes: Vec<_> = (0..PROCESSES)
             .map(|_| {
                 let masters = urls(&masters).join(",").into();
@@ -308,7 +302,7 @@ fn a_thousand_of_four_processes_are_all_served() {
         let total = (PROCESSES * TASKS).to_string();
         assert_eq!(fs::read_to_string(&counter).unwrap(), total);
         assert_no_keys(&masters);
-        until_nobody_listens(&masters).await;
+        until_unsubscribed(&masters).await;
     });
 }
 
@@ -333,7 +327,7 @@ async fn wait_for_turns(masters: &str, counter: PathBuf) {
 }
 
 #[test]
-fn a_waiter_that_is_killed_hinders_nobody() {
+fn a_killed_waiter_delays_no_one() {
     if let Ok(masters) = env::var(MASTERS) {
         return run(async {
             let locks = patient().masters(masters.split(',')).build().unwrap();
@@ -343,24 +337,24 @@ fn a_waiter_that_is_killed_hinders_nobody() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let guard = acquire_on_all(&locks.mutex("r")).await;
-        let test = "waiting::a_waiter_that_is_killed_hinders_nobody";
+        let test = "waiting::a_killed_waiter_delays_no_one";
         let mut process = Process::start(test, [(MASTERS, urls(&masters).join(",").into())]);
-        until_listened(&masters).await;
+        until_subscribed(&masters).await;
         let waiting = waiter(&locks);
         process.kill();
         let since = Instant::now();
         drop(guard);
         let took = wait_of(waiting, since).await;
         assert!(took < millis(450), "{took:?}");
-        until_nobody_listens(&masters).await;
+        until_unsubscribed(&masters).await;
         close_at_once(&locks).await;
         assert_no_keys(&masters);
     });
 }
 
-/// Neither before its keys are gone from a majority of masters, nor by the next poll after that.
+/// After the holder's keys are gone from a majority of masters, and by the next poll after that.
 #[test]
-fn a_holder_that_is_killed_is_followed_when_its_ttl_ends() {
+fn a_waiter_gets_the_lock_of_a_killed_holder_when_its_ttl_ends() {
     let renewing = || patient().node_timeout(millis(500)).ttl(millis(1_500));
     if let Ok(masters) = env::var(MASTERS) {
         return run(async {
@@ -371,7 +365,7 @@ fn a_holder_that_is_killed_is_followed_when_its_ttl_ends() {
     }
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
-        let test = "waiting::a_holder_that_is_killed_is_followed_when_its_ttl_ends";
+        let test = "waiting::a_waiter_gets_the_lock_of_a_killed_holder_when_its_ttl_ends";
         let mut late = Vec::new();
         for _ in 0..3 {
             let mut process = Process::start(test, [(MASTERS, urls(&masters).join(",").into())]);
@@ -381,8 +375,8 @@ fn a_holder_that_is_killed_is_followed_when_its_ttl_ends() {
             })
             .await;
             let waiting = waiter(&locks);
-            until_listened(&masters).await;
-            sleep(millis(2_000)).await; // more than a TTL: it is renewed
+            until_subscribed(&masters).await;
+            sleep(millis(2_000)).await; // more than a TTL, so the lock was renewed
             process.kill();
             let since = Instant::now();
             let mut left: Vec<_> = masters.iter().map(|master| pttl(master, "r")).collect();
@@ -392,9 +386,9 @@ fn a_holder_that_is_killed_is_followed_when_its_ttl_ends() {
             let took = wait_of(waiting, since).await;
             assert!(took > left, "{took:?}, but its keys had {left:?}");
             late.push(took - left);
-            until_nobody_listens(&masters).await;
+            until_unsubscribed(&masters).await;
         }
-        let late = median(late); // below the shortest poll in all
+        let late = median(late); // below the shortest poll interval in all
         assert!(late < millis(150), "{late:?}");
         close_at_once(&locks).await;
         assert_no_keys(&masters);

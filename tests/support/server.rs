@@ -1,7 +1,8 @@
-//! Private, real masters: each on a port and in a directory of its own, without persistence.
+//! Private masters: real servers, each with its own port and directory, without persistence.
 //!
-//! Standard library only, so that tests, examples and benches can all include it with `#[path]`.
-//! A server goes when its [`Server`] is dropped, and also when the whole process is killed.
+//! The module needs only the standard library, so tests, examples and benches can include it with
+//! `#[path]`. A server is killed when its [`Server`] is dropped, and also when the test process is
+//! killed.
 
 #![allow(
     dead_code,
@@ -11,7 +12,7 @@
 )]
 #![allow(
     clippy::disallowed_methods,
-    reason = "a real server is waited for in real time"
+    reason = "these helpers wait for real servers in real time"
 )]
 
 use std::env;
@@ -37,8 +38,8 @@ pub struct Server {
     options: Vec<String>,
     server: Option<Child>,
     keeper: Keeper,
-    /// Holds the UDP port of the same number: other fixtures, in this process or another, see the
-    /// TCP port as taken even while no server listens on it.
+    /// Reserves the UDP port with the same number. Other fixtures, in this process or another,
+    /// treat the TCP port as taken even while no server listens on it.
     _claim: UdpSocket,
 }
 
@@ -48,9 +49,9 @@ impl Server {
         Self::start_with(&[])
     }
 
-    /// As [`start`](Self::start), with options of the server's command line.
+    /// Starts a master like [`start`](Self::start), with options for the server's command line.
     pub fn start_with(options: &[&str]) -> Self {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + START_TIMEOUT;
         loop {
             let mut server = Self::reserve_with(options);
             match server.launch(deadline) {
@@ -61,12 +62,13 @@ impl Server {
         }
     }
 
-    /// A master that is not up yet: connections are refused until [`restart`](Self::restart).
+    /// Reserves a port for a master that is not up yet: connections are refused until
+    /// [`restart`](Self::restart).
     pub fn reserve() -> Self {
         Self::reserve_with(&[])
     }
 
-    /// As [`reserve`](Self::reserve), with options of the server's command line.
+    /// Reserves a port like [`reserve`](Self::reserve), with options for the server's command line.
     pub fn reserve_with(options: &[&str]) -> Self {
         let (port, claim) = claim_port();
         let directory = new_directory();
@@ -80,11 +82,11 @@ impl Server {
         }
     }
 
-    /// Kills the server if it runs, and starts it on the same port and in the same directory. It
-    /// comes back empty, unless its options asked for persistence.
+    /// Kills the server if it runs, then starts it on the same port and in the same directory. The
+    /// server comes back empty unless its options asked for persistence.
     pub fn restart(&mut self) {
         self.kill();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + START_TIMEOUT;
         while let Launch::PortTaken = self.launch(deadline) {
             assert!(
                 Instant::now() < deadline,
@@ -96,22 +98,25 @@ impl Server {
         }
     }
 
-    /// SIGKILL, and wait. Harmless when the server is down.
+    /// Kills the server with SIGKILL and waits until it has exited. Does nothing when the server is
+    /// down.
     pub fn kill(&mut self) {
         if let Some(mut server) = self.server.take() {
             let _ = server.kill();
-            // Before the wait, after which its process id could be another's.
+            // Before the wait: afterwards the process ID may belong to another process.
             self.keeper.note("");
             let _ = server.wait();
         }
     }
 
-    /// SIGSTOP: the kernel still accepts connections, nothing answers. Returns when it has stopped.
+    /// Stops the server with SIGSTOP and waits until it has stopped. The kernel still accepts
+    /// connections, but nothing answers.
     pub fn pause(&self) {
         self.signal("STOP");
         let stat = format!("/proc/{}/stat", self.pid());
         let deadline = Instant::now() + Duration::from_secs(1);
-        // The signal works a moment after it was sent. Where there is no /proc, that must do.
+        // The signal takes effect a moment after it was sent. Without /proc there is no way to
+        // check.
         while let Ok(stat) = fs::read_to_string(&stat)
             && !stat.contains(") T ")
             && Instant::now() < deadline
@@ -120,14 +125,15 @@ impl Server {
         }
     }
 
-    /// SIGCONT: what was sent meanwhile is now executed.
+    /// Resumes the server with SIGCONT. It then executes the commands that arrived meanwhile.
     pub fn resume(&self) {
         self.signal("CONT");
     }
 
-    /// Sends one command on a fresh connection, after AUTH if the options set a password.
+    /// Sends one command over a fresh connection, after AUTH if the options set a password.
     ///
-    /// The reply as text: `OK`, `42`, `(nil)`, `ERR ...`; the elements of an array on lines.
+    /// Returns the reply as text: `OK`, `42`, `(nil)`, `ERR ...`; the elements of an array on
+    /// separate lines.
     #[track_caller]
     pub fn command(&self, words: &[&str]) -> String {
         match self.try_command(words, Duration::from_secs(5)) {
@@ -136,7 +142,7 @@ impl Server {
         }
     }
 
-    /// As [`command`](Self::command), for a master that may be down or paused.
+    /// Sends a command like [`command`](Self::command) to a master that may be down or paused.
     pub fn try_command(&self, words: &[&str], timeout: Duration) -> io::Result<String> {
         let mut connection = connect(self.port, timeout)?;
         if let Some(password) = self.password() {
@@ -145,12 +151,25 @@ impl Server {
         ask(&mut connection, words)
     }
 
-    /// Hears all that is published from now on.
+    /// Returns how often clients and scripts have called the commands that `is_counted` selects by
+    /// their lower-case names.
+    pub fn calls(&self, is_counted: impl Fn(&str) -> bool) -> u64 {
+        let stats = self.command(&["INFO", "commandstats"]);
+        let commands = stats.lines().filter_map(|line| {
+            let (name, fields) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            is_counted(name).then_some(fields.split(',').next()?)
+        });
+        commands
+            .map(|count| count.parse::<u64>().unwrap_or_default())
+            .sum()
+    }
+
+    /// Subscribes to every channel: the listener receives all messages published from now on.
     #[track_caller]
     pub fn listen(&self) -> Listener {
         let subscribe = || -> io::Result<_> {
             let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(START_TIMEOUT))?;
             let mut connection = BufReader::new(stream);
             ask(&mut connection, &["PSUBSCRIBE", "*"])?;
             Ok(Listener(connection))
@@ -162,12 +181,12 @@ impl Server {
         self.port
     }
 
-    /// `redis://127.0.0.1:port`, without the password.
+    /// Returns `redis://127.0.0.1:port`, without the password.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// `unix:///.../s.sock`, without the password.
+    /// Returns `unix:///.../s.sock`, without the password.
     pub fn unix_url(&self) -> String {
         format!("unix://{}", self.socket().display())
     }
@@ -176,7 +195,7 @@ impl Server {
         self.directory.join("s.sock")
     }
 
-    /// Where it keeps what it saves.
+    /// The directory in which the server saves its data.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -188,7 +207,7 @@ impl Server {
         }
     }
 
-    /// The last lines of the server's log, under a heading; for messages.
+    /// Returns the last lines of the server's log, under a heading, for failure messages.
     pub fn log_tail(&self) -> String {
         let log = self.log_from(0);
         let lines = log.lines().collect::<Vec<_>>();
@@ -217,7 +236,7 @@ impl Server {
             }
             assert!(
                 Instant::now() < deadline,
-                "no answer from the server within {PATIENCE:?}{}",
+                "no answer from the server within {START_TIMEOUT:?}{}",
                 self.log_tail()
             );
             thread::sleep(Duration::from_millis(2));
@@ -246,20 +265,20 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(errors)
-            // Ctrl-C is for the tests; the server goes with them.
+            // Ctrl-C is meant for the tests. The server is killed with them.
             .process_group(0);
         command
     }
 
-    /// Asks by the socket, which is in our directory: a stranger could answer on the port. A
-    /// server opens its port first, so when the socket answers, the port is ours as well.
+    /// Asks over the socket, which is in our directory: on the port, a foreign server could answer.
+    /// A server opens its port first, so once the socket answers, the port is ours as well.
     fn answers(&self) -> bool {
         let pong = || -> io::Result<String> {
             let stream = UnixStream::connect(self.socket())?;
             stream.set_read_timeout(Some(Duration::from_secs(1)))?;
             ask(&mut BufReader::new(stream), &["PING"])
         };
-        // A server that wants a password or another user is up; one that is loading is not.
+        // A server that asks for a password or another user is up. One that is loading is not.
         pong().is_ok_and(|reply| {
             ["PONG", "NOAUTH", "NOPERM"]
                 .iter()
@@ -267,7 +286,8 @@ impl Server {
         })
     }
 
-    /// By the shell, for `kill` is built into it and need not be installed as a program.
+    /// Sends the signal through the shell, in which `kill` is built in, so no program must be
+    /// installed.
     fn signal(&self, name: &str) {
         let status = Command::new("sh")
             .args(["-c", r#"kill -s "$1" "$2""#, "sh", name])
@@ -303,15 +323,15 @@ impl Server {
     }
 }
 
-/// A connection on which messages arrive.
+/// A subscribed connection that receives messages.
 #[derive(Debug)]
 pub struct Listener(BufReader<TcpStream>);
 
 impl Listener {
-    /// The channels and texts of the messages since the last time.
+    /// Returns the channels and texts of the messages since the last call.
     pub fn heard(&mut self) -> io::Result<Vec<(String, String)>> {
         let mut messages = Vec::new();
-        // What was published before this is in front of its answer.
+        // Messages published before this PING arrive before its reply.
         let mut reply = ask(&mut self.0, &["PING"])?;
         while let Some(message) = reply.strip_prefix("pmessage\n*\n") {
             let (channel, text) = message.split_once('\n').unwrap_or_default();
@@ -329,9 +349,10 @@ impl Drop for Server {
     }
 }
 
-/// A shell that waits for the end of its input, which comes when this process ends, however it ends; then
-/// it kills the server that it was told of last, and removes the directory. This covers servers in a
-/// `static` too, for those are never dropped.
+/// A shell that outlives this process for a moment and cleans up after it. It waits for the end of
+/// its input, which comes when this process ends in any way. Then it kills the server that it was
+/// told of last, and removes the directory. This covers servers in a `static` too, which are never
+/// dropped.
 #[derive(Debug)]
 struct Keeper {
     shell: Child,
@@ -356,14 +377,16 @@ impl Keeper {
         }
     }
 
-    /// Tells it which server runs, or that none does.
+    /// Tells the shell which server runs; an empty `pid` means none.
     fn note(&mut self, pid: &str) {
         if let Some(input) = &mut self.shell.stdin {
-            let _ = writeln!(input, "{pid}"); // it is killed only together with us
+            // the shell kills this process ID only once this process has ended
+            let _ = writeln!(input, "{pid}");
         }
     }
 
-    /// Has it remove the directory. Nothing to be done about a failure: this may run while a test panics.
+    /// Makes the shell remove the directory. Failures are ignored: this may run while a test
+    /// panics.
     fn end(&mut self) {
         drop(self.shell.stdin.take());
         let _ = self.shell.wait();
@@ -375,12 +398,13 @@ enum Launch {
     PortTaken,
 }
 
-/// As [`Server::try_command`], for a master that another thread restarts meanwhile.
+/// Sends a command like [`Server::try_command`], to a master that another thread may restart
+/// meanwhile.
 pub fn try_command_on(port: u16, words: &[&str], timeout: Duration) -> io::Result<String> {
     ask(&mut connect(port, timeout)?, words)
 }
 
-/// `n` masters, started side by side.
+/// Starts `n` masters at the same time.
 pub fn masters(n: usize) -> Vec<Server> {
     thread::scope(|scope| {
         let starts = (0..n)
@@ -397,17 +421,17 @@ pub fn masters(n: usize) -> Vec<Server> {
     })
 }
 
-/// The server program: `$QUORLOCK_TEST_SERVER`, else what is found on the `PATH`.
+/// Returns the server program: `$QUORLOCK_TEST_SERVER`, or one found on the `PATH`.
 pub fn binary() -> PathBuf {
     find_binary().unwrap_or_else(|| {
         panic!(
             "neither redis-server nor valkey-server is on the PATH: install one, \
-             or set QUORLOCK_TEST_SERVER, or run ./dev, which sees to it"
+             or set QUORLOCK_TEST_SERVER, or run ./dev, which installs one"
         )
     })
 }
 
-/// As [`binary`], for those who can do without.
+/// Finds the server program like [`binary`], for callers that can do without one.
 pub fn find_binary() -> Option<PathBuf> {
     if let Some(path) = env::var_os("QUORLOCK_TEST_SERVER").filter(|path| !path.is_empty()) {
         return Some(path.into());
@@ -420,8 +444,8 @@ pub fn find_binary() -> Option<PathBuf> {
     })
 }
 
-/// Whether the tests have masters by URL only (`QUORLOCK_TEST_URLS`, and no server program). A test
-/// that must start, kill or pause masters then returns; this has said so.
+/// Returns whether the tests have masters by URL only (`QUORLOCK_TEST_URLS` and no server program),
+/// and says so on stderr. A test that must start, kill or pause masters then returns early.
 pub fn only_urls() -> bool {
     let only_urls = find_binary().is_none() && env::var_os("QUORLOCK_TEST_URLS").is_some();
     if only_urls {
@@ -430,8 +454,8 @@ pub fn only_urls() -> bool {
     only_urls
 }
 
-/// Whether the server program is older than version 7, which masters that keep everything must not be. A test about these
-/// then returns; this has said so.
+/// Returns whether the server program is older than version 7, and says so on stderr. Masters that
+/// keep all writes need version 7, so a test about them then returns early.
 pub fn is_before_7() -> bool {
     let said =
         find_binary().and_then(|program| Command::new(program).arg("--version").output().ok());
@@ -461,7 +485,7 @@ fn claim_port() -> (u16, UdpSocket) {
         .unwrap_or_else(|| panic!("no free port in {PORTS:?}"))
 }
 
-/// A directory with a path short enough for a socket in it (104 bytes on some systems).
+/// Creates a directory whose path is short enough for a socket in it (104 bytes on some systems).
 fn new_directory() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let mut parent = env::temp_dir();
@@ -473,7 +497,7 @@ fn new_directory() -> PathBuf {
         let directory = parent.join(format!("quorlock-{}-{number}", process::id()));
         match DirBuilder::new().mode(0o700).create(&directory) {
             Ok(()) => return directory,
-            // Left by a process of the same number.
+            // Left by a process with the same ID.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => panic!("cannot create {}: {error}", directory.display()),
         }
@@ -524,9 +548,9 @@ fn number(text: &str) -> io::Result<usize> {
     text.parse().map_err(io::Error::other)
 }
 
-/// How long a server may take to answer for the first time.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest time that a server may take until its first answer.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Below the ranges from which systems take the local ports of outgoing connections: one of those
-/// could sit on the port of a server that is down.
+/// Below the ranges from which systems take the local ports of outgoing connections: such a
+/// connection could occupy the port of a server that is down.
 const PORTS: Range<u16> = 16_384..32_768;

@@ -1,4 +1,4 @@
-//! One master of five is faulty: what does that cost the locks?
+//! The costs of one faulty master in five.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -69,18 +69,19 @@ impl Setup {
     }
 }
 
-/// A client that goes on after a failure, and counts it: the time it took is a sample like any other.
-struct Patient {
+/// A client that continues after a failure and counts it. The time of a failed cycle is a sample
+/// like any other.
+struct FailureCounter {
     inner: Quorlock,
-    /// Keeps the two clients apart: what one leaves behind must not be in the other's way.
+    /// Separates the names of the two clients, so that keys left by one do not affect the other.
     prefix: &'static str,
     failed: Arc<AtomicUsize>,
 }
 
-impl Patient {
+impl FailureCounter {
     async fn connect_to(urls: &[String], live: usize, prefix: &'static str) -> Result<Self> {
         let inner = Quorlock::with_default_timeouts(urls)?;
-        inner.whole(live).await?;
+        inner.wait_for_grants(live).await?;
         Ok(Self {
             inner,
             prefix,
@@ -89,7 +90,7 @@ impl Patient {
     }
 }
 
-impl Contestant for Patient {
+impl Contestant for FailureCounter {
     type Task = (Lock, Arc<AtomicUsize>);
 
     async fn connect(urls: &[String]) -> Result<Self> {
@@ -121,24 +122,24 @@ struct Pair {
     faulty: Outcome,
 }
 
-/// Two coordinators, so that each keeps the state of its own masters.
+/// Uses two coordinators, so that each keeps the state of its own masters.
 async fn compare(fault: Fault, servers: &[Server], setup: &Setup) -> Result<()> {
     let hole = BlackHole::open()?;
     let mut urls = servers::urls(servers);
-    let healthy = Patient::connect_to(&urls, MASTERS, "healthy").await?;
+    let healthy = FailureCounter::connect_to(&urls, MASTERS, "healthy").await?;
     let mut live = MASTERS;
     if fault == Fault::BlackHole {
         urls[0] = hole.url();
         live -= 1;
     }
-    let faulty = Patient::connect_to(&urls, live, "faulty").await?;
+    let faulty = FailureCounter::connect_to(&urls, live, "faulty").await?;
     let mut samples = 0;
 
     for &width in &setup.widths {
         let mut pairs = Vec::new();
         for round in 0..setup.rounds {
-            healthy.inner.whole(MASTERS).await?;
-            faulty.inner.whole(live).await?;
+            healthy.inner.wait_for_grants(MASTERS).await?;
+            faulty.inner.wait_for_grants(live).await?;
             let victim = &servers[round % MASTERS];
             pairs.push(one_round(fault, &healthy, &faulty, victim, width, setup.length).await?);
         }
@@ -150,13 +151,13 @@ async fn compare(fault: Fault, servers: &[Server], setup: &Setup) -> Result<()> 
     let failed = [&healthy, &faulty].map(|client| client.failed.load(Ordering::Relaxed));
     healthy.close().await?;
     faulty.close().await?;
-    if fault == Fault::BlackHole && hole.swallowed() == 0 {
+    if fault == Fault::BlackHole && hole.accepted() == 0 {
         return Err("the black hole was never connected to".into());
     }
     verdict(fault, servers, failed.iter().sum(), samples)
 }
 
-/// After everything was closed: were there too many failures, and is anything left?
+/// Checks, after everything was closed, the number of failures and that no key is left.
 fn verdict(fault: Fault, servers: &[Server], failed: usize, samples: usize) -> Result<()> {
     let ghosts = servers::most_keys(servers, Duration::from_secs(1))?;
     let name = |what| format!("{}_{what}", fault.name());
@@ -165,7 +166,7 @@ fn verdict(fault: Fault, servers: &[Server], failed: usize, samples: usize) -> R
     if ghosts > 0 {
         return Err(format!("{ghosts} keys after close").into());
     }
-    // A busy machine may keep masters from answering within the node timeout now and then.
+    // On a busy machine, masters may miss the node timeout now and then.
     if failed * 100 > samples {
         return Err(format!("{failed} of {samples} cycles failed").into());
     }
@@ -174,21 +175,21 @@ fn verdict(fault: Fault, servers: &[Server], failed: usize, samples: usize) -> R
 
 async fn one_round(
     fault: Fault,
-    healthy: &Patient,
-    faulty: &Patient,
+    healthy: &FailureCounter,
+    faulty: &FailureCounter,
     victim: &Server,
     width: usize,
     length: Length,
 ) -> Result<Pair> {
     let good = load::closed_loop(healthy, width, length).await?;
-    fault.strike(victim)?;
-    // No warm-up: the first cycles after the fault began count.
+    fault.inject(victim)?;
+    // Without warm-up: the first cycles after the fault began count.
     let at_once = Length {
         warm_up: Duration::ZERO,
         ..length
     };
     let bad = load::closed_loop(faulty, width, at_once).await;
-    fault.heal(victim)?;
+    fault.clear(victim)?;
     Ok(Pair {
         healthy: good,
         faulty: bad?,
@@ -239,7 +240,7 @@ fn report(fault: Fault, width: usize, pairs: &[Pair]) {
     );
 }
 
-/// The medians of the rounds, except for the single worst cycle and the number of samples.
+/// Prints the medians of the rounds, but the single worst cycle and the total number of samples.
 fn row<'a>(
     fault: Fault,
     width: usize,

@@ -1,9 +1,9 @@
-//! How long a lock that was given back stays idle while others wait for it, in other processes.
+//! Measures how long a released lock stays idle while tasks in other processes wait for it.
 
 use std::time::Duration;
 
 use quorlock_benches::figure::figure;
-use quorlock_benches::handover::{self, NAME, Plan, Seen, Who};
+use quorlock_benches::handover::{self, Entrant, HandoverTimes, NAME, Plan};
 use quorlock_benches::load::Result;
 use quorlock_benches::options::Options;
 use quorlock_benches::servers::{self, Server};
@@ -18,12 +18,12 @@ fn main() -> Result<()> {
     let options = Options::from_args();
     let servers = servers::masters(MASTERS);
     pairs(&options, &servers)?;
-    crowd(&options, &servers, 1)?;
-    crowd(&options, &servers, 10)?;
+    five_processes(&options, &servers, 1)?;
+    five_processes(&options, &servers, 10)?;
     servers::check_empty(&servers, NAME)
 }
 
-/// Two processes, which take turns. Everybody in each round, as the machine may change its speed.
+/// Two processes take turns. Each round runs all entrants, as the machine's speed may change.
 fn pairs(options: &Options, servers: &[Server]) -> Result<()> {
     let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { 5 });
     let mut p50s: [Vec<f64>; 3] = Default::default();
@@ -32,17 +32,17 @@ fn pairs(options: &Options, servers: &[Server]) -> Result<()> {
         "", "count", "within", "p50 us", "p90 us", "p99 us"
     );
     for _ in 0..rounds {
-        for (who, p50s) in Who::ALL.into_iter().zip(&mut p50s) {
+        for (who, p50s) in Entrant::ALL.into_iter().zip(&mut p50s) {
             let millis = match (options.quick, who) {
-                (true, Who::Rslock) => 2_500,
+                (true, Entrant::Rslock) => 2_500,
                 (true, _) => 300,
-                (false, Who::Rslock) => 10_000,
+                (false, Entrant::Rslock) => 10_000,
                 (false, _) => 4_000,
             };
-            // Whoever releases stays away for longer than a hand-over takes, or it would take the lock
-            // again and only the fastest hand-overs would be seen; and it waits again well before the
-            // next release. The longest pause of rslock is 200 ms.
-            let (hold, rest) = if who == Who::Rslock {
+            // A process that releases pauses for longer than a hand-over takes. Otherwise it would
+            // take the lock again, and only the fastest hand-overs would be measured. It waits
+            // again well before the next release. The longest pause of rslock is 200 ms.
+            let (hold, rest) = if who == Entrant::Rslock {
                 (240, 205)
             } else {
                 (20, 12)
@@ -73,9 +73,9 @@ fn pairs(options: &Options, servers: &[Server]) -> Result<()> {
 }
 
 /// Five processes that all wait.
-fn crowd(options: &Options, servers: &[Server], tasks: usize) -> Result<()> {
+fn five_processes(options: &Options, servers: &[Server], tasks: usize) -> Result<()> {
     let plan = Plan {
-        who: Who::Quorlock,
+        who: Entrant::Quorlock,
         processes: 5,
         tasks,
         hold: Duration::from_millis(15),
@@ -110,8 +110,8 @@ fn crowd(options: &Options, servers: &[Server], tasks: usize) -> Result<()> {
     Ok(())
 }
 
-/// Prints how long the hand-overs took that are in `micros`.
-fn print(who: &str, seen: &Seen, micros: &[f64]) {
+/// Prints the times of the hand-overs in `micros`.
+fn print(who: &str, seen: &HandoverTimes, micros: &[f64]) {
     let at = |percent| percentile(micros, percent).unwrap_or(f64::NAN);
     let (p50, p90, p99) = (at(50.0), at(90.0), at(99.0));
     let count = seen.all_micros.len();

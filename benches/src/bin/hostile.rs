@@ -1,7 +1,7 @@
-//! Masters that are hostile, slow, silent or far away: do calls return, and does the load stay
-//! bounded?
+//! Measures whether calls return and the load stays bounded, on masters that are hostile, slow,
+//! silent or far away.
 //!
-//! Each scenario runs in a process of its own, as some count what a whole process takes.
+//! Each scenario runs in a process of its own, as some measure the whole process.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use quorlock::{Builder, Coordinator, RestartGuard};
 use quorlock_benches::figure::figure;
-use quorlock_benches::hostile::calls;
-use quorlock_benches::hostile::closing::late_closes;
-use quorlock_benches::hostile::fake::Fake;
-use quorlock_benches::hostile::first::{far_away, first_try};
-use quorlock_benches::hostile::gauge::{self, Log};
+use quorlock_benches::hostile::all_calls;
+use quorlock_benches::hostile::close::late_closes;
+use quorlock_benches::hostile::fake_server::Fake;
+use quorlock_benches::hostile::first_attempt::{far_away, first_attempt};
 use quorlock_benches::hostile::load::{self, Load};
+use quorlock_benches::hostile::process_stats::{self, Log};
 use quorlock_benches::hostile::proxy::Proxy;
 use quorlock_benches::hostile::random::Random;
 use quorlock_benches::hostile::releases::commands_for;
-use quorlock_benches::hostile::slow::{lock_commands, one_far_away, tarpit};
+use quorlock_benches::hostile::slow_master::{lock_commands, one_far_away, tarpit};
 use quorlock_benches::load::Result;
 use quorlock_benches::options::Options;
 use quorlock_benches::servers::{self, Server};
@@ -75,9 +75,9 @@ fn run(name: &str, options: &Options) -> Result<()> {
     }
 }
 
-/// All calls against falsified replies, until there were enough.
+/// Makes all calls against falsified replies, until there were enough.
 fn all_calls(options: &Options) -> Result<()> {
-    gauge::count_panics();
+    process_stats::count_panics();
     let servers = servers::masters(3);
     let seed = Random::fresh_seed();
     println!("seed {seed}");
@@ -86,7 +86,7 @@ fn all_calls(options: &Options) -> Result<()> {
     } else {
         (200_000, options.measured(900_000))
     };
-    let before = gauge::rss_mb();
+    let before = process_stats::rss_mb();
     let start = Instant::now();
     let (mut made, mut hung, mut mutated) = (0, Vec::new(), 0);
     threads(2).block_on(async {
@@ -96,7 +96,7 @@ fn all_calls(options: &Options) -> Result<()> {
                 break;
             }
             let length = left.min(Duration::from_secs(10));
-            let fuzzed = calls::fuzz(&servers, seed.wrapping_add(part), length).await;
+            let fuzzed = all_calls::fuzz(&servers, seed.wrapping_add(part), length).await;
             made += fuzzed.calls;
             mutated += fuzzed.mutated;
             hung.extend(fuzzed.hung);
@@ -106,12 +106,16 @@ fn all_calls(options: &Options) -> Result<()> {
     figure("calls", made as f64, "count");
     figure("mutated_replies", mutated as f64, "count");
     figure("hung_calls", hung.len() as f64, "count");
-    figure("panics", gauge::panics() as f64, "count");
-    figure("calls_rss_growth_mb", gauge::rss_mb() - before, "MB");
+    figure("panics", process_stats::panics() as f64, "count");
+    figure(
+        "calls_rss_growth_mb",
+        process_stats::rss_mb() - before,
+        "MB",
+    );
     Ok(())
 }
 
-/// Counts the fresh processes that get a free lock at the first try.
+/// Counts the fresh processes that get a free lock at the first attempt.
 fn first_tries(options: &Options) -> Result<()> {
     let rounds = options.rounds.unwrap_or(if options.quick { 3 } else { 50 });
     let servers = servers::masters(5);
@@ -134,7 +138,7 @@ fn first_tries(options: &Options) -> Result<()> {
 
 fn first_of_a_process(urls: &str) -> Result<()> {
     let builder = Coordinator::builder().masters(urls.split(','));
-    threads(1).block_on(first_try(builder, "first"))?;
+    threads(1).block_on(first_attempt(builder, "first"))?;
     Ok(())
 }
 
@@ -169,7 +173,7 @@ fn closing(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Many guards dropped at once.
+/// Drops many guards at once.
 fn burst(options: &Options) -> Result<()> {
     let log = Log::listen();
     let guards = options
@@ -230,11 +234,11 @@ fn slow(options: &Options, what: &str, set: fn(Builder) -> Builder) -> Result<()
         let load = Load::start(&locks, rate, None);
         sleep(half).await;
         let before: Vec<_> = servers.iter().map(lock_commands).collect();
-        let rss = gauge::rss_mb();
+        let rss = process_stats::rss_mb();
         sleep(half).await;
         let after = servers.iter().map(lock_commands);
         let counts: Vec<_> = after.zip(before).map(|(now, then)| now - then).collect();
-        let grown = gauge::rss_mb() - rss;
+        let grown = process_stats::rss_mb() - rss;
         let (won, failed) = (load.rate(), load.failed());
         load.stop().await;
         println!("{won:.0} locks/s, {failed} failed; commands in the second half: {counts:?}; {rss:.1} MB");
@@ -247,7 +251,7 @@ fn slow(options: &Options, what: &str, set: fn(Builder) -> Builder) -> Result<()
     })
 }
 
-/// One of three masters accepts what it is sent and never answers.
+/// One of three masters reads all commands and never answers.
 fn memory(options: &Options, what: &str, silent: String) -> Result<()> {
     let log = Log::listen();
     let half = options.measured(if options.quick { 3_000 } else { 30_000 }) / 2;
@@ -257,9 +261,9 @@ fn memory(options: &Options, what: &str, silent: String) -> Result<()> {
         let locks = builder(urls.collect()).build()?;
         let load = Load::start(&locks, 0, Some(Duration::from_secs(600)));
         sleep(half).await;
-        let rss = gauge::rss_mb();
+        let rss = process_stats::rss_mb();
         sleep(half).await;
-        let grown = gauge::rss_mb() - rss;
+        let grown = process_stats::rss_mb() - rss;
         println!(
             "{:.0} locks/s, {} failed; {rss:.1} MB",
             load.rate(),
@@ -293,7 +297,7 @@ fn threads(number: usize) -> Runtime {
         .expect("a runtime")
 }
 
-/// The scenarios that `--only` chooses from.
+/// The scenarios that `--only` selects from.
 const SCENARIOS: [&str; 9] = [
     "calls",
     "first",
@@ -305,7 +309,7 @@ const SCENARIOS: [&str; 9] = [
     "tarpit",
     "paused",
 ];
-/// Set in the process that a scenario has for itself.
+/// Set in the process that runs one scenario.
 const ALONE: &str = "QUORLOCK_BENCH_ALONE";
-/// Set in a process that tries once to get a lock.
+/// Set in a process that makes one attempt.
 const FIRST: &str = "QUORLOCK_BENCH_FIRST";

@@ -1,4 +1,5 @@
-//! Acquire and release, nobody contending, against the limit of the machine and against others.
+//! Acquiring and releasing without contention, compared to the limit of the machine and to other
+//! crates.
 
 use std::fs;
 use std::path::Path;
@@ -22,14 +23,15 @@ use quorlock_benches::stats::Outcome;
 
 const MASTERS: usize = 5;
 const CONTESTANTS: [&str; 5] = ["bare", "naive", "rslock", "pipelined", "quorlock"];
-/// The crate's other kinds of lock, which are compared with its mutex: `quorlock`.
+/// The crate's other kinds of lock, compared to its mutex `quorlock`.
 const KINDS: [&str; 3] = ["reentrant", "fair", FAIR_ACQUIRE];
-/// The mutex with a fencing token, and with the restart guard, which are compared with the one without.
+/// The mutex with a fencing token and with the restart guard, compared to the plain one.
 const SAFER: [&str; 2] = [FENCED, GUARDED];
 const FENCED: &str = "fenced";
 const GUARDED: &str = "guarded";
 const FAIR_ACQUIRE: &str = "fair_acquire";
-/// The order of turns: those that are closest run next to each other, on the machine as it is then.
+/// The order of turns: contestants with close results run next to each other, under the same
+/// conditions.
 const TURNS: [&str; 10] = [
     "naive",
     "rslock",
@@ -81,7 +83,7 @@ impl Setup {
         }
     }
 
-    /// Everybody takes a turn in every round, and another one begins each round.
+    /// Runs all contestants in every round. Each round begins with another contestant.
     fn run(&self, servers: &[Server]) -> Result<Results> {
         let urls = servers::urls(servers);
         let mut results = Results::default();
@@ -107,8 +109,8 @@ impl Setup {
         Ok(results)
     }
 
-    /// `bare` has no runtime; it is listed as current-thread, which it is. `fair_acquire` sends what `fair`
-    /// sends, so one task tells.
+    /// Returns who runs. `bare` has no runtime and is listed as current-thread, which fits.
+    /// `fair_acquire` sends what `fair` sends, so a single task is enough for it.
     fn entrants(&self, width: usize) -> Vec<(&'static str, Flavour)> {
         let wanted = TURNS.into_iter().filter(|who| self.options.wants(who));
         wanted
@@ -145,7 +147,7 @@ fn run_one(
 
 fn table(results: &Results, widths: &[usize]) {
     println!("acquire + release on {MASTERS} masters; medians over the rounds");
-    println!("cpu: what a cycle burns in this process, without the servers");
+    println!("cpu: processor time of a cycle in this process, without the servers");
     println!(
         "{:>5}  {:<12} {:<8} {:>10} {:>10} {:>10} {:>10}",
         "tasks", "contestant", "runtime", "cycles/s", "p50 us", "p99 us", "cpu us"
@@ -204,7 +206,7 @@ fn ratios(results: &Results, widths: &[usize]) {
     }
 }
 
-/// What a fencing token and the restart guard cost, over `quorlock`.
+/// Prints the costs of a fencing token and of the restart guard, compared to `quorlock`.
 fn safety(results: &Results, widths: &[usize]) {
     for &width in widths {
         for who in SAFER {

@@ -1,5 +1,5 @@
-//! Many locks held and renewed by one process: what a guard takes of memory and processor, and whether
-//! its renewals come in time. Then many waiters for one fair lock.
+//! Many locks held and renewed by one process: the memory and processor time that a guard takes,
+//! and whether its renewals are in time. Then many waiters for one fair lock.
 
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,8 @@ static ALLOCATOR: Counting = Counting;
 
 const MASTERS: usize = 5;
 
-/// How many locks are taken or given back at once.
-const ABREAST: usize = 64;
+/// The number of locks acquired or released at once.
+const AT_ONCE: usize = 64;
 
 fn main() -> Result<()> {
     if sweep::play()? {
@@ -63,7 +63,7 @@ fn guards(options: &Options, servers: &[Server]) -> Result<()> {
     Ok(())
 }
 
-/// Over all sizes: the most bytes, all locks lost.
+/// The totals over all sizes: the most bytes, and all lost locks.
 #[derive(Debug, Default)]
 struct Totals {
     bytes_per_guard: f64,
@@ -77,14 +77,15 @@ impl Totals {
     }
 }
 
-/// Takes `guards` locks, keeps them for two renewal periods and gives them back.
+/// Acquires `guards` locks, holds them for two renewal periods and releases them.
 async fn hold(servers: &[Server], guards: usize, ttl: Duration) -> Result<Totals> {
     let builder = Coordinator::builder()
         .restart_guard(quorlock::RestartGuard::Off)
         .masters(servers::urls(servers));
     let locks = builder.ttl(ttl).build()?;
-    // As many at once as later: what the connections keep for that is not the guards'.
-    drop(take(&locks, 4 * ABREAST, "warm-up").await?);
+    // Warms up with the later concurrency, so that the memory that connections keep for it does
+    // not count for the guards.
+    drop(take(&locks, 4 * AT_ONCE, "warm-up").await?);
     tokio::time::sleep(Duration::from_millis(200)).await;
     let before = alloc::live();
     let began = Instant::now();
@@ -100,8 +101,8 @@ async fn hold(servers: &[Server], guards: usize, ttl: Duration) -> Result<Totals
     let swept = sweep.end()?;
     let lost = held.iter().filter(|guard| !guard.is_valid()).count();
     let released = stream::iter(held).map(Guard::release);
-    let released: Vec<_> = released.buffer_unordered(ABREAST).collect().await;
-    // Owed to the masters then, and `close` waits for that.
+    let released: Vec<_> = released.buffer_unordered(AT_ONCE).collect().await;
+    // The masters then have pending releases, which `close` waits for.
     if let Some(error) = released.iter().find_map(|release| release.as_ref().err()) {
         println!("a release: {error}");
     }
@@ -137,7 +138,7 @@ async fn take(locks: &Coordinator, count: usize, prefix: &str) -> Result<Vec<Gua
         async move { lock.acquire().await }
     };
     let mut guards = Vec::with_capacity(count);
-    let mut taken = stream::iter(0..count).map(take).buffer_unordered(ABREAST);
+    let mut taken = stream::iter(0..count).map(take).buffer_unordered(AT_ONCE);
     while let Some(guard) = taken.try_next().await? {
         guards.push(guard);
     }

@@ -1,8 +1,8 @@
-//! `bare`: the limit. Nonblocking sockets and epoll on one thread, RESP written by hand, nothing
-//! awaited and nothing allocated: what the machine and the servers allow.
+//! `bare`: the limit. Nonblocking sockets and epoll on one thread, with handwritten RESP, no
+//! futures and no allocations: the most that the machine and the servers allow.
 //!
-//! All masters get the same stream of bytes, so one buffer and one log of what was asked serve all
-//! five; a link only knows how far into the log its answers have come.
+//! All masters get the same stream of bytes, so one buffer and one log of commands serve all five.
+//! A link only knows how far into the log its replies have come.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream as BlockingStream;
@@ -15,7 +15,7 @@ use super::{RELEASE, Rng};
 use crate::load::{Length, Result, TTL_MS, key};
 use crate::stats::{CpuTime, Outcome, Recorder};
 
-/// Commands that the slowest master may be behind; a power of two.
+/// The number of commands that the slowest master may lag; a power of two.
 const LOG: usize = 1 << 20;
 const READ_BUFFER: usize = 64 * 1024;
 
@@ -43,7 +43,7 @@ pub fn run(urls: &[String], width: usize, length: Length) -> Result<Outcome> {
     Ok(Outcome::new(window, cpu, recorders.collect()))
 }
 
-/// Turns until every task has stopped and every answer has come.
+/// Runs until every task has stopped and every reply has arrived.
 fn drive(poll: &mut Poll, links: &mut [Link], crew: &mut Crew) -> Result<()> {
     let mut events = Events::with_capacity(16);
     loop {
@@ -68,16 +68,16 @@ fn drive(poll: &mut Poll, links: &mut [Link], crew: &mut Crew) -> Result<()> {
 struct Link {
     stream: TcpStream,
     input: Box<[u8]>,
-    /// Bytes at the front of `input` that are the beginning of an answer.
+    /// The bytes at the front of `input` that are the beginning of a reply.
     kept: usize,
-    /// What the socket did not take.
+    /// The bytes that the socket did not accept.
     backlog: Vec<u8>,
-    /// How many answers have come.
+    /// The number of replies so far.
     answered: usize,
 }
 
 impl Link {
-    /// Connects and loads the release script; returns its hash too.
+    /// Connects and loads the release script. Returns the script's hash as well.
     fn connect(url: &str) -> Result<(Self, String)> {
         let address = url.strip_prefix("redis://").ok_or("bare: not a TCP url")?;
         let mut stream = BlockingStream::connect(address)?;
@@ -104,7 +104,7 @@ impl Link {
         Ok((link, sha))
     }
 
-    /// One write for all that the turn has to say.
+    /// Writes all commands of a turn at once.
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         if !self.backlog.is_empty() {
             self.backlog.extend_from_slice(bytes);
@@ -117,7 +117,7 @@ impl Link {
         Ok(())
     }
 
-    /// One read; a second one only if the first filled the buffer, as the epoll is edge-triggered.
+    /// Reads once, and again only if the first read filled the buffer, as epoll is edge-triggered.
     fn read(&mut self, crew: &mut Crew) -> Result<()> {
         loop {
             let room = &mut self.input[self.kept..];
@@ -133,7 +133,7 @@ impl Link {
         }
     }
 
-    /// Takes every whole answer from the input.
+    /// Takes all complete replies from the input.
     fn count(&mut self, got: usize, crew: &mut Crew) -> Result<()> {
         let end = self.kept + got;
         let mut at = 0;
@@ -163,25 +163,25 @@ fn accept_would_block(result: io::Result<usize>) -> io::Result<usize> {
     }
 }
 
-/// All tasks, and what has been asked in their name.
+/// All tasks, and the commands sent for them.
 struct Crew {
     tasks: Vec<Task>,
     majority: u8,
-    /// Who asked the n-th command, and in which of its turns.
+    /// The task that sent the n-th command, and its turn.
     log: Box<[(u32, u32)]>,
     asked: usize,
-    /// What this turn has to say to every master.
+    /// The commands of this turn for every master.
     out: Vec<u8>,
     rng: Rng,
 }
 
 struct Task {
-    /// Even while it acquires, odd while it releases.
+    /// Even while the task acquires, odd while it releases.
     turn: u32,
     granted: u8,
     acquire: Vec<u8>,
     release: Vec<u8>,
-    /// Where the token stands in the two commands.
+    /// The positions of the token in the two commands.
     token_at: (usize, usize),
     recorder: Recorder,
 }
@@ -205,13 +205,13 @@ impl Crew {
         }
     }
 
-    /// The only answer that is right for the n-th command.
+    /// Returns the only correct reply to the n-th command.
     fn expected(&self, n: usize) -> &'static [u8] {
         let (_, turn) = self.log[n % LOG];
         if turn % 2 == 0 { b"+OK\r\n" } else { b":1\r\n" }
     }
 
-    /// Counts the grant of one master for the n-th command, unless its task has gone on.
+    /// Counts the grant of one master for the n-th command, unless the task has moved on.
     fn grant(&mut self, n: usize) {
         let (index, turn) = self.log[n % LOG];
         let task = &mut self.tasks[index as usize];

@@ -1,4 +1,5 @@
-//! This crate's other kinds of lock, an owner to every task, and its mutex with a fencing token or the restart guard.
+//! This crate's other kinds of lock, with an owner for every task, and its mutex with a fencing
+//! token or the restart guard.
 
 use quorlock::{
     Coordinator, Guard, Lock,
@@ -8,7 +9,8 @@ use quorlock::{
 use super::quorlock::Quorlock;
 use crate::load::{Contestant, Result};
 
-/// A contestant that is `Quorlock` but for the lock of a task and how that is acquired.
+/// Defines a contestant like `Quorlock`, with another lock for its tasks and another way to acquire
+/// it.
 macro_rules! contestant {
     ($(#[$doc:meta])* $name:ident, $guard:expr, $lock:expr, $acquire:ident, $has_token:expr) => {
         $(#[$doc])*
@@ -28,7 +30,7 @@ macro_rules! contestant {
             }
 
             async fn cycle(lock: &mut Lock) -> Result<()> {
-                give_back(lock.$acquire().await?, $has_token).await
+                release(lock.$acquire().await?, $has_token).await
             }
 
             async fn close(self) -> Result<()> {
@@ -39,17 +41,17 @@ macro_rules! contestant {
 }
 
 contestant! {
-    /// A reentrant lock, never entered twice.
+    /// A reentrant lock, which is never reentered.
     Reentrant, Off, |locks, key| locks.reentrant(key, &locks.owner()), try_acquire, false
 }
 
 contestant! {
-    /// A fair lock, through `try_acquire`.
+    /// A fair lock, acquired with `try_acquire`.
     Fair, Off, |locks, key| locks.fair(key, &locks.owner()), try_acquire, false
 }
 
 contestant! {
-    /// A fair lock, through `acquire`: the first round is the same, and here it is the last.
+    /// A fair lock, acquired with `acquire`: the first round is the same, and always wins here.
     FairAcquire, Off, |locks, key| locks.fair(key, &locks.owner()), acquire, false
 }
 
@@ -63,9 +65,9 @@ contestant! {
     Guarded, Observed, |locks, key| locks.mutex(key), try_acquire, false
 }
 
-async fn give_back(guard: Guard, has_token: bool) -> Result<()> {
+async fn release(guard: Guard, has_token: bool) -> Result<()> {
     if guard.fencing_token().is_some() != has_token {
-        return Err("a fencing token is missing, or was not asked for".into());
+        return Err("a fencing token is missing or was not requested".into());
     }
     Ok(guard.release().await?)
 }

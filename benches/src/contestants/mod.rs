@@ -1,4 +1,4 @@
-//! Who takes part.
+//! The contestants.
 
 pub mod bare;
 pub mod kinds;
@@ -11,28 +11,28 @@ use redis::{Client, IntoConnectionInfo};
 
 use crate::load::Result;
 
-/// The crate's own release script, for the contestants that stand for its design.
+/// The crate's own release script, for the contestants that imitate its design.
 pub const RELEASE: &str = include_str!("../../../lua/mutex/release.lua");
 
-/// What a user writes by hand, and what rslock sends.
+/// The usual handwritten script, which rslock sends, too.
 pub const PLAIN_RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
      return redis.call('DEL', KEYS[1]) else return 0 end";
 
-/// A client with TCP_NODELAY, which `redis` 1.x does not set by itself.
+/// Returns a client with TCP_NODELAY, which `redis` 1.x does not set by itself.
 pub(crate) fn client(url: &str) -> Result<Client> {
     let info = url.into_connection_info()?;
     let tcp = info.tcp_settings().clone().set_nodelay(true);
     Ok(Client::open(info.set_tcp_settings(tcp))?)
 }
 
-/// 40 new hexadecimal digits.
+/// Returns 40 new hexadecimal digits.
 fn token(rng: &mut Rng) -> [u8; 40] {
     let mut token = [0; 40];
     rng.hex(&mut token);
     token
 }
 
-/// A small generator (splitmix64): tokens must be new every time, not secret.
+/// A small generator (splitmix64): tokens must be new every time, but not secret.
 #[derive(Clone, Debug)]
 struct Rng(u64);
 

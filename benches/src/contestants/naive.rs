@@ -1,4 +1,5 @@
-//! `naive`: what a user writes by hand, a `join_all` over one multiplexed connection per master.
+//! `naive`: the usual handwritten client, with `join_all` over one multiplexed connection per
+//! master.
 
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
@@ -60,7 +61,7 @@ impl Contestant for Naive {
 
         let released = join_all(connections.iter_mut().map(|connection| {
             let (release, key, token) = (&*release, key.as_str(), &token[..]);
-            async move { give_back(connection, release, key, token).await }
+            async move { release_one(connection, release, key, token).await }
         }))
         .await;
         majority(released)
@@ -86,7 +87,7 @@ async fn acquire(
         .await
 }
 
-async fn give_back(
+async fn release_one(
     connection: &mut MultiplexedConnection,
     release: &Script,
     key: &str,

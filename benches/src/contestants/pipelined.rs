@@ -1,5 +1,5 @@
-//! `pipelined`: one queue and one task per master over a multiplexed connection of `redis`. The task
-//! drains its queue into one `redis::Pipeline` per turn; a round is decided at a majority.
+//! `pipelined`: one queue and one task per master over a multiplexed connection of `redis`. The
+//! task drains its queue into one `redis::Pipeline` per turn. A round is decided at a majority.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use redis::{Pipeline, Script, Value};
 use super::{RELEASE, Rng, client, token};
 use crate::load::{Contestant, Result, TTL_MS};
 
-/// Pipelines under way on one connection; the queue collects what comes meanwhile.
+/// The number of pipelines in flight on one connection. The queue collects new commands meanwhile.
 const IN_FLIGHT: usize = 4;
 
 pub struct Pipelined {
@@ -25,10 +25,10 @@ pub struct Pipelined {
     ledger: Arc<Ledger>,
 }
 
-/// What keeps `close` honest: answers still to come, and answers that were not a grant.
+/// The counts that `close` checks: replies still expected, and replies that were not a grant.
 #[derive(Default)]
 struct Ledger {
-    owed: AtomicUsize,
+    expected: AtomicUsize,
     wrong: AtomicUsize,
 }
 
@@ -51,7 +51,7 @@ enum Verb {
     Release { sha: Arc<str> },
 }
 
-/// One question to all masters. It counts the answers and wakes the task that asked.
+/// One request to all masters, which counts the replies and wakes the task.
 struct Round {
     verb: Verb,
     key: Arc<str>,
@@ -112,9 +112,9 @@ impl Round {
 }
 
 impl Task {
-    async fn ask(&self, verb: Verb, token: [u8; 40]) -> Result<()> {
+    async fn run_round(&self, verb: Verb, token: [u8; 40]) -> Result<()> {
         let masters = self.masters.len();
-        self.ledger.owed.fetch_add(masters, Ordering::Relaxed);
+        self.ledger.expected.fetch_add(masters, Ordering::Relaxed);
         let round = Arc::new(Round {
             verb,
             key: Arc::clone(&self.key),
@@ -184,7 +184,7 @@ async fn send(mut connection: MultiplexedConnection, batch: Vec<Arc<Round>>, led
             ledger.wrong.fetch_add(1, Ordering::Relaxed);
         }
     }
-    ledger.owed.fetch_sub(batch.len(), Ordering::Relaxed);
+    ledger.expected.fetch_sub(batch.len(), Ordering::Relaxed);
 }
 
 impl Contestant for Pipelined {
@@ -220,13 +220,13 @@ impl Contestant for Pipelined {
 
     async fn cycle(task: &mut Task) -> Result<()> {
         let token = token(&mut task.rng);
-        task.ask(Verb::Acquire, token).await?;
+        task.run_round(Verb::Acquire, token).await?;
         let sha = Arc::clone(&task.sha);
-        task.ask(Verb::Release { sha }, token).await
+        task.run_round(Verb::Release { sha }, token).await
     }
 
     async fn close(self) -> Result<()> {
-        while self.ledger.owed.load(Ordering::Relaxed) > 0 {
+        while self.ledger.expected.load(Ordering::Relaxed) > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         match self.ledger.wrong.load(Ordering::Relaxed) {

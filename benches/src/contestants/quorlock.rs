@@ -6,8 +6,8 @@ use quorlock::{Coordinator, Lock, RestartGuard};
 
 use crate::load::{Contestant, Result, TTL_MS};
 
-/// As long as `redis` gives the other contestants by default: a bench on a busy machine is to
-/// measure the crate and not its timeouts.
+/// The default response timeout of `redis`, which the other contestants have: on a busy machine, a
+/// bench should measure the crate and not its timeouts.
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub struct Quorlock {
@@ -15,8 +15,8 @@ pub struct Quorlock {
 }
 
 impl Quorlock {
-    /// With the crate's own node timeout. Closing waits for a master that cannot be reached until the TTL
-    /// has passed, so that is short. Does not wait for any master.
+    /// Connects with the crate's default node timeout, without waiting for any master. Closing
+    /// waits for an unreachable master until the TTL has passed, so the TTL is short.
     pub fn with_default_timeouts(urls: &[String]) -> Result<Self> {
         let builder = Coordinator::builder()
             .restart_guard(RestartGuard::Off)
@@ -36,7 +36,7 @@ impl Quorlock {
         let this = Self {
             locks: builder.build()?,
         };
-        this.whole(urls.len()).await?;
+        this.wait_for_grants(urls.len()).await?;
         Ok(this)
     }
 
@@ -45,7 +45,7 @@ impl Quorlock {
     }
 
     /// Waits until `masters` masters grant a lock.
-    pub async fn whole(&self, masters: usize) -> Result<()> {
+    pub async fn wait_for_grants(&self, masters: usize) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(20);
         let lock = self.locks.mutex("warm up");
         let mut seen = String::new();
@@ -54,7 +54,7 @@ impl Quorlock {
                 Ok(guard) => {
                     let votes = guard.settled().await;
                     guard.release().await?;
-                    if votes.granted() >= masters {
+                    if votes.granted_count() >= masters {
                         return Ok(());
                     }
                     seen = votes.to_string();

@@ -1,4 +1,4 @@
-//! `rslock`: the Rust Redlock crate people find first, through its public interface.
+//! `rslock`: the best-known Rust crate for Redlock, through its public interface.
 
 use std::time::Duration;
 

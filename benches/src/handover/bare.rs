@@ -1,5 +1,6 @@
-//! The limit: two processes that tell each other through the masters, on raw sockets and one thread each.
-//! Who hears a message from a majority writes a key on a majority: the least that a hand-over takes.
+//! The limit: two processes that notify each other through the masters, on raw sockets and with one
+//! thread each. A process that receives a message from a majority writes a key on a majority, which
+//! is the least that a hand-over takes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream as BlockingStream;
@@ -11,10 +12,10 @@ use std::time::Duration;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
-use super::{NAME, Role, Tenure, now, ready, when_over};
+use super::{HoldPeriod, NAME, Role, now, ready, when_over};
 use crate::load::{Result, TTL_MS};
 
-pub(super) fn play(role: &Role) -> Result<Vec<Tenure>> {
+pub(super) fn play(role: &Role) -> Result<Vec<HoldPeriod>> {
     let poll = Poll::new()?;
     let mut links = Vec::new();
     for (i, url) in role.urls.iter().enumerate() {
@@ -36,31 +37,31 @@ pub(super) fn play(role: &Role) -> Result<Vec<Tenure>> {
     let over = Arc::new(AtomicBool::new(false));
     let set_over = over.clone();
     when_over(move || set_over.store(true, Ordering::Release));
-    let mut tenures = Vec::new();
+    let mut periods = Vec::new();
     let mut heard = 0;
     while !over.load(Ordering::Acquire) {
-        // The first one begins unasked.
-        if role.index == 1 || !tenures.is_empty() {
+        // The first process begins without a message.
+        if role.index == 1 || !periods.is_empty() {
             heard += 1;
-            while !party.turn(|link| link.heard >= heard)? {
+            while !party.poll_until(|link| link.heard >= heard)? {
                 if over.load(Ordering::Acquire) {
                     break;
                 }
             }
         }
-        party.say(&set)?;
-        let written = tenures.len() + 1;
-        while !party.turn(|link| link.written >= written)? {}
+        party.send(&set)?;
+        let written = periods.len() + 1;
+        while !party.poll_until(|link| link.written >= written)? {}
         let acquired = now();
         thread::sleep(role.hold);
         let released = now();
-        party.say(&publish)?;
-        tenures.push(Tenure { acquired, released });
+        party.send(&publish)?;
+        periods.push(HoldPeriod { acquired, released });
     }
-    party.say(&request(&["DEL", &key]))?;
-    let published = 2 * tenures.len() + 1; // all PUBLISH, and the DEL
-    while !party.turn(|link| link.written + link.counted >= published)? {}
-    Ok(tenures)
+    party.send(&request(&["DEL", &key]))?;
+    let published = 2 * periods.len() + 1; // every PUBLISH, and the DEL
+    while !party.poll_until(|link| link.written + link.counted >= published)? {}
+    Ok(periods)
 }
 
 fn channel(index: usize) -> String {
@@ -82,16 +83,16 @@ struct Party {
 }
 
 impl Party {
-    fn say(&mut self, bytes: &[u8]) -> Result<()> {
+    fn send(&mut self, bytes: &[u8]) -> Result<()> {
         for link in &mut self.links {
-            // A few bytes into an empty socket: it takes them whole.
+            // The socket is empty, so it takes these few bytes at once.
             link.stream.write_all(bytes)?;
         }
         Ok(())
     }
 
-    /// Waits for answers, a tenth of a second at most. Whether `done` holds for a majority.
-    fn turn(&mut self, done: impl Fn(&Link) -> bool) -> Result<bool> {
+    /// Waits for answers for at most 100 ms. Returns whether `done` holds for a majority.
+    fn poll_until(&mut self, done: impl Fn(&Link) -> bool) -> Result<bool> {
         let is_done =
             |links: &[Link]| links.iter().filter(|link| done(link)).count() >= self.majority;
         if is_done(&self.links) {
@@ -107,12 +108,12 @@ impl Party {
     }
 }
 
-/// One connection, which hears messages between its answers.
+/// One connection, which receives messages between its replies.
 struct Link {
     stream: TcpStream,
     input: Vec<u8>,
     message: Vec<u8>,
-    /// How many messages, answers of SET, and answers of anything else have come.
+    /// The number of messages, of replies to SET, and of replies to other commands.
     heard: usize,
     written: usize,
     counted: usize,
@@ -158,7 +159,7 @@ impl Link {
         }
     }
 
-    /// Takes every whole answer from the input.
+    /// Takes all complete replies from the input.
     fn count(&mut self) -> Result<()> {
         loop {
             let input = &self.input;

@@ -1,7 +1,7 @@
-//! Processes that hand one lock around, and what they saw.
+//! Processes that hand one lock around, and the times that this takes.
 
 mod bare;
-mod hands;
+mod clients;
 
 use std::env;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -12,21 +12,21 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::load::Result;
 use crate::servers::{self, Server, Stats};
 
-/// What the lock is called.
+/// The name of the lock.
 pub const NAME: &str = "handover";
 
-/// Set in the processes that a bench starts of itself.
+/// Set in the processes that a bench starts.
 const ROLE: &str = "QUORLOCK_BENCH_HANDOVER";
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Who {
-    /// The limit: raw sockets, PUBLISH to push and then SET, a majority each.
+pub enum Entrant {
+    /// The limit: raw sockets, PUBLISH for the message and then SET, on a majority each.
     Bare,
     Quorlock,
     Rslock,
 }
 
-impl Who {
+impl Entrant {
     pub const ALL: [Self; 3] = [Self::Bare, Self::Quorlock, Self::Rslock];
 
     pub fn name(self) -> &'static str {
@@ -38,11 +38,11 @@ impl Who {
     }
 }
 
-/// A run: so many processes with so many tasks each. Each task waits for the lock, holds it, gives it
-/// back and stays away for a moment, so that it is another process's turn.
+/// A run with a number of processes and tasks in each. Each task waits for the lock, holds it,
+/// releases it and pauses for a moment, so that another process gets it.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    pub who: Who,
+    pub who: Entrant,
     pub processes: usize,
     pub tasks: usize,
     pub hold: Duration,
@@ -51,10 +51,10 @@ pub struct Plan {
     pub measured: Duration,
 }
 
-/// What one process is to do.
+/// The work of one process.
 #[derive(Debug)]
 struct Role {
-    who: Who,
+    who: Entrant,
     index: usize,
     tasks: usize,
     hold: Duration,
@@ -62,25 +62,25 @@ struct Role {
     urls: Vec<String>,
 }
 
-/// One tenure. Nanoseconds of the system clock, the one clock with an epoch that two processes share;
-/// a step of it spoils a sample or two, which a median bears.
+/// One period with the lock, in nanoseconds of the system clock: the only clock with an epoch that
+/// processes share. A step of that clock spoils a sample or two, which does not affect a median.
 #[derive(Clone, Copy, Debug)]
-struct Tenure {
+struct HoldPeriod {
     acquired: u64,
     released: u64,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
-pub struct Seen {
-    /// How long hand-overs from one process to another took, from the call of `release` to the return of
-    /// `acquire`, sorted.
+pub struct HandoverTimes {
+    /// The times of hand-overs between two processes in microseconds, from the call of `release` to
+    /// the return of `acquire`, sorted.
     pub micros: Vec<f64>,
-    /// All of them, sorted.
+    /// The times of all hand-overs, sorted.
     pub all_micros: Vec<f64>,
-    /// The most in a row that stayed within one process.
+    /// The most consecutive hand-overs within one process.
     pub longest_within: usize,
-    /// What clients sent to all masters together, while those were counted.
+    /// The number of commands that clients sent to all masters together, while they were counted.
     pub commands: u64,
 }
 
@@ -89,33 +89,33 @@ fn now() -> u64 {
     since.map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Plays the part for which another process has started this one; false when it was started by hand.
+/// Plays its role and returns true, if another process has started this one for that.
 pub fn play() -> Result<bool> {
     let Ok(role) = env::var(ROLE) else {
         return Ok(false);
     };
-    let role = Role::parse(&role).ok_or("a role that makes no sense")?;
-    let tenures = match role.who {
-        Who::Bare => bare::play(&role)?,
-        Who::Quorlock => hands::quorlock(&role)?,
-        Who::Rslock => hands::rslock(&role)?,
+    let role = Role::parse(&role).ok_or("malformed role")?;
+    let periods = match role.who {
+        Entrant::Bare => bare::play(&role)?,
+        Entrant::Quorlock => clients::quorlock(&role)?,
+        Entrant::Rslock => clients::rslock(&role)?,
     };
     let mut out = String::new();
-    for Tenure { acquired, released } in tenures {
+    for HoldPeriod { acquired, released } in periods {
         out.push_str(&format!("{acquired} {released}\n"));
     }
     std::io::stdout().lock().write_all(out.as_bytes())?;
     Ok(true)
 }
 
-/// Says that this process is ready, and waits until all are.
+/// Reports that this process is ready, and waits until all are.
 fn ready() -> Result<()> {
     println!("ready");
     std::io::stdin().lock().read_line(&mut String::new())?;
     Ok(())
 }
 
-/// Runs `then` when the parent has seen enough, or is gone.
+/// Runs `then` when the parent has enough samples, or is gone.
 fn when_over(then: impl FnOnce() + Send + 'static) {
     thread::spawn(move || {
         let _ = std::io::stdin().lock().read_line(&mut String::new());
@@ -127,7 +127,7 @@ impl Role {
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let who = words.next()?;
-        let who = Who::ALL.into_iter().find(|one| one.name() == who)?;
+        let who = Entrant::ALL.into_iter().find(|one| one.name() == who)?;
         let mut number = || words.next()?.parse::<u64>().ok();
         let (index, tasks) = (number()? as usize, number()? as usize);
         let hold = Duration::from_micros(number()?);
@@ -143,10 +143,10 @@ impl Role {
     }
 }
 
-/// Starts the processes of `plan` and looks on.
-pub fn run(plan: Plan, servers: &[Server]) -> Result<Seen> {
+/// Starts the processes of `plan` and measures them.
+pub fn run(plan: Plan, servers: &[Server]) -> Result<HandoverTimes> {
     let mut hands = (0..plan.processes)
-        .map(|index| Hand::start(plan, index, servers))
+        .map(|index| ClientProcess::start(plan, index, servers))
         .collect::<Result<Vec<_>>>()?;
     for hand in &mut hands {
         if hand.lines.next().transpose()?.as_deref() != Some("ready") {
@@ -154,42 +154,42 @@ pub fn run(plan: Plan, servers: &[Server]) -> Result<Seen> {
         }
     }
     for hand in &mut hands {
-        hand.say()?;
+        hand.send_line()?;
     }
     thread::sleep(plan.warm_up);
     let (from, before) = (now(), commands(servers)?);
     thread::sleep(plan.measured);
     let (until, after) = (now(), commands(servers)?);
     for hand in &mut hands {
-        hand.say()?;
+        hand.send_line()?;
     }
-    let mut tenures = Vec::new();
+    let mut periods = Vec::new();
     for (process, hand) in hands.iter_mut().enumerate() {
         for line in &mut hand.lines {
             let line = line?;
-            let (acquired, released) = line.split_once(' ').ok_or("not a tenure")?;
-            let tenure = Tenure {
+            let (acquired, released) = line.split_once(' ').ok_or("malformed period")?;
+            let period = HoldPeriod {
                 acquired: acquired.parse()?,
                 released: released.parse()?,
             };
-            tenures.push((tenure, process));
+            periods.push((period, process));
         }
         if !hand.child.wait()?.success() {
             return Err(format!("{}: a process failed", plan.who.name()).into());
         }
     }
-    tenures.sort_by_key(|(tenure, _)| tenure.acquired);
+    periods.sort_by_key(|(period, _)| period.acquired);
     let mut micros = Vec::new();
     let mut all_micros = Vec::new();
     let (mut within, mut longest_within) = (0, 0);
-    for pair in tenures.windows(2) {
+    for pair in periods.windows(2) {
         let [(from_whom, giver), (to_whom, taker)] = [pair[0], pair[1]];
         if to_whom.acquired < from || to_whom.acquired > until {
             continue;
         }
         let took = to_whom.acquired as i64 - from_whom.released as i64;
         if took < 0 {
-            return Err(format!("{}: held by two at once", plan.who.name()).into());
+            return Err(format!("{}: two processes held the lock at once", plan.who.name()).into());
         }
         let took = took as f64 / 1000.0;
         all_micros.push(took);
@@ -203,7 +203,7 @@ pub fn run(plan: Plan, servers: &[Server]) -> Result<Seen> {
     }
     micros.sort_by(f64::total_cmp);
     all_micros.sort_by(f64::total_cmp);
-    Ok(Seen {
+    Ok(HandoverTimes {
         micros,
         all_micros,
         longest_within,
@@ -211,20 +211,21 @@ pub fn run(plan: Plan, servers: &[Server]) -> Result<Seen> {
     })
 }
 
-/// What clients have sent to all masters so far: not what the release script calls, nor what this asks.
+/// The number of commands that clients have sent to all masters so far, without those that the
+/// release script calls and those of this function.
 fn commands(servers: &[Server]) -> Result<u64> {
     const OURS: [&str; 6] = ["set", "eval", "evalsha", "subscribe", "unsubscribe", "ping"];
     Ok(Stats::of(servers, &OURS)?.calls)
 }
 
 /// One of the processes.
-struct Hand {
+struct ClientProcess {
     child: Child,
     stdin: ChildStdin,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
-impl Hand {
+impl ClientProcess {
     fn start(plan: Plan, index: usize, servers: &[Server]) -> Result<Self> {
         let role = format!(
             "{} {index} {} {} {} {}",
@@ -248,12 +249,12 @@ impl Hand {
         })
     }
 
-    fn say(&mut self) -> Result<()> {
+    fn send_line(&mut self) -> Result<()> {
         Ok(self.stdin.write_all(b"\n")?)
     }
 }
 
-impl Drop for Hand {
+impl Drop for ClientProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

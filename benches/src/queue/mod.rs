@@ -1,25 +1,25 @@
-//! Many who wait for one fair lock: what a hand-over takes of a master, and what waiting does.
+//! Many waiters for one fair lock: the costs of a hand-over for a master, and the costs of waiting.
 
-mod line;
 mod redisson;
+mod waiters;
 
 use std::time::{Duration, Instant};
 
 use quorlock::Coordinator;
 use tokio::task::JoinSet;
 
-use self::line::Line;
 use self::redisson::Redisson;
+use self::waiters::FairQueue;
 use crate::figure::figure;
 use crate::load::Result;
 use crate::options::Options;
 use crate::servers::{self, Server, Stats};
 use crate::stats::median;
 
-/// How many coordinators the waiters are spread over.
+/// The number of coordinators that the waiters are spread over.
 const PROCESSES: usize = 4;
 
-/// How often a lock changes hands at a time; those who have had it are replaced afterwards.
+/// The number of hand-overs measured together. The former holders are replaced afterwards.
 const TIMES: usize = 10;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -35,10 +35,10 @@ pub async fn run(options: &Options, servers: &[Server]) -> Result<()> {
     Ok(())
 }
 
-/// A queue of so many, and what was measured on it: a value for every turn.
+/// A queue with a number of waiters, and one measurement for each measure.
 struct Queue<'a> {
     waiters: usize,
-    line: Line<'a>,
+    queue: FairQueue<'a>,
     redisson: Redisson<'a>,
     ours: Vec<f64>,
     calls: Vec<f64>,
@@ -46,7 +46,8 @@ struct Queue<'a> {
     micros: Vec<f64>,
 }
 
-/// All queues are there all the time and take turns, as the machine may change its speed.
+/// Measures hand-overs. All queues exist at the same time and take turns, as the machine's speed
+/// may change.
 async fn hand_overs(options: &Options, servers: &[Server]) -> Result<()> {
     let (sizes, rounds): (&[usize], _) = if options.quick {
         (&[10, 100], 2)
@@ -57,10 +58,10 @@ async fn hand_overs(options: &Options, servers: &[Server]) -> Result<()> {
     let began = Instant::now();
     let mut queues = Vec::new();
     for &waiters in sizes {
-        let name = format!("line-{waiters}");
+        let name = format!("queue-{waiters}");
         queues.push(Queue {
             waiters,
-            line: Line::new(servers, &coordinators, name, waiters + TIMES).await?,
+            queue: FairQueue::new(servers, &coordinators, name, waiters + TIMES).await?,
             redisson: Redisson::new(&servers[0], waiters + TIMES)?,
             ours: Vec::new(),
             calls: Vec::new(),
@@ -69,7 +70,7 @@ async fn hand_overs(options: &Options, servers: &[Server]) -> Result<()> {
         });
     }
     println!(
-        "\n{} waiters in line in {:.1} s",
+        "\n{} waiters queued in {:.1} s",
         sizes.iter().sum::<usize>(),
         began.elapsed().as_secs_f64()
     );
@@ -77,13 +78,13 @@ async fn hand_overs(options: &Options, servers: &[Server]) -> Result<()> {
         let count = queues.len();
         queues.rotate_left(round % count);
         for queue in &mut queues {
-            queue.turn(servers).await?;
+            queue.measure(servers).await?;
         }
         queues.sort_by_key(|queue| queue.waiters);
     }
     report(&queues);
     for queue in queues {
-        queue.line.leave().await;
+        queue.queue.leave().await;
         queue.redisson.clear();
     }
     for locks in &coordinators {
@@ -93,9 +94,9 @@ async fn hand_overs(options: &Options, servers: &[Server]) -> Result<()> {
 }
 
 impl Queue<'_> {
-    async fn turn(&mut self, servers: &[Server]) -> Result<()> {
+    async fn measure(&mut self, servers: &[Server]) -> Result<()> {
         let before = Stats::of(servers, &["evalsha"])?;
-        self.micros.extend(self.line.hand_over(TIMES).await?);
+        self.micros.extend(self.queue.hand_over(TIMES).await?);
         settle().await;
         let took = Stats::of(servers, &["evalsha"])? - before;
         let each = (TIMES * servers.len()) as f64;
@@ -104,7 +105,7 @@ impl Queue<'_> {
         let took = self.redisson.hand_over(TIMES)?;
         self.redissons.push(took.micros as f64 / TIMES as f64);
         self.redisson.fill(TIMES)?;
-        self.line.fill(TIMES).await?;
+        self.queue.fill(TIMES).await?;
         settle().await;
         Ok(())
     }
@@ -143,7 +144,7 @@ fn report(queues: &[Queue<'_>]) {
         figure(&name("fair_handover_p50_us"), middle(&queue.micros), "us");
     }
     if let [few, .., many] = queues {
-        // A ratio of each round, as the machine may change its speed.
+        // The ratio within each round, as the machine's speed may change.
         let ratio = |many: &[f64], few: &[f64]| median(many.iter().zip(few).map(|(a, b)| a / b));
         let name = |who: &str| format!("{who}_handover_{}_vs_{}", many.waiters, few.waiters);
         figure(&name("fair"), ratio(&many.ours, &few.ours), "ratio");
@@ -155,25 +156,25 @@ fn report(queues: &[Queue<'_>]) {
     }
 }
 
-/// Whose waiters poll every quarter of an hour, so that all there is to see are hand-overs.
+/// Coordinators whose waiters poll every 15 minutes, so that only hand-overs are measured.
 fn coordinators(servers: &[Server]) -> Result<Vec<Coordinator>> {
     let coordinator = |_| {
         let builder = Coordinator::builder()
             .restart_guard(quorlock::RestartGuard::Off)
             .masters(servers::urls(servers));
         let builder = builder.node_timeout(Duration::from_millis(500));
-        Ok(builder.ttl(HOUR).patience(HOUR).build()?)
+        Ok(builder.ttl(HOUR).waiter_timeout(HOUR).build()?)
     };
     (0..PROCESSES).map(coordinator).collect()
 }
 
-/// The answers of the masters that nobody waits for.
+/// Waits for the answers of the masters that no call waits for.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(20)).await;
 }
 
-/// What so many waiters send while somebody holds the lock, with the defaults. Commands of each in a second,
-/// to all masters together.
+/// Returns how many commands each of `waiters` waiters sends per second to all masters together,
+/// while the lock is held, with default settings.
 async fn polls(options: &Options, servers: &[Server], waiters: usize) -> Result<f64> {
     const SENT: [&str; 5] = ["eval", "evalsha", "subscribe", "unsubscribe", "ping"];
     let builders = (0..=PROCESSES).map(|_| {
@@ -193,7 +194,7 @@ async fn polls(options: &Options, servers: &[Server], waiters: usize) -> Result<
         let locks = &others[n % others.len()];
         let lock = locks.fair("polls", &locks.owner());
         tasks.spawn(async move { lock.acquire().await.map(drop) });
-        // Spread over the time of one poll, as waiters come who do not know of one another.
+        // Spread over the time of one poll, like waiters that arrive independently.
         if n % 10 == 9 {
             tokio::time::sleep(Duration::from_millis(8_000 / waiters as u64)).await;
         }

@@ -1,19 +1,19 @@
-//! For comparison: what a hand-over of Redisson's fair lock does on a master, restated by us. Its waiters
-//! have the time at which they count as dead, one patience behind the other's, so whoever is granted the
-//! lock moves all who are still waiting one patience forward.
+//! For comparison: the work of a hand-over of Redisson's fair lock on a master, rewritten by us.
+//! Its waiters have deadlines that are one timeout apart, so a waiter that is granted the lock
+//! moves the deadlines of all remaining waiters by one timeout.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::load::Result;
 use crate::servers::{Server, Stats};
 
-/// Takes the lock for `ARGV[1]`, who is first in the queue.
+/// Grants the lock to `ARGV[1]`, the first in the queue.
 const GRANT: &str = r"
 local now = tonumber(ARGV[4])
 local head = redis.call('LINDEX', KEYS[2], 0)
 local dead_at = head and redis.call('ZSCORE', KEYS[3], head)
 if dead_at and tonumber(dead_at) <= now then return 'dead' end
-if redis.call('EXISTS', KEYS[1]) == 1 or head ~= ARGV[1] then return 'not his turn' end
+if redis.call('EXISTS', KEYS[1]) == 1 or head ~= ARGV[1] then return 'not its turn' end
 redis.call('LPOP', KEYS[2])
 redis.call('ZREM', KEYS[3], ARGV[1])
 for _, waiter in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
@@ -23,18 +23,18 @@ redis.call('HSET', KEYS[1], ARGV[1], 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 'granted'";
 
-/// Gives up the lock of `ARGV[1]` and tells who is first in the queue.
+/// Releases the lock of `ARGV[1]` and notifies the first in the queue.
 const RELEASE: &str = r"
 local now = tonumber(ARGV[2])
 local head = redis.call('LINDEX', KEYS[2], 0)
 local dead_at = head and redis.call('ZSCORE', KEYS[3], head)
 if dead_at and tonumber(dead_at) <= now then return 'dead' end
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 'not his' end
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 'not its lock' end
 redis.call('DEL', KEYS[1])
 if head then redis.call('PUBLISH', KEYS[4] .. ':' .. head, 0) end
 return 'released'";
 
-/// Queues the waiters number `ARGV[1]` to `ARGV[2]`.
+/// Queues the waiters from number `ARGV[1]` to `ARGV[2]`.
 const FILL: &str = r"
 for n = tonumber(ARGV[1]), tonumber(ARGV[2]) do
   local waiter = ARGV[5] .. n
@@ -43,12 +43,12 @@ for n = tonumber(ARGV[1]), tonumber(ARGV[2]) do
 end
 return 'filled'";
 
-const PATIENCE_MS: &str = "300000";
+const TIMEOUT_MS: &str = "300000";
 const TTL_MS: &str = "3600000";
-/// As long as Redisson's, which are a UUID and the number of a thread.
+/// The UUID of a process, as in Redisson, where a thread number follows.
 const PROCESS: &str = "6e0f6f4e-7c39-4d0b-9f0e-0a8f8d3c1b57:";
 
-/// A queue of that kind on one master, with somebody holding the lock.
+/// A queue of that kind on one master, with a holder.
 pub struct Redisson<'a> {
     server: &'a Server,
     names: [String; 4],
@@ -74,7 +74,7 @@ impl<'a> Redisson<'a> {
         Ok(this)
     }
 
-    /// So many more, behind the others.
+    /// Adds `more` waiters after the others.
     pub fn fill(&mut self, more: usize) -> Result<()> {
         const BATCH: usize = 1_000;
         let (first, last) = (self.queued, self.queued + more);
@@ -89,7 +89,7 @@ impl<'a> Redisson<'a> {
                 timeouts,
                 &from,
                 &to,
-                PATIENCE_MS,
+                TIMEOUT_MS,
                 &now(),
                 PROCESS,
             ];
@@ -99,7 +99,7 @@ impl<'a> Redisson<'a> {
         Ok(())
     }
 
-    /// Hands the lock over so many times. What that took the server.
+    /// Hands the lock over `times` times. Returns the statistics of the server.
     pub fn hand_over(&mut self, times: usize) -> Result<Stats> {
         let before = Stats::of(std::slice::from_ref(self.server), &["evalsha"])?;
         for _ in 0..times {
@@ -127,7 +127,7 @@ impl<'a> Redisson<'a> {
             timeouts,
             &owner,
             TTL_MS,
-            PATIENCE_MS,
+            TIMEOUT_MS,
             &now(),
         ];
         expect(&self.server.command(&words), "granted")
@@ -159,7 +159,7 @@ fn expect(reply: &str, wanted: &str) -> Result<()> {
     }
 }
 
-/// Redisson goes by the clients' clocks.
+/// Redisson uses the clients' clocks.
 fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis()).to_string()

@@ -1,6 +1,6 @@
 #![expect(clippy::disallowed_methods, reason = "an origin for the clock")]
 
-use std::{cell::Cell, sync::LazyLock, task::Context, task::Poll};
+use std::{cell::Cell, sync::LazyLock};
 
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -8,27 +8,27 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     core::{
-        claim::Claim,
-        command::{Command, Verb, Wakes},
-        guard::RestartGuard,
-        lease::{Drift, Ttl},
-        name::{KeyTemplate, Kind, Token},
+        command::{Reply, Verb, fixture::command},
+        master_set::MasterSet,
+        name::Kind,
+        quorum::Vote,
+        restart::RestartGuard,
         retry::Backoff,
         timeout::NodeTimeout,
     },
-    master::{CountVotes, Guarding, supervisor::Connection},
+    master::{request::CountVotes, restart::RestartTracker},
 };
 
 const TIMEOUT: Duration = Duration::from_millis(50);
 
-/// What happens to a connection, from the client or from the server.
+/// An event on a connection, from the client or from the server.
 #[derive(Clone, Debug)]
 enum Event {
     Post {
         verb: Verb,
         is_owed: bool,
     },
-    Listen,
+    Subscribe,
     Reply(&'static str),
     /// The server does not know the script.
     NoScript,
@@ -42,7 +42,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     let reply = prop::sample::select(vec!["ok", "1", "0", "nil", "-OOM no room", "text", "other"]);
     prop_oneof![
         6 => (verb, any::<bool>()).prop_map(|(verb, is_owed)| Event::Post { verb, is_owed }),
-        1 => Just(Event::Listen),
+        1 => Just(Event::Subscribe),
         4 => reply.prop_map(Event::Reply),
         3 => Just(Event::NoScript),
         1 => any::<bool>().prop_map(Event::Confirm),
@@ -52,57 +52,57 @@ fn any_event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// Whatever a server sends or withholds, in whatever order: a command has its vote when the
-    /// time to send it and the time to answer it are over, or the connection is broken.
+    /// A command has its vote by the end of its time to be sent and its time to be answered, or
+    /// when the connection breaks, whatever the server sends or withholds, in any order.
     #[test]
     fn every_command_gets_a_vote_by_its_deadline(
         window in 1..6usize,
         events in prop::collection::vec((0..40u64, any_event()), 1..80),
     ) {
         set_clock(Duration::ZERO);
-        let terms = terms();
-        let mailbox = Mailbox::new(0, "m".into(), clock, TIMEOUT);
+        let config = config();
+        let mailbox = Mailbox::new(0, "m".into(), clock);
         let mut wire = Wire::default();
-        let mut in_flight = InFlight::new(&mailbox, &terms, Duration::ZERO, window);
+        let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, window);
         let mut posted = Vec::new();
         let mut is_broken = false;
         for (gap, event) in events {
             for _ in 0..gap {
                 set_clock(ELAPSED.get() + Duration::from_millis(1));
-                is_broken |= turn(&mut in_flight, &mut wire);
+                is_broken |= poll(&mut in_flight, &mut wire);
             }
-            is_broken |= happen(event, &mut in_flight, &mut wire, &mut posted).is_err();
-            prop_assert!(wire.in_flight <= InFlight::MOST);
+            is_broken |= apply(event, &mut in_flight, &mut wire, &mut posted).is_err();
+            prop_assert!(wire.in_flight <= InFlight::MAX_WINDOW);
             if is_broken {
                 break;
             }
-            // Scripts are sent twice at most.
-            prop_assert!(wire.again <= posted.len());
-            for (ask, limit) in &posted {
-                let Ballot { at, votes, .. } = &*ask.counter.0;
+            // Each script is sent at most twice.
+            prop_assert!(wire.resent <= posted.len());
+            for (request, limit) in &posted {
+                let Counted { at, votes, .. } = &*request.votes_to.0;
                 prop_assert!(*at + *limit > clock() || *votes.lock() > 0);
             }
         }
-        mailbox.down_after(&mut in_flight, &"broken".into());
-        for (ask, _) in &posted {
-            prop_assert!(*ask.counter.0.votes.lock() > 0);
+        in_flight.disconnect(&"broken".into());
+        for (request, _) in &posted {
+            prop_assert!(*request.votes_to.0.votes.lock() > 0);
         }
     }
 }
 
 /// A release that is answered with an error is sent again after a pause, alone, until it succeeds.
 #[test]
-fn what_is_owed_is_paced_by_the_answers() {
+fn owed_releases_are_paced_by_the_replies() {
     set_clock(Duration::ZERO);
-    let terms = terms();
-    let mailbox = Mailbox::new(0, "m".into(), clock, TIMEOUT);
+    let config = config();
+    let mailbox = Mailbox::new(0, "m".into(), clock);
     let mut wire = Wire::default();
-    let mut in_flight = InFlight::new(&mailbox, &terms, Duration::ZERO, InFlight::WINDOW);
+    let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, InFlight::WINDOW);
     let mut posted = Vec::new();
     for _ in 0..100 {
         let (verb, is_owed) = (Verb::Release, true);
         let post = Event::Post { verb, is_owed };
-        happen(post, &mut in_flight, &mut wire, &mut posted).unwrap();
+        apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
     }
     let mut answer = |error: bool, until: u64, wire: &mut Wire| {
         let before = wire.sent;
@@ -114,34 +114,34 @@ fn what_is_owed_is_paced_by_the_answers() {
                 } else {
                     Reply::Int(1)
                 };
-                in_flight.answer(&reply, clock()).unwrap();
+                in_flight.on_reply(&reply, clock()).unwrap();
                 in_flight.send_more(wire);
             }
             set_clock(ELAPSED.get() + Duration::from_millis(1));
-            assert!(!turn(&mut in_flight, wire));
+            assert!(!poll(&mut in_flight, wire));
         }
         wire.sent - before
     };
-    let again = answer(true, 10_000, &mut wire);
-    assert!((10..=40).contains(&again), "{again}");
+    let resent = answer(true, 10_000, &mut wire);
+    assert!((10..=40).contains(&resent), "{resent}");
     assert_eq!(answer(false, 11_100, &mut wire), 100);
 }
 
-/// The oldest is given up for the newest, and the log says so once.
+/// The oldest release is given up for the newest, and the log says so once.
 #[test]
-fn what_is_owed_is_bounded() {
+fn the_number_of_owed_releases_is_bounded() {
     set_clock(Duration::ZERO);
-    let mut owed = Owed::new();
-    let (oldest, is_owed) = (ask(Verb::Release, true), true);
+    let mut owed = Owed::default();
+    let (oldest, is_owed) = (request(Verb::Release, true), true);
     owed.push(oldest.clone());
     for _ in 0..32_767 {
-        owed.push(ask(Verb::Release, is_owed));
+        owed.push(request(Verb::Release, is_owed));
     }
     assert_eq!(owed.expire(0, clock()).0.len(), 0);
-    for is_news in [true, false] {
-        owed.push(ask(Verb::Release, is_owed));
-        let (gone, news) = owed.expire(0, clock());
-        assert_eq!((gone.len(), news), (1, is_news));
+    for must_log in [true, false] {
+        owed.push(request(Verb::Release, is_owed));
+        let (expired, logs) = owed.expire(0, clock());
+        assert_eq!((expired.len(), logs), (1, must_log));
     }
     assert_eq!(Arc::strong_count(&oldest), 1);
     set_clock(Duration::from_secs(61));
@@ -149,37 +149,35 @@ fn what_is_owed_is_bounded() {
     assert!(owed.is_empty());
 }
 
-/// One millisecond of the supervisor. Returns whether it gives the connection up.
-fn turn(in_flight: &mut InFlight<'_>, wire: &mut Wire) -> bool {
+/// Runs one iteration of the supervisor. Returns whether it gives the connection up.
+fn poll(in_flight: &mut InFlight<'_>, wire: &mut Wire) -> bool {
     in_flight.send(wire, &mut Vec::new(), &mut Vec::new());
     let now = clock();
     if in_flight.next_expiry().is_none_or(|at| at > now) {
         return false;
     }
-    in_flight.expire(now);
-    in_flight.is_stuck(now)
+    in_flight.expire(now)
 }
 
-fn happen(
+fn apply(
     event: Event,
     in_flight: &mut InFlight<'_>,
     wire: &mut Wire,
-    posted: &mut Vec<(Arc<Ask<Counter>>, Duration)>,
+    posted: &mut Vec<(Arc<Request<Counter>>, Duration)>,
 ) -> Result<(), Arc<str>> {
     let now = clock();
     match event {
         Event::Post { verb, is_owed } => {
-            let ask = ask(verb, is_owed);
-            let before = wire.sent;
-            in_flight.send(wire, &mut vec![ask.clone()], &mut Vec::new());
-            // Twice as long if it has to wait until it is sent.
-            let is_sent = wire.sent > before;
-            posted.push((ask, TIMEOUT * if is_sent { 1 } else { 2 }));
+            let request = request(verb, is_owed);
+            in_flight.send(wire, &mut vec![request.clone()], &mut Vec::new());
+            // A command that has to wait before it is sent has twice the time.
+            let is_sent = in_flight.waiting.is_empty();
+            posted.push((request, TIMEOUT * if is_sent { 1 } else { 2 }));
         }
-        Event::Listen => {
+        Event::Subscribe => {
             let change = Change {
                 channel: "channel".into(),
-                listen: true,
+                begins: true,
             };
             in_flight.send(wire, &mut Vec::new(), &mut vec![change]);
         }
@@ -194,22 +192,22 @@ fn happen(
                 error => Reply::Error(error),
             };
             wire.in_flight = wire.in_flight.saturating_sub(1);
-            return in_flight.answer(&reply, now);
+            return in_flight.on_reply(&reply, now);
         }
         Event::NoScript => {
             #[cfg(feature = "redis")]
-            if in_flight.again(now).is_some() {
-                wire.again += 1;
+            if in_flight.resend(now).is_some() {
+                wire.resent += 1;
                 return Ok(());
             }
             wire.in_flight = wire.in_flight.saturating_sub(1);
-            return in_flight.answer(&Reply::Error("NOSCRIPT"), now);
+            return in_flight.on_reply(&Reply::Error("NOSCRIPT"), now);
         }
         Event::Confirm(is_ours) => {
             let channel = if is_ours { "channel" } else { "another" };
-            return in_flight.confirmed(channel, now);
+            return in_flight.on_confirmation(channel, now);
         }
-        Event::Message => in_flight.message("channel", "0"),
+        Event::Message => in_flight.on_message("channel", "0"),
         Event::Bytes => {
             #[cfg(feature = "redis")]
             in_flight.on_bytes(now);
@@ -223,29 +221,25 @@ fn happen(
 struct Wire {
     sent: usize,
     in_flight: usize,
-    again: usize,
+    resent: usize,
 }
 
-impl Connection for Wire {
-    fn send(&mut self, _: &Ask, _: usize) {
+impl Transmit for Wire {
+    fn send(&mut self, _: &Request, _: usize) {
         self.sent += 1;
         self.in_flight += 1;
     }
 
-    fn listen(&mut self, _: &str, _: bool) {}
-
-    fn poll(&mut self, _: &mut Context<'_>, _: &mut InFlight<'_>) -> Poll<Arc<str>> {
-        Poll::Pending
-    }
+    fn send_change(&mut self, _: &Change) {}
 }
 
-struct Ballot {
+struct Counted {
     at: Instant,
     is_owed: bool,
     votes: Mutex<u32>,
 }
 
-struct Counter(Arc<Ballot>);
+struct Counter(Arc<Counted>);
 
 impl CountVotes for Counter {
     fn count(&self, _: usize, _: Vote, _: Instant) {
@@ -258,35 +252,28 @@ impl CountVotes for Counter {
     }
 }
 
-fn ask(verb: Verb, is_owed: bool) -> Arc<Ask<Counter>> {
-    let drift = Drift::from_ppm(0).unwrap();
-    let names = KeyTemplate::parse("{name}").unwrap();
-    let command = Command {
-        verb,
-        resource: names.resource(Kind::Mutex, "r".into()).unwrap(),
-        claim: Claim::Token(Token::new([0; 20])),
-        ttl: Ttl::parse(Duration::from_secs(60), Duration::ZERO, drift).unwrap(),
-        depth: 1,
-        wakes: Wakes::Nobody,
-        patience: None,
-        bid: None,
-    };
-    let ballot = Ballot {
+fn request(verb: Verb, is_owed: bool) -> Arc<Request<Counter>> {
+    let counted = Counted {
         at: clock(),
         is_owed: is_owed && verb == Verb::Release,
         votes: Mutex::new(0),
     };
-    Arc::new(Ask::new(command, 0, clock(), Counter(Arc::new(ballot))))
+    Arc::new(Request::new(
+        command(Kind::Mutex, verb, 1),
+        MasterSet::NONE,
+        clock(),
+        Counter(Arc::new(counted)),
+    ))
 }
 
-fn terms() -> Terms {
-    Terms {
+fn config() -> MasterConfig {
+    MasterConfig {
         node_timeout: NodeTimeout::Fixed(TIMEOUT),
         connect_timeout: Duration::from_secs(1),
         redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
         now: clock,
         random: || u64::MAX / 2,
-        guarding: Guarding::new(RestartGuard::Off, false, clock),
+        restart_tracker: RestartTracker::new(RestartGuard::Off, false, clock),
         quarantine: Duration::ZERO,
         #[cfg(feature = "tls")]
         tls: None,

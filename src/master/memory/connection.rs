@@ -1,81 +1,93 @@
-//! A connection to a memory master, with the faults of the moment.
+//! A connection to a memory master, with its current fault.
 
 use std::{
     collections::VecDeque,
     future::{Future, poll_fn},
+    io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use super::{Fault, MemoryMaster, Server, now};
+use super::{
+    fault::Fault,
+    server::{State, now},
+};
 use crate::{
     core::{
         command::{Command, Reply},
-        guard::{Look, Mark, RestartGuard},
+        restart::{Observation, RestartGuard, RestartRecord},
     },
     master::{
-        Ask, Guarding,
-        in_flight::InFlight,
-        supervisor::{Connection, Dial, Dialled},
+        connection::{Connection, Dial, Dialled},
+        dial_error::DialError,
+        in_flight::{InFlight, Transmit},
+        request::Request,
+        restart::RestartTracker,
+        subscriptions::Change,
     },
 };
 
-/// Dials a memory master as number `number` of a coordinator's.
+/// Dials a memory master, which is number `master` of its coordinator.
 pub(in crate::master) struct Dialer {
-    pub(super) master: MemoryMaster,
-    pub(super) number: usize,
-    pub(super) guarding: Guarding,
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) master: usize,
+    pub(super) restart_tracker: RestartTracker,
 }
 
 impl Dial for Dialer {
     type Connection = MemoryConnection;
 
-    /// A greeting is delayed, lost or left unanswered like any other command.
-    async fn dial(&mut self) -> Result<Dialled<MemoryConnection>, Arc<str>> {
-        let dialled = now();
-        let connection = MemoryConnection::new(&self.master.server);
-        let fault = poll_fn(|cx| match connection.fault(cx) {
-            Fault::Hang | Fault::Mute => Poll::Pending,
-            fault => Poll::Ready(fault),
-        })
-        .await;
-        match fault {
-            Fault::Down => return Err("connection refused".into()),
-            Fault::Delay(delay) => sleep(delay).await,
-            _ => {}
-        }
+    /// Opens a connection. A dial is delayed or left unanswered like a command, and fails while the
+    /// master is down.
+    async fn dial(&mut self) -> Result<Dialled<MemoryConnection>, DialError> {
+        let (connection, round_trip) = self.connect().await?;
         Ok(Dialled {
             connection,
-            round_trip: dialled.elapsed(),
-            age: self.age()?,
+            round_trip,
+            age: self.age(&self.restart_tracker)?,
         })
     }
 }
 
 impl Dialer {
-    /// What `lua/shared/guard.lua` says of a server.
-    fn age(&self) -> Result<Option<Duration>, String> {
-        if self.guarding.guard == RestartGuard::Off {
+    /// Connects. Also returns how long the greeting took.
+    pub(super) async fn connect(&self) -> Result<(MemoryConnection, Duration), DialError> {
+        let dialled = now();
+        let connection = MemoryConnection::new(&self.state);
+        match connection.arrival().await {
+            Fault::Down => Err(DialError::Connect(io::Error::new(
+                io::ErrorKind::ConnectionRefused,
+                "connection refused",
+            ))),
+            _ => Ok((connection, dialled.elapsed())),
+        }
+    }
+
+    /// Returns the time since the master may have forgotten locks, as `lua/shared/guard.lua` does
+    /// on a server, and updates the guard record.
+    pub(super) fn age(&self, tracker: &RestartTracker) -> Result<Option<Duration>, DialError> {
+        if tracker.guard == RestartGuard::Off {
             return Ok(None);
         }
-        let is_strict = self.guarding.guard == RestartGuard::Strict;
-        let question = self.guarding.question(self.number);
-        let server = &self.master.server;
-        let mut state = server.state.lock();
+        let is_strict = tracker.guard == RestartGuard::Strict;
+        let query = tracker.query(self.master);
+        let mut state = self.state.lock();
         let now = state.keys().now();
-        let look = Look {
-            known: &question.known,
+        let observation = Observation {
+            known: &query.known,
             is_strict,
             is_durable: None,
         };
-        let mark = Mark::looked_at(state.guard.take(), look, &server.address, now.max(1));
-        let since = mark.counted_from(is_strict);
-        let met = self.guarding.meet(&question, &mark.run_id, &mark.origin);
-        state.guard = Some(mark);
+        let record = state.guard.take();
+        let record = RestartRecord::observed(record, observation, &state.address, now.max(1));
+        let since = record.counted_from(is_strict);
+        let met = tracker.meet(&query, &record.run_id, &record.origin);
+        state.guard = Some(record);
         met?;
         Ok((since > 0).then(|| Duration::from_millis(now.saturating_sub(since))))
     }
@@ -83,43 +95,45 @@ impl Dialer {
 
 pub(in crate::master) struct MemoryConnection {
     number: u64,
-    server: Arc<Server>,
-    /// What is on its way, with when it was sent.
-    arriving: VecDeque<(Sent, Instant)>,
+    state: Arc<Mutex<State>>,
+    /// The commands that have not arrived, each with the time when it was sent.
+    in_transit: VecDeque<(Sent, Instant)>,
     timer: Option<Pin<Box<Sleep>>>,
-    lost_replies: bool,
+    has_lost_replies: bool,
 }
 
 enum Sent {
     Command(Command),
-    Listen(String, bool),
+    Change(Change),
+}
+
+impl Transmit for MemoryConnection {
+    fn send(&mut self, request: &Request, master: usize) {
+        let sent = Sent::Command(request.command_for(master));
+        self.in_transit.push_back((sent, now()));
+    }
+
+    fn send_change(&mut self, change: &Change) {
+        let sent = Sent::Change(change.clone());
+        self.in_transit.push_back((sent, now()));
+    }
 }
 
 impl Connection for MemoryConnection {
-    fn send(&mut self, ask: &Ask, master: usize) {
-        let sent = Sent::Command(ask.command_for(master));
-        self.arriving.push_back((sent, now()));
-    }
-
-    fn listen(&mut self, channel: &str, listen: bool) {
-        let sent = Sent::Listen(channel.to_owned(), listen);
-        self.arriving.push_back((sent, now()));
-    }
-
     fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
         loop {
             let fault = self.fault(cx);
             if fault == Fault::Down {
                 return Poll::Ready("connection reset".into());
             }
-            if self.lost_replies && fault != Fault::Mute {
+            if self.has_lost_replies && fault != Fault::Mute {
                 return Poll::Ready("replies were lost".into());
             }
             if fault == Fault::Hang {
                 return Poll::Pending;
             }
             self.take_messages(&fault, in_flight);
-            let Some((_, at)) = self.arriving.front() else {
+            let Some((_, at)) = self.in_transit.front() else {
                 return Poll::Pending;
             };
             if let Fault::Delay(delay) = fault {
@@ -129,10 +143,9 @@ impl Connection for MemoryConnection {
                 let timer = self.timer.insert(Box::pin(sleep_until(at)));
                 ready!(timer.as_mut().poll(cx));
             }
-            let Some((sent, _)) = self.arriving.pop_front() else {
-                return Poll::Pending;
-            };
-            if let Err(why) = self.arrive(&sent, &fault, in_flight) {
+            if let Some((sent, _)) = self.in_transit.pop_front()
+                && let Err(why) = self.arrive(&sent, &fault, in_flight)
+            {
                 return Poll::Ready(why);
             }
         }
@@ -140,21 +153,35 @@ impl Connection for MemoryConnection {
 }
 
 impl MemoryConnection {
-    fn new(server: &Arc<Server>) -> Self {
-        let mut state = server.state.lock();
+    fn new(shared: &Arc<Mutex<State>>) -> Self {
+        let mut state = shared.lock();
         state.connections += 1;
         Self {
             number: state.connections,
-            server: server.clone(),
-            arriving: VecDeque::new(),
+            state: shared.clone(),
+            in_transit: VecDeque::new(),
             timer: None,
-            lost_replies: false,
+            has_lost_replies: false,
         }
     }
 
-    /// The fault of the moment; `cx` is woken when it changes.
+    /// Waits until a command that is sent now arrives and can be answered. Returns the fault of
+    /// that moment.
+    pub(super) async fn arrival(&self) -> Fault {
+        let fault = poll_fn(|cx| match self.fault(cx) {
+            Fault::Hang | Fault::Mute => Poll::Pending,
+            fault => Poll::Ready(fault),
+        })
+        .await;
+        if let Fault::Delay(delay) = fault {
+            sleep(delay).await;
+        }
+        fault
+    }
+
+    /// Returns the current fault. `cx` is woken when it changes.
     fn fault(&self, cx: &Context<'_>) -> Fault {
-        let mut state = self.server.state.lock();
+        let mut state = self.state.lock();
         state.wakers.insert(self.number, cx.waker().clone());
         state.fault.clone()
     }
@@ -165,41 +192,41 @@ impl MemoryConnection {
         fault: &Fault,
         in_flight: &mut InFlight<'_>,
     ) -> Result<(), Arc<str>> {
-        let mut state = self.server.state.lock();
+        let mut state = self.state.lock();
         state.commands += 1;
         let reply = match (fault, sent) {
             (Fault::ErrorReply(error), _) => Some(Err(error.clone().into())),
             (_, Sent::Command(command)) => Some(state.execute(command)),
-            (_, Sent::Listen(channel, listen)) => {
-                state.listen(self.number, channel, *listen);
+            (_, Sent::Change(Change { channel, begins })) => {
+                let subscription = (channel.to_string(), self.number);
+                match begins {
+                    true => state.subscriptions.insert(subscription),
+                    false => state.subscriptions.remove(&subscription),
+                };
                 None
             }
         };
         drop(state);
         if *fault == Fault::Mute {
-            self.lost_replies = true;
+            self.has_lost_replies = true;
             return Ok(());
         }
+        let now = (in_flight.clock())();
         match (reply, sent) {
-            (Some(replied), _) => {
-                let reply = match &replied {
-                    Ok(reply) => reply,
-                    Err(error) => &Reply::Error(error),
-                };
-                in_flight.answer(reply, (in_flight.clock())())
-            }
-            (None, Sent::Listen(channel, _)) => in_flight.confirmed(channel, (in_flight.clock())()),
+            (Some(Ok(reply)), _) => in_flight.on_reply(&reply, now),
+            (Some(Err(error)), _) => in_flight.on_reply(&Reply::Error(&error), now),
+            (None, Sent::Change(change)) => in_flight.on_confirmation(&change.channel, now),
             (None, Sent::Command(_)) => Ok(()),
         }
     }
 
     fn take_messages(&mut self, fault: &Fault, in_flight: &InFlight<'_>) {
-        let messages = self.server.state.lock().messages.remove(&self.number);
+        let messages = self.state.lock().messages.remove(&self.number);
         for (channel, message) in messages.into_iter().flatten() {
             if *fault == Fault::Mute {
-                self.lost_replies = true;
+                self.has_lost_replies = true;
             } else {
-                in_flight.message(&channel, &message);
+                in_flight.on_message(&channel, &message);
             }
         }
     }
@@ -207,20 +234,19 @@ impl MemoryConnection {
 
 impl Drop for MemoryConnection {
     fn drop(&mut self) {
-        let mut state = self.server.state.lock();
+        let mut state = self.state.lock();
         state.wakers.remove(&self.number);
         state.messages.remove(&self.number);
-        state.listeners.retain(|_, listeners| {
-            listeners.remove(&self.number);
-            !listeners.is_empty()
-        });
+        let subscriptions = &mut state.subscriptions;
+        subscriptions.retain(|(_, connection)| *connection != self.number);
         if state.fault == Fault::Hang {
-            // A server that stands still finds these in its socket when it goes on.
-            let arriving = self.arriving.drain(..).filter_map(|(sent, _)| match sent {
+            // A server that hangs finds these in its socket when it goes on.
+            let in_transit = self.in_transit.drain(..);
+            let commands = in_transit.filter_map(|(sent, _)| match sent {
                 Sent::Command(command) => Some(command),
-                Sent::Listen(..) => None,
+                Sent::Change(_) => None,
             });
-            state.stale.extend(arriving);
+            state.undelivered.extend(commands);
         }
     }
 }

@@ -1,16 +1,17 @@
-//! What the parts of `lua/shared/` for fenced locks do, line by line.
+//! The scripts for fenced locks in `lua/`, line by line.
 
 use super::{
-    State,
-    keys::{Answer, Value},
+    keys::{KeyResult, Value},
     scripts::{Replied, Words, say, whole},
+    server::State,
 };
 use crate::core::{
-    bid::{Ballot, Bid, ballot},
+    ballot::{BallotReply, ballot_reply},
     command::Reply,
+    lease::CLOCK_WINDOW,
 };
 
-/// How long a counter that nobody raises is kept, in milliseconds: 30 days.
+/// The time in milliseconds after which a counter expires that no one raises: 30 days.
 const IDLE: u64 = 2_592_000_000;
 
 impl State {
@@ -21,7 +22,7 @@ impl State {
         if holder.is_some() && !is_mine {
             return Ok(self.left(key));
         }
-        if let Some(refused) = self.ballot(words, 1, 2, is_mine)? {
+        if let Some(refused) = self.ballot_reply(words, 1, 2, is_mine)? {
             return Ok(refused);
         }
         if is_mine {
@@ -33,15 +34,16 @@ impl State {
         Ok(Reply::Int(1))
     }
 
-    /// Of a fenced lock: what it is refused with, if it is. The counter is key number `key`, the candidate argument
-    /// number `argument`, and the window the next one.
-    pub(super) fn ballot(
+    /// Returns the reply that refuses a candidate. `None` if it is accepted, or the lock is not
+    /// fenced. The counter is key number `key`. The candidate is argument number `argument`, and
+    /// the window is the next one.
+    pub(super) fn ballot_reply(
         &mut self,
         words: Words<'_>,
         key: usize,
         argument: usize,
         is_mine: bool,
-    ) -> Answer<Option<Reply<'static>>> {
+    ) -> KeyResult<Option<Reply<'static>>> {
         let Some(fence) = words.key(key) else {
             return Ok(None);
         };
@@ -52,34 +54,34 @@ impl State {
         };
         let clock = self.wall_micros();
         let (candidate, window) = (whole(candidate), whole(window));
-        let verdict = ballot(candidate, counter, is_mine, clock, window);
-        if verdict == Ballot::Accepted && candidate > counter {
+        let verdict = ballot_reply(candidate, counter, is_mine, clock, window);
+        if verdict == BallotReply::Accepted && candidate > counter {
             self.raise(fence, candidate);
         }
         Ok(match verdict {
-            Ballot::Accepted => None,
-            Ballot::Stale => Some(say(format!("stale {counter}"))),
-            Ballot::Skewed => Some(say(format!("skew {clock}"))),
+            BallotReply::Accepted => None,
+            BallotReply::Stale => Some(say(format!("stale {counter}"))),
+            BallotReply::Skewed => Some(say(format!("skew {clock}"))),
         })
     }
 
-    /// Goes behind a release.
+    /// Does the same as `shared/tombstone`, after a release.
     pub(super) fn tombstone(&mut self, words: Words<'_>, replied: Replied) -> Replied {
         let reply = replied?;
         let (fence, candidate) = words.last();
         let candidate = whole(candidate);
-        // It belongs to somebody else, and must not keep anybody from releasing.
+        // A key that is not a counter must not prevent a release.
         let Some(counter) = self.counter(fence) else {
             return Ok(reply);
         };
-        let ahead = self.wall_micros() + Bid::WINDOW.as_micros() as u64;
-        if candidate > counter && candidate <= ahead.max(counter + 1) {
+        let latest = self.wall_micros() + CLOCK_WINDOW.as_micros() as u64;
+        if candidate > counter && candidate <= latest.max(counter + 1) {
             self.raise(fence, candidate);
         }
         Ok(reply)
     }
 
-    /// Returns the counter under `fence`, 0 without one, and `None` where there is something else.
+    /// Returns the counter under `fence`. 0 without a key, and `None` if the key is not a counter.
     fn counter(&self, fence: &str) -> Option<u64> {
         match self.keys.get(fence) {
             Ok(None) => Some(0),

@@ -1,20 +1,20 @@
-//! The keys of a memory master, and what servers do with them: a function is called like its command.
+//! The keys of a memory master. Functions do the same as the Redis commands of their names.
 
 use std::{borrow::Cow, cmp::Ordering, collections::BTreeMap};
 
-/// What a server answers when a key has another type.
+/// The error of a server for a key of another type.
 pub(super) const WRONGTYPE: Error =
     Cow::Borrowed("WRONGTYPE Operation against a key holding the wrong kind of value");
 
 /// An error reply to a command, which ends a script.
 pub(super) type Error = Cow<'static, str>;
 
-pub(super) type Answer<T> = Result<T, Error>;
+pub(super) type KeyResult<T> = Result<T, Error>;
 
-/// All keys, at one moment.
+/// All keys, at one point in time.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    /// In milliseconds of the master's own clock.
+    /// The time in milliseconds of the master's own clock.
     now: u64,
     entries: BTreeMap<String, Entry>,
 }
@@ -22,7 +22,8 @@ pub(super) struct Keys {
 #[derive(Debug)]
 struct Entry {
     value: Value,
-    /// Redis counts in milliseconds, too, and keeps a key to the end of the one in which it expires.
+    /// The millisecond in which the key expires. As in Redis, the key lives until the end of this
+    /// millisecond.
     expires: Option<u64>,
 }
 
@@ -30,12 +31,12 @@ struct Entry {
 pub(super) enum Value {
     Text(String),
     Hash(BTreeMap<String, String>),
-    /// Members and their scores.
+    /// The members and their scores.
     Sorted(BTreeMap<String, f64>),
 }
 
 impl Keys {
-    /// The time for what is done next. It stands still meanwhile, as it does for a script.
+    /// Sets the time, which stands still until the next call, as it does during a script.
     pub(super) fn at(&mut self, now: u64) -> &mut Self {
         self.now = now;
         self
@@ -49,7 +50,7 @@ impl Keys {
         self.entries.clear();
     }
 
-    /// The names of all that have not expired, in order.
+    /// Returns the names of all keys that have not expired, in order.
     pub(super) fn names(&mut self) -> Vec<String> {
         let now = self.now;
         self.entries.retain(|_, entry| !entry.is_expired(now));
@@ -73,7 +74,7 @@ impl Keys {
         self.entries.remove(key);
     }
 
-    /// For how long it lives: -1 without a TTL, -2 without a key.
+    /// Returns the remaining TTL: -1 without a TTL, -2 without a key.
     pub(super) fn pttl(&self, key: &str) -> i64 {
         match self.live(key) {
             None => -2,
@@ -95,7 +96,7 @@ impl Keys {
         }
     }
 
-    pub(super) fn get(&self, key: &str) -> Answer<Option<&str>> {
+    pub(super) fn get(&self, key: &str) -> KeyResult<Option<&str>> {
         match self.value(key) {
             None => Ok(None),
             Some(Value::Text(text)) => Ok(Some(text)),
@@ -103,8 +104,8 @@ impl Keys {
         }
     }
 
-    /// All fields, and none of a key that is not there.
-    pub(super) fn hgetall(&self, key: &str) -> Answer<BTreeMap<String, String>> {
+    /// Returns all fields. A key that does not exist has none.
+    pub(super) fn hgetall(&self, key: &str) -> KeyResult<BTreeMap<String, String>> {
         match self.value(key) {
             None => Ok(BTreeMap::new()),
             Some(Value::Hash(fields)) => Ok(fields.clone()),
@@ -116,7 +117,7 @@ impl Keys {
         &self,
         key: &str,
         fields: [&str; N],
-    ) -> Answer<[Option<String>; N]> {
+    ) -> KeyResult<[Option<String>; N]> {
         let mut all = self.hgetall(key)?;
         Ok(fields.map(|field| all.remove(field)))
     }
@@ -125,7 +126,7 @@ impl Keys {
         &mut self,
         key: &str,
         fields: [(&str, &str); N],
-    ) -> Answer<()> {
+    ) -> KeyResult<()> {
         let empty = || Value::Hash(BTreeMap::new());
         let Value::Hash(hash) = self.value_mut(key, empty) else {
             return Err(WRONGTYPE);
@@ -134,8 +135,8 @@ impl Keys {
         Ok(())
     }
 
-    /// The last field takes the key with it.
-    pub(super) fn hdel(&mut self, key: &str, fields: &[&str]) -> Answer<()> {
+    /// Deletes fields, and the key with its last field.
+    pub(super) fn hdel(&mut self, key: &str, fields: &[&str]) -> KeyResult<()> {
         let Some(entry) = self.live_mut(key) else {
             return Ok(());
         };
@@ -149,7 +150,7 @@ impl Keys {
         Ok(())
     }
 
-    pub(super) fn zadd(&mut self, key: &str, score: f64, member: &str) -> Answer<()> {
+    pub(super) fn zadd(&mut self, key: &str, score: f64, member: &str) -> KeyResult<()> {
         let empty = || Value::Sorted(BTreeMap::new());
         let Value::Sorted(members) = self.value_mut(key, empty) else {
             return Err(WRONGTYPE);
@@ -158,8 +159,8 @@ impl Keys {
         Ok(())
     }
 
-    /// Whether it was there. The last one takes the key with it.
-    pub(super) fn zrem(&mut self, key: &str, member: &str) -> Answer<bool> {
+    /// Deletes a member, and the key with its last member. Returns whether the member was there.
+    pub(super) fn zrem(&mut self, key: &str, member: &str) -> KeyResult<bool> {
         let Some(entry) = self.live_mut(key) else {
             return Ok(false);
         };
@@ -173,8 +174,8 @@ impl Keys {
         Ok(was_there)
     }
 
-    /// All members, by score and then as strings.
-    pub(super) fn zrange(&self, key: &str) -> Answer<Vec<&str>> {
+    /// Returns all members, ordered by score and then as strings.
+    pub(super) fn zrange(&self, key: &str) -> KeyResult<Vec<&str>> {
         let Some(value) = self.value(key) else {
             return Ok(Vec::new());
         };
@@ -186,12 +187,12 @@ impl Keys {
         Ok(members.into_iter().map(|(member, _)| &**member).collect())
     }
 
-    /// The first member.
-    pub(super) fn zhead(&self, key: &str) -> Answer<Option<String>> {
+    /// Returns the first member.
+    pub(super) fn zhead(&self, key: &str) -> KeyResult<Option<String>> {
         Ok(self.zrange(key)?.first().map(|head| (*head).to_owned()))
     }
 
-    pub(super) fn zscore(&self, key: &str, member: &str) -> Answer<Option<f64>> {
+    pub(super) fn zscore(&self, key: &str, member: &str) -> KeyResult<Option<f64>> {
         match self.value(key) {
             None => Ok(None),
             Some(Value::Sorted(members)) => Ok(members.get(member).copied()),
@@ -209,10 +210,10 @@ impl Keys {
         (!entry.is_expired(self.now)).then_some(entry)
     }
 
-    /// What is under `key`, which is made if it is not there.
+    /// Returns the value of `key`. Creates the key if it does not exist.
     fn value_mut(&mut self, key: &str, empty: impl Fn() -> Value) -> &mut Value {
         if !self.exists(key) {
-            self.del(key); // as far as it has expired
+            self.del(key); // it may have expired
         }
         let entry = self.entries.entry(key.to_owned());
         let anew = || Entry {

@@ -1,4 +1,4 @@
-//! What `SET NX PX` and the scripts of `lua/` do, line by line.
+//! `SET NX PX` and the scripts of `lua/`, line by line.
 
 use std::{
     array,
@@ -6,22 +6,22 @@ use std::{
 };
 
 use super::{
-    State,
-    keys::{Answer, Error, Value},
+    keys::{Error, KeyResult, Value},
+    server::State,
 };
 use crate::core::{
-    command::{Command, Reply, Request},
+    command::{Call, Command, Reply},
     script::Script,
 };
 
-pub(super) type Replied = Answer<Reply<'static>>;
+pub(super) type Replied = KeyResult<Reply<'static>>;
 
 pub(super) const FAIR: &str = "quorlock:fair";
 
-/// The field that keeps Redisson's read-write lock away, and its value.
+/// The field that keeps Redisson's read-write lock away, with its value.
 pub(super) const MODE: (&str, &str) = ("mode", "quorlock");
 
-/// What a lock says of its owner: the depth, the attempt, and the value of `mode`.
+/// The values that an owner has in the hash of a lock: the depth, the attempt, and `mode`.
 pub(super) type Mine = [Option<String>; 3];
 
 /// The keys and arguments of a script.
@@ -46,7 +46,7 @@ impl<'a> Words<'a> {
         argument
     }
 
-    /// The last key and the last argument.
+    /// Returns the last key and the last argument.
     pub(super) fn last(self) -> (&'a str, &'a str) {
         let last = |words: &'a [&'a [u8]]| {
             let [word] = text(words.last().map_or(&[][..], std::slice::from_ref));
@@ -65,12 +65,10 @@ fn text<'a, const N: usize>(words: &[&'a [u8]]) -> [&'a str; N] {
 
 impl State {
     pub(super) fn execute(&mut self, command: &Command) -> Replied {
-        self.keys(); // as they are now
-        command.request(|request| match request {
-            // There is nothing to set.
-            Request::Plain([b"CONFIG", ..]) => Ok(Reply::Nil),
-            Request::Plain(words) => self.set_nx_px(text(words)),
-            Request::Script {
+        self.keys(); // sets their time
+        command.call(|call| match call {
+            Call::Plain(words) => self.set_nx_px(text(words)),
+            Call::Script {
                 script,
                 keys,
                 arguments,
@@ -102,7 +100,6 @@ impl State {
             Script::FairRelease => self.fair_release(words),
             Script::FairYield => self.fair_yield(words),
             Script::Inspect => self.inspect(words),
-            Script::Check => Ok(say(self.facts())),
         }
     }
 
@@ -134,7 +131,7 @@ impl State {
         };
         if holder == token {
             self.keys.del(key);
-            self.tell(channel, "0");
+            self.publish_release(channel, "0");
             return Ok(Reply::Int(1));
         }
         Ok(self.left(key))
@@ -144,12 +141,12 @@ impl State {
         let ([key], [owner, attempt, depth, ttl, marker]) = words.take();
         let mine = self.keys.hmget(key, [owner, marker, MODE.0])?;
         if self.keys.exists(key)
-            && !(is_at_most(&mine, attempt)? && self.is_mine_alone(key, &mine)?)
+            && !(is_at_most(&mine, attempt)? && self.is_unaltered(key, &mine)?)
         {
-            return self.held(key, marker, 0);
+            return self.describe_holder(key, marker, 0);
         }
         let is_same = is_of(&mine, attempt);
-        if let Some(refused) = self.ballot(words, 1, 5, is_same)? {
+        if let Some(refused) = self.ballot_reply(words, 1, 5, is_same)? {
             return Ok(refused);
         }
         self.keys
@@ -161,7 +158,7 @@ impl State {
     fn reentrant_extend(&mut self, words: Words<'_>) -> Replied {
         let ([key], [owner, attempt, depth, ttl, marker]) = words.take();
         let mine = self.keys.hmget(key, [owner, marker, MODE.0])?;
-        if is_of(&mine, attempt) && self.is_mine_alone(key, &mine)? {
+        if is_of(&mine, attempt) && self.is_unaltered(key, &mine)? {
             self.prolong(key, whole(ttl));
             self.keys.hset(key, [(owner, depth)])?;
             return Ok(Reply::Int(1));
@@ -169,7 +166,7 @@ impl State {
         if !self.keys.exists(key) {
             return Ok(Reply::Int(0));
         }
-        self.held(key, marker, 0)
+        self.describe_holder(key, marker, 0)
     }
 
     fn reentrant_release(&mut self, words: Words<'_>) -> Replied {
@@ -180,19 +177,19 @@ impl State {
                 self.keys.hset(key, [(owner, depth)])?;
                 return Ok(Reply::Int(1));
             }
-            if self.give_up(key, [owner, marker], &mine)? {
-                self.tell(channel, message);
+            if self.remove_owner(key, [owner, marker], &mine)? {
+                self.publish_release(channel, message);
             }
             return Ok(Reply::Int(1));
         }
         if !self.keys.exists(key) {
             return Ok(Reply::Int(0));
         }
-        self.held(key, marker, 0)
+        self.describe_holder(key, marker, 0)
     }
 
-    /// `shared/mine`
-    pub(super) fn is_mine_alone(&self, key: &str, mine: &Mine) -> Answer<bool> {
+    /// Does the same as `is_unaltered` in `shared/ownership`.
+    pub(super) fn is_unaltered(&self, key: &str, mine: &Mine) -> KeyResult<bool> {
         let fields = if mine[2].as_deref() == Some(MODE.1) {
             3
         } else {
@@ -201,9 +198,14 @@ impl State {
         Ok(self.keys.hgetall(key)?.len() == fields)
     }
 
-    /// `shared/mine`
-    pub(super) fn give_up(&mut self, key: &str, mine: [&str; 2], was: &Mine) -> Answer<bool> {
-        if self.is_mine_alone(key, was)? {
+    /// Does the same as `remove_owner` in `shared/ownership`.
+    pub(super) fn remove_owner(
+        &mut self,
+        key: &str,
+        mine: [&str; 2],
+        was: &Mine,
+    ) -> KeyResult<bool> {
+        if self.is_unaltered(key, was)? {
             self.keys.del(key);
             return Ok(true);
         }
@@ -214,23 +216,23 @@ impl State {
         Ok(false)
     }
 
-    /// `shared/held`
-    pub(super) fn held(&self, key: &str, marker: &str, place: usize) -> Replied {
+    /// Does the same as `describe_holder` in `shared/holder`.
+    pub(super) fn describe_holder(&self, key: &str, marker: &str, position: usize) -> Replied {
         let Some((owner, depth)) = self.holder(key, marker)? else {
             return Ok(other_kind());
         };
         let left = self.keys.pttl(key);
-        Ok(say(format!("held {left} {depth:.0} {place} {owner}")))
+        Ok(say(format!("held {left} {depth:.0} {position} {owner}")))
     }
 
-    /// The owner and the depth of a lock of the kind that has `marker`.
-    fn holder(&self, key: &str, marker: &str) -> Answer<Option<(String, f64)>> {
-        let facts = self.keys.hgetall(key)?;
-        if facts.len() > 3 {
+    /// Returns the owner and the depth of a lock of the kind that `marker` names.
+    fn holder(&self, key: &str, marker: &str) -> KeyResult<Option<(String, f64)>> {
+        let fields = self.keys.hgetall(key)?;
+        if fields.len() > 3 {
             return Ok(None);
         }
         let (mut holder, mut is_marked, mut has_mode) = (None, false, false);
-        for (field, value) in facts {
+        for (field, value) in fields {
             if field == marker {
                 is_marked = true;
             } else if (&*field, &*value) == MODE {
@@ -273,24 +275,7 @@ impl State {
         Ok(say(lines.join("\n")))
     }
 
-    /// What a server says that is fit for locks.
-    fn facts(&mut self) -> String {
-        let (run_id, time) = (self.address.clone(), self.wall_micros());
-        let now = self.keys().now();
-        let seen = self.guard.as_ref().map_or(now, |mark| mark.seen);
-        let seen = now.saturating_sub(seen);
-        let guard = match self.guard.as_ref().map(|mark| mark.since) {
-            None => "none".to_owned(),
-            Some(0) => "never".to_owned(),
-            Some(since) => now.saturating_sub(since).to_string(),
-        };
-        format!(
-            "run_id:{run_id}\nmaster_replid:{run_id}\nredis_version:7.0.0\nredis_mode:standalone\nrole:master\n\
-             maxmemory_policy:noeviction\naof_enabled:1\nguard_age:{guard}\nguard_seen:{seen}\nguard_durable:0\ntime:{time}"
-        )
-    }
-
-    /// Lets `key` live for at least `ttl`. PTTL is -1 without one, so that one is set even then.
+    /// Lets `key` live for at least `ttl`. A key without a TTL, for which PTTL is -1, gets one.
     pub(super) fn prolong(&mut self, key: &str, ttl: u64) {
         if u64::try_from(self.keys.pttl(key)).is_ok_and(|left| left >= ttl) {
             return;
@@ -298,7 +283,7 @@ impl State {
         self.keys.pexpire(key, ttl);
     }
 
-    /// What others are told of a mutex.
+    /// Returns the reply for a mutex that another attempt holds.
     pub(super) fn left(&self, key: &str) -> Reply<'static> {
         match self.keys.pttl(key) {
             ..0 => Reply::Nil,
@@ -306,20 +291,20 @@ impl State {
         }
     }
 
-    fn tell(&mut self, channel: &str, message: &str) {
+    fn publish_release(&mut self, channel: &str, message: &str) {
         if !channel.is_empty() {
             self.publish(channel, message);
         }
     }
 }
 
-/// Whether a lock is held in the name of an attempt.
+/// Returns whether this attempt holds the lock.
 pub(super) fn is_of(mine: &Mine, attempt: &str) -> bool {
     matches!(mine, [Some(_), Some(holds), _] if holds == attempt)
 }
 
-/// Whether a lock is held in the name of an attempt or one before it.
-pub(super) fn is_at_most(mine: &Mine, attempt: &str) -> Answer<bool> {
+/// Returns whether this attempt or an earlier one holds the lock.
+pub(super) fn is_at_most(mine: &Mine, attempt: &str) -> KeyResult<bool> {
     let [Some(_), Some(holds), _] = mine else {
         return Ok(false);
     };
@@ -334,18 +319,18 @@ pub(super) fn other_kind() -> Reply<'static> {
     Reply::Text("kind".into())
 }
 
-pub(super) fn number(text: &str) -> Answer<f64> {
+pub(super) fn number(text: &str) -> KeyResult<f64> {
     let number = text.trim().parse();
     number.map_err(|_| Error::Borrowed("ERR Error running script: not a number"))
 }
 
-/// Of an argument, which is one of ours.
+/// Returns the number in an argument.
 pub(super) fn whole(argument: &str) -> u64 {
     argument.parse().unwrap_or(u64::MAX)
 }
 
-/// In place of the SHA-1 by which servers show a token: nobody needs that of a memory master, only something that
-/// is the same for the same token and does not tell it.
+/// Returns a digest of a token. Servers show its SHA-1. A memory master only needs a text that is
+/// the same for the same token and does not reveal it.
 fn digest(token: &str) -> String {
     let mut hasher = DefaultHasher::new();
     token.hash(&mut hasher);

@@ -15,12 +15,15 @@ use crate::core::command::Command;
 use crate::{
     core::{command::Reply, script::Script},
     master::{
-        Ask,
-        in_flight::InFlight,
-        reply::is_push,
-        setting,
-        supervisor::Connection,
-        wire::{self, Encoded, ScriptHead, ScriptHeads, Wire, encode},
+        connection::Connection,
+        in_flight::{InFlight, Transmit},
+        redis::{
+            encode::{self, Encoded, ScriptHead, ScriptHeads, encode},
+            resp::{is_push, reply},
+            wire::Wire,
+        },
+        request::Request,
+        subscriptions::Change,
     },
 };
 
@@ -35,21 +38,28 @@ impl RedisConnection {
     }
 }
 
-impl Connection for RedisConnection {
-    fn send(&mut self, ask: &Ask, master: usize) {
+impl Transmit for RedisConnection {
+    fn send(&mut self, request: &Request, master: usize) {
         let out = self.wire.out();
-        ask.wire
-            .get_or_init(|| Encoded::new(&ask.command, &HASHES, out))
-            .append_to(out, ask.wakes_on(master));
+        request
+            .encoded
+            .get_or_init(|| Encoded::new(&request.command, &HASHES, out))
+            .append_to(out, request.wakes_on(master));
     }
 
+    fn send_change(&mut self, change: &Change) {
+        let &Change {
+            ref channel,
+            begins,
+        } = change;
+        let verb: &[u8] = if begins { b"SUBSCRIBE" } else { b"UNSUBSCRIBE" };
+        encode(self.wire.out(), &[verb, channel.as_bytes()]);
+    }
+}
+
+impl Connection for RedisConnection {
     fn give_up(&mut self) {
         self.wire.forget_unsent();
-    }
-
-    fn listen(&mut self, channel: &str, listen: bool) {
-        let verb: &[u8] = if listen { b"SUBSCRIBE" } else { b"UNSUBSCRIBE" };
-        encode(self.wire.out(), &[verb, channel.as_bytes()]);
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
@@ -61,49 +71,49 @@ impl Connection for RedisConnection {
             now
         };
         let on_frame = |frame: &[u8], now: Instant, out: &mut Vec<u8>| {
-            let taken = if is_push(frame) {
-                pushed(frame, in_flight, now)
+            let handled = if is_push(frame) {
+                on_push(frame, in_flight, now)
             } else {
-                replied(frame, in_flight, now, master, out)
+                on_reply(frame, in_flight, now, master, out)
             };
-            taken.map_or_else(ControlFlow::Break, ControlFlow::Continue)
+            handled.map_or_else(ControlFlow::Break, ControlFlow::Continue)
         };
         let polled = self.wire.poll(cx, on_read, on_frame);
         if let Some(at) = read_at.get() {
             in_flight.on_bytes(at);
         }
-        polled.map(|end| end.unwrap_or_else(|why| why))
+        polled.map(|end| end.unwrap_or_else(|error| error.to_string().into()))
     }
 }
 
-/// Passes on the reply to the oldest command, or sends that once more.
-fn replied(
+/// Passes on the reply to the oldest command, or sends the command once more.
+fn on_reply(
     frame: &[u8],
     in_flight: &mut InFlight<'_>,
     now: Instant,
     master: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), Arc<str>> {
-    /// Scripts are long: no more of them are sent at once than this many bytes.
-    const MOST: usize = 1024 * 1024;
-    let reply = setting::answer(frame);
-    // Restarted with the connection kept by a proxy, or SCRIPT FLUSH: once more with the script
-    // itself, which the server then knows again.
+    /// The most bytes that wait to be written if a command is sent again: scripts are long.
+    const MAX: usize = 1024 * 1024;
+    let reply = reply(frame);
+    // The server restarted while a proxy kept the connection, or someone ran SCRIPT FLUSH. The
+    // command is sent again with the script itself, and the server knows the script from then on.
     let is_unknown = matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"));
     if is_unknown
-        && out.len() < MOST
-        && let Some(ask) = in_flight.again(now)
+        && out.len() < MAX
+        && let Some(request) = in_flight.resend(now)
     {
-        wire::encode_command(&ask.command_for(master), &TEXTS, out);
+        encode::encode_command(&request.command_for(master), &TEXTS, out);
         return Ok(());
     }
-    in_flight.answer(&reply, now)
+    in_flight.on_reply(&reply, now)
 }
 
-/// Passes on a message, or that a subscription is confirmed.
-fn pushed(frame: &[u8], in_flight: &mut InFlight<'_>, now: Instant) -> Result<(), Arc<str>> {
+/// Passes on a published message, or the confirmation of a subscription.
+fn on_push(frame: &[u8], in_flight: &mut InFlight<'_>, now: Instant) -> Result<(), Arc<str>> {
     let Ok(Value::Push { kind, data }) = ::redis::parse_redis_value(frame) else {
-        return Err("a push that makes no sense".into());
+        return Err("a push message could not be read".into());
     };
     let text = |at: usize| {
         data.get(at)
@@ -111,10 +121,10 @@ fn pushed(frame: &[u8], in_flight: &mut InFlight<'_>, now: Instant) -> Result<()
     };
     match (kind, text(0)) {
         (PushKind::Message, Some(channel)) => {
-            in_flight.message(&channel, &text(1).unwrap_or_default());
+            in_flight.on_message(&channel, &text(1).unwrap_or_default());
         }
         (PushKind::Subscribe | PushKind::Unsubscribe, Some(channel)) => {
-            return in_flight.confirmed(&channel, now);
+            return in_flight.on_confirmation(&channel, now);
         }
         _ => {}
     }
@@ -136,5 +146,5 @@ static TEXTS: LazyLock<ScriptHeads> =
 /// Encodes a command for a server that has the scripts.
 #[cfg(feature = "__internals")]
 pub(crate) fn encode_command(command: &Command, out: &mut Vec<u8>) {
-    wire::encode_command(command, &HASHES, out);
+    encode::encode_command(command, &HASHES, out);
 }

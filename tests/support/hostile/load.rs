@@ -1,14 +1,14 @@
-//! Locks that are taken and given back at a steady rate.
+//! Locks that are acquired and released at a steady rate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use quorlock::{Coordinator, Guard};
+use quorlock::{Coordinator, Guard, Renewal};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Takes locks with names of their own and drops their guards, until it is stopped.
+/// Acquires locks with unique names and drops their guards, until it is stopped.
 #[derive(Debug)]
 pub struct Load {
     tasks: Vec<JoinHandle<()>>,
@@ -19,7 +19,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// `rate` locks a second; as many as possible when it is 0.
+    /// Starts acquiring `rate` locks per second, or as many as possible if `rate` is 0.
     pub fn start(locks: &Coordinator, rate: u64, ttl: Option<Duration>) -> Self {
         let load = Self {
             tasks: Vec::new(),
@@ -45,7 +45,7 @@ impl Load {
                     }
                     let mut lock = locks.mutex(format!("{task}/{number}"));
                     if let Some(ttl) = ttl {
-                        lock = lock.ttl(ttl);
+                        lock = lock.ttl(ttl).renewal(Renewal::Off);
                     }
                     let counter = match lock.try_acquire().await {
                         Ok(_) => &won,
@@ -59,22 +59,22 @@ impl Load {
         Self { tasks, ..load }
     }
 
-    /// How many locks were had so far.
+    /// The number of locks acquired so far.
     pub fn won(&self) -> u64 {
         self.won.load(Ordering::Relaxed)
     }
 
-    /// How many attempts got no lock so far.
+    /// The number of attempts that failed so far.
     pub fn failed(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Locks per second so far.
+    /// The locks per second so far.
     pub fn rate(&self) -> f64 {
         self.won() as f64 / self.since.elapsed().as_secs_f64()
     }
 
-    /// Waits until that many locks were had, or for `most`.
+    /// Waits until `locks` locks were acquired, for at most `most`.
     pub async fn reach(&self, locks: u64, most: Duration) {
         let end = Instant::now() + most;
         while self.won() < locks && Instant::now() < end {
@@ -90,7 +90,7 @@ impl Load {
     }
 }
 
-/// That many guards, of locks with names of their own.
+/// Acquires `number` locks with unique names and returns their guards.
 pub async fn hold(locks: &Coordinator, number: usize, ttl: Duration) -> Vec<Guard> {
     let tasks: Vec<_> = (0..TASKS as usize)
         .map(|task| {
@@ -98,7 +98,10 @@ pub async fn hold(locks: &Coordinator, number: usize, ttl: Duration) -> Vec<Guar
             tokio::spawn(async move {
                 let mut guards = Vec::new();
                 for name in (task..number).step_by(TASKS as usize) {
-                    let lock = locks.mutex(format!("held/{name}")).ttl(ttl);
+                    let lock = locks
+                        .mutex(format!("held/{name}"))
+                        .ttl(ttl)
+                        .renewal(Renewal::Off);
                     guards.push(lock.acquire_within(ttl).await.unwrap());
                 }
                 guards

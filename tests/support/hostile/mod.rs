@@ -1,8 +1,8 @@
-//! Masters and networks that misbehave, and the loads that meet them.
+//! Masters and networks that misbehave, and the load that they are tested with.
 //!
-//! `tests/hostile` runs the short forms and asserts; the bench `hostile` runs the long forms and
-//! prints figures. Masters and proxies run on threads of the standard library, so that a stalled
-//! runtime does not stall them.
+//! `tests/hostile` runs short forms and asserts. The bench `hostile` runs long forms and prints
+//! figures. Masters and proxies run on threads of the standard library, so a stalled runtime does
+//! not stall them.
 
 #![allow(
     dead_code,
@@ -11,15 +11,19 @@
     reason = "included with #[path] in two crates, neither of which uses everything"
 )]
 
-pub mod calls;
-pub mod closing;
-pub mod fake;
-pub mod first;
-pub mod gauge;
+pub mod all_calls;
+pub mod close;
+pub mod fake_server;
+pub mod first_attempt;
 pub mod load;
-pub mod mutate;
+pub mod mutator;
+#[path = "../on_event.rs"]
+pub mod on_event;
+pub mod process_stats;
+#[path = "../proxy.rs"]
 pub mod proxy;
+#[path = "../random.rs"]
 pub mod random;
 pub mod releases;
 pub mod resp;
-pub mod slow;
+pub mod slow_master;

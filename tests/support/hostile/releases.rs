@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use quorlock::{Coordinator, RestartGuard};
 
-use super::fake::{Fake, honest};
+use super::fake_server::{Fake, honest};
 
-/// Grants everything, and answers scripts with an error when told to.
+/// A master that grants everything, and answers scripts with an error on demand.
 #[derive(Debug)]
 pub struct ErrorServer {
     fake: Fake,
@@ -52,24 +52,24 @@ impl ErrorServer {
         self.fake.url()
     }
 
-    /// Whether scripts are answered with an error from now on.
+    /// Sets whether scripts are answered with an error from now on.
     pub fn fail(&self, fails: bool) {
         self.is_failing.store(fails, Ordering::Relaxed);
     }
 
-    /// How many scripts were answered with an error.
+    /// The number of scripts that were answered with an error.
     pub fn failed(&self) -> usize {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// How many scripts were answered well.
+    /// The number of scripts that were answered normally.
     pub fn done(&self) -> usize {
         self.done.load(Ordering::Relaxed)
     }
 }
 
-/// How many commands one of three masters gets in `period` for so many releases that it answers
-/// with an error.
+/// Counts the commands that one of three masters receives in `period`, while it answers `releases`
+/// releases with an error.
 pub async fn commands_for(releases: usize, period: Duration) -> usize {
     let server = ErrorServer::start();
     let fakes = [Fake::honest(Duration::ZERO), Fake::honest(Duration::ZERO)];
@@ -84,7 +84,7 @@ pub async fn commands_for(releases: usize, period: Duration) -> usize {
     while guards.len() < releases {
         let lock = locks.mutex(format!("r{}", guards.len()));
         let guard = lock.acquire_within(period).await.unwrap();
-        if guard.settled().await.failed() == 0 {
+        if guard.settled().await.failed_count() == 0 {
             guards.push(guard);
         }
     }

@@ -1,6 +1,7 @@
-//! As much of RESP as is needed to tell commands and replies apart.
+//! The part of RESP that is needed to separate commands and replies.
 
-/// The first command in `bytes`, an array of bulk strings, with its length in bytes.
+/// Parses the first command in `bytes`, an array of bulk strings. Returns it with its length in
+/// bytes.
 pub fn command(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     let (count, mut at) = header(bytes, 0)?;
     let mut words = Vec::with_capacity(count);
@@ -16,7 +17,7 @@ pub fn command(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     Some((words, at))
 }
 
-/// The length of the first reply in `bytes`, which come from a real server.
+/// Returns the length of the first reply in `bytes`, which come from a real server.
 pub fn frame_length(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     let mut values = 1;
@@ -40,7 +41,7 @@ pub fn frame_length(bytes: &[u8]) -> Option<usize> {
     (at <= bytes.len()).then_some(at)
 }
 
-/// The number in the line at `at`, and where the next line begins.
+/// Parses the number in the line at `at`. Returns it with the start of the next line.
 fn header(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     let end = line_end(bytes, at)?;
     let digits = std::str::from_utf8(bytes.get(at + 1..end)?).ok()?;

@@ -1,0 +1,107 @@
+//! The clients that hand the lock around.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ::quorlock::Coordinator;
+use ::rslock::LockManager;
+use futures::future::{join_all, try_join_all};
+
+use super::{HoldPeriod, NAME, Role, now, ready, when_over};
+use crate::contestants::client;
+use crate::load::{Flavour, Result, TTL_MS};
+
+/// This crate with its defaults.
+pub(super) fn quorlock(role: &Role) -> Result<Vec<HoldPeriod>> {
+    Flavour::CurrentThread.runtime()?.block_on(async {
+        let builder = Coordinator::builder().restart_guard(quorlock::RestartGuard::Off);
+        let locks = builder.masters(role.urls.clone()).build()?;
+        // With a name of its own, so that the connections are made and the release script is loaded
+        // when the first task waits.
+        let warm_up = locks.mutex(format!("warm up {}", role.index));
+        warm_up.acquire().await?.release().await?;
+        ready()?;
+        let over = over();
+        let take_turns = (0..role.tasks).map(async |_| {
+            let lock = locks.mutex(NAME);
+            hand_around(
+                role,
+                &over,
+                async || Ok(lock.acquire().await?),
+                async |guard| Ok(guard.release().await?),
+            )
+            .await
+        });
+        let periods = try_join_all(take_turns).await?.concat();
+        locks.close().await;
+        Ok(periods)
+    })
+}
+
+/// `rslock` with its defaults, which polls. Its `lock` gives up after a few attempts and is called
+/// again.
+pub(super) fn rslock(role: &Role) -> Result<Vec<HoldPeriod>> {
+    Flavour::CurrentThread.runtime()?.block_on(async {
+        let clients = role.urls.iter().map(|url| client(url));
+        let manager = LockManager::from_clients(clients.collect::<Result<_>>()?);
+        let ttl = Duration::from_millis(TTL_MS);
+        let warm_up = format!("warm up {}", role.index);
+        manager
+            .unlock(&manager.lock(warm_up.as_bytes(), ttl).await?)
+            .await;
+        ready()?;
+        let over = over();
+        let take_turns = (0..role.tasks).map(async |_| {
+            let acquire = async || {
+                loop {
+                    if let Ok(lock) = manager.lock(NAME.as_bytes(), ttl).await {
+                        return Ok(lock);
+                    }
+                }
+            };
+            hand_around(role, &over, acquire, async |lock| {
+                manager.unlock(&lock).await;
+                Ok(())
+            })
+            .await
+        });
+        let periods: Result<Vec<_>> = join_all(take_turns).await.into_iter().collect();
+        Ok(periods?.concat())
+    })
+}
+
+fn over() -> Arc<AtomicBool> {
+    let over = Arc::new(AtomicBool::new(false));
+    let set = over.clone();
+    when_over(move || set.store(true, Ordering::Release));
+    over
+}
+
+/// Runs one task until the end. It then still acquires the lock once, so that no other task waits
+/// for it.
+async fn hand_around<L, A, R>(
+    role: &Role,
+    over: &AtomicBool,
+    acquire: impl Fn() -> A,
+    release: impl Fn(L) -> R,
+) -> Result<Vec<HoldPeriod>>
+where
+    A: Future<Output = Result<L>>,
+    R: Future<Output = Result<()>>,
+{
+    let mut periods = Vec::new();
+    while !over.load(Ordering::Acquire) {
+        let lock = acquire().await?;
+        let acquired = now();
+        if !over.load(Ordering::Acquire) {
+            tokio::time::sleep(role.hold).await;
+        }
+        let released = now();
+        release(lock).await?;
+        periods.push(HoldPeriod { acquired, released });
+        tokio::time::sleep(role.rest).await;
+    }
+    Ok(periods)
+}

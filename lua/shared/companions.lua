@@ -1,0 +1,16 @@
+-- shared/companions: appended to a script that uses the queue of a fair lock. When that script
+-- fails because a key is of the wrong type, names the companion key that is. A lock of another kind
+-- is reported only from the type of the lock's own key.
+local is_done, reply = pcall(acquire)
+if is_done then
+  return reply
+end
+reply = to_error_reply(reply)
+if is_wrong_type(reply) and not is_wrong_type(redis.pcall('HLEN', KEYS[1])) then
+  for at = 2, 3 do
+    if is_wrong_type(redis.pcall('ZSCORE', KEYS[at], '')) then
+      return redis.error_reply('ERR the key ' .. KEYS[at] .. ' is not a sorted set: delete it')
+    end
+  end
+end
+return reply

@@ -1,0 +1,37 @@
+-- shared/holder: describes the holder of a lock to another client. Prepended to the scripts that
+-- use it.
+--
+-- returns  'held LEFT DEPTH POSITION OWNER'
+--                  LEFT: milliseconds left, -1 without a TTL; POSITION: the caller's position in
+--                  the queue: 1 is the head, 0 is not queued
+--          'kind'  the key holds another kind of lock
+local function describe_holder(key, marker, position)
+  local owner, depth, is_marked, has_mode
+  -- A lock of this crate has three fields, and one of Redisson's has one. A larger hash is not
+  -- read.
+  if redis.call('HLEN', key) > 3 then
+    return 'kind'
+  end
+  local fields = redis.call('HGETALL', key)
+  for at = 1, #fields, 2 do
+    if fields[at] == marker then
+      is_marked = true
+    elseif fields[at] == 'mode' and fields[at + 1] == 'quorlock' then
+      has_mode = true
+    elseif string.sub(fields[at], 1, 9) == 'quorlock:' or owner then
+      return 'kind'
+    else
+      owner, depth = fields[at], tonumber(fields[at + 1])
+    end
+  end
+  -- Redisson's locks have no marker and count as reentrant locks. A lock of this crate has a
+  -- marker, and a depth that is a count.
+  local needs_marker = has_mode or marker == 'quorlock:fair'
+  if not owner or not depth or not (depth >= 0 and depth < 2 ^ 53)
+      or (needs_marker and not is_marked) then
+    return 'kind'
+  end
+  local left = redis.call('PTTL', key)
+  return string.format('held %.0f %.0f %.0f ', left, depth, position) .. owner
+end
+

@@ -1,0 +1,305 @@
+//! The settings of a coordinator.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    check::Checker,
+    coordinator::Coordinator,
+    core::{
+        config::{Config, Settings},
+        master_set::MasterSet,
+        renewal::Renewal,
+        restart::{RestartGuard, quarantine},
+        retry::Backoff,
+    },
+    driver::{clock, engine::Engine},
+    error::ConfigError,
+    master::{Mailbox, MasterConfig, MasterSpec, RestartTracker, Supervisor},
+};
+
+impl Coordinator {
+    /// Creates a coordinator of `masters` with the [default settings](Builder), and starts to
+    /// connect. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// See [`Builder::build`].
+    pub fn new(
+        masters: impl IntoIterator<Item = impl Into<MasterSpec>>,
+    ) -> Result<Self, ConfigError> {
+        Self::builder().masters(masters).build()
+    }
+
+    /// Returns a builder with the default settings and no masters.
+    pub fn builder() -> Builder {
+        Builder {
+            masters: Vec::new(),
+            settings: Settings::default(),
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+}
+
+/// A builder for a [`Coordinator`].
+///
+/// [`build`](Self::build) checks everything before anything is sent. The order of calls does not
+/// matter.
+///
+/// # Defaults
+///
+/// | setting | default |
+/// |---|---|
+/// | [`ttl`](Self::ttl) | 10 s |
+/// | [`renewal`](Self::renewal) | up to 1 h |
+/// | [`max_ttl`](Self::max_ttl) | 1 min, or the TTL if that is longer |
+/// | [`node_timeout`](Self::node_timeout) | four round trips to the master, 50 ms to 1 s |
+/// | [`connect_timeout`](Self::connect_timeout) | 1 s |
+/// | [`drift_ppm`](Self::drift_ppm) | 10,000 ppm (1 %) |
+/// | [`retry_delay`](Self::retry_delay) | 10 ms to 200 ms |
+/// | [`poll_interval`](Self::poll_interval) | 500 ms to 1.5 s |
+/// | [`waiter_timeout`](Self::waiter_timeout) | 3 s, or four node timeouts if that is longer |
+/// | [`key_template`](Self::key_template) | `{name}` |
+/// | [`restart_guard`](Self::restart_guard) | [`Observed`](RestartGuard::Observed) |
+/// | [`durable_masters`](Self::durable_masters) | `false` |
+#[derive(Debug)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct Builder {
+    masters: Vec<MasterSpec>,
+    settings: Settings,
+    #[cfg(feature = "tls")]
+    tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
+}
+
+impl Builder {
+    /// Adds one master: a URL, a ready [`Client`](crate::redis::Client) of the `redis` crate, or a
+    /// [`MemoryMaster`](crate::MemoryMaster).
+    ///
+    /// Masters must be independent servers without replication between them. Use three or five: an
+    /// even number survives no more failures than the odd number below it.
+    pub fn master(mut self, master: impl Into<MasterSpec>) -> Self {
+        self.masters.push(master.into());
+        self
+    }
+
+    /// Adds several masters: see [`master`](Self::master).
+    pub fn masters(mut self, masters: impl IntoIterator<Item = impl Into<MasterSpec>>) -> Self {
+        self.masters.extend(masters.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets how long a lock lives on the masters unless it is extended or released. Defaults to
+    /// 10 s. A lock can have a [TTL of its own](crate::Lock::ttl).
+    ///
+    /// A longer TTL means fewer renewals, and a longer wait for others after a holder has died. The
+    /// TTL must exceed the node timeout and the drift allowance together. Masters count in
+    /// milliseconds, so fractions of a millisecond are cut off.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.settings.ttl = ttl;
+        self
+    }
+
+    /// Sets how long one master may take to answer a command, from 1 ms to 60 s. The time starts
+    /// when the command is sent. When it is over, the vote counts as failed.
+    ///
+    /// The default follows the round trip: four times the fastest answer of each master, at least
+    /// 50 ms and at most 1 s. A timeout that is set here applies to all masters. It should be short
+    /// compared with the TTL, and well above the round trip: a master that is further away never
+    /// votes in time.
+    ///
+    /// A connection is closed after three node timeouts without a byte from the master, and after
+    /// thirty node timeouts without a complete reply.
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.node_timeout = Some(timeout);
+        self
+    }
+
+    /// Sets how long it may take to connect to a master, including name resolution, TLS and login,
+    /// from 1 ms to 60 s. Defaults to 1 s.
+    ///
+    /// The first commands of a coordinator wait for its first connections, for at most this time or
+    /// until their outcome is certain. After that, a command to a master without a connection fails
+    /// at once.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.connect_timeout = timeout;
+        self
+    }
+
+    /// Sets by how much the rates of clocks may differ, in parts per million of the TTL. Must be
+    /// below 1,000,000. Defaults to 10,000 (1 %), the usual value for Redlock.
+    ///
+    /// This drift allowance is taken off every validity, together with 2 ms for the granularity of
+    /// Redis' expiry. It must cover the masters' wall clocks and the client's clock together. Use
+    /// 100,000 if a time daemon may slew a clock faster, as chrony does by default after a large
+    /// step (by up to 8.3 %).
+    pub fn drift_ppm(mut self, ppm: u32) -> Self {
+        self.settings.drift_ppm = ppm;
+        self
+    }
+
+    /// Sets the bounds of the random delay between two attempts when there is nothing better to
+    /// wait for: too few masters answered, the vote was split, or no majority of masters can report
+    /// releases. Defaults to 10 ms and 200 ms.
+    ///
+    /// The delay grows, and reaches the upper bound after a few failures. The lower bound is also
+    /// the minimum time between two attempts of a waiter that messages keep waking. It should be
+    /// above the time that it takes to acquire a majority, so that contenders do not split the vote
+    /// again.
+    pub fn retry_delay(mut self, least: Duration, most: Duration) -> Self {
+        self.settings.retry_delay = (least, most);
+        self
+    }
+
+    /// Sets the bounds of the random time for which a waiter relies on messages about releases.
+    /// After that time it tries again, because other libraries release a lock without a message,
+    /// and messages can get lost. Defaults to 500 ms and 1.5 s. Does not apply to fair locks.
+    ///
+    /// With the default a waiter notices a release without a message after half a second on
+    /// average, unless the TTL that it has seen ends before. Most other libraries poll every 50 to
+    /// 300 ms. If they and waiters of this crate wait for a lock that is never free for long, the
+    /// others are served more often. Shorter bounds even that out.
+    ///
+    /// Every attempt costs each master two commands, and may split the vote of others. For each
+    /// name, only one waiter of a coordinator polls. So the default costs each master about two
+    /// commands a second for each name and coordinator.
+    pub fn poll_interval(mut self, least: Duration, most: Duration) -> Self {
+        self.settings.poll_interval = (least, most);
+        self
+    }
+
+    /// Sets how long a lock is renewed while its guard lives. Defaults to [`Renewal::UpTo`] one
+    /// hour. A lock can have a [setting of its own](crate::Lock::renewal).
+    pub fn renewal(mut self, renewal: Renewal) -> Self {
+        self.settings.renewal = renewal;
+        self
+    }
+
+    /// Sets how long a waiter of a fair lock may be silent before the others pass it over, from
+    /// four node timeouts to 1 h. Defaults to 3 s, or four node timeouts if that is longer.
+    ///
+    /// A waiter reports to the masters three or four times in this time. If four node timeouts of
+    /// the slowest master are longer than the time that is set here, they apply instead.
+    pub fn waiter_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.waiter_timeout = Some(timeout);
+        self
+    }
+
+    /// Sets what to do about masters that may have forgotten locks. Defaults to
+    /// [`Observed`](RestartGuard::Observed).
+    pub fn restart_guard(mut self, guard: RestartGuard) -> Self {
+        self.settings.restart_guard = guard;
+        self
+    }
+
+    /// Sets whether every master keeps everything that it has ever confirmed over any restart. Then
+    /// a master that restarts votes at once, with the locks that it had. Defaults to `false`.
+    ///
+    /// Each time it connects to a master, the coordinator checks what can be checked. A master that
+    /// fails the check is quarantined as without this setting, and the log says why. Set it only if
+    /// the other conditions hold, too: see
+    /// [`docs::guarantees`](crate::docs::guarantees#masters-that-keep-everything).
+    pub fn durable_masters(mut self, durable: bool) -> Self {
+        self.settings.durable_masters = durable;
+        self
+    }
+
+    /// Sets the longest TTL that a lock may have. A longer one is an error. Defaults to 1 min, or
+    /// the [TTL](Self::ttl) if that is longer. Without a [restart guard](Self::restart_guard), the
+    /// default is 366 days.
+    ///
+    /// A master that may have forgotten locks has no vote for this time plus the drift allowance,
+    /// and for at least 3 s. All clients of the masters must use the same value.
+    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.settings.max_ttl = Some(max_ttl);
+        self
+    }
+
+    /// Sets how keys are made of names: `{name}` stands for the name. Defaults to `{name}`.
+    /// RedLock.net and pottery use `redlock:{name}`.
+    ///
+    /// Keys that begin with `quorlock:` are reserved for the crate and refused.
+    pub fn key_template(mut self, template: impl Into<String>) -> Self {
+        self.settings.key_template = template.into();
+        self
+    }
+
+    /// Sets which `rediss://` masters are trusted, and which certificate is shown to them. Defaults
+    /// to the system's trusted roots and no client certificate.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, config: impl Into<Arc<tokio_rustls::rustls::ClientConfig>>) -> Self {
+        self.tls = Some(config.into());
+        self
+    }
+
+    /// Checks all settings, creates the coordinator and starts to connect.
+    ///
+    /// Must be called inside a tokio runtime with time and I/O enabled. The connections live on
+    /// that runtime, which must be driven as long as locks are used, also if they are used from
+    /// other runtimes. Does not wait for any master: the coordinator keeps trying to connect to a
+    /// master that is not up yet.
+    ///
+    /// # Errors
+    ///
+    /// Any [`ConfigError`] that is not about a single lock. Nothing was sent.
+    pub fn build(self) -> Result<Coordinator, ConfigError> {
+        let config = Config::parse(self.settings)?;
+        let addresses = check_masters(&self.masters)?;
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
+        let master_config = MasterConfig {
+            node_timeout: config.node_timeout,
+            connect_timeout: config.connect_timeout,
+            redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
+            now: clock::monotonic,
+            random: clock::random_u64,
+            restart_tracker: RestartTracker::new(
+                config.restart_guard,
+                config.durable_masters,
+                clock::monotonic,
+            ),
+            quarantine: quarantine(config.max_ttl, config.drift),
+            #[cfg(feature = "tls")]
+            tls: self.tls,
+        };
+        let probes = self.masters.iter().enumerate();
+        let probes = probes.filter_map(|(master, spec)| spec.probe(master, &master_config));
+        let checker = Checker::new(probes.collect(), runtime.clone(), clock::wall_micros);
+        let masters: Vec<(Arc<Mailbox>, Supervisor)> = self
+            .masters
+            .into_iter()
+            .zip(addresses)
+            .enumerate()
+            .map(|(master, (spec, address))| spec.open(master, address, &master_config))
+            .collect();
+        let engine = Engine::start(config, masters, &runtime);
+        Ok(Coordinator::from_parts(engine, checker))
+    }
+}
+
+/// Returns the addresses of the masters, which must all be different.
+fn check_masters(masters: &[MasterSpec]) -> Result<Vec<Arc<str>>, ConfigError> {
+    if masters.is_empty() {
+        return Err(ConfigError::NoMasters);
+    }
+    if masters.len() > MasterSet::MOST {
+        return Err(ConfigError::TooManyMasters {
+            given: masters.len(),
+            most: MasterSet::MOST,
+        });
+    }
+    let mut addresses = Vec::<Arc<str>>::with_capacity(masters.len());
+    for (index, master) in masters.iter().enumerate() {
+        let address = master.address().map_err(|reason| ConfigError::BadMaster {
+            master: index + 1,
+            reason,
+        })?;
+        if let Some(first) = addresses.iter().position(|known| *known == address) {
+            return Err(ConfigError::DuplicateMaster {
+                first: first + 1,
+                second: index + 1,
+                address: address.to_string(),
+            });
+        }
+        addresses.push(address);
+    }
+    Ok(addresses)
+}

@@ -1,0 +1,123 @@
+//! The findings that are not in the table of rules: the severity, the setting, why it matters, and
+//! how to fix it.
+
+use super::{
+    report::{Finding, Severity},
+    setting::Setting,
+};
+use crate::master::dial_error::guard_rights;
+
+/// A finding without its value.
+#[derive(Clone, Copy)]
+pub(super) struct About {
+    pub(super) severity: Severity,
+    pub(super) setting: Setting,
+    pub(super) why: &'static str,
+    pub(super) fix: &'static str,
+}
+
+impl About {
+    pub(super) fn with(self, value: impl Into<String>) -> Finding {
+        Finding {
+            severity: self.severity,
+            master: None,
+            setting: self.setting,
+            value: value.into(),
+            why: self.why,
+            fix: self.fix,
+            subject: "",
+        }
+    }
+}
+
+/// Each row: the severity and the setting; why it matters; how to fix it.
+macro_rules! table {
+    ($($name:ident = $severity:ident $setting:ident; $why:expr; $fix:expr;)+) => {
+        $(pub(super) const $name: About = About {
+            severity: Severity::$severity,
+            setting: Setting::$setting,
+            why: $why,
+            fix: $fix,
+        };)+
+    };
+}
+
+pub(super) const DISK: &str = "look at its log and its disk";
+pub(super) const LIST_MASTERS: &str = "list independent masters only";
+pub(super) const MORE_CLIENTS: &str =
+    "CONFIG SET maxclients to more, such as 10000, or find out which clients hold so many";
+pub(super) const NOEVICTION: &str = "CONFIG SET maxmemory-policy noeviction";
+pub(super) const NO_WRITES: &str = "it refuses to lock, and also to release";
+pub(super) const OTHER_SERVER: &str = "use Redis or Valkey";
+pub(super) const VERSION: &str = "use Redis 7 or later, or Valkey";
+const LOG: &str = "look at its log";
+const NO_VOTE: &str = "it is up, and has no vote";
+const START_EMPTY: &str = "stop replication and start one of them empty";
+const SYNC: &str = "synchronize the clocks; chronyc tracking says how far they are off";
+const URL: &str = "look at the URL";
+
+// A master that does not answer.
+table! {
+    DOWN = Unknown Connection; "nothing is known about it";
+        "make sure that it is up and can be reached";
+    EVALSHA = Refuse Evalsha; "all locks need it";
+        "ACL SETUSER <user> +evalsha +eval, and do not rename them";
+    FULL = Warn Maxclients; "it has no vote while it takes no more connections"; MORE_CLIENTS;
+    LOADING = Warn Loading; "it answers nothing until it has read its data"; "wait";
+    LOGIN = Refuse Login; NO_VOTE;
+        "look at its users and passwords, at protected mode, and at the URL";
+    NO_HELLO = Refuse RedisVersion; "it does not know HELLO 3, which Redis has since version 6";
+        "use Redis 7 or later, or Valkey; and do not rename HELLO";
+    NO_REDIS = Warn Connection; "it is not a Redis server, or it expects TLS"; URL;
+    NOT_NOW = Warn Votes; "it has no vote now"; LOG;
+    RESTART_UNKNOWN = Warn Votes;
+        "it did not say whether it restarted, so it has no vote now"; LOG;
+    ROLE = Refuse Role;
+        "a replica loses the locks that its master loses, and has no vote of its own"; LIST_MASTERS;
+    STRICT = Refuse Guard; NO_VOTE;
+        concat!("ACL SETUSER <user> ", guard_rights!(), ", or a guard that is not strict");
+    TWIN = Refuse RunId; "a server that is listed twice would vote twice"; "list every server once";
+    UNKNOWN_HOST = Warn Connection; "the name of its host cannot be resolved"; URL;
+}
+
+// Settings with which a restart may lose locks. `rules` puts in the first such setting of a master.
+table! {
+    DECLARED_DURABLE = Warn AofEnabled;
+        "it is declared to keep everything and does not: a restart costs a quarantine";
+        "in its configuration file: appendonly yes, appendfsync always, \
+         no-appendfsync-on-rewrite no";
+    FOUND_DURABLE = Refuse AofEnabled;
+        "it was durable when it was dialled and is not now: a restart is trusted and loses locks";
+        "set it back, in the configuration file too";
+    GUARDED = Info AofEnabled;
+        "a restart loses locks: the guard keeps it from voting until those have expired, for \
+         programs that knew the master or are Strict";
+        "nothing to fix for locks; with appendonly yes the guard's own key survives";
+    UNGUARDED = Warn AofEnabled; "a restart loses locks, and nobody notices";
+        "Builder::restart_guard; or appendonly yes, appendfsync always, \
+         no-appendfsync-on-rewrite no";
+}
+
+// All masters together, and this program.
+table! {
+    CLOCK_OFF = Warn Time;
+        "it counts as down for fencing tokens, and for positions in fair locks"; SYNC;
+    CLOCKS_APART = Refuse Time;
+        "no majority agrees on the time: no fencing tokens, and no order in fair locks"; SYNC;
+    EVEN_NUMBER = Info Masters; "it survives no more failures than one master fewer";
+        "list an odd number";
+    FEW_MASTERS = Warn Masters; "the loss of one master is the loss of all locks"; "list 3 or 5";
+    HOST = Warn Hosts; "its loss is the loss of all locks"; "give each master a machine of its own";
+    NO_MAJORITY = Refuse Votes; "no lock can be acquired"; "see the other findings";
+    OUR_CLOCK = Warn Time;
+        "positions in fair locks and fencing tokens cost this process one more round"; SYNC;
+    QUARANTINES = Warn Votes; "no lock can be acquired until the quarantines are over"; "wait";
+    SHARED_DATA = Refuse MasterReplid; "masters that share their data lose it together";
+        START_EMPTY;
+    SHORT_TTL = Warn Ttl; "a few slow answers use it up";
+        "Builder::ttl of ten node timeouts or more";
+    SLOW_DRIFT = Warn Drift; "clocks that are being corrected run apart by more";
+        "Builder::drift_ppm of 1000 or more";
+    TOOK_DATA = Warn MasterReplid;
+        "one of them took the data of the other, and lost its own locks then"; START_EMPTY;
+}

@@ -1,0 +1,104 @@
+//! Asks all masters at once, each over a connection of its own.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{runtime::Handle, task::JoinSet, time::sleep};
+
+use super::{
+    facts::{Facts, MasterAnswer, Ours, SETTINGS},
+    judge::judge,
+    report::Preflight,
+};
+use crate::{
+    core::{config::Config, name::Resource, quorum::Failure},
+    master::{
+        probe::{Probe, ProbeError, Session},
+        question::{Answer, Question},
+    },
+};
+
+/// Checks the masters of one coordinator.
+pub(crate) struct Checker {
+    probes: Arc<[Probe]>,
+    /// The runtime of the coordinator, which has timers and sockets. The runtime of the caller may
+    /// have none.
+    runtime: Handle,
+    /// Our wall clock, in microseconds since 1970.
+    clock: fn() -> u64,
+}
+
+impl Checker {
+    pub(crate) fn new(probes: Vec<Probe>, runtime: Handle, clock: fn() -> u64) -> Self {
+        Self {
+            probes: probes.into(),
+            runtime,
+            clock,
+        }
+    }
+
+    /// Asks all masters. Commands of locks are tried on the keys of the lock `quorlock:check`.
+    pub(crate) async fn run(&self, config: &Config, node_timeout: Duration) -> Preflight {
+        let example = config.key_template.example();
+        let answers = self.probes.iter().map(|probe| MasterAnswer {
+            address: probe.address.clone(),
+            facts: Err(ProbeError::Failed(Failure::Closed)),
+        });
+        let mut answers: Vec<_> = answers.collect();
+        let mut tasks = JoinSet::new();
+        for master in 0..answers.len() {
+            let (probes, example, clock) = (self.probes.clone(), example.clone(), self.clock);
+            let task = async move { (master, ask_twice(&probes[master], &example, clock).await) };
+            tasks.spawn_on(task, &self.runtime);
+        }
+        while let Some(done) = tasks.join_next().await {
+            // A runtime that shuts down drops its tasks, and then the answer stays `Closed`.
+            if let Ok((master, facts)) = done {
+                answers[master].facts = facts;
+            }
+        }
+        judge(
+            &answers,
+            &Ours {
+                config,
+                node_timeout,
+            },
+        )
+    }
+}
+
+/// Asks for facts and settings together.
+async fn facts(
+    session: &mut Session<'_>,
+    example: &Resource,
+    settings: &[Question<'_>],
+    clock: fn() -> u64,
+) -> Result<(Facts, Vec<Answer>), ProbeError> {
+    let (key, counter) = (example.key(), example.counter());
+    let names = [key, example.queue(), example.deadlines(), &*counter];
+    let questions = [&[Question::Facts(&names)], settings].concat();
+    let sent = clock();
+    let mut answers = session.ask(&questions).await;
+    let text = answers.remove(0)?.unwrap_or_default();
+    Ok((Facts::parse(&text, sent, clock()), answers))
+}
+
+/// Asks one master twice: the second answer shows whether its clock stands still.
+async fn ask_twice(
+    probe: &Probe,
+    example: &Resource,
+    clock: fn() -> u64,
+) -> Result<Facts, ProbeError> {
+    /// The time in which a clock must move on.
+    const MOMENT: Duration = Duration::from_millis(2);
+    let mut session = probe.dial().await?;
+    let settings = SETTINGS.map(Question::Setting);
+    let (first, answers) = facts(&mut session, example, &settings, clock).await?;
+    session.observe(first.get("run_id")).await?;
+    sleep(MOMENT).await;
+    let (mut facts, _) = facts(&mut session, example, &[], clock).await?;
+    facts.compare(&first);
+    for (setting, answer) in SETTINGS.into_iter().zip(answers) {
+        facts.add(setting, answer);
+    }
+    Ok(facts)
+}

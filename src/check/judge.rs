@@ -1,0 +1,26 @@
+//! Makes a report of the answers of all masters.
+
+use std::cmp::Reverse;
+
+use super::{
+    facts::{MasterAnswer, Ours},
+    report::{Finding, Preflight, join},
+    rules, together, unanswered,
+};
+
+pub(super) fn judge(masters: &[MasterAnswer], ours: &Ours<'_>) -> Preflight {
+    let single = masters.iter().flat_map(|master| {
+        let findings = match &master.facts {
+            Ok(facts) => rules::find(facts, ours),
+            Err(error) => vec![unanswered::find(error)],
+        };
+        findings.into_iter().map(|finding| Finding {
+            master: Some(master.address.clone()),
+            ..finding
+        })
+    });
+    let mut findings = join(&single.collect::<Vec<_>>(), masters.len());
+    findings.extend(together::find(masters, ours));
+    findings.sort_by_key(|finding| Reverse(finding.severity));
+    Preflight { findings }
+}

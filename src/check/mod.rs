@@ -1,0 +1,20 @@
+//! The preflight: asks all masters what they are, and judges whether they are fit to hold locks.
+//!
+//! It uses connections of its own, and none of the tasks that serve locks.
+
+mod about;
+mod ask;
+mod facts;
+mod judge;
+mod report;
+mod rights;
+mod rules;
+mod setting;
+#[cfg(test)]
+mod tests;
+mod together;
+mod unanswered;
+
+pub(crate) use ask::Checker;
+pub use report::{Finding, Preflight, Severity};
+pub use setting::Setting;

@@ -1,0 +1,131 @@
+//! The findings of a check, and how they are shown.
+
+use std::{fmt, sync::Arc};
+
+use super::setting::Setting;
+
+/// The severity of a finding: `Info` < `Unknown` < `Warn` < `Refuse`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Severity {
+    /// The finding is good to know.
+    Info,
+    /// The check could not find out.
+    Unknown,
+    /// Locks may be lost or refused if something else goes wrong.
+    Warn,
+    /// Locks are not safe.
+    Refuse,
+}
+
+/// One thing to know about the masters or the settings of this program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The severity of the finding.
+    pub severity: Severity,
+    /// The address of the master. `None` if the finding is about all masters, about the masters
+    /// that `value` names, or about this program.
+    pub master: Option<Arc<str>>,
+    /// The setting or condition that the finding is about.
+    pub setting: Setting,
+    /// The value that was found.
+    pub value: String,
+    /// The reason why the value matters.
+    pub why: &'static str,
+    /// The fix, such as a command.
+    pub fix: &'static str,
+    /// The subject if that is not a single master. Empty if `value` names the subject.
+    pub(super) subject: &'static str,
+}
+
+impl Finding {
+    fn who(&self) -> &str {
+        self.master.as_deref().unwrap_or(self.subject)
+    }
+
+    fn of_all(&self) -> Self {
+        Self {
+            master: None,
+            subject: "all masters",
+            ..self.clone()
+        }
+    }
+
+    fn show(&self, who: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = match self.severity {
+            Severity::Info => "info",
+            Severity::Unknown => "unknown",
+            Severity::Warn => "warn",
+            Severity::Refuse => "refuse",
+        };
+        let colon = if who.is_empty() { "" } else { ": " };
+        let (setting, value, why, fix) = (self.setting, &self.value, self.why, self.fix);
+        write!(
+            f,
+            "{severity}: {who}{colon}{setting} is {value}: {why}; {fix}"
+        )
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.show(self.who(), f)
+    }
+}
+
+/// The findings of [`Coordinator::check`](crate::Coordinator::check). `Display` shows one line for
+/// each, and one line for a finding that is the same on several masters.
+///
+/// A restart undoes what `CONFIG SET` or `ACL SETUSER` fixes, unless it is in the configuration
+/// file or the ACL file, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Preflight {
+    /// The findings, the worst first.
+    pub findings: Vec<Finding>,
+}
+
+impl Preflight {
+    /// Returns the severity of the worst finding, if there is any.
+    pub fn worst(&self) -> Option<Severity> {
+        self.findings.first().map(|finding| finding.severity)
+    }
+}
+
+impl fmt::Display for Preflight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, (finding, same)) in groups(&self.findings).iter().enumerate() {
+            f.write_str(if number == 0 { "" } else { "\n" })?;
+            let who: Vec<_> = same.iter().map(|finding| finding.who()).collect();
+            finding.show(&who.join(", "), f)?;
+        }
+        Ok(())
+    }
+}
+
+/// Joins findings that are the same on all masters into one, if there are several masters.
+pub(super) fn join(findings: &[Finding], masters: usize) -> Vec<Finding> {
+    let groups = groups(findings).into_iter();
+    let joined = groups.flat_map(|(of_all, same)| {
+        if masters > 1 && same.len() == masters {
+            vec![of_all]
+        } else {
+            same.into_iter().cloned().collect()
+        }
+    });
+    joined.collect()
+}
+
+/// Groups the findings that differ only in their masters.
+fn groups(findings: &[Finding]) -> Vec<(Finding, Vec<&Finding>)> {
+    let mut groups: Vec<(Finding, Vec<&Finding>)> = Vec::new();
+    for finding in findings {
+        let of_all = finding.of_all();
+        match groups.iter_mut().find(|(other, _)| *other == of_all) {
+            Some((_, same)) => same.push(finding),
+            None => groups.push((of_all, vec![finding])),
+        }
+    }
+    groups
+}

@@ -1,0 +1,824 @@
+use std::{io, sync::Arc, time::Duration};
+
+use super::{
+    facts::{Facts, MasterAnswer, Ours},
+    judge::judge,
+    report::{
+        Preflight,
+        Severity::{self, Info, Refuse, Unknown, Warn},
+    },
+    setting::Setting,
+};
+use crate::{
+    Coordinator, MemoryMaster, RestartGuard,
+    core::{
+        config::{Config, Settings},
+        lease::Drift,
+        quorum::Failure,
+    },
+    master::{dial_error::DialError, probe::ProbeError},
+};
+
+/// The answer of a fit master: Redis 7, and a user with all rights.
+const FIT: &str = "run_id:RUN\nredis_version:7.0.15\nredis_mode:standalone\nrole:master\nmaster_replid:RUN\n\
+                   master_replid2:0000\n\
+                   connected_slaves:0\nmaxmemory:0\nmaxmemory_policy:noeviction\nevicted_keys:0\nloading:0\n\
+                   aof_enabled:1\naof_last_write_status:ok\nrdb_last_bgsave_status:ok\nconnected_clients:1\n\
+                   monotonic_clock:POSIX clock_gettime\ntime:5000000\nguard_age:never\nguard_durable:1\n\
+                   try.SET:ERR syntax error\ntry.HSET:ERR wrong number of arguments for 'hset' command\nmay_eval:yes";
+
+const MESSAGES: &str = "PUBLISH, SUBSCRIBE";
+
+const SET: &[(&str, &str)] = &[
+    ("active-replica", "no"),
+    ("appendfsync", "always"),
+    ("lua-time-limit", "40"),
+    ("maxclients", "10000"),
+    ("min-replicas-to-write", "0"),
+    ("no-appendfsync-on-rewrite", "no"),
+    ("stop-writes-on-bgsave-error", "yes"),
+    ("tcp-keepalive", "300"),
+    ("timeout", "0"),
+];
+
+/// The settings of a program.
+struct Own {
+    config: Config,
+    node_timeout: Duration,
+}
+
+fn own() -> Own {
+    let mut config = Config::parse(Settings::default()).unwrap();
+    config.restart_guard = RestartGuard::Observed;
+    Own {
+        config,
+        node_timeout: Duration::from_millis(50),
+    }
+}
+
+fn guarded_by(guard: RestartGuard) -> Own {
+    let mut own = own();
+    own.config.restart_guard = guard;
+    own
+}
+
+fn check(masters: &[MasterAnswer], own: &Own) -> Preflight {
+    let (config, node_timeout) = (&own.config, own.node_timeout);
+    judge(
+        masters,
+        &Ours {
+            config,
+            node_timeout,
+        },
+    )
+}
+
+/// Returns master `name`, on a host of its own, with `changes` to the answer of a fit master.
+fn master(name: &str, changes: &[(&str, &str)]) -> MasterAnswer {
+    let mut text = FIT.replace("RUN", name);
+    for (from, to) in changes {
+        text = text.replace(from, to);
+    }
+    let mut facts = Facts::parse(&text, 5_000_000, 5_000_000);
+    for (setting, value) in SET {
+        let change = changes.iter().find(|(from, _)| from == setting);
+        let value = change.map_or(*value, |(_, to)| to);
+        facts.add(setting, Ok(Some(value.to_owned())));
+    }
+    MasterAnswer {
+        address: format!("{name}:6379").into(),
+        facts: Ok(facts),
+    }
+}
+
+fn unanswered(name: &str, error: impl Into<ProbeError>) -> MasterAnswer {
+    MasterAnswer {
+        address: format!("{name}:6379").into(),
+        facts: Err(error.into()),
+    }
+}
+
+fn found(masters: &[MasterAnswer], own: &Own) -> Vec<(Severity, &'static str)> {
+    let found = check(masters, own).findings;
+    found
+        .iter()
+        .map(|finding| (finding.severity, finding.setting.name()))
+        .collect()
+}
+
+/// Returns what is found when one of three masters has `changes`.
+fn with_one(changes: &[(&str, &str)], own: &Own) -> Vec<(Severity, &'static str)> {
+    let masters = [master("a", &[]), master("b", &[]), master("c", changes)];
+    found(&masters, own)
+}
+
+#[test]
+fn nothing_is_found_on_masters_that_are_fit() {
+    for guard in [
+        RestartGuard::Off,
+        RestartGuard::Observed,
+        RestartGuard::Strict,
+    ] {
+        assert_eq!(with_one(&[], &guarded_by(guard)), [], "{guard:?}");
+    }
+    let valkey = ("redis_mode:standalone", "server_mode:standalone");
+    assert_eq!(with_one(&[valkey], &own()), []);
+}
+
+#[test]
+fn each_setting_has_its_finding() {
+    for (from, to, expected) in [
+        ("role:master", "role:slave", (Refuse, "role")),
+        ("role:master", "role:active-replica", (Refuse, "role")),
+        ("role:master\n", "", (Refuse, "role")),
+        ("run_id:c\n", "", (Refuse, "run_id")),
+        (
+            "loading:0",
+            "dragonfly_version:df-v1.2",
+            (Refuse, "dragonfly_version"),
+        ),
+        ("active-replica", "yes", (Refuse, "active-replica")),
+        (
+            "loading:0",
+            "crdt_config_version:3",
+            (Refuse, "crdt_config_version"),
+        ),
+        ("7.0.15", "6.2.14", (Warn, "redis_version")),
+        ("7.0.15", "5.0.1", (Warn, "redis_version")),
+        ("redis_version:7.0.15\n", "", (Unknown, "redis_version")),
+        (
+            "connected_slaves:0",
+            "connected_slaves:1",
+            (Warn, "connected_slaves"),
+        ),
+        (
+            "redis_mode:standalone",
+            "redis_mode:cluster",
+            (Warn, "redis_mode"),
+        ),
+        (
+            "redis_mode:standalone",
+            "server_mode:cluster",
+            (Warn, "redis_mode"),
+        ),
+        ("loading:0", "loading:1", (Warn, "loading")),
+        ("loading:0", "async_loading:1", (Warn, "loading")),
+        ("noeviction", "volatile-ttl", (Warn, "maxmemory_policy")),
+        (
+            "maxmemory:0\nmaxmemory_policy:noeviction",
+            "maxmemory:9\nmaxmemory_policy:volatile-lru",
+            (Refuse, "maxmemory_policy"),
+        ),
+        ("evicted_keys:0", "evicted_keys:3", (Warn, "evicted_keys")),
+        (
+            "aof_last_write_status:ok",
+            "aof_last_write_status:err",
+            (Warn, "aof_last_write_status"),
+        ),
+        (
+            "rdb_last_bgsave_status:ok",
+            "rdb_last_bgsave_status:err",
+            (Warn, "rdb_last_bgsave_status"),
+        ),
+        (
+            "connected_clients:1",
+            "connected_clients:9500",
+            (Warn, "maxclients"),
+        ),
+        (
+            "POSIX clock_gettime",
+            "X86 TSC @ inf",
+            (Refuse, "monotonic_clock"),
+        ),
+        ("run_id:c", "run_id:a", (Refuse, "run_id")),
+        (
+            "master_replid:c",
+            "master_replid:a",
+            (Refuse, "master_replid"),
+        ),
+        (
+            "master_replid2:0000",
+            "master_replid2:a",
+            (Warn, "master_replid"),
+        ),
+        (
+            "min-replicas-to-write",
+            "1",
+            (Warn, "min-replicas-to-write"),
+        ),
+        ("timeout", "60", (Warn, "timeout")),
+        ("tcp-keepalive", "0", (Warn, "tcp-keepalive")),
+        ("lua-time-limit", "5001", (Info, "busy-reply-threshold")),
+        ("lua-time-limit", "0", (Info, "busy-reply-threshold")),
+        ("may_eval:yes", "may_eval:no", (Warn, "EVAL")),
+        ("may_eval:yes", "may_listen:no", (Info, MESSAGES)),
+        ("never", "none", (Refuse, "quorlock:guard")),
+        ("never", "another", (Refuse, "quorlock:guard")),
+        ("never", "60000", (Warn, "quorlock:guard")),
+        (
+            "guard_age:never\nguard_durable:1\n",
+            "",
+            (Refuse, "quorlock:guard"),
+        ),
+    ] {
+        assert_eq!(with_one(&[(from, to)], &own()), [expected], "{from} {to}");
+    }
+    assert_eq!(with_one(&[("never", "61000")], &own()), []);
+    let goes_on = [
+        ("rdb_last_bgsave_status:ok", "rdb_last_bgsave_status:err"),
+        ("stop-writes-on-bgsave-error", "no"),
+    ];
+    assert_eq!(
+        with_one(&goes_on, &own()),
+        [(Info, "rdb_last_bgsave_status")]
+    );
+}
+
+#[test]
+fn settings_with_which_a_restart_loses_locks_are_found() {
+    let unguarded = guarded_by(RestartGuard::Off);
+    for (change, severity, setting) in [
+        (("aof_enabled:1", "aof_enabled:0"), Refuse, "aof_enabled"),
+        (("appendfsync", "everysec"), Warn, "appendfsync"),
+        (
+            ("no-appendfsync-on-rewrite", "yes"),
+            Warn,
+            "no-appendfsync-on-rewrite",
+        ),
+    ] {
+        assert_eq!(with_one(&[change], &unguarded), [(severity, setting)]);
+        // The guard notices a restart.
+        assert_eq!(with_one(&[change], &own()), [(Info, setting)]);
+    }
+    let lost = with_one(&[("never", "none")], &unguarded);
+    assert_eq!(lost, []);
+}
+
+/// A restart of a master that was found durable is trusted.
+#[test]
+fn a_master_that_is_declared_durable_and_is_not_is_found() {
+    let mut durable = own();
+    durable.config.durable_masters = true;
+    assert_eq!(with_one(&[], &durable), []);
+    let (was, was_not) = ("guard_durable:1", "guard_durable:0");
+    for (setting, from, to) in [
+        ("aof_enabled", "aof_enabled:1", "aof_enabled:0"),
+        ("appendfsync", "appendfsync", "everysec"),
+        (
+            "no-appendfsync-on-rewrite",
+            "no-appendfsync-on-rewrite",
+            "yes",
+        ),
+    ] {
+        let found = with_one(&[(from, to)], &durable);
+        assert_eq!(found, [(Refuse, setting)]);
+        let found = with_one(&[(from, to), (was, was_not)], &durable);
+        assert_eq!(found, [(Warn, setting)]);
+    }
+    let found = with_one(&[(was, was_not)], &durable);
+    assert_eq!(found, [(Warn, "quorlock:guard")]);
+    assert_eq!(with_one(&[(was, was_not)], &own()), []);
+}
+
+#[test]
+fn it_is_found_that_fewer_than_a_majority_can_vote() {
+    let down = || unanswered("x", Failure::Closed);
+    let writes = |word: &'static str| master("w", &[("ERR syntax error", word)]);
+    let quarantined = |age: &'static str| master(&format!("q{age}"), &[("never", age)]);
+    for (masters, expected) in [
+        ([down(), master("a", &[]), master("b", &[])], None),
+        (
+            [down(), down(), master("a", &[])],
+            Some((Refuse, "only 1 of 3 now (need 2)")),
+        ),
+        (
+            [down(), down(), down()],
+            Some((Refuse, "only 0 of 3 now (need 2)")),
+        ),
+        (
+            [down(), writes("OOM command"), master("a", &[])],
+            Some((Refuse, "only 1 of 3 now (need 2)")),
+        ),
+        ([quarantined("1"), master("a", &[]), master("b", &[])], None),
+        (
+            [
+                quarantined("21000"),
+                quarantined("31000"),
+                quarantined("1000"),
+            ],
+            Some((Warn, "only 0 of 3 now (need 2), for another 39.6s")),
+        ),
+        (
+            [quarantined("21000"), down(), master("a", &[])],
+            Some((Warn, "only 1 of 3 now (need 2), for another 39.6s")),
+        ),
+        (
+            [quarantined("21000"), down(), down()],
+            Some((Refuse, "only 0 of 3 now (need 2)")),
+        ),
+    ] {
+        let report = check(&masters, &own()).findings;
+        let about_votes = report
+            .iter()
+            .filter(|finding| finding.setting.name() == "votes")
+            .map(|finding| (finding.severity, &*finding.value));
+        assert_eq!(about_votes.collect::<Vec<_>>(), Vec::from_iter(expected));
+    }
+    let unguarded = guarded_by(RestartGuard::Off);
+    let masters = ["1", "2", "3"].map(quarantined);
+    assert!(!found(&masters, &unguarded).contains(&(Warn, "votes")));
+}
+
+#[test]
+fn a_server_that_is_listed_twice_is_found_once_and_has_one_vote() {
+    let twins = [
+        master("a", &[]),
+        master("a", &[]),
+        unanswered("c", Failure::Closed),
+    ];
+    let run_id = (Refuse, "run_id");
+    let expected = [
+        (Refuse, "votes"),
+        run_id,
+        (Warn, "hosts"),
+        (Unknown, "connection"),
+    ];
+    assert_eq!(found(&twins, &own()), expected);
+    // Without the guard, the server has two votes, and shares its data with itself.
+    let expected = [
+        run_id,
+        (Refuse, "master_replid"),
+        (Warn, "hosts"),
+        (Unknown, "connection"),
+    ];
+    assert_eq!(found(&twins, &guarded_by(RestartGuard::Off)), expected);
+}
+
+/// An error that another finding explains is not reported again.
+#[test]
+fn a_refused_write_is_reported_once() {
+    let no_replicas = ("ERR syntax error", "NOREPLICAS Not enough");
+    let read_only = ("ERR syntax error", "READONLY You can't");
+    let wanting = ("min-replicas-to-write", "1");
+    let replica = ("role:master", "role:slave");
+    for (changes, expected) in [
+        (&[no_replicas][..], (Warn, "writes")),
+        (&[no_replicas, wanting], (Warn, "min-replicas-to-write")),
+        (&[read_only], (Warn, "writes")),
+        (&[read_only, replica], (Refuse, "role")),
+    ] {
+        assert_eq!(with_one(changes, &own()), [expected], "{changes:?}");
+    }
+}
+
+#[test]
+fn an_answer_that_is_missing_is_a_finding() {
+    let denied = || {
+        Failure::Rejected(
+            "NOPERM User bob has no permissions to run the 'config|get' command".into(),
+        )
+    };
+    let mut masters = ["a", "b", "c"].map(|name| master(name, &[]));
+    let facts = masters[1].facts.as_mut().unwrap();
+    facts.add("timeout", Err(denied()));
+    let report = check(&masters, &own());
+    assert_eq!(report.worst(), Some(Unknown));
+    let text = report.to_string();
+    assert!(
+        text.contains("unknown: b:6379: CONFIG GET is answered NOPERM its user has no"),
+        "{text}"
+    );
+    assert!(!text.contains("bob"), "{text}");
+
+    let text = "try.INFO:ERR ACL failure in script\ntime:5000000\nmay_eval:yes";
+    masters[1].facts = Ok(Facts::parse(text, 5_000_000, 5_000_000));
+    let expected = [(Refuse, "quorlock:guard"), (Unknown, "INFO")];
+    assert_eq!(found(&masters, &own()), expected);
+}
+
+#[test]
+fn each_reason_for_no_answer_has_its_finding() {
+    use io::{Error, ErrorKind};
+    let text = str::to_owned;
+    let failed = |failure| ProbeError::Failed(failure);
+    for (error, expected, value) in [
+        (
+            failed(Failure::TimedOut(Duration::from_millis(50))),
+            (Unknown, "connection"),
+            "no answer in 50ms",
+        ),
+        (failed(Failure::Closed), (Unknown, "connection"), "closed"),
+        (
+            failed(Failure::Disconnected("reset".into())),
+            (Unknown, "connection"),
+            "connection lost: reset",
+        ),
+        (
+            DialError::Connect(Error::new(ErrorKind::ConnectionRefused, "refused")).into(),
+            (Unknown, "connection"),
+            "refused",
+        ),
+        (
+            DialError::Timeout(Duration::from_secs(1)).into(),
+            (Unknown, "connection"),
+            "no connection in 1s",
+        ),
+        (
+            DialError::Login(text("DENIED Redis is running in protected mode")).into(),
+            (Refuse, "login"),
+            "DENIED Redis is running in protected mode",
+        ),
+        (
+            DialError::Login(text(
+                "WRONGPASS invalid username-password pair or user is disabled.",
+            ))
+            .into(),
+            (Refuse, "login"),
+            "WRONGPASS invalid username-password pair or user is disabled",
+        ),
+        (
+            DialError::NotRedis6(text("ERR unknown command `HELLO`")).into(),
+            (Refuse, "redis_version"),
+            "ERR unknown command `HELLO`",
+        ),
+        (
+            DialError::MaxClients(text("ERR max number of clients reached")).into(),
+            (Warn, "maxclients"),
+            "ERR max number of clients reached",
+        ),
+        (
+            DialError::Database(text("ERR DB index is out of range")).into(),
+            (Refuse, "login"),
+            "ERR DB index is out of range",
+        ),
+        #[cfg(feature = "redis")]
+        (
+            DialError::from(crate::master::WireError::NotResp).into(),
+            (Warn, "connection"),
+            "the answer is not RESP: is this a Redis server?",
+        ),
+        (
+            DialError::Lookup(Error::other("failed to lookup address information: no")).into(),
+            (Warn, "connection"),
+            "failed to lookup address information: no",
+        ),
+        (
+            DialError::NotAMaster {
+                role: text("replica"),
+            }
+            .into(),
+            (Refuse, "role"),
+            "replica",
+        ),
+        (
+            DialError::SameServer { other: 1 }.into(),
+            (Refuse, "run_id"),
+            "that of master 1",
+        ),
+        (
+            DialError::RightsMissing {
+                why: text("NOPERM User bob has no permissions to run the 'eval' command"),
+            }
+            .into(),
+            (Refuse, "quorlock:guard"),
+            "NOPERM its user has no permissions to run the 'eval' command",
+        ),
+        (
+            DialError::RestartUnknown { why: text("OOM") }.into(),
+            (Warn, "votes"),
+            "OOM",
+        ),
+        (
+            DialError::Loading(text("LOADING Redis is loading the dataset in memory")).into(),
+            (Warn, "loading"),
+            "LOADING Redis is loading the dataset in memory",
+        ),
+        (
+            failed(Failure::Rejected("NOPERM this user".into())),
+            (Refuse, "EVALSHA"),
+            "answered NOPERM this user",
+        ),
+        (
+            failed(Failure::Rejected("ERR unknown command 'EVALSHA'".into())),
+            (Refuse, "EVALSHA"),
+            "answered ERR unknown command 'EVALSHA'",
+        ),
+        (
+            failed(Failure::Rejected("LOADING Redis is".into())),
+            (Warn, "votes"),
+            "answered LOADING Redis is",
+        ),
+        (
+            failed(Failure::Rejected(
+                "BUSY Redis is busy running a script. You can only call".into(),
+            )),
+            (Warn, "votes"),
+            "answered BUSY Redis is busy running a script",
+        ),
+    ] {
+        let masters = [master("a", &[]), master("b", &[]), unanswered("c", error)];
+        let report = check(&masters, &own());
+        let [finding] = &report.findings[..] else {
+            panic!("{report}");
+        };
+        let about = (finding.severity, finding.setting.name());
+        assert_eq!((about, &*finding.value), (expected, value), "{report}");
+    }
+}
+
+/// The errors are those of Redis 6, 7 and 8, and of Valkey.
+#[test]
+fn each_missing_right_has_its_finding() {
+    let command = [
+        "@user_script: 3: The user executing the script can't run this command or subcommand",
+        "ERR The user executing the script can't run this command or subcommand",
+        "ERR ACL failure in script: User lock has no permissions to run the 'set' command",
+        "@user_script: 3: Unknown Redis command called from Lua script",
+        "ERR Unknown Redis command called from script",
+        "ERR Unknown command called from script",
+    ];
+    let key = [
+        "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments",
+        "ERR ACL failure in script: No permissions to access a key",
+    ];
+    let channel = [
+        "ERR The user executing the script can't publish to the channel mentioned in the command",
+        "ERR ACL failure in script: No permissions to access a channel",
+    ];
+    let now = [
+        "@user_script: 3: -NOREPLICAS Not enough good replicas to write.",
+        "MISCONF Redis is configured to save RDB snapshots, but",
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "READONLY You can't write against a read only replica.",
+    ];
+    let (mutex, reentrant) = ("rights for mutexes", "rights for reentrant locks");
+    let (fair, tokens) = ("rights for fair locks", "rights for fencing tokens");
+    for (tried, errors, expected) in [
+        // Reentrant locks can be acquired, and mutexes cannot.
+        (
+            &["SET"][..],
+            &command[..],
+            &[(Info, mutex), (Info, tokens)][..],
+        ),
+        (
+            &["SET", "HSET"],
+            &command,
+            &[
+                (Refuse, mutex),
+                (Refuse, reentrant),
+                (Refuse, fair),
+                (Refuse, tokens),
+            ],
+        ),
+        (
+            &["PEXPIRE"],
+            &command,
+            &[(Refuse, mutex), (Refuse, reentrant)],
+        ),
+        (&["GET"], &command, &[(Refuse, mutex), (Info, tokens)]),
+        (
+            &["HSET", "HMGET"],
+            &command,
+            &[(Info, reentrant), (Info, fair)],
+        ),
+        (&["HLEN"], &command, &[(Refuse, reentrant)]),
+        (&["TYPE"], &command, &[(Info, "rights to inspect")]),
+        // HSET, which the guard needs, is not enough to acquire a reentrant lock.
+        (
+            &["EXISTS", "HLEN"],
+            &command,
+            &[(Info, reentrant), (Info, fair)],
+        ),
+        (&["ZADD"], &command, &[(Info, fair)]),
+        (&["queue"], &key, &[(Info, fair)]),
+        (&["fence"], &key, &[(Info, tokens)]),
+        (
+            &["SET", "GET", "HSET", "PEXPIRE"],
+            &key,
+            &[(Unknown, "rights to keys")],
+        ),
+        (&["PUBLISH"], &command, &[(Info, MESSAGES)]),
+        (&["PUBLISH"], &channel, &[(Info, MESSAGES)]),
+        (&["SET", "HSET", "DEL"], &now, &[(Warn, "writes")]),
+        (
+            &["SET", "GET"],
+            &["ERR syntax error", "WRONGTYPE Operation"],
+            &[],
+        ),
+    ] {
+        for error in errors {
+            let mut lines = "may_eval:yes".to_owned();
+            for what in tried {
+                lines = format!("{lines}\ntry.{what}:{error}");
+            }
+            assert_eq!(
+                with_one(&[("may_eval:yes", &lines)], &own()),
+                *expected,
+                "{tried:?} {error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn clocks_that_are_apart_are_found() {
+    let at = |name, time: &str| master(name, &[("time:5000000", time)]);
+    for (times, expected) in [
+        (["time:5000000", "time:5900000", "time:4100000"], &[][..]),
+        (
+            ["time:5000000", "time:5000000", "time:7000000"],
+            &[(Warn, "TIME", "2.0s off on c:6379")][..],
+        ),
+        (
+            ["time:5000000", "time:7000000", "time:3000000"],
+            &[
+                (Refuse, "TIME", "apart"),
+                (Warn, "TIME", "2.0s off on c:6379"),
+                (Warn, "TIME", "2.0s off on b:6379"),
+            ],
+        ),
+        (
+            ["time:7000000"; 3],
+            &[(Warn, "TIME", "2.0s off on this machine")],
+        ),
+    ] {
+        let masters = [at("a", times[0]), at("b", times[1]), at("c", times[2])];
+        let report = check(&masters, &own()).findings;
+        let found: Vec<_> = report
+            .iter()
+            .map(|finding| (finding.severity, finding.setting.name(), &*finding.value))
+            .collect();
+        assert_eq!(found, expected, "{times:?}");
+    }
+    // An offset that half of the round trip explains is no finding.
+    let mut masters = ["a", "b", "c"].map(|name| master(name, &[]));
+    let facts = FIT
+        .replace("RUN", "c")
+        .replace("time:5000000", "time:7000000");
+    let slow = Facts::parse(&facts, 4_000_000, 6_000_000);
+    masters[2].facts = Ok(slow);
+    let found = found(&masters, &own());
+    assert!(!found.contains(&(Warn, "TIME")), "{found:?}");
+}
+
+#[test]
+fn a_clock_that_stands_still_is_found() {
+    for (sent, time, is_found) in [
+        (5_002_000, 5_000_000, true),
+        (5_002_000, 4_999_000, true),
+        (5_002_000, 5_000_001, false),
+        (5_000_100, 5_000_000, false), // too early to say
+    ] {
+        let first = Facts::parse(&FIT.replace("RUN", "c"), 5_000_000, 5_000_000);
+        let later = FIT.replace("RUN", "c");
+        let later = later.replace("time:5000000", &format!("time:{time}"));
+        let mut facts = Facts::parse(&later, sent, sent);
+        facts.compare(&first);
+        let masters = [
+            master("a", &[]),
+            master("b", &[]),
+            MasterAnswer {
+                address: "c:6379".into(),
+                facts: Ok(facts),
+            },
+        ];
+        let is_there = found(&masters, &own()).contains(&(Refuse, "TIME"));
+        assert_eq!(is_there, is_found, "{sent} {time}");
+    }
+}
+
+#[test]
+fn the_number_of_masters_and_their_hosts_are_checked() {
+    let on = |addresses: &[&str]| {
+        let masters = addresses.iter().map(|address| {
+            let facts = master(address, &[]).facts;
+            let address = Arc::from(*address);
+            MasterAnswer { address, facts }
+        });
+        found(&masters.collect::<Vec<_>>(), &own())
+    };
+    let (count, hosts) = ("masters", "hosts");
+    for (addresses, expected) in [
+        (&["a:1"][..], &[(Warn, count)][..]),
+        (&["a:1", "b:1"], &[(Warn, count)]),
+        (&["a:1", "b:1", "c:1", "d:1"], &[(Info, count)]),
+        (&["a:1", "a:2", "b:1"], &[(Warn, hosts)]),
+        (&["[::1]:1", "[::1]:2", "b:1"], &[(Warn, hosts)]),
+        (&["unix:/a", "unix:/b:1", "b:1"], &[(Warn, hosts)]),
+        (&["a:1", "a:2", "b:1", "c:1", "d:1"], &[]),
+        (&["a:1", "a:2", "a:3", "b:1", "c:1"], &[(Warn, hosts)]),
+        (&["memory:1", "memory:2", "memory:3"], &[]),
+    ] {
+        assert_eq!(on(addresses), expected, "{addresses:?}");
+    }
+}
+
+#[test]
+fn settings_of_this_program_are_checked() {
+    let with = |change: fn(&mut Own)| {
+        let mut own = own();
+        change(&mut own);
+        with_one(&[], &own)
+    };
+    assert_eq!(
+        with(|own| own.node_timeout = Duration::from_micros(1_000_001)),
+        [(Warn, "ttl")]
+    );
+    assert_eq!(with(|own| own.node_timeout = Duration::from_secs(1)), []);
+    assert_eq!(
+        with(|own| own.config.drift = Drift::from_ppm(999).unwrap()),
+        [(Warn, "drift")]
+    );
+}
+
+#[test]
+fn a_finding_about_all_masters_is_shown_once() {
+    let slow = ("lua-time-limit", "7000");
+    let masters = ["a", "b", "c"].map(|name| master(name, &[slow]));
+    let report = check(&masters, &own());
+    assert_eq!(report.findings.len(), 1);
+    assert_eq!(report.findings[0].master, None);
+    // A finding about one master, or with different values, names the master.
+    let masters = [
+        master("a", &[("lua-time-limit", "6000")]),
+        master("b", &[slow]),
+        master("c", &[slow]),
+    ];
+    let report = check(&masters, &own());
+    assert!(
+        report
+            .findings
+            .iter()
+            .all(|finding| finding.master.is_some())
+    );
+    assert_eq!(report.findings.len(), 3);
+    let text = report.to_string();
+    let mut lines = text.lines();
+    let mut begins = |with: &str| lines.next().is_some_and(|line| line.starts_with(with));
+    assert!(
+        begins("info: a:6379: busy-reply-threshold is 6s: "),
+        "{text}"
+    );
+    assert!(
+        begins("info: b:6379, c:6379: busy-reply-threshold is 7s: "),
+        "{text}"
+    );
+    assert_eq!(lines.next(), None);
+}
+
+#[test]
+fn a_finding_names_its_subject() {
+    let slow = Own {
+        node_timeout: Duration::from_secs(2),
+        ..guarded_by(RestartGuard::Off)
+    };
+    let at = |address: &str| MasterAnswer {
+        address: address.into(),
+        ..master("a", &[("timeout", "60")])
+    };
+    let report = check(&[at("m:1"), at("m:2")], &slow);
+    for line in [
+        "warn: this program: ttl is 10s with a node timeout of 2s: ",
+        "warn: all masters: timeout is 60: ",
+        "refuse: run_id is the same on m:1 and m:2: ",
+        "refuse: master_replid is the same on m:1 and m:2: ",
+        "warn: masters is 2: ",
+    ] {
+        let text = report.to_string();
+        assert!(text.lines().any(|other| other.starts_with(line)), "{text}");
+    }
+}
+
+#[test]
+fn a_finding_says_what_to_do() {
+    let masters = [master("m1", &[("noeviction", "allkeys-lru")])];
+    let text = check(&masters, &own()).to_string();
+    assert!(
+        text.contains("warn: m1:6379: maxmemory_policy is allkeys-lru: locks are evicted"),
+        "{text}"
+    );
+    assert!(
+        text.contains("CONFIG SET maxmemory-policy noeviction"),
+        "{text}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn clocks_of_masters_are_compared_with_each_other_and_with_ours() {
+    let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+    let locks = Coordinator::new(&masters).unwrap();
+    for (ahead, worst) in [
+        ([0, 0, 900_000], None),
+        ([0, 0, 3_000_000], Some(Warn)),
+        ([0, -3_000_000, 3_000_000], Some(Refuse)),
+        ([3_000_000, 3_000_000, 3_000_000], Some(Warn)),
+    ] {
+        for (master, ahead) in masters.iter().zip(ahead) {
+            master.set_clock(ahead);
+        }
+        let report = locks.check().await;
+        assert_eq!(report.worst(), worst, "{report}");
+        let mut settings = report.findings.iter().map(|finding| finding.setting);
+        assert!(settings.all(|setting| setting == Setting::Time), "{report}");
+    }
+}

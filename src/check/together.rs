@@ -1,0 +1,158 @@
+//! The findings about all masters together, and about the settings of this program.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    about::{self, About},
+    facts::{MasterAnswer, Ours},
+    report::{Finding, Severity},
+    rights,
+};
+use crate::core::{lease::CLOCK_WINDOW, quorum::majority};
+
+pub(super) fn find(masters: &[MasterAnswer], ours: &Ours<'_>) -> Vec<Finding> {
+    let mut findings: Vec<_> = votes(masters, ours).into_iter().collect();
+    for (number, master) in masters.iter().enumerate() {
+        let others = &masters[..number];
+        findings.extend(others.iter().rev().find_map(|other| twin(other, master)));
+        findings.extend(
+            others
+                .iter()
+                .filter_map(|other| shared_data(other, master, ours)),
+        );
+    }
+    findings.extend(match masters.len() {
+        1 | 2 => Some(about::FEW_MASTERS.with(masters.len().to_string())),
+        even if even % 2 == 0 => Some(about::EVEN_NUMBER.with(even.to_string())),
+        _ => None,
+    });
+    findings.extend(hosts(masters));
+    findings.extend(clocks(masters));
+    findings.extend(our_own(ours));
+    findings
+}
+
+/// Finds whether enough masters can vote now. The findings about single masters do not say whether
+/// too many masters are affected: one master that is down may be fine.
+fn votes(masters: &[MasterAnswer], ours: &Ours<'_>) -> Option<Finding> {
+    let (count, need) = (masters.len(), majority(masters.len()));
+    let able = masters.iter().enumerate().filter_map(|(number, master)| {
+        let mut others = masters[..number].iter();
+        // The restart guard gives no vote to a server that is listed a second time.
+        let is_second = ours.is_guarded() && others.any(|other| is_twin(other, master));
+        let facts = master.facts.as_ref().ok()?;
+        (!is_second && rights::may_lock(facts)).then_some(facts)
+    });
+    let mut waits: Vec<_> = able.map(|facts| facts.quarantine_left(ours)).collect();
+    waits.sort_unstable();
+    let now = waits.iter().filter(|wait| wait.is_zero()).count();
+    let value = format!("only {now} of {count} now (need {need})");
+    match waits.get(need - 1).copied() {
+        Some(Duration::ZERO) => None,
+        Some(wait) => Some(about::QUARANTINES.with(format!("{value}, for another {wait:.1?}"))),
+        None => Some(about::NO_MAJORITY.with(value)),
+    }
+}
+
+fn twin(other: &MasterAnswer, master: &MasterAnswer) -> Option<Finding> {
+    let value = format!("the same on {} and {}", other.address, master.address);
+    is_twin(other, master).then(|| about::TWIN.with(value))
+}
+
+fn is_twin(other: &MasterAnswer, master: &MasterAnswer) -> bool {
+    let run_id = id(master, "run_id");
+    run_id.is_some() && run_id == id(other, "run_id")
+}
+
+/// Finds whether two masters have the same data, or once had the same data.
+fn shared_data(one: &MasterAnswer, other: &MasterAnswer, ours: &Ours<'_>) -> Option<Finding> {
+    let ids = |master| ["master_replid", "master_replid2"].map(|field| id(master, field));
+    let ([now, before], theirs) = (ids(one), ids(other));
+    let is_theirs = |id: Option<&str>| id.is_some() && theirs.contains(&id);
+    let on = format!("on {} and {}", one.address, other.address);
+    if ours.is_guarded() && is_twin(one, other) {
+        return None;
+    }
+    if now.is_some() && now == theirs[0] {
+        return Some(about::SHARED_DATA.with(format!("the same {on}")));
+    }
+    let mut about = about::TOOK_DATA;
+    if !ours.is_guarded() {
+        about.severity = Severity::Refuse;
+    }
+    let had_theirs = is_theirs(now) || is_theirs(before);
+    had_theirs.then(|| about.with(format!("of one origin {on}")))
+}
+
+fn id<'a>(master: &'a MasterAnswer, field: &str) -> Option<&'a str> {
+    let id = master.facts.as_ref().ok()?.get(field)?;
+    // A server without an earlier id shows zeros.
+    Some(id).filter(|id| id.bytes().any(|digit| digit != b'0'))
+}
+
+/// Finds hosts without which no majority is left, by the addresses of the masters.
+fn hosts(masters: &[MasterAnswer]) -> impl Iterator<Item = Finding> {
+    let mut hosts = BTreeMap::<&str, usize>::new();
+    for master in masters {
+        *hosts.entry(host(&master.address)).or_default() += 1;
+    }
+    let count = masters.len();
+    let is_needed = move |on_it: usize| count > 2 && count - on_it < majority(count);
+    let hosts = hosts
+        .into_iter()
+        .filter(move |(_, on_it)| is_needed(*on_it));
+    hosts.map(|(host, on_it)| about::HOST.with(format!("{host} for {on_it}")))
+}
+
+/// Returns the host of an address. Memory masters are for tests, and count as hosts of their own.
+fn host(address: &str) -> &str {
+    match address.rsplit_once(':') {
+        Some((host, _)) if host != "memory" => {
+            address.strip_prefix("unix:").map_or(host, |_| "unix")
+        }
+        _ => address,
+    }
+}
+
+/// Finds clocks that are outside the window for tickets and candidates for fencing tokens. Other
+/// locks do not depend on wall clocks, as a TTL is a length of time.
+fn clocks(masters: &[MasterAnswer]) -> Vec<Finding> {
+    let clocks = masters.iter().filter_map(|master| {
+        let clock = master.facts.as_ref().ok()?.clock?;
+        Some((&master.address, clock))
+    });
+    let mut clocks: Vec<_> = clocks.collect();
+    clocks.sort_by_key(|(_, clock)| clock.ahead());
+    let (known, majority) = (clocks.len(), majority(masters.len()));
+    let Some(middle) = clocks.get(known / 2).map(|(_, clock)| *clock) else {
+        return Vec::new();
+    };
+    clocks.retain(|(_, clock)| clock.apart(middle.ahead()) > CLOCK_WINDOW);
+    let is_no_majority = known >= majority && known - clocks.len() < majority;
+    let apart = is_no_majority.then(|| about::CLOCKS_APART.with("apart"));
+    let off = |about: About, apart: Duration, machine: &str| {
+        (apart > CLOCK_WINDOW).then(|| about.with(format!("{apart:.1?} off on {machine}")))
+    };
+    let theirs = clocks
+        .iter()
+        .filter_map(|(address, clock)| off(about::CLOCK_OFF, clock.apart(middle.ahead()), address));
+    let ours = off(about::OUR_CLOCK, middle.apart(0), "this machine");
+    apart.into_iter().chain(theirs).chain(ours).collect()
+}
+
+/// Finds settings of this program that leave too little time.
+fn our_own(ours: &Ours<'_>) -> impl Iterator<Item = Finding> {
+    /// The number of slow answers that a lock should survive.
+    const ANSWERS: u32 = 10;
+    /// The ppm by which two clocks run apart while time daemons slew each of them by 500 ppm.
+    const SLEW: u32 = 1_000;
+    let (ttl, timeout) = (ours.config.ttl.duration(), ours.node_timeout);
+    let ttl = (ttl / ANSWERS < timeout)
+        .then(|| about::SHORT_TTL.with(format!("{ttl:?} with a node timeout of {timeout:?}")));
+    let ppm = ours.config.drift.ppm();
+    let drift = (ppm < SLEW).then(|| about::SLOW_DRIFT.with(format!("{ppm} ppm")));
+    ttl.into_iter().chain(drift).map(|finding| Finding {
+        subject: "this program",
+        ..finding
+    })
+}

@@ -1,0 +1,48 @@
+//! The finding about a master that does not answer.
+
+use super::{about, report::Finding};
+use crate::{
+    core::quorum::Failure,
+    master::{
+        dial_error::DialError,
+        probe::ProbeError,
+        server_error::{ServerError, in_short},
+    },
+};
+
+pub(super) fn find(error: &ProbeError) -> Finding {
+    match error {
+        ProbeError::Dial(error) => dial(error),
+        ProbeError::Failed(Failure::Rejected(error)) => {
+            // The server answers, but it does not run the script with the questions.
+            let kind = ServerError::of(error);
+            let is_lasting = kind.is_denial() || kind == ServerError::Other;
+            let about = if is_lasting {
+                about::EVALSHA
+            } else {
+                about::NOT_NOW
+            };
+            about.with(format!("answered {}", in_short(error)))
+        }
+        ProbeError::Failed(failure) => about::DOWN.with(failure.to_string()),
+    }
+}
+
+fn dial(error: &DialError) -> Finding {
+    let (about, text) = match error {
+        DialError::Loading(text) => (about::LOADING, text),
+        DialError::Login(text) | DialError::Database(text) => (about::LOGIN, text),
+        DialError::MaxClients(text) => (about::FULL, text),
+        DialError::NotAMaster { role } => (about::ROLE, role),
+        DialError::NotRedis6(text) => (about::NO_HELLO, text),
+        DialError::RestartUnknown { why } => (about::RESTART_UNKNOWN, why),
+        DialError::RightsMissing { why } => (about::STRICT, why),
+        DialError::Lookup(_) => return about::UNKNOWN_HOST.with(error.to_string()),
+        DialError::SameServer { other } => {
+            return about::TWIN.with(format!("that of master {other}"));
+        }
+        _ if error.is_no_redis() => return about::NO_REDIS.with(error.to_string()),
+        _ => return about::DOWN.with(error.to_string()),
+    };
+    about.with(in_short(text))
+}

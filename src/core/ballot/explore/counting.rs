@@ -1,0 +1,281 @@
+//! Designs that are wrong: each master counts what it grants, and the token is the largest of the
+//! numbers. The search must find their flaws.
+
+use std::time::Duration;
+
+use super::*;
+use crate::core::{
+    command::Verb,
+    quorum::Vote,
+    round::{Outcome, Round},
+};
+
+/// The way in which the numbers become one token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Design {
+    /// The largest number of a majority is the token.
+    NoWriteBack,
+    /// The largest number is first written back to a majority.
+    WriteBack,
+    /// The same, but only to masters that hold the lock for the writer.
+    WriteBackWhereHeld,
+    /// The same, but only to masters that are also known to have granted the lock.
+    WriteBackWhereKnown,
+}
+
+#[derive(Debug)]
+struct Counting {
+    design: Design,
+    start: [u8; MASTERS],
+    /// `true` if a lock vanishes only when its holder releases it.
+    is_timely: bool,
+    /// `true` if an acquisition may be executed more than once.
+    has_copies: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Asking,
+    Writing,
+    Reported,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Attempt {
+    phase: Phase,
+    token: u8,
+    above: u8,
+    /// A bit for each master that has executed the acquisition and will not do so again.
+    asked: u8,
+    /// The votes: 0 for none, 1 for a refusal, and otherwise the number plus 2.
+    votes: [u8; MASTERS],
+    /// A bit for each master that has written the token down.
+    written: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    holders: [u8; MASTERS],
+    counters: [u8; MASTERS],
+    attempts: [Attempt; 2],
+}
+
+#[derive(Debug)]
+#[expect(dead_code, reason = "to be printed")]
+enum Step {
+    Begin { attempt: usize },
+    Answered { attempt: usize, master: usize },
+    Unanswered { attempt: usize, master: usize },
+    Written { attempt: usize, master: usize },
+    Vanish { master: usize },
+}
+
+impl Counting {
+    /// Takes the lock on a master if it is free. Returns the vote.
+    fn put(&self, state: &mut State, attempt: usize, master: usize) -> u8 {
+        let me = attempt as u8 + 1;
+        if !self.has_copies {
+            state.attempts[attempt].asked |= 1 << master;
+        }
+        if state.holders[master] == 0 {
+            state.holders[master] = me;
+            state.counters[master] += 1;
+        }
+        if state.holders[master] == me {
+            state.counters[master] + 2
+        } else {
+            1
+        }
+    }
+
+    fn steps_on(
+        &self,
+        state: &State,
+        attempt: usize,
+        master: usize,
+        visit: &mut dyn FnMut(Step, State),
+    ) {
+        let now = state.attempts[attempt];
+        if now.asked & 1 << master == 0 {
+            let mut next = *state;
+            let vote = self.put(&mut next, attempt, master);
+            visit(Step::Unanswered { attempt, master }, next);
+            if now.phase == Phase::Asking && now.votes[master] == 0 {
+                next.attempts[attempt].votes[master] = vote;
+                self.decide(&mut next.attempts[attempt]);
+                visit(Step::Answered { attempt, master }, next);
+            }
+        }
+        let is_known = now.votes[master] > 1;
+        let is_held = state.holders[master] == attempt as u8 + 1;
+        let may_write = match self.design {
+            Design::NoWriteBack => false,
+            Design::WriteBack => true,
+            Design::WriteBackWhereHeld => is_held,
+            Design::WriteBackWhereKnown => is_held && is_known,
+        };
+        if now.phase == Phase::Writing && may_write {
+            let mut next = *state;
+            next.counters[master] = now.token.max(next.counters[master]);
+            next.attempts[attempt].written |= 1 << master;
+            self.decide(&mut next.attempts[attempt]);
+            visit(Step::Written { attempt, master }, next);
+        }
+    }
+
+    /// Decides by the same rounds as in production.
+    fn decide(&self, attempt: &mut Attempt) {
+        let grants = |grants: [bool; MASTERS]| {
+            let start = std::time::Instant::now();
+            let limit = Some(start + Duration::from_secs(1));
+            let mut round = Round::open(Verb::Acquire, MASTERS, start, limit);
+            for (master, _) in grants.into_iter().enumerate().filter(|(_, grants)| *grants) {
+                round.on_vote(master, Vote::Grant, start);
+            }
+            round.outcome() == Outcome::Won
+        };
+        if attempt.phase == Phase::Asking && grants(attempt.votes.map(|vote| vote > 1)) {
+            attempt.token = attempt.votes.iter().max().unwrap() - 2;
+            attempt.phase = Phase::Writing;
+        }
+        let written = std::array::from_fn(|master| attempt.written & 1 << master != 0);
+        let is_decided = self.design == Design::NoWriteBack || grants(written);
+        if attempt.phase == Phase::Writing && is_decided {
+            attempt.phase = Phase::Reported;
+        }
+    }
+}
+
+impl Model for Counting {
+    type State = State;
+    type Step = Step;
+
+    fn starts(&self) -> Vec<State> {
+        let idle = Attempt {
+            phase: Phase::Idle,
+            token: 0,
+            above: 0,
+            asked: 0,
+            votes: [0; MASTERS],
+            written: 0,
+        };
+        vec![State {
+            holders: [0; MASTERS],
+            counters: self.start,
+            attempts: [idle; 2],
+        }]
+    }
+
+    fn steps(&self, state: &State, visit: &mut dyn FnMut(Step, State)) {
+        for (attempt, now) in state.attempts.iter().enumerate() {
+            if now.phase == Phase::Idle {
+                let mut next = *state;
+                let reported = state
+                    .attempts
+                    .iter()
+                    .filter(|one| one.phase == Phase::Reported);
+                next.attempts[attempt].above = reported.map(|one| one.token).max().unwrap_or(0);
+                next.attempts[attempt].phase = Phase::Asking;
+                visit(Step::Begin { attempt }, next);
+                continue;
+            }
+            for master in 0..MASTERS {
+                self.steps_on(state, attempt, master, visit);
+            }
+        }
+        for (master, holder) in state.holders.into_iter().enumerate() {
+            let Some(holder) = usize::from(holder).checked_sub(1) else {
+                continue;
+            };
+            if !self.is_timely || state.attempts[holder].phase == Phase::Reported {
+                let mut next = *state;
+                next.holders[master] = 0;
+                visit(Step::Vanish { master }, next);
+            }
+        }
+    }
+
+    fn flaw(&self, state: &State) -> Option<&'static str> {
+        let [one, other] = &state.attempts;
+        let reported = [one, other].map(|attempt| attempt.phase == Phase::Reported);
+        if reported == [true; 2] && one.token == other.token {
+            return Some(SAME);
+        }
+        let mut attempts = [one, other].into_iter().zip(reported);
+        attempts
+            .any(|(attempt, reported)| reported && attempt.token <= attempt.above)
+            .then_some(SMALLER)
+    }
+
+    fn key(&self, state: &State) -> u128 {
+        let mut key = 0;
+        let mut add = |digit: u8| key = key << 4 | u128::from(digit);
+        for master in 0..MASTERS {
+            add(state.holders[master]);
+            add(state.counters[master]);
+        }
+        for attempt in &state.attempts {
+            let Attempt {
+                phase,
+                token,
+                above,
+                asked,
+                votes,
+                written,
+            } = *attempt;
+            for digit in [phase as u8, token, above, asked, written] {
+                add(digit);
+            }
+            votes.into_iter().for_each(&mut add);
+        }
+        key
+    }
+}
+
+#[test]
+fn the_largest_number_of_a_majority_is_no_token() {
+    let wrong = Counting {
+        design: Design::NoWriteBack,
+        start: [4, 0, 0],
+        is_timely: true,
+        has_copies: false,
+    };
+    is_caught(&wrong, SMALLER, 7);
+}
+
+/// Masters that another attempt has counted before write the number down.
+#[test]
+fn a_number_written_back_to_any_master_is_no_token() {
+    let wrong = Counting {
+        design: Design::WriteBack,
+        start: [4, 0, 4],
+        is_timely: true,
+        has_copies: false,
+    };
+    is_caught(&wrong, SAME, 11);
+}
+
+/// A master whose larger grant was not counted writes down a smaller number.
+#[test]
+fn a_number_written_back_to_uncounted_masters_is_no_token() {
+    let wrong = Counting {
+        design: Design::WriteBackWhereHeld,
+        start: [0, 3, 3],
+        is_timely: false,
+        has_copies: false,
+    };
+    is_caught(&wrong, SAME, 13);
+}
+
+/// The copy is granted a larger number, which is never counted.
+#[test]
+fn a_number_written_back_after_a_second_grant_is_no_token() {
+    let wrong = Counting {
+        design: Design::WriteBackWhereKnown,
+        start: [0, 3, 3],
+        is_timely: false,
+        has_copies: true,
+    };
+    is_caught(&wrong, SAME, 13);
+}

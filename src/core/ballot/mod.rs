@@ -1,0 +1,84 @@
+//! Fencing tokens: the candidates, and the rule by which a master accepts one.
+
+use std::sync::Arc;
+
+#[cfg(test)]
+mod explore;
+
+/// The candidate of an attempt for its fencing token. It becomes the token if a majority of masters
+/// accept it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ballot {
+    /// The key of the counter on the masters.
+    pub(crate) counter: Arc<str>,
+    /// The time in microseconds since 1970, approximately. It is below 2^53.
+    pub(crate) candidate: u64,
+}
+
+/// A master's answer to a candidate.
+#[cfg(any(test, feature = "test-util"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BallotReply {
+    /// The candidate may win. The counter is raised to it.
+    Accepted,
+    /// The counter is as high as the candidate, or higher.
+    Stale,
+    /// The candidate is too far from the master's clock.
+    Skewed,
+}
+
+/// Returns the answer to a candidate for a lock that is free, or held by the same attempt
+/// (`is_mine`). This is the rule of `lua/shared/ballot.lua`. `window` is 0 for a key that is put
+/// back, and then the distance to the clock does not matter.
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) fn ballot_reply(
+    candidate: u64,
+    counter: u64,
+    is_mine: bool,
+    clock: u64,
+    window: u64,
+) -> BallotReply {
+    if candidate == counter && (is_mine || window == 0) {
+        BallotReply::Accepted
+    } else if candidate <= counter {
+        BallotReply::Stale
+    } else if window != 0
+        && (candidate < clock.saturating_sub(window)
+            || candidate > clock.saturating_add(window).max(counter.saturating_add(1)))
+    {
+        BallotReply::Skewed
+    } else {
+        BallotReply::Accepted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ballot_table() {
+        use BallotReply::{Accepted, Skewed, Stale};
+        for (candidate, counter, is_mine, clock, window, expected) in [
+            (100, 99, false, 100, 10, Accepted),
+            (100, 100, false, 100, 10, Stale), // another attempt may have won with this candidate
+            (100, 100, true, 100, 10, Accepted), // the same attempt
+            (100, 101, true, 100, 10, Stale),
+            (90, 0, false, 100, 10, Accepted),
+            (89, 0, false, 100, 10, Skewed),
+            (110, 0, false, 100, 10, Accepted),
+            (111, 0, false, 100, 10, Skewed),
+            (121, 120, false, 100, 10, Accepted), // one above a counter that is ahead
+            (122, 120, false, 100, 10, Skewed),
+            (50, 0, false, 100, 0, Accepted), // put back
+            (50, 50, false, 100, 0, Accepted),
+            (50, 51, false, 100, 0, Stale), // another attempt may have won since
+        ] {
+            assert_eq!(
+                ballot_reply(candidate, counter, is_mine, clock, window),
+                expected,
+                "{candidate} {counter} {is_mine}"
+            );
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! One master's report on a lock that another holder has.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+/// One master's report on a lock that another holder has there, from
+/// [`Refusal::Held`](crate::Refusal::Held).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldReport {
+    remaining: Option<Duration>,
+    /// On the heap, so that a vote stays small: a round keeps one for every master.
+    owned: Option<Arc<Owned>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Owned {
+    owner: String,
+    depth: u64,
+    position: Option<u64>,
+}
+
+impl HeldReport {
+    pub(crate) fn mutex(remaining: Option<Duration>) -> Self {
+        Self {
+            remaining,
+            owned: None,
+        }
+    }
+
+    pub(crate) fn owned(
+        remaining: Option<Duration>,
+        owner: String,
+        depth: u64,
+        position: Option<u64>,
+    ) -> Self {
+        Self {
+            remaining,
+            owned: Some(Arc::new(Owned {
+                owner,
+                depth,
+                position,
+            })),
+        }
+    }
+
+    /// Returns how long the lock will live on that master unless it is extended or released.
+    /// `None` if the master did not say, or if the lock has no TTL there.
+    pub fn remaining(&self) -> Option<Duration> {
+        self.remaining
+    }
+
+    /// Returns the [ID](crate::Owner::id) of the owner that holds a reentrant or fair lock.
+    /// `None` for a mutex, whose holder is anonymous.
+    pub fn owner(&self) -> Option<&str> {
+        self.owned.as_ref().map(|owned| owned.owner.as_str())
+    }
+
+    /// Returns how many times the holder has acquired the lock. 1 for a mutex.
+    pub fn depth(&self) -> u64 {
+        self.owned.as_ref().map_or(1, |owned| owned.depth)
+    }
+
+    /// Returns the position of the client that asked in that master's queue for a fair lock: 1 is
+    /// next. `None` if the client is not in that queue.
+    pub fn position(&self) -> Option<u64> {
+        self.owned.as_ref()?.position
+    }
+}
+
+/// Shows, for example, `held by another holder for 5.0s`.
+impl fmt::Display for HeldReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.owner() {
+            None => f.write_str("held by another holder")?,
+            Some(owner) => write!(f, "held by {owner:?}")?,
+        }
+        if self.depth() != 1 {
+            write!(f, " ({} times)", self.depth())?;
+        }
+        if let Some(remaining) = self.remaining {
+            write!(f, " for {remaining:.1?}")?;
+        }
+        match self.position() {
+            None => Ok(()),
+            Some(position) => write!(f, ", position {position} in the queue"),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Sets of masters.
+
+use std::ops::{BitOr, BitOrAssign, Sub};
+
+use super::quorum::majority;
+
+/// A set of masters, by their numbers from 0 to 63.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MasterSet(u64);
+
+impl MasterSet {
+    /// The most masters that a set can hold.
+    pub(crate) const MOST: usize = u64::BITS as usize;
+    pub(crate) const NONE: Self = Self(0);
+    /// Every master, however many there are.
+    pub(crate) const ALL: Self = Self(u64::MAX);
+
+    pub(crate) fn only(master: usize) -> Self {
+        Self(1 << master)
+    }
+
+    pub(crate) fn contains(self, master: usize) -> bool {
+        self.0 >> master & 1 == 1
+    }
+
+    pub(crate) fn insert(&mut self, master: usize) {
+        *self |= Self::only(master);
+    }
+
+    pub(crate) fn remove(&mut self, master: usize) {
+        *self = *self - Self::only(master);
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self == Self::NONE
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Returns whether these are a majority of `masters`.
+    pub(crate) fn is_majority_of(self, masters: usize) -> bool {
+        self.len() >= majority(masters)
+    }
+}
+
+impl BitOr for MasterSet {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for MasterSet {
+    fn bitor_assign(&mut self, other: Self) {
+        *self = *self | other;
+    }
+}
+
+/// The members of the first set that are not in the second.
+impl Sub for MasterSet {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+impl FromIterator<usize> for MasterSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(masters: I) -> Self {
+        let mut set = Self::NONE;
+        masters.into_iter().for_each(|master| set.insert(master));
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_have_members() {
+        let mut set: MasterSet = [0, 2, 63].into_iter().collect();
+        assert!(set.contains(63) && !set.contains(1));
+        assert_eq!(set.len(), 3);
+        set.remove(63);
+        assert_eq!(set - MasterSet::only(0), MasterSet::only(2));
+        assert_eq!(set | MasterSet::ALL, MasterSet::ALL);
+        assert!((set - set).is_empty());
+        assert!(set.is_majority_of(3) && !set.is_majority_of(4));
+    }
+}

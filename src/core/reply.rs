@@ -1,0 +1,285 @@
+//! The meaning of a master's reply.
+
+use std::time::Duration;
+
+use super::{
+    command::{Action, Command, Reply},
+    quorum::{Failure, Refusal, Vote},
+    refusal_text,
+};
+
+impl Command {
+    /// Returns the vote that `reply` stands for.
+    ///
+    /// An error reply is a failure, whatever it says. There is one exception: WRONGTYPE means that
+    /// a lock of another kind is held under the name.
+    pub(crate) fn vote(&self, reply: &Reply<'_>) -> Vote {
+        let is_mutex = self.action.identity().0.is_some();
+        match (&self.action, reply) {
+            (_, Reply::Error(text)) if is_wrong_type(text) => Vote::Refuse(Refusal::OtherKind),
+            (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((*text).into())),
+            (Action::Inspect, Reply::Text(_)) => Vote::Grant,
+            (Action::Inspect, _) => nonsense(),
+            (_, Reply::Nil) if is_mutex => held(None),
+            (action, Reply::Ok) if action.is_set() => Vote::Grant,
+            (action, _) if action.is_set() => nonsense(),
+            (_, Reply::Int(1)) => Vote::Grant,
+            (
+                Action::Extend { .. }
+                | Action::SetDepth { .. }
+                | Action::Release { .. }
+                | Action::Yield { .. },
+                Reply::Int(0),
+            ) => Vote::Refuse(Refusal::Gone),
+            (_, Reply::Int(left)) if is_mutex && *left < 0 => {
+                held(Some(Duration::from_millis(left.unsigned_abs())))
+            }
+            // For a mutex, only the script that acquires a fenced one replies with a text.
+            (Action::Acquire { .. } | Action::Heal { .. }, Reply::Text(text)) => refusal(text),
+            (_, Reply::Text(text)) if !is_mutex => refusal(text),
+            _ => nonsense(),
+        }
+    }
+}
+
+impl Action {
+    /// Returns whether this action takes a mutex without a fencing token, which is done by SET.
+    fn is_set(&self) -> bool {
+        match self {
+            Self::Acquire { by, key } | Self::Heal { by, key } => {
+                by.token().is_some() && key.ballot.is_none()
+            }
+            _ => false,
+        }
+    }
+}
+
+fn held(remaining: Option<Duration>) -> Vote {
+    Vote::Refuse(Refusal::held(remaining))
+}
+
+fn refusal(text: &str) -> Vote {
+    refusal_text::refusal(text).map_or_else(nonsense, Vote::Refuse)
+}
+
+fn nonsense() -> Vote {
+    Vote::Fail(Failure::Rejected("a reply that makes no sense".into()))
+}
+
+/// Returns whether an error is WRONGTYPE. Redis 6 wraps the errors of a script, so the word is not
+/// always the first one.
+fn is_wrong_type(error: &str) -> bool {
+    error.starts_with("WRONGTYPE")
+        || (error.starts_with("ERR Error running script") && error.contains(": WRONGTYPE "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{
+        command::{
+            Verb,
+            fixture::{command, fenced},
+        },
+        held_report::HeldReport,
+        name::Kind,
+    };
+
+    #[test]
+    fn fenced_vote_table() {
+        use Verb::{Acquire, Extend, Heal, Release};
+        let held = |left: Option<u64>| Vote::Refuse(Refusal::held(left.map(Duration::from_millis)));
+        let stale = |counter| Vote::Refuse(Refusal::Stale { counter });
+        let skewed = |micros| {
+            let clock = Duration::from_micros(micros);
+            Vote::Refuse(Refusal::Skewed { clock })
+        };
+        for (verb, reply, vote) in [
+            (Acquire, Reply::Int(1), Vote::Grant),
+            (Heal, Reply::Int(1), Vote::Grant),
+            (Acquire, Reply::Ok, nonsense()), // this is the reply to SET
+            (Acquire, Reply::Int(0), nonsense()),
+            (Acquire, Reply::Int(-250), held(Some(250))),
+            (Acquire, Reply::Nil, held(None)),
+            (
+                Acquire,
+                Reply::Text("stale 1770000000000001".into()),
+                stale(1_770_000_000_000_001),
+            ),
+            (Heal, Reply::Text("stale 5".into()), stale(5)),
+            (Acquire, Reply::Text("stale 1.77e+15".into()), nonsense()),
+            (Acquire, Reply::Text("stale".into()), nonsense()),
+            (Acquire, Reply::Text("stale -1".into()), nonsense()),
+            (
+                Acquire,
+                Reply::Text("skew 1500000".into()),
+                skewed(1_500_000),
+            ),
+            (Acquire, Reply::Text("skew".into()), nonsense()),
+            (Extend, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
+            (Release, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
+            (Release, Reply::Int(-250), held(Some(250))),
+        ] {
+            assert_eq!(
+                fenced(Kind::Mutex, verb, 1).vote(&reply),
+                vote,
+                "{verb:?} {reply:?}"
+            );
+        }
+        for kind in [Kind::Reentrant, Kind::Fair] {
+            let vote =
+                |text: &'static str| fenced(kind, Acquire, 1).vote(&Reply::Text(text.into()));
+            assert_eq!(vote("stale 5"), stale(5));
+            assert_eq!(vote("skew 5"), skewed(5));
+        }
+        // A lock that is not fenced has no candidate, so this reply makes no sense.
+        let text = Reply::Text("stale 5".into());
+        assert_eq!(command(Kind::Mutex, Acquire, 1).vote(&text), nonsense());
+    }
+
+    #[test]
+    fn owned_vote_table() {
+        use Verb::{Acquire, Extend, Inspect, Release, Yield};
+        let held = |remaining: Option<u64>, owner: &str, depth, position| {
+            let remaining = remaining.map(Duration::from_millis);
+            let report = HeldReport::owned(remaining, owner.to_owned(), depth, position);
+            Vote::Refuse(Refusal::Held(report))
+        };
+        for (verb, reply, vote) in [
+            (Acquire, Reply::Int(1), Vote::Grant),
+            (Acquire, Reply::Int(0), nonsense()),
+            (Acquire, Reply::Ok, nonsense()),
+            (Acquire, Reply::Nil, nonsense()),
+            (
+                Acquire,
+                Reply::Text("held 250 2 3 u:2".into()),
+                held(Some(250), "u:2", 2, Some(3)),
+            ),
+            (
+                Acquire,
+                Reply::Text("held -1 1 0 an owner".into()),
+                held(None, "an owner", 1, None),
+            ),
+            (
+                Acquire,
+                Reply::Text("held 0 1 0 u:2".into()), // in its last millisecond
+                held(Some(1), "u:2", 1, None),
+            ),
+            (Acquire, Reply::Text("held 250 2".into()), nonsense()),
+            (
+                Acquire,
+                Reply::Text("kind".into()),
+                Vote::Refuse(Refusal::OtherKind),
+            ),
+            (
+                Acquire,
+                Reply::Text("queued 2".into()),
+                Vote::Refuse(Refusal::Queued { position: Some(2) }),
+            ),
+            (
+                Acquire,
+                Reply::Text("skew 1500000".into()),
+                Vote::Refuse(Refusal::Skewed {
+                    clock: Duration::from_millis(1_500),
+                }),
+            ),
+            (Acquire, Reply::Text("".into()), nonsense()),
+            (Extend, Reply::Int(1), Vote::Grant),
+            (Extend, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
+            (Extend, Reply::Int(-5), nonsense()),
+            (Release, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
+            (Yield, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
+            (Inspect, Reply::Text("free 0 0 ".into()), Vote::Grant),
+            (Inspect, Reply::Int(1), nonsense()),
+        ] {
+            let counted = command(Kind::Fair, verb, 1).vote(&reply);
+            assert_eq!(counted, vote, "{verb:?} {reply:?}");
+        }
+        // The commands of a mutex that is not fenced never get a text.
+        assert_eq!(
+            command(Kind::Mutex, Acquire, 1).vote(&Reply::Text("kind".into())),
+            nonsense()
+        );
+    }
+
+    #[test]
+    fn vote_table() {
+        use Verb::{Acquire, Extend, Release};
+        let held = |remaining: Option<u64>| {
+            Vote::Refuse(Refusal::held(remaining.map(Duration::from_millis)))
+        };
+        let gone = || Vote::Refuse(Refusal::Gone);
+        let rejected = |text: &str| Vote::Fail(Failure::Rejected(text.into()));
+        for (verb, reply, vote) in [
+            (Acquire, Reply::Ok, Vote::Grant),
+            (Acquire, Reply::Nil, held(None)),
+            (Acquire, Reply::Int(1), nonsense()),
+            (
+                Acquire,
+                Reply::Error("OOM command not allowed"),
+                rejected("OOM command not allowed"),
+            ),
+            (
+                Acquire,
+                Reply::Error("WRONGTYPE Operation"),
+                Vote::Refuse(Refusal::OtherKind),
+            ),
+            (Extend, Reply::Int(1), Vote::Grant),
+            (Extend, Reply::Int(0), gone()),
+            (Extend, Reply::Int(-250), held(Some(250))),
+            (Extend, Reply::Int(2), nonsense()),
+            (Extend, Reply::Nil, held(None)),
+            (Extend, Reply::Ok, nonsense()),
+            (Release, Reply::Int(1), Vote::Grant),
+            (Release, Reply::Int(0), gone()),
+            (Release, Reply::Int(i64::MIN), held(Some(1 << 63))),
+            (Release, Reply::Nil, held(None)),
+            (
+                Release,
+                Reply::Error(
+                    "ERR Error running script (call to f_1): @user_script:13: WRONGTYPE Op",
+                ),
+                Vote::Refuse(Refusal::OtherKind),
+            ),
+            (
+                Release,
+                Reply::Error("ERR no WRONGTYPE"),
+                rejected("ERR no WRONGTYPE"),
+            ),
+            (Release, Reply::Error("READONLY"), rejected("READONLY")),
+            (Release, Reply::Other, nonsense()),
+        ] {
+            assert_eq!(
+                command(Kind::Mutex, verb, 1).vote(&reply),
+                vote,
+                "{verb:?} {reply:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_error_is_never_a_refusal() {
+        for text in [
+            "OOM",
+            "BUSY",
+            "LOADING",
+            "READONLY",
+            "MISCONF",
+            "NOREPLICAS",
+            "NOAUTH",
+            "NOPERM",
+            "MASTERDOWN",
+            "TRYAGAIN",
+            "CLUSTERDOWN",
+            "ERR",
+            "",
+        ] {
+            for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
+                assert!(matches!(
+                    command(Kind::Mutex, verb, 1).vote(&Reply::Error(text)),
+                    Vote::Fail(Failure::Rejected(_))
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Masters that may have lost locks, and when they may vote again.
+
+use std::time::Duration;
+
+use super::lease::{Drift, Ttl};
+
+/// The protection against masters that may have lost the locks they held: by a restart, by
+/// `FLUSHALL`, or because a replica took their place.
+///
+/// Such a master is quarantined: it must not vote until every lock that it may have lost is over.
+/// The coordinator keeps the key `quorlock:guard` on every master, and reads it on every dial. A
+/// key that makes no sense counts as changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RestartGuard {
+    /// No protection. A master that restarts empty may grant a lock that others hold.
+    Off,
+    /// Quarantines a master whose run id differs from the one in its key. Also quarantines a master
+    /// without the key if any coordinator of this process has used the master before; otherwise the
+    /// master counts as new. A master that cannot be asked (without the right to `INFO`, for
+    /// example) is not watched, and the log says so.
+    #[default]
+    Observed,
+    /// Does the same as `Observed`, and quarantines every master without the key, also when it is
+    /// used for the first time. If other processes counted a master as new, its quarantine starts
+    /// when the first of them saw it. A master that cannot be asked is not used.
+    Strict,
+}
+
+/// Returns how long a master that may have lost locks must not vote, if no lock lives longer than
+/// `max_ttl`.
+pub(crate) fn quarantine(max_ttl: Ttl, drift: Drift) -> Duration {
+    /// Candidates for fencing tokens may be a second off either way, and the clocks of masters half
+    /// a second.
+    const TOKENS: Duration = Duration::from_secs(3);
+    let ttl = max_ttl.duration();
+    ttl.saturating_add(drift.allowance(ttl)).max(TOKENS)
+}
+
+/// The contents of a master's guard key. Times are in milliseconds of the master's clock.
+#[cfg(any(test, feature = "test-util"))]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RestartRecord {
+    /// The run id of the server process that was seen last.
+    pub(crate) run_id: String,
+    /// The time when the master was first seen to have lost locks. 0 if it is not known to have
+    /// lost any.
+    pub(crate) since: u64,
+    /// The run id of the first process in the chain of processes that handed all their data down to
+    /// this one.
+    pub(crate) origin: String,
+    /// `true` if the process is known to lose nothing when it ends.
+    pub(crate) is_durable: bool,
+    /// The time when the key was first written. 0 if an earlier version of the crate wrote it,
+    /// which did not store the time.
+    pub(crate) seen: u64,
+}
+
+/// The knowledge of a client that observes a master.
+#[cfg(any(test, feature = "test-util"))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Observation<'a> {
+    /// The origins by which the client knows the master, each with the milliseconds since its last
+    /// answer. Usually there is one. There is none if the client has never seen the master.
+    pub(crate) known: &'a [(String, u64)],
+    pub(crate) is_strict: bool,
+    /// `true` if the master was found to be durable. `None` if the client did not ask, or may not.
+    pub(crate) is_durable: Option<bool>,
+}
+
+#[cfg(any(test, feature = "test-util"))]
+impl RestartRecord {
+    /// Returns the record after a client has observed the process `run_id`. `found` is the record
+    /// before. This does the same as `lua/shared/guard.lua` for a master whose log is in order.
+    pub(crate) fn observed(
+        found: Option<Self>,
+        observation: Observation<'_>,
+        run_id: &str,
+        now: u64,
+    ) -> Self {
+        let is_new = found.is_none() && observation.known.is_empty() && !observation.is_strict;
+        let since = if is_new { 0 } else { now.max(1) };
+        let mut fresh = Self::begin(run_id, now, observation.is_durable.unwrap_or_default());
+        fresh.since = since;
+        let Some(mut record) = found else {
+            return fresh;
+        };
+        let strangers = observation
+            .known
+            .iter()
+            .filter(|(known, _)| *known != record.origin);
+        let away = strangers.map(|(_, away)| *away).min();
+        if record.run_id == run_id {
+            record.is_durable = observation.is_durable.unwrap_or(record.is_durable);
+            let age = now.saturating_sub(record.since);
+            // The client knows an origin that is not the origin of this process. The process is
+            // another server in three cases: the client that saw it first did not know that origin;
+            // it has the data of another origin; or it lost its locks before the known origin last
+            // answered.
+            let is_another = |away| record.since == 0 || record.origin != run_id || age > away;
+            if away.is_some_and(is_another) {
+                record = Self::begin(run_id, now, record.is_durable);
+            }
+        } else if record.is_durable && observation.is_durable == Some(true) && away.is_none() {
+            run_id.clone_into(&mut record.run_id);
+        } else {
+            return fresh;
+        }
+        // The clock may have been set back.
+        record.since = record.since.min(now);
+        record.seen = if record.seen == 0 {
+            now
+        } else {
+            record.seen.min(now)
+        };
+        record
+    }
+
+    /// Returns when the master may last have lost locks, as far as a client may rely on the record.
+    /// 0 if it is not known to have lost any.
+    ///
+    /// A client that counted the master as new knew nothing about it, and a strict client must not
+    /// rely on that. But if the master lost locks, it did so before the record was first written: a
+    /// master that loses locks also loses the record, or has another run id.
+    pub(crate) fn counted_from(&self, is_strict: bool) -> u64 {
+        if self.since == 0 && is_strict {
+            self.seen
+        } else {
+            self.since
+        }
+    }
+
+    /// Returns the record of a process that has no data of another process.
+    fn begin(run_id: &str, now: u64, is_durable: bool) -> Self {
+        Self {
+            run_id: run_id.to_owned(),
+            since: now.max(1),
+            origin: run_id.to_owned(),
+            is_durable,
+            seen: now.max(1),
+        }
+    }
+}
+
+/// The state in which a dial found a master.
+#[cfg(any(test, feature = "redis"))]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Incarnation {
+    pub(crate) run_id: String,
+    pub(crate) origin: String,
+    /// The time since the master may have lost locks. `None` if it is not known to have lost any.
+    pub(crate) age: Option<Duration>,
+    pub(crate) is_durable: bool,
+}
+
+#[cfg(any(test, feature = "redis"))]
+impl Incarnation {
+    /// Reads the reply of `lua/shared/guard.lua`. Returns `None` if it makes no sense.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let words: Vec<_> = text.split(' ').collect();
+        let [since, now, run_id, origin, durability] = words[..] else {
+            return None;
+        };
+        let (since, now): (u64, u64) = (since.parse().ok()?, now.parse().ok()?);
+        if run_id.is_empty() || origin.is_empty() {
+            return None;
+        }
+        Some(Self {
+            run_id: run_id.to_owned(),
+            origin: origin.to_owned(),
+            age: (since > 0).then(|| Duration::from_millis(now.saturating_sub(since))),
+            is_durable: match durability {
+                "durable" => true,
+                "volatile" => false,
+                _ => return None,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_quarantine_outlasts_every_lock_and_the_difference_of_clocks() {
+        let drift = Drift::from_ppm(10_000).unwrap();
+        let ttl =
+            |seconds| Ttl::parse(Duration::from_secs(seconds), Duration::ZERO, drift).unwrap();
+        assert_eq!(quarantine(ttl(60), drift), Duration::from_millis(60_602));
+        assert_eq!(quarantine(ttl(1), drift), Duration::from_secs(3));
+    }
+
+    #[test]
+    fn incarnation_table() {
+        for (text, run_id, origin, age, is_durable) in [
+            ("0 5 abc abc volatile", "abc", "abc", None, false),
+            ("5 1005 abc def durable", "abc", "def", Some(1_000), true),
+            ("9 5 abc abc volatile", "abc", "abc", Some(0), false),
+        ] {
+            let found = Incarnation::parse(text).unwrap();
+            assert_eq!((&*found.run_id, &*found.origin), (run_id, origin));
+            assert_eq!(found.age, age.map(Duration::from_millis), "{text}");
+            assert_eq!(found.is_durable, is_durable);
+        }
+        for text in [
+            "",
+            "0 5",
+            "0 5 ",
+            "0 5 abc",
+            "0 5  abc durable",
+            "0 5 abc  durable",
+            "x 5 abc abc durable",
+            "0 5 abc abc lasting",
+            "0 5 abc abc durable ",
+        ] {
+            assert_eq!(Incarnation::parse(text), None, "{text}");
+        }
+    }
+
+    /// Returns any observation: the number of the known origin, whether the client is strict, and
+    /// the durability that it found.
+    fn any_observation() -> impl Strategy<Value = (Option<usize>, bool, Option<bool>)> {
+        let known = prop::option::of(0..4usize);
+        (known, any::<bool>(), any::<Option<bool>>())
+    }
+
+    /// An event on a master that is not durable.
+    #[derive(Clone, Debug)]
+    enum Event {
+        Wait(u64),
+        /// The process ends. The key may come back with the data that was saved.
+        Restart {
+            is_saved: bool,
+        },
+        /// `FLUSHALL`, which breaks no connection.
+        Flush,
+        /// A client process dials the master. It knows the origin that its last dial found.
+        Dial {
+            process: usize,
+            is_strict: bool,
+        },
+    }
+
+    fn any_event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            2 => (1..50u64).prop_map(Event::Wait),
+            1 => any::<bool>().prop_map(|is_saved| Event::Restart { is_saved }),
+            1 => Just(Event::Flush),
+            4 => (0..4usize, any::<bool>())
+                .prop_map(|(process, is_strict)| Event::Dial { process, is_strict }),
+        ]
+    }
+
+    /// A master, and what its clients know about it.
+    #[derive(Default)]
+    struct DialledMaster {
+        now: u64,
+        restarts: usize,
+        key: Option<RestartRecord>,
+        /// The time when locks were last lost.
+        lost: u64,
+        /// For each client process, the origin that it knows, and when that last answered.
+        known: [Option<(String, u64)>; 4],
+    }
+
+    impl DialledMaster {
+        /// Returns the time from which the client counts the quarantine, if `event` is a dial.
+        fn run(&mut self, event: &Event) -> Option<u64> {
+            self.now += 1;
+            match *event {
+                Event::Wait(millis) => self.now += millis,
+                Event::Restart { is_saved } => {
+                    self.restarts += 1;
+                    self.lost = self.now;
+                    self.key = self.key.take().filter(|_| is_saved);
+                }
+                Event::Flush => {
+                    self.lost = self.now;
+                    self.key = None;
+                }
+                Event::Dial { process, is_strict } => {
+                    return Some(self.dial(process, is_strict));
+                }
+            }
+            None
+        }
+
+        fn dial(&mut self, process: usize, is_strict: bool) -> u64 {
+            let known = self.known[process].iter();
+            let known: Vec<_> = known
+                .map(|(origin, answered)| (origin.clone(), self.now - answered + 1))
+                .collect();
+            let observation = Observation {
+                known: &known,
+                is_strict,
+                is_durable: None,
+            };
+            let run_id = format!("r{}", self.restarts);
+            let record = RestartRecord::observed(self.key.take(), observation, &run_id, self.now);
+            self.known[process] = Some((record.origin.clone(), self.now));
+            let from = record.counted_from(is_strict);
+            self.key = Some(record);
+            from
+        }
+    }
+
+    proptest! {
+        /// This holds regardless of the clients that came before, and of what they knew.
+        #[test]
+        fn a_strict_client_counts_from_after_the_last_loss(
+            events in prop::collection::vec(any_event(), 1..30),
+        ) {
+            let mut master = DialledMaster::default();
+            for event in events {
+                let from = master.run(&event);
+                if let (Some(from), Event::Dial { is_strict: true, .. }) = (from, &event) {
+                    prop_assert!(from > 0 && from >= master.lost, "{from} {}", master.lost);
+                    prop_assert!(from <= master.now);
+                }
+            }
+        }
+
+        /// Therefore, a master that others have used for long enough can vote at once.
+        #[test]
+        fn a_strict_client_counts_from_the_first_dial_if_nothing_was_lost(
+            dials in prop::collection::vec((1..50u64, 0..4usize, any::<bool>()), 1..10),
+        ) {
+            let mut master = DialledMaster::default();
+            let mut first = None;
+            for (wait, process, is_strict) in dials {
+                master.run(&Event::Wait(wait));
+                let from = master.run(&Event::Dial { process, is_strict }).unwrap();
+                let first = *first.get_or_insert(master.now);
+                prop_assert!(from == first || (from == 0 && !is_strict), "{from} {first}");
+            }
+        }
+
+        /// Unless the process before was recorded as durable, the first observation after a restart
+        /// notices the restart.
+        #[test]
+        fn a_restart_is_a_quarantine_unless_it_was_durable_before_and_is_now(
+            observations in prop::collection::vec(any_observation(), 0..6),
+            (known, is_strict, is_durable) in any_observation(),
+        ) {
+            let ids = ["r0", "r1", "r2", "r3"];
+            let knows = |known: Option<usize>| -> Vec<_> {
+                known.iter().map(|known| (ids[*known].to_owned(), u64::MAX)).collect()
+            };
+            let mut record = None;
+            for (now, (known, is_strict, is_durable)) in observations.into_iter().enumerate() {
+                let observation = Observation { known: &knows(known), is_strict, is_durable };
+                record = Some(RestartRecord::observed(record, observation, "r1", now as u64 + 1));
+            }
+            let before = record.clone();
+            let observation = Observation { known: &knows(known), is_strict, is_durable };
+            let after = RestartRecord::observed(record, observation, "r2", 100);
+            prop_assert_eq!(&after.run_id, "r2");
+            let is_kept = after.since != 100;
+            match before {
+                Some(before) if is_kept => {
+                    prop_assert!(before.is_durable && is_durable == Some(true));
+                    prop_assert!(known.is_none_or(|known| ids[known] == before.origin));
+                    let is_same = (after.since, after.seen) == (before.since, before.seen);
+                    prop_assert!(is_same && after.origin == before.origin);
+                }
+                Some(_) => prop_assert_eq!(after.origin, "r2"),
+                None => prop_assert_eq!(is_kept, known.is_none() && !is_strict),
+            }
+        }
+
+        /// Otherwise every connection would start another quarantine.
+        #[test]
+        fn a_second_observation_changes_nothing(
+            found in prop::option::of(("r[0-2]", 0..200u64, "r[0-2]", any::<bool>(), 0..200u64)),
+            (known, is_strict, is_durable) in any_observation(),
+        ) {
+            let found = found.map(|(run_id, since, origin, is_durable, seen)| RestartRecord {
+                run_id, since, origin, is_durable, seen,
+            });
+            let known: Vec<_> = known.iter().map(|known| (format!("r{known}"), 50)).collect();
+            let observation = Observation { known: &known, is_strict, is_durable };
+            let record = RestartRecord::observed(found, observation, "r1", 100);
+            prop_assert!(record.since <= 100 && (1..=100).contains(&record.seen));
+            let known = [(record.origin.clone(), 0)];
+            let again = Observation { known: &known, is_strict, is_durable };
+            prop_assert_eq!(&RestartRecord::observed(Some(record.clone()), again, "r1", 150), &record);
+            let newcomer = Observation { known: &[], is_strict, is_durable: None };
+            prop_assert_eq!(&RestartRecord::observed(Some(record.clone()), newcomer, "r1", 150), &record);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The order in which the waiters of one process contend for a lock.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// The waiters of this process for one lock. They contend on the masters one at a time, in the
+/// order in which they came.
+///
+/// A waiter is a future, which can stay alive without being polled. So a waiter that contends says
+/// when it will act next, and is passed over if it does not. The others then lose a short time,
+/// once: a waiter that was passed over has a turn again only after it was polled. `T` is the means
+/// to wake a waiter whose turn has come.
+#[derive(Debug)]
+pub(crate) struct WaitOrder<T> {
+    /// All waiters except the one that contends.
+    waiting: BTreeMap<u64, T>,
+    contender: Option<Contender>,
+    /// The last number that was given out.
+    numbers: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Contender {
+    number: u64,
+    /// The time at which the contender counts as silent, unless it has acted before.
+    due: Instant,
+}
+
+/// The answer to whether a waiter may contend.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Turn<T> {
+    Contend,
+    /// The waiter waits until it is woken, and asks again at `look_again` at the latest.
+    Wait {
+        wakeup: T,
+        look_again: Instant,
+    },
+}
+
+impl<T: Clone> WaitOrder<T> {
+    /// The time that a waiter may be late before it counts as silent.
+    const GRACE: Duration = Duration::from_secs(2);
+    /// The time by which each waiter checks for a silent contender later than the waiter before it,
+    /// so that the first waiter in order that is still polled takes over.
+    const STEP: Duration = Duration::from_millis(10);
+
+    /// Returns a number for a new waiter, which is larger than all numbers before it.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// Returns whether waiter `number` may contend at `now`. A waiter asks before each attempt, and
+    /// again whenever it has waited.
+    pub(crate) fn turn(
+        &mut self,
+        number: u64,
+        now: Instant,
+        wakeup: impl FnOnce() -> T,
+    ) -> Turn<T> {
+        let look_again = match self.contender {
+            Some(contender) if contender.number != number => contender.due + self.delay(number),
+            Some(_) | None => now,
+        };
+        if look_again <= now {
+            self.waiting.remove(&number);
+            self.contend(number, now);
+            return Turn::Contend;
+        }
+        // The contender may change meanwhile, and only the new contender is woken then.
+        let soon = now + Self::GRACE + self.delay(number);
+        Turn::Wait {
+            wakeup: self.waiting.entry(number).or_insert_with(wakeup).clone(),
+            look_again: look_again.min(soon),
+        }
+    }
+
+    /// Notes that waiter `number`, if it contends, will not act before `at`.
+    pub(crate) fn expect(&mut self, number: u64, at: Instant) {
+        if self.contends(number) {
+            self.contend(number, at);
+        }
+    }
+
+    /// Notes that the event that the contender waits for has come at `now`, so that it should act.
+    pub(crate) fn on_event(&mut self, now: Instant) {
+        if let Some(contender) = &mut self.contender {
+            let due = now.checked_add(Self::GRACE).unwrap_or(now);
+            contender.due = contender.due.min(due);
+        }
+    }
+
+    /// Removes waiter `number` if others wait. Returns the means to wake the waiter whose turn it
+    /// is, if that has changed. If so, the waiter that was removed takes a new number, which puts
+    /// it after all others.
+    pub(crate) fn step_back(&mut self, number: u64, now: Instant) -> Option<T> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        self.leave(number, now)
+    }
+
+    /// Removes waiter `number`. Returns the means to wake the waiter whose turn it is, if that has
+    /// changed.
+    pub(crate) fn leave(&mut self, number: u64, now: Instant) -> Option<T> {
+        self.waiting.remove(&number);
+        if !self.contends(number) {
+            return None;
+        }
+        self.contender = None;
+        let (next, wakeup) = self.waiting.pop_first()?;
+        self.contend(next, now);
+        Some(wakeup)
+    }
+
+    fn contends(&self, number: u64) -> bool {
+        self.contender
+            .is_some_and(|contender| contender.number == number)
+    }
+
+    fn contend(&mut self, number: u64, at: Instant) {
+        let due = at.checked_add(Self::GRACE).unwrap_or(at);
+        self.contender = Some(Contender { number, due });
+    }
+
+    fn delay(&self, number: u64) -> Duration {
+        const MOST: usize = 100;
+        let earlier = self.waiting.range(..number).take(MOST).count();
+        Self::STEP * earlier as u32
+    }
+}
+
+impl<T> Default for WaitOrder<T> {
+    fn default() -> Self {
+        Self {
+            waiting: BTreeMap::new(),
+            contender: None,
+            numbers: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, reason = "an origin for the tables")]
+
+    use super::*;
+
+    fn millis(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    /// Returns when waiter `number` looks again, in milliseconds after `start`. `None` if it
+    /// contends.
+    fn turn(order: &mut WaitOrder<u64>, number: u64, start: Instant, at: u64) -> Option<u64> {
+        match order.turn(number, start + millis(at), || number) {
+            Turn::Contend => None,
+            Turn::Wait { wakeup, look_again } => {
+                assert_eq!(wakeup, number);
+                Some((look_again - start).as_millis() as u64)
+            }
+        }
+    }
+
+    #[test]
+    fn waiters_contend_in_the_order_in_which_they_came() {
+        let start = Instant::now();
+        let mut order = WaitOrder::default();
+        let numbers = [(); 3].map(|()| order.number());
+        assert_eq!(numbers, [1, 2, 3]);
+        assert_eq!(turn(&mut order, 1, start, 0), None);
+        assert_eq!(turn(&mut order, 3, start, 0), Some(2_000));
+        assert_eq!(turn(&mut order, 2, start, 0), Some(2_000));
+        assert_eq!(turn(&mut order, 3, start, 0), Some(2_010));
+        assert_eq!(order.leave(1, start), Some(2));
+        assert_eq!(turn(&mut order, 2, start, 1_000), None);
+        assert_eq!(order.leave(3, start), None);
+        assert_eq!(order.leave(2, start), None);
+        assert_eq!(turn(&mut order, 4, start, 1_000), None);
+    }
+
+    #[test]
+    fn a_silent_waiter_is_passed_over() {
+        let start = Instant::now();
+        let mut order = WaitOrder::default();
+        assert_eq!(turn(&mut order, 1, start, 0), None);
+        order.expect(1, start + millis(500));
+        for (number, at, look_again) in [
+            (2, 0, Some(2_000)), // by then another waiter may contend
+            (3, 0, Some(2_010)),
+            (3, 2_500, Some(2_510)),
+            (2, 2_499, Some(2_500)),
+            (2, 2_500, None),
+            (1, 3_000, Some(4_500)), // polled again, and still before waiter 3
+            (3, 3_000, Some(4_510)),
+        ] {
+            assert_eq!(
+                turn(&mut order, number, start, at),
+                look_again,
+                "{number} {at}"
+            );
+        }
+        order.expect(1, start + millis(9_000)); // it does not contend
+        assert_eq!(turn(&mut order, 3, start, 3_000), Some(4_510));
+        assert_eq!(order.leave(2, start + millis(3_000)), Some(1));
+        // Waiter 1 is not polled any more.
+        assert_eq!(turn(&mut order, 3, start, 5_000), None);
+        assert_eq!(order.leave(3, start), None);
+    }
+
+    #[test]
+    fn a_waiter_that_steps_back_comes_after_the_others() {
+        let start = Instant::now();
+        let mut order = WaitOrder::default();
+        assert_eq!(turn(&mut order, 1, start, 0), None);
+        assert_eq!(order.step_back(1, start), None);
+        assert_eq!(turn(&mut order, 2, start, 0), Some(2_000));
+        assert_eq!(order.step_back(1, start), Some(2));
+        assert_eq!(turn(&mut order, 9, start, 0), Some(2_000));
+    }
+}

@@ -1,0 +1,297 @@
+//! Extension and renewal of a lock that was won.
+
+use std::{
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use super::{Claim, Level, Locked, expiry_of};
+use crate::{
+    core::{
+        command::{Action, Verb},
+        config_error::ConfigError,
+        effect::Effect,
+        lease::{Lease, Ttl},
+        lock_state::{LockState, LostReason},
+        master_set::MasterSet,
+        quorum::Vote,
+        renewal::{Renewal, RenewalPlan},
+        round::{Outcome, Round},
+    },
+    driver::{clock, live_round::LiveRound, renewer::Renew},
+    master::CountVotes,
+};
+
+/// The reason why a lock was not extended.
+#[derive(Debug)]
+pub(crate) enum NotExtended {
+    Config(ConfigError),
+    /// The validity had ended.
+    Expired {
+        since: Duration,
+    },
+    /// A majority of masters say that another holds the lock, or that no one does.
+    Lost(Arc<LiveRound>),
+    /// No majority confirmed.
+    NoQuorum {
+        remaining: Duration,
+        round: Arc<LiveRound>,
+    },
+    /// A majority confirmed after the validity had ended.
+    TooSlow(Arc<LiveRound>),
+}
+
+/// An extension that is under way.
+#[derive(Debug)]
+pub(crate) struct Extension {
+    pub(crate) round: Arc<LiveRound>,
+    claim: Weak<Claim>,
+    /// The lease of the claim if a majority confirms.
+    lease: Lease,
+    ttl: Ttl,
+}
+
+impl CountVotes for Arc<Extension> {
+    /// Counts the vote, and carries out its consequences after the round is unlocked. Tasks that
+    /// wait for the round are woken last, when the consequences are in effect.
+    fn count(&self, master: usize, vote: Vote, now: Instant) {
+        // A failure has no consequences. It may be counted by the very call that posts the
+        // extension, while the claim is locked.
+        let is_answer = !matches!(vote, Vote::Fail(_));
+        let effect = self.round.cast(master, vote, now, |round, before| {
+            is_answer.then(|| Effect::of_vote(round, before, master))
+        });
+        if let Some(effect) = effect
+            && let Some(claim) = self.claim.upgrade()
+        {
+            claim.apply(effect, self);
+        }
+        self.round.wake();
+    }
+}
+
+/// A counter of the votes on a heal, which notes the masters on which the key was put back.
+#[derive(Debug)]
+struct HealVotes(Arc<LiveRound>);
+
+impl CountVotes for HealVotes {
+    fn count(&self, master: usize, vote: Vote, _now: Instant) {
+        if vote == Vote::Grant {
+            self.0.healed(master);
+        }
+    }
+}
+
+impl Claim {
+    pub(crate) async fn extend(self: &Arc<Self>, ttl: Duration) -> Result<(), NotExtended> {
+        let config = self.context.masters.config();
+        let ttl = config.ttl(ttl).map_err(NotExtended::Config)?;
+        let extension = {
+            let now = clock::now();
+            let state = self.held_at(self.lock(), now)?;
+            self.post_extension(state, ttl, now)
+        };
+        self.extended(&extension).await
+    }
+
+    /// Adds a level, and posts an extension that sets the new depth on the masters. Returns `None`
+    /// if the lock is no longer held.
+    pub(crate) fn reenter(self: &Arc<Self>, ttl: Ttl) -> Option<(Level, Arc<Extension>)> {
+        let now = clock::now();
+        let mut state = self.held_at(self.lock(), now).ok()?;
+        if state.release.is_some() {
+            return None;
+        }
+        state.depth = state.depth.saturating_add(1);
+        let level = Level::new(self.clone());
+        Some((level, self.post_extension(state, ttl, now)))
+    }
+
+    /// Waits for the outcome of an extension.
+    pub(crate) async fn extended(&self, extension: &Extension) -> Result<(), NotExtended> {
+        let round = &extension.round;
+        match round.decided().await {
+            Outcome::Won => {
+                let now = clock::now();
+                // The task that counted the deciding vote may not have applied its effect yet.
+                self.renewed(extension.lease);
+                self.held_at(self.lock(), now).map(|_| ())
+            }
+            Outcome::TooLate => Err(NotExtended::TooSlow(round.clone())),
+            Outcome::Lost | Outcome::Pending => {
+                // Masters that have not answered yet decide whether the lock is lost or in doubt.
+                round.settled().await;
+                if round.read(Round::is_disowned) {
+                    return Err(NotExtended::Lost(round.clone()));
+                }
+                Err(NotExtended::NoQuorum {
+                    remaining: self.remaining(),
+                    round: round.clone(),
+                })
+            }
+        }
+    }
+
+    /// Returns `state` if the lock is still held at `now`.
+    fn held_at<'a>(&self, mut state: Locked<'a>, now: Instant) -> Result<Locked<'a>, NotExtended> {
+        match self.state_at(&mut state, now) {
+            LockState::Held | LockState::InDoubt => Ok(state),
+            LockState::Lost(LostReason::Disowned) => Err(NotExtended::Lost(state.newest.clone())),
+            LockState::Lost(LostReason::Expired | LostReason::RenewalLimit) => {
+                let since = now.saturating_duration_since(state.lease.until());
+                Err(NotExtended::Expired { since })
+            }
+        }
+    }
+
+    /// Asks all masters to extend the lock. The state stays locked, so that a release is posted
+    /// after the extension, or instead of it.
+    fn post_extension(
+        self: &Arc<Self>,
+        mut state: Locked<'_>,
+        ttl: Ttl,
+        start: Instant,
+    ) -> Arc<Extension> {
+        let masters = &self.context.masters;
+        let lease = Lease::new(start, ttl, masters.config().drift);
+        // A majority counts only within the old validity: after that, another client may have held
+        // the lock in between.
+        let limit = state.lease.until().min(lease.until());
+        let round = Round::open(Verb::Extend, masters.count(), start, Some(limit));
+        let extension = Arc::new(Extension {
+            round: LiveRound::open(round),
+            claim: Arc::downgrade(self),
+            lease,
+            ttl,
+        });
+        state.keep_newest();
+        state.was_extended = true;
+        state.in_doubt |= state.newest.has_failed();
+        state.keys_until = state.keys_until.max(expiry_of(ttl));
+        state.newest = extension.round.clone();
+        let action = Action::Extend {
+            by: state.identity.clone(),
+            ttl,
+            depth: state.depth,
+        };
+        masters.post(self.command(action), extension.clone());
+        extension
+    }
+
+    /// Carries out the consequences of a vote on an extension.
+    fn apply(&self, effect: Effect, extension: &Extension) {
+        match effect {
+            Effect::None => {}
+            Effect::Renewed { heal } => {
+                self.renewed(extension.lease);
+                self.heal(heal, extension);
+            }
+            Effect::Heal(masters) => self.heal(masters, extension),
+            Effect::Disowned => self.disowned(),
+        }
+    }
+
+    /// Notes that a majority has confirmed an extension up to `lease`.
+    fn renewed(&self, lease: Lease) {
+        let now = clock::now();
+        let mut state = self.lock();
+        if let LockState::Lost(_) = self.state_at(&mut state, now) {
+            return;
+        }
+        state.in_doubt = false;
+        if lease > state.lease {
+            state.lease = lease;
+            state.validity = lease.remaining(now);
+        }
+    }
+
+    /// Notes that a majority of masters say that the lock belongs to another, or to no one.
+    fn disowned(&self) {
+        let now = clock::now();
+        let mut state = self.lock();
+        // Keys that have expired are gone as well, and then expiry is the reason.
+        if !matches!(self.state_at(&mut state, now), LockState::Lost(_)) {
+            Self::lose(&mut state, LostReason::Disowned);
+        }
+    }
+
+    /// Puts the key back on masters that lost it, after a majority has confirmed an extension. Does
+    /// nothing after a release or a loss: an answer may come that late.
+    fn heal(&self, masters: MasterSet, extension: &Extension) {
+        if masters.is_empty() {
+            return;
+        }
+        let now = clock::now();
+        let mut state = self.lock();
+        let is_lost = matches!(self.state_at(&mut state, now), LockState::Lost(_));
+        if state.release.is_some() || is_lost {
+            return;
+        }
+        state.keys_until = state.keys_until.max(expiry_of(extension.ttl));
+        state.may_hold |= masters;
+        let action = Action::Heal {
+            by: state.identity.clone(),
+            key: self.new_key(&state, extension.ttl),
+        };
+        let votes = HealVotes(extension.round.clone());
+        let command = self.command(action);
+        self.context.masters.post_to(masters, command, votes);
+    }
+
+    /// Starts to renew the lock after it was won or reentered. If the lock is renewed already, the
+    /// later of the two limits counts.
+    pub(crate) fn start_renewing(self: &Arc<Self>, renewal: Renewal) {
+        let masters = &self.context.masters;
+        let retry = masters.node_timeout().max(self.ttl.duration() / 20);
+        let mut state = self.lock();
+        let start = state.newest.read(Round::start);
+        // The lease that a round with the TTL of the lock gives, regardless of extensions by hand.
+        let lease = Lease::new(start, self.ttl, masters.config().drift);
+        let Some(mut plan) = RenewalPlan::new(start, lease, retry, renewal) else {
+            return;
+        };
+        if let Some(before) = state.renewal {
+            plan = before.or_longer(plan);
+        }
+        state.renewal = Some(plan);
+        if state.timer.is_some() {
+            return;
+        }
+        if let Some(due) = plan.due(state.lease) {
+            let claim = Arc::downgrade(self) as Weak<dyn Renew>;
+            state.timer = Some(self.context.renewer.add(due, claim));
+        }
+    }
+
+    /// Lets the lock end with its present lease.
+    pub(crate) fn stop_renewing(&self) {
+        let mut state = self.lock();
+        state.renewal = None;
+        if let Some(timer) = state.timer.take() {
+            self.context.renewer.remove(timer);
+        }
+    }
+}
+
+impl Renew for Claim {
+    fn renew(self: Arc<Self>, now: Instant) -> (Option<Instant>, Option<Arc<LiveRound>>) {
+        let mut state = self.lock();
+        let Some(plan) = state.renewal.filter(|_| state.release.is_none()) else {
+            return (None, None);
+        };
+        if let LockState::Lost(_) = self.state_at(&mut state, now) {
+            return (None, None);
+        }
+        let Some(due) = plan.due(state.lease) else {
+            // The timer ends here. If the lock is reentered, another one may start.
+            state.timer = None;
+            return (None, None);
+        };
+        if now < due {
+            return (Some(due), None);
+        }
+        let is_pending = state.newest.is_pending();
+        let posted = (!is_pending).then(|| self.post_extension(state, self.ttl, now).round.clone());
+        (Some(plan.look_again(now)), posted)
+    }
+}

@@ -1,0 +1,90 @@
+//! The state of a lock that was won: how long it is valid, and whether it was lost.
+
+use std::{
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
+
+use super::{Claim, Locked};
+use crate::{
+    core::lock_state::{LockState, LostReason},
+    driver::clock,
+};
+
+impl Claim {
+    /// Returns whether the owner can acquire the lock once more.
+    pub(crate) fn can_reenter(&self) -> bool {
+        let now = clock::now();
+        let mut state = self.lock();
+        state.release.is_none() && !matches!(self.state_at(&mut state, now), LockState::Lost(_))
+    }
+
+    pub(crate) fn state(&self) -> LockState {
+        let now = clock::now();
+        self.state_at(&mut self.lock(), now)
+    }
+
+    /// Returns the rest of the lease at the time when the lock was won or last extended.
+    pub(crate) fn validity(&self) -> Duration {
+        self.lock().validity
+    }
+
+    /// Returns the rest of the lease, which is zero once the lock is lost.
+    pub(crate) fn remaining(&self) -> Duration {
+        let now = clock::now();
+        let mut state = self.lock();
+        match self.state_at(&mut state, now) {
+            LockState::Held | LockState::InDoubt => state.lease.remaining(now),
+            LockState::Lost(_) => Duration::ZERO,
+        }
+    }
+
+    /// Returns the end of the lease, on the clock of [`Instant`]. A step of the wall clock could
+    /// move the end before the start of the first round. Then the result is that start.
+    pub(crate) fn valid_until(&self) -> Instant {
+        let until = self.lock().lease.until();
+        clock::to_monotonic(until, self.began)
+    }
+
+    /// Waits until the lock is lost.
+    pub(crate) async fn lost(&self) -> LostReason {
+        let check = || match self.state() {
+            LockState::Lost(reason) => ControlFlow::Break(reason),
+            // This task has a timer of its own for the end of the lease, which fires even if every
+            // renewal hangs.
+            LockState::Held | LockState::InDoubt => {
+                ControlFlow::Continue(Some(self.lock().lease.until()))
+            }
+        };
+        self.changed.wait(check).await
+    }
+
+    /// Returns the state at `now`, and notes a loss by expiry.
+    pub(super) fn state_at(&self, state: &mut Locked<'_>, now: Instant) -> LockState {
+        if let Some(reason) = state.lost {
+            return LockState::Lost(reason);
+        }
+        if state.lease.is_valid(now) {
+            return if state.in_doubt || state.newest.has_failed() {
+                LockState::InDoubt
+            } else {
+                LockState::Held
+            };
+        }
+        let plan = state.renewal;
+        let reason = if plan.is_some_and(|plan| plan.due(state.lease).is_none()) {
+            LostReason::RenewalLimit
+        } else {
+            LostReason::Expired
+        };
+        Self::lose(state, reason);
+        LockState::Lost(reason)
+    }
+
+    pub(super) fn lose(state: &mut Locked<'_>, reason: LostReason) {
+        if state.lost.is_none() && state.release.is_none() {
+            state.lost = Some(reason);
+            state.announcement.lost = Some(reason);
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! A claim on a lock: what it may have left on the masters, how it is kept, and how it is released.
+
+pub(crate) mod ballots;
+pub(crate) mod extension;
+mod lock_state;
+pub(crate) mod rounds;
+
+use std::{
+    ops::{Deref, DerefMut},
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::{
+    clock,
+    context::Context,
+    live_round::LiveRound,
+    owned_lock::{LockOwner, OwnedLock},
+    pending_releases::PendingRelease,
+    schedule::TimerKey,
+    signal::Signal,
+};
+use crate::{
+    core::{
+        ballot::Ballot,
+        command::{Action, Command, NewKey, Verb, WakeScope},
+        identity::Identity,
+        lease::{Lease, Ttl},
+        lock_state::LostReason,
+        master_set::MasterSet,
+        name::Resource,
+        quorum::Vote,
+        renewal::RenewalPlan,
+        round::{Outcome, Round},
+        votes::Votes,
+    },
+    master::{CountVotes, Request},
+    user_code::shielded,
+};
+
+/// A request for a lock: which one, for how long, and for whom.
+#[derive(Clone, Debug)]
+pub(crate) struct LockRequest {
+    pub(crate) resource: Resource,
+    pub(crate) ttl: Ttl,
+    /// `None` for a mutex.
+    pub(crate) owner: Option<Arc<LockOwner<Claim>>>,
+    /// The counter of a fenced lock.
+    pub(crate) counter: Option<Arc<str>>,
+}
+
+/// A claim on a lock, from its first round to its release.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    context: Arc<Context>,
+    resource: Resource,
+    ttl: Ttl,
+    /// The counter of a fenced lock.
+    counter: Option<Arc<str>>,
+    /// Keeps the entry by which other tasks of the owner find this claim.
+    _owned: Option<Arc<OwnedLock<Self>>>,
+    /// The start of the first round, on the monotonic clock.
+    began: Instant,
+    state: Mutex<State>,
+    /// Sent when the lock was lost.
+    changed: Signal,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The identity of the newest attempt. A release with this identity also takes back earlier
+    /// attempts, and no later ones.
+    identity: Identity,
+    lease: Lease,
+    /// The rest of the lease when the lock was won or last extended.
+    validity: Duration,
+    /// The expiry of the last key that this claim may have written, on the monotonic clock. A wall
+    /// clock that is set forward must not make a release look needless.
+    keys_until: Instant,
+    /// The masters that may hold the key or the ticket because of heals or of rounds before the
+    /// newest.
+    may_hold: MasterSet,
+    /// The number that the newest acquisition offered for a fencing token.
+    candidate: u64,
+    /// The number of rounds that acquired the lock.
+    rounds: u32,
+    /// The number of guards, including those whose rounds are under way.
+    depth: u32,
+    /// The acquisition, or the last extension.
+    newest: Arc<LiveRound>,
+    /// `true` if there was an extension, so that the lock must have been won.
+    was_extended: bool,
+    /// `true` if an extension before the newest round failed, and none has succeeded since.
+    in_doubt: bool,
+    /// The reason for a loss. It is set once and never changed, as a loss is announced.
+    lost: Option<LostReason>,
+    renewal: Option<RenewalPlan>,
+    timer: Option<TimerKey>,
+    release: Option<Arc<LiveRound>>,
+}
+
+impl State {
+    fn was_won(&self) -> bool {
+        self.was_extended || self.newest.read(Round::outcome) == Outcome::Won
+    }
+
+    /// Adds the masters of the newest round to those that may hold the key, before another round
+    /// becomes the newest.
+    fn keep_newest(&mut self) {
+        let may_keep = self.newest.read(Round::may_keep);
+        self.may_hold |= may_keep;
+    }
+}
+
+/// The state while it is locked. A loss is announced after the unlock, as the announcement runs
+/// code of the program.
+#[derive(Debug)]
+struct Locked<'a> {
+    /// The first field, so that it is dropped before the announcement.
+    state: MutexGuard<'a, State>,
+    announcement: Announcement<'a>,
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+/// Announces a loss, if there is one, when dropped.
+#[derive(Debug)]
+struct Announcement<'a> {
+    claim: &'a Claim,
+    lost: Option<LostReason>,
+}
+
+impl Drop for Announcement<'_> {
+    fn drop(&mut self) {
+        if let Some(reason) = self.lost {
+            let name = self.claim.name();
+            shielded(|| tracing::warn!(%name, ?reason, "lock lost"));
+            self.claim.changed.notify();
+        }
+    }
+}
+
+impl Claim {
+    fn lock(&self) -> Locked<'_> {
+        Locked {
+            state: self.state.lock(),
+            announcement: Announcement {
+                claim: self,
+                lost: None,
+            },
+        }
+    }
+
+    pub(crate) fn name(&self) -> &Arc<str> {
+        self.resource.name()
+    }
+
+    /// Returns the number of guards.
+    pub(crate) fn depth(&self) -> u32 {
+        self.lock().depth
+    }
+
+    /// Returns the number of rounds that acquired the lock.
+    pub(crate) fn rounds(&self) -> u32 {
+        self.lock().rounds
+    }
+
+    /// Returns the acquisition, or the last extension.
+    pub(crate) fn newest_round(&self) -> Arc<LiveRound> {
+        self.lock().newest.clone()
+    }
+
+    pub(crate) fn votes(&self, round: &LiveRound) -> Votes {
+        self.context.masters.votes(round)
+    }
+
+    /// Returns the fencing token, if the lock is fenced.
+    pub(crate) fn fencing_token(&self) -> Option<u64> {
+        self.counter.is_some().then(|| self.lock().candidate)
+    }
+
+    fn ballot(&self, state: &State) -> Option<Ballot> {
+        self.counter.as_ref().map(|counter| Ballot {
+            counter: counter.clone(),
+            candidate: state.candidate,
+        })
+    }
+
+    /// Returns the key that a master writes when it grants the lock.
+    fn new_key(&self, state: &State, ttl: Ttl) -> NewKey {
+        NewKey {
+            ttl,
+            depth: state.depth,
+            ballot: self.ballot(state),
+        }
+    }
+
+    fn command(&self, action: Action) -> Command {
+        Command::new(&self.resource, action)
+    }
+
+    /// Removes one level. Removing the last level releases the lock on all masters. That release
+    /// arrives after every earlier request of this claim. It is owed to masters that may hold the
+    /// key and cannot be reached now.
+    fn leave(&self) -> Arc<LiveRound> {
+        let masters = &self.context.masters;
+        let round = Round::open(Verb::Release, masters.count(), clock::now(), None);
+        let release = LiveRound::open(round);
+        let mut state = self.lock();
+        state.depth = state.depth.saturating_sub(1);
+        if let Some(owner) = state.identity.owner().filter(|_| state.depth > 0) {
+            // This command is owed to no master: the next extension of this claim sets the depth,
+            // too.
+            let action = Action::SetDepth {
+                by: owner.clone(),
+                depth: state.depth,
+                ballot: self.ballot(&state),
+            };
+            masters.post(self.command(action), release.clone());
+            return release;
+        }
+        state.release = Some(release.clone());
+        let was_won = state.was_won();
+        let request = self.post_release(&state, &release);
+        if let Some(timer) = state.timer.take() {
+            self.context.renewer.remove(timer);
+        }
+        drop(state);
+        // Both of these may wake a task, so they come after the unlock.
+        drop(request);
+        if was_won {
+            self.context.local_waiters.released(&self.resource);
+        }
+        release
+    }
+
+    /// Posts the release of the last level. The caller drops the request after unlocking the state.
+    fn post_release(&self, state: &State, release: &Arc<LiveRound>) -> Arc<Request<PostedRelease>> {
+        let masters = &self.context.masters;
+        let posted = PostedRelease {
+            release: release.clone(),
+            keys_until: state.keys_until,
+            may_hold: state.may_hold,
+            newest: state.newest.clone(),
+            _pending: masters.pending_releases.add(state.keys_until),
+        };
+        let publishers = match &state.identity {
+            Identity::Token(token) if state.was_won() => masters.publishers(token.spread()),
+            // For a mutex that was not won: only masters that have the key publish, and it is not
+            // known which masters have it. For a reentrant lock: a waiter of Redisson listens to
+            // one master, which may be any.
+            _ => MasterSet::ALL,
+        };
+        let action = Action::Release {
+            by: state.identity.clone(),
+            wakes: self.wakes(state),
+            ballot: self.ballot(state),
+        };
+        masters.post_release(self.command(action), publishers, posted)
+    }
+
+    /// Returns which waiters the release wakes.
+    ///
+    /// A lost round has found that others hold the lock, and gives back the grants of some masters.
+    /// The waiters of this crate count these masters, see
+    /// [`LocalWaiters`](super::local_waiters::LocalWaiters). If each of these messages woke them,
+    /// they would wake each other with every attempt.
+    fn wakes(&self, state: &State) -> WakeScope {
+        let may_have_been_held = state.was_won() || state.newest.read(Round::may_have_barred);
+        match &state.identity {
+            // The scripts of a fair lock call the next waiter.
+            Identity::Ticket { .. } => WakeScope::Nobody,
+            _ if may_have_been_held => WakeScope::Everybody,
+            // Redisson does not wait for mutexes, and a message costs every master a command.
+            Identity::Token(_) => WakeScope::Nobody,
+            Identity::Owner { .. } => WakeScope::ThisMaster,
+        }
+    }
+}
+
+/// Returns when a key that is written now with `ttl` expires, on the monotonic clock.
+fn expiry_of(ttl: Ttl) -> Instant {
+    let now = clock::monotonic();
+    now.checked_add(ttl.duration()).unwrap_or(now)
+}
+
+/// A release that was posted. It counts as pending as long as this value lives, and not as long as
+/// the round does: a task that only reads the round must not delay the close of the coordinator.
+#[derive(Debug)]
+struct PostedRelease {
+    release: Arc<LiveRound>,
+    /// The expiry of the last key that the claim may have written, on the monotonic clock.
+    keys_until: Instant,
+    /// The masters that may hold the key or the ticket because of heals or of rounds before the
+    /// newest.
+    may_hold: MasterSet,
+    newest: Arc<LiveRound>,
+    _pending: PendingRelease,
+}
+
+impl CountVotes for PostedRelease {
+    fn count(&self, master: usize, vote: Vote, now: Instant) {
+        self.release.count(master, vote, now);
+    }
+
+    fn owed_until(&self, master: usize) -> Option<Instant> {
+        let may_hold = self.may_hold | self.newest.read(Round::may_keep);
+        may_hold.contains(master).then_some(self.keys_until)
+    }
+}
+
+/// One level of a claim, for one guard. Dropping it removes the level, also when the future that
+/// has it is dropped at any point. In this way, every round that does not end in a lock is followed
+/// by a release.
+#[derive(Debug)]
+#[must_use = "dropping it releases the lock"]
+pub(crate) struct Level {
+    claim: Arc<Claim>,
+    release: OnceLock<Arc<LiveRound>>,
+}
+
+impl Level {
+    /// Creates the first level of a claim, or one that was counted by [`Claim::reenter`].
+    pub(crate) fn new(claim: Arc<Claim>) -> Self {
+        Self {
+            claim,
+            release: OnceLock::new(),
+        }
+    }
+
+    /// Removes the level if that was not done before. Returns the round of the command that does.
+    pub(crate) fn release(&self) -> Arc<LiveRound> {
+        self.release.get_or_init(|| self.claim.leave()).clone()
+    }
+}
+
+impl Deref for Level {
+    type Target = Arc<Claim>;
+
+    fn deref(&self) -> &Arc<Claim> {
+        &self.claim
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        self.release();
+    }
+}

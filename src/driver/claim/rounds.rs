@@ -1,0 +1,164 @@
+//! The rounds that acquire a lock.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+
+use super::{Claim, LockRequest, State, expiry_of};
+use crate::{
+    core::{
+        command::{Action, Verb},
+        identity::{Identity, QueueOptions},
+        lease::Lease,
+        master_set::MasterSet,
+        round::{Outcome, Round},
+    },
+    driver::{
+        clock,
+        context::Context,
+        live_round::{IgnoreVotes, LiveRound},
+        masters::Masters,
+        owned_lock::OwnedLock,
+        signal::Signal,
+    },
+};
+
+/// The differences between the next round of a claim and the last one.
+#[derive(Debug)]
+pub(crate) struct NextRound {
+    /// The identity of a new attempt, which is needed if a command that takes back the last attempt
+    /// may arrive late. `None` keeps the identity.
+    pub(crate) identity: Option<Identity>,
+    /// The wait in the queues of the masters, if there is one.
+    pub(crate) queue: Option<QueueOptions>,
+    /// The number to offer for a fencing token, or `None` for a new timestamp.
+    pub(crate) candidate: Option<u64>,
+}
+
+impl Claim {
+    /// Asks all masters for the lock, in a first round.
+    pub(crate) fn begin(
+        context: &Arc<Context>,
+        request: &LockRequest,
+        identity: Identity,
+        owned: Option<Arc<OwnedLock<Self>>>,
+    ) -> Arc<Self> {
+        let masters = &context.masters;
+        let (began, start) = (clock::monotonic(), clock::now());
+        let lease = Lease::new(start, request.ttl, masters.config().drift);
+        let counter = request.counter.clone();
+        let candidate = counter.as_ref().map_or(0, |_| masters.timestamps.next());
+        let newest = open_round(masters, start, lease, false);
+        let claim = Arc::new(Self {
+            context: context.clone(),
+            resource: request.resource.clone(),
+            ttl: request.ttl,
+            counter,
+            _owned: owned,
+            began,
+            state: Mutex::new(State {
+                identity,
+                lease,
+                validity: Duration::ZERO,
+                keys_until: expiry_of(request.ttl),
+                may_hold: MasterSet::NONE,
+                candidate,
+                rounds: 1,
+                depth: 1,
+                newest,
+                was_extended: false,
+                in_doubt: false,
+                lost: None,
+                renewal: None,
+                timer: None,
+                release: None,
+            }),
+            changed: Signal::default(),
+        });
+        claim.post_acquire(&claim.lock(), None);
+        claim
+    }
+
+    /// Asks all masters once more: from the same position in their queues, or with another number
+    /// for the fencing token.
+    pub(crate) fn ask_again(&self, next: NextRound) {
+        let masters = &self.context.masters;
+        let start = clock::now();
+        let mut state = self.lock();
+        state.rounds = state.rounds.saturating_add(1);
+        if let Some(identity) = next.identity {
+            state.identity = identity;
+        }
+        if self.counter.is_some() {
+            let candidate = next.candidate;
+            state.candidate = candidate.unwrap_or_else(|| masters.timestamps.next());
+        }
+        state.keep_newest();
+        state.lease = Lease::new(start, self.ttl, masters.config().drift);
+        state.keys_until = state.keys_until.max(self.keys_until(next.queue));
+        state.newest = open_round(masters, start, state.lease, next.queue.is_some());
+        self.post_acquire(&state, next.queue);
+    }
+
+    fn post_acquire(&self, state: &State, queue: Option<QueueOptions>) {
+        let key = self.new_key(state, self.ttl);
+        let action = match (state.identity.clone(), queue) {
+            (Identity::Ticket(by), Some(queue)) => Action::AcquireOrQueue { by, queue, key },
+            (by, _) => Action::Acquire { by, key },
+        };
+        let masters = &self.context.masters;
+        masters.post(self.command(action), state.newest.clone());
+    }
+
+    /// Returns when everything that a round leaves on the masters has expired, if the round is
+    /// posted now. The result is on the monotonic clock.
+    fn keys_until(&self, queue: Option<QueueOptions>) -> Instant {
+        let key = expiry_of(self.ttl);
+        let position =
+            |queue: QueueOptions| clock::monotonic().checked_add(queue.waiter_timeout * 2);
+        queue
+            .and_then(position)
+            .map_or(key, |position| position.max(key))
+    }
+
+    /// Gives back what some masters granted to a round that was not won, and keeps the position in
+    /// their queues.
+    pub(crate) fn yield_grants(&self, to: MasterSet, timeout: Duration) {
+        let by = match &self.lock().identity {
+            Identity::Ticket(by) if !to.is_empty() => by.clone(),
+            _ => return,
+        };
+        let action = Action::Yield { by, timeout };
+        let masters = &self.context.masters;
+        masters.post_to(to, self.command(action), IgnoreVotes);
+    }
+
+    /// Waits for the outcome of the newest round. A majority counts as too late if no validity is
+    /// left when this task runs.
+    pub(crate) async fn decided(&self) -> Outcome {
+        let acquisition = self.newest_round();
+        let outcome = acquisition.decided().await;
+        if outcome != Outcome::Won {
+            return outcome;
+        }
+        let now = clock::now();
+        let mut state = self.lock();
+        state.validity = state.lease.remaining(now);
+        if state.lease.is_valid(now) {
+            Outcome::Won
+        } else {
+            Outcome::TooLate
+        }
+    }
+}
+
+fn open_round(masters: &Masters, start: Instant, lease: Lease, is_queued: bool) -> Arc<LiveRound> {
+    let mut round = Round::open(Verb::Acquire, masters.count(), start, Some(lease.until()));
+    if is_queued {
+        round.queue();
+    }
+    LiveRound::open(round)
+}

@@ -1,0 +1,396 @@
+//! Clocks and random numbers. No other file reads a clock or draws a random number.
+
+use std::{
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use parking_lot::Mutex;
+
+/// Returns the time on the clock by which locks are held: the monotonic clock, plus the time for
+/// which it stood still because the machine slept.
+///
+/// The monotonic clock stops while a machine is suspended, and the masters' TTLs run on. The wall
+/// clock does not stop. When the wall clock has run ahead of the monotonic clock, the difference
+/// counts as time that has passed. A wall clock that is set forward looks the same, and costs a
+/// holder some validity. A wall clock that is set back changes nothing.
+///
+/// Timers, and everything between this process and one master, go by the [`monotonic`] clock alone.
+/// Under tokio's paused clock both are virtual time, which is how tests run the real code.
+pub(crate) fn now() -> Instant {
+    let now = monotonic();
+    compare_clocks(now);
+    from_monotonic(now)
+}
+
+/// Converts an instant of the [`monotonic`] clock to the clock of [`now`], by the last comparison
+/// of the clocks. This is for votes: the caller looks at the clock again before it relies on the
+/// outcome.
+pub(crate) fn from_monotonic(at: Instant) -> Instant {
+    at + slept()
+}
+
+/// Converts an instant of the clock of [`now`] to the [`monotonic`] clock, for the case that the
+/// machine is not suspended before that instant. Returns `least` if that is later. An instant that
+/// has passed on one clock has passed on the other. The monotonic clock may never have shown the
+/// result: it may have stood still at that time, or the wall clock may have been set forward.
+pub(crate) fn to_monotonic(at: Instant, least: Instant) -> Instant {
+    compare_clocks(monotonic());
+    at.checked_sub(slept()).map_or(least, |at| at.max(least))
+}
+
+/// Sleeps until `at` on the clock of [`now`]. Reads that clock at least once a second, in case the
+/// machine was suspended.
+pub(crate) async fn sleep_until(at: Instant) {
+    const LONGEST: Duration = Duration::from_secs(1);
+    loop {
+        let left = at.saturating_duration_since(now());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(LONGEST)).await;
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where the crate reads its clock"
+)]
+pub(crate) fn monotonic() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// The wall clock in microseconds since 1970, for tickets that are compared with those of other
+/// processes.
+pub(crate) fn wall_micros() -> u64 {
+    let since = wall().duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The total nanoseconds for which the monotonic clock has stood still, at most [`MAX_SLEPT`].
+static SLEPT: AtomicU64 = AtomicU64::new(0);
+
+/// About 100 years, by which any instant can be moved. Only tests that set the wall clock back and
+/// forth add up to more.
+const MAX_SLEPT: u64 = 100 * 366 * 24 * 60 * 60 * 1_000_000_000;
+
+fn slept() -> Duration {
+    Duration::from_nanos(SLEPT.load(Ordering::Relaxed))
+}
+
+/// Compares the clocks, unless that was done less than a millisecond before `now`, on the
+/// [`monotonic`] clock. If the machine was suspended, that clock may not have moved, so the
+/// suspension is noticed up to a millisecond later.
+fn compare_clocks(now: Instant) {
+    const INTERVAL: Duration = Duration::from_millis(1);
+    static ORIGIN: LazyLock<Instant> = LazyLock::new(monotonic);
+    /// The time of the last comparison, in nanoseconds after the origin.
+    static DONE: AtomicU64 = AtomicU64::new(u64::MAX);
+    static LAST: Mutex<Option<Reading>> = Mutex::new(None);
+
+    let now = now.saturating_duration_since(*ORIGIN).as_nanos() as u64;
+    // In both directions, as clocks that tests advance do not agree with each other.
+    if now.abs_diff(DONE.load(Ordering::Relaxed)) < INTERVAL.as_nanos() as u64 {
+        return;
+    }
+    let Some(mut last) = LAST.try_lock() else {
+        return;
+    };
+    if let Some(reading) = Reading::take() {
+        if let Some(last) = *last {
+            let slept = SLEPT.load(Ordering::Relaxed); // changes only under this lock
+            let slept = slept.saturating_add(reading.ahead_of(last));
+            SLEPT.store(slept.min(MAX_SLEPT), Ordering::Relaxed);
+        }
+        *last = Some(reading);
+        DONE.store(now, Ordering::Relaxed);
+    }
+}
+
+/// A reading of the clocks whose difference shows that the machine was suspended. These are not
+/// tokio's clocks, which tests may pause and advance.
+#[derive(Clone, Copy)]
+struct Reading {
+    monotonic: Instant,
+    wall: SystemTime,
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where the crate reads the wall clock"
+)]
+fn wall() -> SystemTime {
+    let wall = SystemTime::now();
+    #[cfg(test)]
+    let wall = wall + tests::ahead();
+    wall
+}
+
+impl Reading {
+    /// Reads both clocks. Returns `None` if a pause between them would look like sleep.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place where the crate compares the clocks of the machine"
+    )]
+    fn take() -> Option<Self> {
+        const PAUSE: Duration = Duration::from_millis(1);
+        let before = Instant::now();
+        let wall = wall();
+        let monotonic = Instant::now();
+        (monotonic - before < PAUSE).then_some(Self { monotonic, wall })
+    }
+
+    /// Returns the nanoseconds that the wall clock has gained on the monotonic clock since `last`.
+    fn ahead_of(self, last: Self) -> u64 {
+        const NOISE: Duration = Duration::from_millis(5);
+        let monotonic = self.monotonic.saturating_duration_since(last.monotonic);
+        let wall = self.wall.duration_since(last.wall).unwrap_or_default();
+        match wall.saturating_sub(monotonic) {
+            ahead if ahead < NOISE => 0,
+            ahead => u64::try_from(ahead.as_nanos()).unwrap_or(0),
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where the crate draws random numbers"
+)]
+pub(crate) fn random<const BYTES: usize>() -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    rand::Rng::fill_bytes(&mut rand::rng(), &mut bytes);
+    bytes
+}
+
+pub(crate) fn random_u64() -> u64 {
+    u64::from_ne_bytes(random())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(
+        clippy::disallowed_methods,
+        reason = "a suspended machine takes real time"
+    )]
+
+    use std::{env, process::Command, thread};
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::{Coordinator, Guard, LockState, LostReason, MemoryMaster};
+
+    /// The milliseconds by which a test has set the wall clock forward.
+    static AHEAD: AtomicU64 = AtomicU64::new(0);
+
+    pub(super) fn ahead() -> Duration {
+        Duration::from_millis(AHEAD.load(Ordering::Relaxed))
+    }
+
+    /// Acts as if the machine were suspended: the wall clock moves on, and the monotonic clock
+    /// stands still.
+    async fn suspend(time: Duration) {
+        let millis = u64::try_from(time.as_millis()).unwrap();
+        AHEAD.fetch_add(millis, Ordering::Relaxed);
+        pass().await;
+    }
+
+    /// Lets enough time pass for the clocks to be compared again.
+    async fn pass() {
+        thread::sleep(Duration::from_millis(3));
+        tokio::time::advance(Duration::from_millis(2)).await;
+    }
+
+    /// Returns the state of the lock after the clocks were compared. A single comparison may fail,
+    /// as a reading of the clocks that takes too long is not used.
+    async fn state(guard: &Guard) -> LockState {
+        for _ in 0..4 {
+            guard.state();
+            pass().await;
+        }
+        guard.state()
+    }
+
+    /// Runs `test` with a paused clock in a process of its own, as a suspension affects all tests
+    /// of a process.
+    fn alone(name: &str, test: impl Future<Output = ()>) {
+        const ALONE: &str = "QUORLOCK_TEST_ALONE";
+        if env::var_os(ALONE).is_some() {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+            return runtime.block_on(test);
+        }
+        let ended = Command::new(env::current_exe().unwrap())
+            .args([
+                "--exact",
+                &format!("driver::clock::tests::{name}"),
+                "--nocapture",
+            ])
+            .env(ALONE, "")
+            .output()
+            .unwrap();
+        let stdout = String::from_utf8_lossy(&ended.stdout);
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        let has_passed = ended.status.success() && stdout.contains("1 passed");
+        assert!(has_passed, "{stdout}{stderr}");
+    }
+
+    const fn seconds(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    /// Acquires a lock with the default TTL, 10 s.
+    async fn guard(name: &str, is_renewed: bool) -> (Vec<MemoryMaster>, Coordinator, Guard) {
+        let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+        let locks = Coordinator::new(&masters).unwrap();
+        let mut lock = locks.mutex(name);
+        if !is_renewed {
+            lock = lock.renewal(crate::Renewal::Off);
+        }
+        let guard = lock.acquire().await.unwrap();
+        (masters, locks, guard)
+    }
+
+    #[test]
+    fn a_lock_is_lost_when_the_machine_wakes_up_after_its_validity() {
+        alone(
+            "a_lock_is_lost_when_the_machine_wakes_up_after_its_validity",
+            async {
+                for is_renewed in [true, false] {
+                    let (masters, _locks, guard) = guard("r", is_renewed).await;
+                    tokio::time::sleep(seconds(1)).await;
+                    assert_eq!(state(&guard).await, LockState::Held);
+                    suspend(seconds(10)).await;
+                    let now = state(&guard).await;
+                    assert_eq!(now, LockState::Lost(LostReason::Expired));
+                    assert!(!guard.is_valid() && guard.remaining().is_zero());
+                    let commands = masters[0].commands();
+                    // The masters still have the key, as their clock stood still, too. The lock is
+                    // lost nevertheless.
+                    assert_eq!(masters[0].keys(), ["r"]);
+                    guard.extend(seconds(10)).await.unwrap_err();
+                    tokio::time::sleep(seconds(5)).await;
+                    assert_eq!(masters[0].commands(), commands);
+                    guard.release().await.unwrap();
+                }
+            },
+        );
+    }
+
+    /// The timer of `lost` stands still with the monotonic clock. `lost` resolves in time all the
+    /// same.
+    #[test]
+    fn lost_resolves_within_a_second_of_waking_up() {
+        alone("lost_resolves_within_a_second_of_waking_up", async {
+            let (_masters, _locks, guard) = guard("r", false).await;
+            let early = timeout(seconds(2), guard.lost()).await;
+            assert!(early.is_err());
+            let (lost, ()) = tokio::join!(timeout(seconds(2), guard.lost()), async {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                suspend(seconds(10)).await;
+            });
+            assert_eq!(lost.unwrap().reason, LostReason::Expired);
+        });
+    }
+
+    #[test]
+    fn a_lock_is_renewed_within_a_second_of_waking_up_in_time() {
+        alone(
+            "a_lock_is_renewed_within_a_second_of_waking_up_in_time",
+            async {
+                let (masters, _locks, guard) = guard("r", true).await;
+                let commands = masters[0].commands();
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                suspend(seconds(5)).await;
+                assert_eq!(state(&guard).await, LockState::Held);
+                assert!(guard.remaining() < seconds(5), "{guard:?}");
+                assert_eq!(masters[0].commands(), commands);
+                tokio::time::sleep(seconds(1) + Duration::from_millis(10)).await;
+                assert_eq!(masters[0].commands(), commands + 1);
+                assert_eq!(state(&guard).await, LockState::Held);
+                assert!(guard.remaining() > seconds(8), "{guard:?}");
+                suspend(seconds(7)).await; // longer than the rest of the first lease
+                assert_eq!(state(&guard).await, LockState::Held);
+            },
+        );
+    }
+
+    #[test]
+    fn validity_ends_in_the_past_once_it_is_over() {
+        alone("validity_ends_in_the_past_once_it_is_over", async {
+            let origin = monotonic();
+            tokio::time::sleep(seconds(1)).await;
+            let (_masters, _locks, guard) = guard("r", false).await;
+            let began = monotonic();
+            tokio::time::sleep(seconds(1)).await;
+            suspend(seconds(4)).await;
+            assert_eq!(state(&guard).await, LockState::Held);
+            assert_eq!(guard.valid_until(), monotonic() + guard.remaining());
+            for hours in [1, 24 * 365 * 50, 24 * 365 * 500] {
+                suspend(seconds(3_600 * hours)).await;
+                assert!(matches!(state(&guard).await, LockState::Lost(_)));
+                assert!(guard.valid_until() <= monotonic());
+                assert!(guard.valid_until() >= began - Duration::from_millis(10));
+                assert!(guard.valid_until() > origin);
+            }
+        });
+    }
+
+    /// A step of the wall clock does not end a pending release.
+    #[test]
+    fn a_release_is_owed_when_the_wall_clock_is_set_forward() {
+        alone(
+            "a_release_is_owed_when_the_wall_clock_is_set_forward",
+            async {
+                let (masters, locks, guard) = guard("r", false).await;
+                guard.settled().await;
+                masters[0].inject(crate::Fault::Down);
+                tokio::time::sleep(seconds(1)).await;
+                guard.release().await.unwrap();
+                suspend(seconds(3_600)).await;
+                let other = locks.mutex("other").try_acquire().await.unwrap();
+                tokio::time::sleep(seconds(2)).await;
+                assert_eq!(masters[0].keys(), ["r"]);
+                masters[0].inject(crate::Fault::None);
+                tokio::time::sleep(seconds(2)).await;
+                assert!(!masters[0].keys().contains(&"r".to_owned()));
+                drop(other);
+                timeout(seconds(60), locks.close()).await.unwrap();
+            },
+        );
+    }
+
+    #[test]
+    fn only_a_wall_clock_that_ran_ahead_counts() {
+        let origin = Reading {
+            monotonic: monotonic(),
+            wall: wall(),
+        };
+        let mut last = origin;
+        let mut slept = 0;
+        for (monotonic, wall, expected) in [
+            (10, 10, 0),
+            (20, 80, 60),     // suspended for a minute
+            (30, 85, 60),     // set back a little
+            (40, -3_600, 60), // set back by an hour
+            (50, -3_560, 90), // suspended for half a minute after that
+            (50, -3_559, 91),
+        ] {
+            let distance = Duration::from_secs(i64::unsigned_abs(wall));
+            let reading = Reading {
+                monotonic: origin.monotonic + Duration::from_secs(monotonic),
+                wall: if wall < 0 {
+                    origin.wall - distance
+                } else {
+                    origin.wall + distance
+                },
+            };
+            slept += Duration::from_nanos(reading.ahead_of(last)).as_secs();
+            assert_eq!(slept, expected, "{monotonic} {wall}");
+            last = reading;
+        }
+    }
+}

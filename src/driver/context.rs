@@ -1,0 +1,20 @@
+//! The parts of a coordinator that a claim uses.
+
+use std::sync::Arc;
+
+use super::{local_waiters::LocalWaiters, masters::Masters, renewer::Renewer};
+
+/// The parts of a coordinator that a claim uses. When this is dropped, the background tasks of the
+/// coordinator end.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) masters: Masters,
+    pub(crate) renewer: Arc<Renewer>,
+    pub(crate) local_waiters: LocalWaiters,
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        self.renewer.close();
+    }
+}

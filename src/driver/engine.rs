@@ -1,0 +1,135 @@
+//! The driver of a coordinator, put together from its parts.
+
+use std::{
+    fmt::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use super::{
+    acquire,
+    claim::{Claim, Level, LockRequest},
+    clock,
+    context::Context,
+    denied::NotAcquired,
+    inspect::{self, NotInspected},
+    local_waiters::LocalWaiters,
+    masters::Masters,
+    owned_lock::LockOwner,
+    renewer::Renewer,
+    shared::Shared,
+};
+use crate::{
+    core::{config::Config, inspection::Inspection, name::Resource},
+    master::{Mailbox, Supervisor},
+};
+
+/// The driver of a coordinator.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    shared: Shared,
+    /// The name of this process on the masters.
+    process: Arc<str>,
+    /// The number of owners so far.
+    owners: AtomicU64,
+}
+
+impl Engine {
+    /// Starts the background tasks on `runtime`. They end when the last coordinator, lock and guard
+    /// is gone. Supervisors first deliver everything that was posted.
+    pub(crate) fn start(
+        config: Config,
+        masters: Vec<(Arc<Mailbox>, Supervisor)>,
+        runtime: &tokio::runtime::Handle,
+    ) -> Self {
+        let (mailboxes, supervisors): (Vec<_>, Vec<_>) = masters.into_iter().unzip();
+        for supervisor in supervisors {
+            runtime.spawn(supervisor);
+        }
+        let renewer = Arc::<Renewer>::default();
+        runtime.spawn(renewer.clone().run());
+        let process: Arc<str> = uuid(clock::random()).into();
+        let context = Context {
+            masters: Masters::new(config, mailboxes),
+            renewer,
+            local_waiters: LocalWaiters::default(),
+        };
+        Self {
+            shared: Shared::new(context, &process),
+            process,
+            owners: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn masters(&self) -> &Masters {
+        self.shared.masters()
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        self.masters().config()
+    }
+
+    /// Creates an owner of this process.
+    pub(crate) fn owner(&self) -> LockOwner<Claim> {
+        let number = self.owners.fetch_add(1, Ordering::Relaxed) + 1;
+        LockOwner::new(&self.process, number)
+    }
+
+    /// Returns whether this engine created `owner`. All claims of an owner belong to one engine.
+    pub(crate) fn knows(&self, owner: &LockOwner<Claim>) -> bool {
+        owner.id().starts_with(&*self.process)
+    }
+
+    /// Makes one attempt.
+    pub(crate) async fn try_acquire(&self, request: &LockRequest) -> Result<Level, NotAcquired> {
+        acquire::try_acquire(&self.shared, request).await
+    }
+
+    /// Waits until the lock is acquired. With a `limit`, the last attempt begins when that is over.
+    pub(crate) async fn acquire(
+        &self,
+        request: &LockRequest,
+        limit: Option<Duration>,
+    ) -> Result<Level, NotAcquired> {
+        acquire::acquire(&self.shared, request, limit).await
+    }
+
+    /// Asks all masters who holds the lock and who waits for it.
+    pub(crate) async fn inspect(&self, resource: &Resource) -> Result<Inspection, NotInspected> {
+        inspect::inspect(self.masters(), resource).await
+    }
+
+    /// Refuses new acquisitions, and waits until all releases are delivered, or the keys that they
+    /// delete have expired.
+    pub(crate) async fn close(&self) {
+        self.shared.close();
+        self.masters().pending_releases.delivered().await;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn local_waiters(&self) -> &LocalWaiters {
+        &self.shared.context.local_waiters
+    }
+
+    #[cfg(test)]
+    pub(crate) fn fair_waiters(&self) -> &super::fair_waiters::FairWaiters {
+        &self.shared.fair_waiters
+    }
+}
+
+/// Returns a random UUID that is made of `bytes`.
+fn uuid(mut bytes: [u8; 16]) -> String {
+    bytes[6] = bytes[6] & 0x0f | 0x40; // version 4
+    bytes[8] = bytes[8] & 0x3f | 0x80; // the variant of RFC 9562
+    let mut text = String::with_capacity(36);
+    for (index, byte) in bytes.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        let _ = write!(text, "{byte:02x}"); // never fails for a string
+    }
+    text
+}

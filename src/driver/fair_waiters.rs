@@ -1,0 +1,182 @@
+//! Waiters of this process for fair locks: the masters call the waiter at the head of the queue.
+
+use std::{
+    collections::HashMap,
+    ops::ControlFlow,
+    sync::{Arc, Weak},
+    time::Instant,
+};
+
+use parking_lot::Mutex;
+
+use super::{clock, masters::Masters, signal::Signal};
+use crate::{
+    core::{identity::Ticket, master_set::MasterSet},
+    master::{ChannelEvent, Subscriber},
+};
+
+/// The waiters of this process for all fair locks. Masters call them on one channel.
+#[derive(Debug)]
+pub(crate) struct FairWaiters {
+    channel: Arc<str>,
+    inbox: Arc<Inbox>,
+}
+
+#[derive(Debug, Default)]
+struct Inbox {
+    waiters: Mutex<HashMap<Ticket, Arc<Wakeup>>>,
+}
+
+#[derive(Debug, Default)]
+struct Wakeup {
+    /// The masters that have called the waiter since its attempt began.
+    by: Mutex<MasterSet>,
+    called: Signal,
+}
+
+impl FairWaiters {
+    pub(crate) fn new(process: &str) -> Self {
+        Self {
+            channel: format!("quorlock:turn:{process}").into(),
+            inbox: Arc::default(),
+        }
+    }
+
+    /// Listens for calls of `ticket`. A call that is caused by a request after this is missed only
+    /// if its master refuses the subscription, or the connection breaks.
+    pub(crate) fn join<'a>(&'a self, masters: &'a Masters, ticket: &Ticket) -> FairWaiter<'a> {
+        let wakeup = Arc::<Wakeup>::default();
+        let mut waiters = self.inbox.waiters.lock();
+        let is_first = waiters.is_empty();
+        waiters.insert(ticket.clone(), wakeup.clone());
+        if is_first {
+            // While `waiters` is locked, so that a waiter that leaves unsubscribes after this.
+            masters.subscribe(&self.channel, &self.subscriber());
+        }
+        FairWaiter {
+            waiters: self,
+            masters,
+            ticket: ticket.clone(),
+            wakeup,
+        }
+    }
+
+    /// Wakes all waiters, so that they ask again.
+    pub(crate) fn wake_all(&self) {
+        let waiters: Vec<_> = self.inbox.waiters.lock().values().cloned().collect();
+        for wakeup in waiters {
+            wakeup.call(MasterSet::ALL);
+        }
+    }
+
+    fn subscriber(&self) -> Weak<dyn Subscriber> {
+        Arc::downgrade(&self.inbox) as Weak<dyn Subscriber>
+    }
+}
+
+impl Subscriber for Inbox {
+    fn on_event(&self, master: usize, event: ChannelEvent<'_>) {
+        let ChannelEvent::Message(ticket) = event else {
+            return; // a poll makes up for calls that were missed
+        };
+        let wakeup = self.waiters.lock().get(ticket).cloned();
+        if let Some(wakeup) = wakeup {
+            wakeup.call(MasterSet::only(master));
+        }
+    }
+}
+
+impl Wakeup {
+    fn call(&self, by: MasterSet) {
+        *self.by.lock() |= by;
+        self.called.notify();
+    }
+}
+
+/// A waiter that masters can call. It stops listening when dropped.
+#[derive(Debug)]
+pub(crate) struct FairWaiter<'a> {
+    waiters: &'a FairWaiters,
+    masters: &'a Masters,
+    ticket: Ticket,
+    wakeup: Arc<Wakeup>,
+}
+
+impl FairWaiter<'_> {
+    /// Forgets the calls before the attempt that begins now.
+    pub(crate) fn begin_attempt(&self) {
+        *self.wakeup.by.lock() = MasterSet::NONE;
+    }
+
+    /// Waits until a majority of masters have called, until `end` at most. After the first call, it
+    /// waits for the other masters only for the shortest retry delay.
+    pub(crate) async fn called(&self, end: Instant) {
+        let mut last = None;
+        let check = || {
+            let by = *self.wakeup.by.lock();
+            let now = clock::now();
+            if !by.is_empty() && last.is_none() {
+                last = Some(end.min(now + self.masters.config().retry.least()));
+            }
+            let until = last.unwrap_or(end);
+            if by.is_majority_of(self.masters.count()) || now >= until {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(Some(until))
+            }
+        };
+        self.wakeup.called.wait(check).await;
+    }
+}
+
+impl Drop for FairWaiter<'_> {
+    fn drop(&mut self) {
+        let mut waiters = self.waiters.inbox.waiters.lock();
+        waiters.remove(&self.ticket);
+        if waiters.is_empty() {
+            let subscriber = self.waiters.subscriber();
+            self.masters.unsubscribe(&self.waiters.channel, &subscriber);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::{Coordinator, MemoryMaster};
+
+    #[tokio::test(start_paused = true)]
+    async fn waiters_leave_nothing_behind_when_they_win_give_up_or_are_dropped() {
+        let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+        let (locks, others) = (
+            Coordinator::new(&masters).unwrap(),
+            Coordinator::new(&masters).unwrap(),
+        );
+        let moment = Duration::from_millis(20);
+        for name in 0..100 {
+            let lock = locks.fair(format!("{name}"), &locks.owner());
+            let held = others.fair(format!("{name}"), &others.owner());
+            let held = held.acquire().await.unwrap();
+            match name % 3 {
+                0 => assert!(lock.acquire_within(moment).await.is_err()),
+                1 => {
+                    let mut waiter = Box::pin(lock.acquire());
+                    let waits = tokio::time::timeout(moment, waiter.as_mut()).await;
+                    assert!(waits.is_err());
+                    assert!(masters.iter().all(|master| master.listeners() == 1));
+                    drop(held);
+                    drop(waiter.await.unwrap());
+                }
+                _ => {
+                    let waits = tokio::time::timeout(moment, lock.acquire()).await;
+                    assert!(waits.is_err());
+                }
+            }
+        }
+        assert_eq!(locks.engine().fair_waiters().inbox.waiters.lock().len(), 0);
+        locks.close().await;
+        tokio::time::sleep(moment).await;
+        assert!(masters.iter().all(|master| master.listeners() == 0));
+    }
+}

@@ -1,0 +1,65 @@
+//! Asking all masters who holds a lock.
+
+use std::{sync::Arc, time::Instant};
+
+use parking_lot::Mutex;
+
+use super::{clock, live_round::LiveRound, masters::Masters};
+use crate::{
+    core::{
+        command::{Action, Command, Verb},
+        inspection::{self, Inspection, Seen},
+        name::Resource,
+        quorum::Vote,
+        round::{Outcome, Round},
+    },
+    master::CountVotes,
+};
+
+/// The error that too few masters answered to say who holds the lock.
+#[derive(Debug)]
+pub(crate) struct NotInspected(pub(crate) Arc<LiveRound>);
+
+/// An inspection that is under way: the votes, and the answer of each master.
+struct Inquiry {
+    round: Arc<LiveRound>,
+    seen: Mutex<Vec<Option<Seen>>>,
+}
+
+impl CountVotes for Arc<Inquiry> {
+    fn note(&self, master: usize, text: &str) {
+        if let Some(seen) = self.seen.lock().get_mut(master) {
+            *seen = Seen::parse(text);
+        }
+    }
+
+    fn count(&self, master: usize, vote: Vote, now: Instant) {
+        self.round.count(master, vote, now);
+    }
+}
+
+/// Asks all masters who holds `resource` and who waits for it.
+pub(super) async fn inspect(
+    masters: &Masters,
+    resource: &Resource,
+) -> Result<Inspection, NotInspected> {
+    let round = Round::open(Verb::Inspect, masters.count(), clock::now(), None);
+    let inquiry = Arc::new(Inquiry {
+        round: LiveRound::open(round),
+        seen: Mutex::new(vec![None; masters.count()]),
+    });
+    let command = Command::new(resource, Action::Inspect);
+    masters.post(command, inquiry.clone());
+    // Waits for all masters: a majority of them may not be enough to name the holder.
+    inquiry.round.settled().await;
+    if inquiry.round.read(Round::outcome) != Outcome::Won {
+        return Err(NotInspected(inquiry.round.clone()));
+    }
+    let seen = inquiry.seen.lock().clone();
+    Ok(Inspection {
+        name: resource.name().clone(),
+        holder: inspection::holder(&seen),
+        queue: inspection::queue(&seen),
+        votes: masters.votes(&inquiry.round),
+    })
+}

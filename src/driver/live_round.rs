@@ -1,0 +1,187 @@
+//! A round while its votes come in, and the tasks that wait for it.
+
+use std::{
+    future::poll_fn,
+    mem,
+    sync::Arc,
+    task::{Poll, Waker},
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::clock;
+use crate::{
+    core::{
+        quorum::Vote,
+        round::{Outcome, Round},
+        votes::CastVote,
+    },
+    master::CountVotes,
+    user_code::shielded,
+};
+
+/// A round that masters cast their votes into, each from the task that serves it.
+#[derive(Debug)]
+pub(crate) struct LiveRound {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    round: Round,
+    /// The task that waits for the outcome.
+    decided: Option<Waker>,
+    /// The tasks that wait for all votes.
+    settled: Vec<Waker>,
+}
+
+impl LiveRound {
+    pub(crate) fn open(round: Round) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(State {
+                round,
+                decided: None,
+                settled: Vec::new(),
+            }),
+        })
+    }
+
+    /// Waits until the outcome is certain. Only one task at a time may wait: the one that posted
+    /// the round.
+    pub(crate) async fn decided(&self) -> Outcome {
+        poll_fn(|cx| {
+            match self.read(Round::outcome) {
+                Outcome::Pending => {}
+                outcome => return Poll::Ready(outcome),
+            }
+            // Wakers are code of the program: they are cloned and dropped while the state is
+            // unlocked.
+            let mut waker = Some(cx.waker().clone());
+            let mut state = self.state.lock();
+            match state.round.outcome() {
+                Outcome::Pending => {
+                    mem::swap(&mut state.decided, &mut waker);
+                    drop(state);
+                    Poll::Pending
+                }
+                outcome => Poll::Ready(outcome),
+            }
+        })
+        .await
+    }
+
+    /// Waits until every master has answered or was given up on.
+    pub(crate) async fn settled(&self) {
+        poll_fn(|cx| {
+            if self.read(Round::is_settled) {
+                return Poll::Ready(());
+            }
+            // Declared before `state`, so that a waker that is not kept is dropped after the
+            // unlock.
+            let waker = cx.waker().clone();
+            let mut state = self.state.lock();
+            if state.round.is_settled() {
+                return Poll::Ready(());
+            }
+            if !state.settled.iter().any(|other| other.will_wake(&waker)) {
+                state.settled.push(waker);
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    pub(crate) fn votes(&self) -> Box<[Option<CastVote>]> {
+        self.read(|round| round.votes().into())
+    }
+
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&Round) -> T) -> T {
+        look(&self.state.lock().round)
+    }
+
+    /// Returns how long the round has been under way.
+    pub(crate) fn elapsed(&self, now: Instant) -> Duration {
+        self.read(|round| now.saturating_duration_since(round.start()))
+    }
+
+    pub(crate) fn is_pending(&self) -> bool {
+        self.read(Round::outcome) == Outcome::Pending
+    }
+
+    /// Returns whether there was no majority, or only one that came too late.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.read(Round::outcome), Outcome::Lost | Outcome::TooLate)
+    }
+
+    /// Counts a vote that was read at `now` on the monotonic clock, and wakes no task. Returns the
+    /// result of `look`, which is given the round and its outcome before the vote. The caller must
+    /// call [`wake`](Self::wake) next.
+    pub(crate) fn cast<T>(
+        &self,
+        master: usize,
+        vote: Vote,
+        now: Instant,
+        look: impl FnOnce(&Round, Outcome) -> T,
+    ) -> T {
+        let now = clock::from_monotonic(now);
+        let mut state = self.state.lock();
+        let before = state.round.outcome();
+        state.round.on_vote(master, vote, now);
+        look(&state.round, before)
+    }
+
+    /// Notes that the key was put back on `master`.
+    pub(crate) fn healed(&self, master: usize) {
+        self.state.lock().round.healed(master);
+    }
+
+    /// Wakes the tasks that no longer have to wait.
+    pub(crate) fn wake(&self) {
+        Self::wake_all(self.state.lock());
+    }
+
+    fn wake_all(mut state: MutexGuard<'_, State>) {
+        if state.round.outcome() == Outcome::Pending {
+            return;
+        }
+        let decided = state.decided.take();
+        let settled = if state.round.is_settled() {
+            mem::take(&mut state.settled)
+        } else {
+            Vec::new()
+        };
+        drop(state); // a task that is woken may lock it at once
+        for waker in decided.into_iter().chain(settled) {
+            shielded(|| waker.wake());
+        }
+    }
+}
+
+impl Drop for LiveRound {
+    /// Drops the wakers of tasks that did not wait to the end.
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        let wakers = state.decided.take().into_iter();
+        for waker in wakers.chain(mem::take(&mut state.settled)) {
+            shielded(|| drop(waker));
+        }
+    }
+}
+
+impl CountVotes for Arc<LiveRound> {
+    fn count(&self, master: usize, vote: Vote, now: Instant) {
+        let now = clock::from_monotonic(now);
+        let mut state = self.state.lock();
+        state.round.on_vote(master, vote, now);
+        LiveRound::wake_all(state);
+    }
+}
+
+/// Counts nothing, for requests whose votes do not matter.
+#[derive(Debug)]
+pub(crate) struct IgnoreVotes;
+
+impl CountVotes for IgnoreVotes {
+    fn count(&self, _master: usize, _vote: Vote, _now: Instant) {}
+}

@@ -1,0 +1,163 @@
+//! All masters of a coordinator: where requests are posted.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use super::{
+    clock, live_round::LiveRound, pending_releases::PendingReleases, timestamps::Timestamps,
+};
+use crate::{
+    core::{command::Command, config::Config, master_set::MasterSet, votes::Votes},
+    master::{CountVotes, Mailbox, Request, Subscriber},
+};
+
+/// The masters of a coordinator, and its settings. Their supervisors end when this is dropped and
+/// everything that was posted is delivered.
+#[derive(Debug)]
+pub(crate) struct Masters {
+    config: Config,
+    addresses: Arc<[Arc<str>]>,
+    mailboxes: Box<[Arc<Mailbox>]>,
+    pub(crate) pending_releases: PendingReleases,
+    pub(crate) timestamps: Timestamps,
+}
+
+impl Masters {
+    pub(crate) fn new(config: Config, mailboxes: Vec<Arc<Mailbox>>) -> Self {
+        let addresses = mailboxes.iter().map(|mailbox| mailbox.address().clone());
+        Self {
+            config,
+            addresses: addresses.collect(),
+            mailboxes: mailboxes.into(),
+            pending_releases: PendingReleases::new(),
+            timestamps: Timestamps::default(),
+        }
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Returns the number of masters.
+    pub(crate) fn count(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    pub(crate) fn addresses(&self) -> &Arc<[Arc<str>]> {
+        &self.addresses
+    }
+
+    /// Returns the longest node timeout of the masters that were dialled. Before the first dial, it
+    /// is the shortest node timeout that a master can have.
+    pub(crate) fn node_timeout(&self) -> Duration {
+        let timeouts = self.mailboxes.iter().map(|mailbox| mailbox.node_timeout());
+        let longest = timeouts.flatten().max();
+        longest.unwrap_or_else(|| self.config.node_timeout.least())
+    }
+
+    /// Returns how long an attempt takes at most: a round, which may wait for first connections,
+    /// and another one to say why the lock was refused.
+    pub(crate) fn attempt_timeout(&self) -> Duration {
+        let mut mailboxes = self.mailboxes.iter();
+        let rounds = self.node_timeout() * 2;
+        if mailboxes.any(|mailbox| mailbox.node_timeout().is_none()) {
+            rounds + self.config.connect_timeout
+        } else {
+            rounds
+        }
+    }
+
+    /// Returns how long a waiter of a fair lock may be silent. That is at least four node timeouts
+    /// of the slowest master, so that a waiter does not count as dead after one lost poll.
+    pub(crate) fn waiter_timeout(&self) -> Duration {
+        self.config.waiter_timeout.max(self.node_timeout() * 4)
+    }
+
+    pub(crate) fn votes(&self, round: &LiveRound) -> Votes {
+        Votes::new(self.addresses.clone(), round.votes())
+    }
+
+    /// Posts `command` to every master.
+    pub(crate) fn post<C: CountVotes + 'static>(&self, command: Command, votes_to: C) {
+        self.post_to(MasterSet::ALL, command, votes_to);
+    }
+
+    /// Posts `command` to some masters. Neither blocks nor spawns, so `Drop` may call this.
+    pub(crate) fn post_to<C: CountVotes + 'static>(
+        &self,
+        masters: MasterSet,
+        command: Command,
+        votes_to: C,
+    ) {
+        self.deliver(masters, &request(command, MasterSet::NONE, votes_to));
+    }
+
+    /// Posts `command`, a release, to every master. Only `publishers` tell waiters of it. Returns
+    /// the request, which may run code of the program when the last reference to it is dropped.
+    pub(crate) fn post_release<C: CountVotes + 'static>(
+        &self,
+        command: Command,
+        publishers: MasterSet,
+        votes_to: C,
+    ) -> Arc<Request<C>> {
+        let request = request(command, publishers, votes_to);
+        self.deliver(MasterSet::ALL, &request);
+        request
+    }
+
+    fn deliver<C: CountVotes + 'static>(&self, masters: MasterSet, request: &Arc<Request<C>>) {
+        for mailbox in &self.mailboxes {
+            if masters.contains(mailbox.master()) {
+                mailbox.post(request.clone());
+            }
+        }
+    }
+
+    /// Returns up to two connected masters, which will tell waiters of a release. One would not be
+    /// enough, as it may have just died. If all masters did so, a release would cost each master a
+    /// quarter more. `spread` chooses the masters.
+    pub(crate) fn publishers(&self, spread: u8) -> MasterSet {
+        let count = self.count();
+        (0..count)
+            .map(|step| (usize::from(spread) + step) % count)
+            .filter(|master| self.mailboxes[*master].is_serving())
+            .take(2)
+            .collect()
+    }
+
+    /// Returns whether a majority of masters are connected.
+    pub(crate) fn has_quorum(&self) -> bool {
+        let masters = 0..self.count();
+        let connected = masters.filter(|master| self.mailboxes[*master].is_serving());
+        let connected: MasterSet = connected.collect();
+        connected.is_majority_of(self.count())
+    }
+
+    /// Subscribes `subscriber` to `channel` on every master.
+    pub(crate) fn subscribe(&self, channel: &Arc<str>, subscriber: &Weak<dyn Subscriber>) {
+        for mailbox in &self.mailboxes {
+            mailbox.subscribe(channel, subscriber.clone());
+        }
+    }
+
+    pub(crate) fn unsubscribe(&self, channel: &Arc<str>, subscriber: &Weak<dyn Subscriber>) {
+        for mailbox in &self.mailboxes {
+            mailbox.unsubscribe(channel, subscriber);
+        }
+    }
+}
+
+impl Drop for Masters {
+    fn drop(&mut self) {
+        for mailbox in &self.mailboxes {
+            mailbox.abandon();
+        }
+    }
+}
+
+fn request<C: CountVotes>(command: Command, publishers: MasterSet, votes_to: C) -> Arc<Request<C>> {
+    let now = clock::monotonic();
+    Arc::new(Request::new(command, publishers, now, votes_to))
+}

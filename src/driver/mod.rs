@@ -1,0 +1,27 @@
+//! Drives all masters: rounds, claims, renewal and waiting. The only floor that reads a clock or
+//! spawns tasks.
+
+mod acquire;
+mod attempt;
+pub(crate) mod claim;
+pub(crate) mod clock;
+mod contend;
+pub(crate) mod context;
+mod deadline;
+pub(crate) mod denied;
+pub(crate) mod engine;
+mod fair;
+mod fair_waiters;
+pub(crate) mod inspect;
+pub(crate) mod live_round;
+mod local_waiters;
+pub(crate) mod masters;
+pub(crate) mod owned_lock;
+mod pending_releases;
+mod reachability;
+mod renewer;
+mod schedule;
+pub(crate) mod select;
+mod shared;
+mod signal;
+mod timestamps;

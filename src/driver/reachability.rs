@@ -1,0 +1,33 @@
+//! Finding out whether a majority of masters answer in time, without asking for a lock.
+
+use super::{claim::LockRequest, clock, live_round::LiveRound, masters::Masters};
+use crate::core::{
+    chances::{Chances, Position},
+    command::{Action, Command, Verb},
+    round::Round,
+};
+
+/// Returns whether another attempt may win. A waiter that is aside asks the masters.
+pub(super) async fn may_win(masters: &Masters, request: &LockRequest, chances: Chances) -> bool {
+    match chances.position(masters.waiter_timeout()) {
+        Position::Aside => majority_answers(masters, request).await,
+        Position::Queued => true,
+    }
+}
+
+/// Returns whether a majority of masters answer an inspection while a lock that was asked for at
+/// the same time would be valid. Errors count as answers: the next attempt shows whether they
+/// matter.
+pub(super) async fn majority_answers(masters: &Masters, request: &LockRequest) -> bool {
+    if !masters.has_quorum() {
+        return false;
+    }
+    let start = clock::now();
+    let limit = start + masters.config().drift.usable(request.ttl);
+    let round = Round::open(Verb::Inspect, masters.count(), start, Some(limit));
+    let inspection = LiveRound::open(round);
+    let command = Command::new(&request.resource, Action::Inspect);
+    masters.post(command, inspection.clone());
+    inspection.settled().await;
+    inspection.read(Round::majority_replied_in_time)
+}

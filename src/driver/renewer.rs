@@ -1,0 +1,207 @@
+//! Renews locks: one schedule and one task for all guards of a coordinator.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    pin::pin,
+    sync::{Arc, Weak},
+    task::{Poll, Waker},
+    time::Instant,
+};
+
+use parking_lot::Mutex;
+
+use super::{
+    clock,
+    live_round::LiveRound,
+    schedule::{Schedule, TimerKey},
+};
+use crate::core::round::Round;
+
+/// A claim that can be renewed.
+pub(crate) trait Renew: Send + Sync {
+    /// Renews the lock if that is due at `now`. Returns when to call this again, if at all, and the
+    /// round of the renewal that was posted, if any.
+    fn renew(self: Arc<Self>, now: Instant) -> (Option<Instant>, Option<Arc<LiveRound>>);
+}
+
+/// Renews locks when they are due. Renewals that are due at the same time share a batch per master,
+/// and the task waits for none of them, unless there are very many: see [`Backlog`].
+#[derive(Default)]
+pub(crate) struct Renewer {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    schedule: Schedule<Weak<dyn Renew>>,
+    waker: Option<Waker>,
+    is_closed: bool,
+}
+
+impl Renewer {
+    /// Renews `claim` at `due`, and then at the instants that [`Renew::renew`] returns.
+    pub(crate) fn add(&self, due: Instant, claim: Weak<dyn Renew>) -> TimerKey {
+        let mut state = self.state.lock();
+        let first = state.schedule.next_due();
+        let key = state.schedule.insert(due, claim);
+        if first.is_none_or(|first| due < first) {
+            state.wake();
+        }
+        key
+    }
+
+    pub(crate) fn remove(&self, key: TimerKey) {
+        self.state.lock().schedule.remove(key);
+    }
+
+    /// Ends the task.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        state.wake();
+    }
+
+    /// Renews claims when they are due, until the coordinator is gone.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let mut backlog = Backlog::default();
+        while let Some(due) = self.next_due().await {
+            let now = clock::now();
+            if now < due {
+                self.sleep_until(due).await;
+                continue;
+            }
+            if let Some(batch) = self.renew_some(now) {
+                backlog.push(batch).await;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Waits until there is a claim, and returns when the next one is due. Returns `None` when
+    /// closed.
+    async fn next_due(&self) -> Option<Instant> {
+        poll_fn(|cx| {
+            let mut state = self.state.lock();
+            if state.is_closed {
+                return Poll::Ready(None);
+            }
+            let due = state.schedule.next_due();
+            if due.is_none() {
+                state.waker = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(due)
+        })
+        .await
+    }
+
+    /// Sleeps until `due`, or until a claim that is due earlier is added.
+    async fn sleep_until(&self, due: Instant) {
+        let mut sleep = pin!(clock::sleep_until(due));
+        poll_fn(|cx| {
+            {
+                let mut state = self.state.lock();
+                let next = state.schedule.next_due();
+                if state.is_closed || next.is_some_and(|next| next < due) {
+                    return Poll::Ready(());
+                }
+                state.waker = Some(cx.waker().clone());
+            }
+            sleep.as_mut().poll(cx)
+        })
+        .await;
+    }
+
+    /// Renews up to `BATCH` of the claims that are due at `now`.
+    fn renew_some(&self, now: Instant) -> Option<Batch> {
+        /// The number of claims after which other tasks can run.
+        const BATCH: usize = 128;
+        let mut batch: Option<Batch> = None;
+        for _ in 0..BATCH {
+            let Some((key, claim)) = self.state.lock().schedule.pop_due(now) else {
+                break;
+            };
+            let claim = claim.upgrade();
+            let (next, posted) = claim.map_or((None, None), |claim| claim.renew(now));
+            if let Some(last) = posted {
+                let renewals = batch.map_or(0, |batch| batch.renewals) + 1;
+                batch = Some(Batch { last, renewals });
+            }
+            let schedule = &mut self.state.lock().schedule;
+            match next {
+                Some(at) => schedule.restart(key, at),
+                None => schedule.remove(key),
+            }
+        }
+        batch
+    }
+}
+
+impl std::fmt::Debug for Renewer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Renewer").finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// Wakes the task of the renewer, which is a task of tokio: this only schedules it.
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Renewals that were posted together.
+#[derive(Debug)]
+struct Batch {
+    last: Arc<LiveRound>,
+    renewals: usize,
+}
+
+/// Batches that some masters have not answered yet, oldest first. They limit the number of renewals
+/// under way: if more were posted than the masters answer within the node timeout, the last ones
+/// would fail needlessly, and would be posted again.
+///
+/// Masters answer in order, so a batch is decided, or settled, with its last round. While a
+/// majority answers, a master that hangs delays no renewal, unless very many are due. Then it
+/// delays them by one node timeout, until it counts as down.
+#[derive(Debug, Default)]
+struct Backlog {
+    batches: VecDeque<Batch>,
+}
+
+impl Backlog {
+    /// The number of renewals that may be undecided.
+    const UNDECIDED: usize = 384;
+    /// The number of renewals that may lack the answer of a slow master.
+    const UNSETTLED: usize = 4 * Self::UNDECIDED;
+
+    /// Adds a batch and waits until more may be posted.
+    async fn push(&mut self, batch: Batch) {
+        self.batches.push_back(batch);
+        if let Some(round) = self.newest_before(Self::UNDECIDED) {
+            round.decided().await;
+        }
+        if let Some(round) = self.newest_before(Self::UNSETTLED) {
+            round.settled().await;
+        }
+        let is_over = |batch: &Batch| batch.last.read(Round::is_settled);
+        while self.batches.front().is_some_and(is_over) {
+            self.batches.pop_front();
+        }
+    }
+
+    /// Returns the last round of the newest batch that, together with all later batches, has at
+    /// least `renewals` renewals. `None` if the whole backlog has fewer.
+    fn newest_before(&self, renewals: usize) -> Option<&LiveRound> {
+        let mut posted = 0;
+        let mut batches = self.batches.iter().rev();
+        let batch = batches.find(|batch| {
+            posted += batch.renewals;
+            posted >= renewals
+        });
+        batch.map(|batch| &*batch.last)
+    }
+}

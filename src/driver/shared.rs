@@ -1,0 +1,77 @@
+//! The parts of a coordinator that its acquisitions share.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use parking_lot::Mutex;
+
+use super::{
+    clock, context::Context, denied::NotAcquired, fair_waiters::FairWaiters, masters::Masters,
+};
+use crate::core::chances::{Chance, Chances};
+
+/// The parts of a coordinator that its acquisitions share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) context: Arc<Context>,
+    pub(crate) fair_waiters: FairWaiters,
+    /// The chances of waiters to win, which all waiters of the coordinator share.
+    chances: Mutex<Chances>,
+    is_closed: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(context: Context, process: &str) -> Self {
+        Self {
+            context: Arc::new(context),
+            fair_waiters: FairWaiters::new(process),
+            chances: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn masters(&self) -> &Masters {
+        &self.context.masters
+    }
+
+    /// Returns an error if the coordinator is closed.
+    pub(crate) fn check_open(&self) -> Result<(), NotAcquired> {
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(NotAcquired::Closed);
+        }
+        Ok(())
+    }
+
+    /// Refuses new acquisitions, and wakes all waiters so that they notice it.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.context.local_waiters.wake_all();
+        self.fair_waiters.wake_all();
+    }
+
+    /// Returns when to try again after this many failures, by the retry delay alone.
+    pub(crate) fn retry_at(&self, failures: u32) -> Instant {
+        let retry = self.masters().config().retry;
+        clock::now() + retry.delay(failures, clock::random_u64())
+    }
+
+    /// Returns the chances of a waiter that comes now.
+    pub(crate) fn chances(&self) -> Chances {
+        let chances = *self.chances.lock();
+        chances.at(clock::now(), self.masters().waiter_timeout())
+    }
+
+    /// Notes the chance of an attempt that began at `start` and is over now. Returns the chances
+    /// with it.
+    pub(crate) fn note_chance(&self, chance: Chance, start: Instant) -> Chances {
+        let now = clock::now();
+        let mut chances = self.chances.lock();
+        chances.note(chance, start, now);
+        *chances
+    }
+}

@@ -1,0 +1,428 @@
+//! The errors, one type for each operation. Each variant says what the masters may still hold.
+//!
+//! A message includes the message of its cause, so `source` returns nothing.
+
+use std::{sync::Arc, time::Duration};
+
+pub use crate::core::config_error::ConfigError;
+use crate::core::{lock_state::LostReason, name::Kind, votes::Votes};
+
+mod from_driver;
+
+/// The reason why a lock was not acquired.
+///
+/// After any of these errors the attempt holds nothing. Every attempt that sent something and did
+/// not win the lock is followed by a release on all masters. A master that cannot be reached is
+/// owed the release until the TTL has passed. If the owner of a reentrant or fair lock held it
+/// before, that lock is as valid as it was.
+///
+/// [`last_attempt`](Self::last_attempt) looks through [`Deadline`](Self::Deadline) to the error of
+/// the last attempt, which decides what to do:
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::time::Duration;
+/// # use quorlock::{AcquireError, Coordinator, MemoryMaster};
+/// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+/// # let lock = locks.mutex("orders/42");
+/// # let _holder = lock.acquire().await?;
+/// match lock.acquire_within(Duration::from_millis(20)).await {
+///     Ok(guard) => drop(guard), // work
+///     Err(error) => match error.last_attempt() {
+///         // Try again later.
+///         AcquireError::Contended { .. } => println!("another holder has it: {error}"),
+///         AcquireError::NoQuorum { .. } => println!("too few masters answer: {error}"),
+///         AcquireError::Quarantined { remaining, .. } => println!("wait for {remaining:?}"),
+///         AcquireError::TooSlow { .. } => println!("the masters are too slow: {error}"),
+///         AcquireError::OwnerBusy { .. } => println!("another task is at it: {error}"),
+///         // The program is shutting down.
+///         AcquireError::Closed => return Ok(()),
+///         // A mistake in the program (`Config`, `OtherKind`): another attempt fails as well.
+///         _ => return Err(error.into()),
+///     },
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// The coordinator is closed. This attempt sent nothing.
+    #[error("could not lock: the coordinator is closed")]
+    Closed,
+
+    /// A setting, the name or the owner cannot be used. This attempt sent nothing.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+
+    /// Another holder has the lock, other waiters of a fair lock come first, or the vote was split.
+    /// Try again later.
+    #[error("could not lock {name:?}: {}: {votes}", describe(*.reason, .votes))]
+    #[non_exhaustive]
+    Contended {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The reason why the attempt did not win.
+        reason: Contention,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+
+    /// The time limit of [`Lock::acquire_within`](crate::Lock::acquire_within) has passed.
+    #[error("gave up after {attempts} attempts in {waited:.1?}: {last}")]
+    #[non_exhaustive]
+    Deadline {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The duration of the call.
+        waited: Duration,
+        /// The number of attempts.
+        attempts: u32,
+        /// The error of the last attempt.
+        last: Box<Self>,
+    },
+
+    /// Too many masters failed. No client can get this lock until enough of them are back.
+    ///
+    /// This is also the error if some masters are down and too many of the others are quarantined:
+    /// `votes` says which ones, and for how long
+    /// ([`Failure::Quarantined`](crate::Failure::Quarantined)).
+    #[error(
+        "could not lock {name:?}: only {} of {} masters voted (need {}): {votes}",
+        .votes.granted_count() + .votes.refused_count(), .votes.master_count(), .votes.quorum()
+    )]
+    #[non_exhaustive]
+    NoQuorum {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+
+    /// The name is held as another kind of lock. This is a mistake in one of the programs that use
+    /// the name, and waiting does not fix it. It is detected only while the lock is held.
+    #[error(
+        "could not lock {name:?} as a {asked}: it is held as another kind of lock, \
+         use each name with one kind: {votes}"
+    )]
+    #[non_exhaustive]
+    OtherKind {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The kind that was asked for.
+        asked: Kind,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+
+    /// Another task of the same [owner](crate::Owner) has been in the middle of an attempt at this
+    /// lock for longer than an attempt takes. This attempt sent nothing.
+    ///
+    /// Tasks of one owner make their attempts one after the other. Try again later, unless that
+    /// task no longer polls its future: see [`Lock`](crate::Lock#futures-that-are-not-polled).
+    #[error(
+        "could not lock {name:?}: another task of its owner is in the middle of an attempt, \
+         try again later"
+    )]
+    #[non_exhaustive]
+    OwnerBusy {
+        /// The lock's name.
+        name: Arc<str>,
+    },
+
+    /// So many masters may have forgotten locks, for example after a restart, that the others are
+    /// no majority. A master that may have forgotten locks has no vote until all of these locks
+    /// have ended.
+    #[error(
+        "could not lock {name:?}: too many masters may have forgotten locks, \
+         enough of them vote again in {remaining:.1?}: {votes}"
+    )]
+    #[non_exhaustive]
+    Quarantined {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The time until enough masters may vote again. Wait for it and try again, as
+        /// [`Lock::acquire`](crate::Lock::acquire) does.
+        remaining: Duration,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+
+    /// A majority granted the lock, but so late that no validity was left.
+    #[error(
+        "could not lock {name:?}: a majority took {elapsed:.1?} to grant a TTL of {ttl:?}: {votes}"
+    )]
+    #[non_exhaustive]
+    TooSlow {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The time that the majority took.
+        elapsed: Duration,
+        /// The TTL that was asked for.
+        ttl: Duration,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+}
+
+impl AcquireError {
+    /// Returns the error of the last attempt: `last` of a [`Deadline`](Self::Deadline), otherwise
+    /// this error itself.
+    pub fn last_attempt(&self) -> &Self {
+        match self {
+            Self::Deadline { last, .. } => last.last_attempt(),
+            error => error,
+        }
+    }
+
+    /// Returns what each master answered in the last attempt. `None` if nothing was sent.
+    pub fn votes(&self) -> Option<&Votes> {
+        match self {
+            Self::Closed | Self::Config(_) | Self::OwnerBusy { .. } => None,
+            Self::Deadline { last, .. } => last.votes(),
+            Self::Contended { votes, .. }
+            | Self::NoQuorum { votes, .. }
+            | Self::OtherKind { votes, .. }
+            | Self::Quarantined { votes, .. }
+            | Self::TooSlow { votes, .. } => Some(votes),
+        }
+    }
+}
+
+/// The reason why an attempt failed with [`AcquireError::Contended`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Contention {
+    /// Other holders have the lock on so many masters that the rest are no majority.
+    Held {
+        /// The time until a majority of masters will be free, unless a holder extends or releases
+        /// the lock. `None` if too few masters said so, or if the lock has no TTL.
+        ///
+        /// Masters report it when they take back what they granted to this attempt. So it may be
+        /// about a holder that came after the attempt.
+        remaining: Option<Duration>,
+    },
+    /// The fair lock is free on a majority of masters, but other waiters come first.
+    Queued,
+    /// The vote was split: no client got a majority, or the lock was released during the attempt.
+    Split,
+}
+
+fn describe(reason: Contention, votes: &Votes) -> String {
+    let (granted, refused) = (votes.granted_count(), votes.refused_count());
+    let (masters, quorum) = (votes.master_count(), votes.quorum());
+    match reason {
+        Contention::Held { remaining: None } => {
+            format!("held by another holder on {refused} of {masters} masters")
+        }
+        Contention::Held {
+            remaining: Some(remaining),
+        } => {
+            format!("held by another holder on {refused} of {masters} masters for {remaining:.1?}")
+        }
+        Contention::Queued => "other waiters come first".to_owned(),
+        Contention::Split => {
+            format!("the vote was split, {granted} of {masters} masters granted (need {quorum})")
+        }
+    }
+}
+
+/// The reason why a lock was not extended.
+///
+/// After [`Lost`](Self::Lost) and [`Expired`](Self::Expired) the guard is not valid. After any
+/// other error it is as valid as before. No master's key was created, deleted or shortened. Masters
+/// that confirmed keep the key for the new TTL, which does not make the guard valid for longer.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExtendError {
+    /// The TTL cannot be used. Nothing was sent.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+
+    /// The guard's validity ended before the extension was asked for, and nothing was sent; or it
+    /// ended before the calling task ran again.
+    #[error("could not extend {name:?}: its validity ended {since:.1?} ago")]
+    #[non_exhaustive]
+    Expired {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The time since the validity ended.
+        since: Duration,
+    },
+
+    /// A majority of masters say that the guard does not hold the lock: the lock is lost.
+    #[error("could not extend {name:?}: it is lost: {votes}")]
+    #[non_exhaustive]
+    Lost {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+
+    /// Too few masters confirmed. The lock is still valid for `remaining`. Try again after a pause.
+    #[error(
+        "could not extend {name:?}: only {} of {} masters confirmed (need {}), \
+         still valid for {remaining:.1?}: {votes}",
+        .votes.granted_count(), .votes.master_count(), .votes.quorum()
+    )]
+    #[non_exhaustive]
+    NoQuorum {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The rest of the guard's validity.
+        remaining: Duration,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+
+    /// A majority confirmed, but after the guard's validity had ended, or after the extended
+    /// validity would have ended.
+    #[error("could not extend {name:?}: a majority confirmed too late to be of use: {votes}")]
+    #[non_exhaustive]
+    TooSlow {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+}
+
+/// The reason why a lock was not inspected.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InspectError {
+    /// The name cannot be used. Nothing was sent.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+
+    /// Too few masters answered to say who holds the lock.
+    #[error(
+        "could not inspect {name:?}: only {} of {} masters answered (need {}): {votes}",
+        .votes.granted_count(), .votes.master_count(), .votes.quorum()
+    )]
+    #[non_exhaustive]
+    NoQuorum {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+}
+
+/// A lock that was held is lost. Its keys are gone, or will be gone when their TTL has passed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("lost {name:?}: {reason}; last round: {votes}")]
+#[non_exhaustive]
+pub struct LostError {
+    /// The lock's name.
+    pub name: Arc<str>,
+    /// The reason.
+    pub reason: LostReason,
+    /// The votes of the last round.
+    pub votes: Votes,
+}
+
+/// The reason why [`Lock::run`](crate::Lock::run) did not return the value of its body.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError<E> {
+    /// The lock was not acquired, and the body did not run.
+    #[error(transparent)]
+    Acquire(#[from] AcquireError),
+
+    /// The body returned this error.
+    #[error("{0}")]
+    Body(E),
+
+    /// The lock was lost before the body ended. The body was dropped where it waited, or it
+    /// returned a value too late.
+    #[error(transparent)]
+    Lost(#[from] LostError),
+}
+
+/// The reason why a release was not confirmed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// Fewer than a majority of masters confirmed. The others are owed the release until the TTL
+    /// has passed, when their keys expire. There is nothing left to do.
+    ///
+    /// If the owner has other guards of the lock, only one level was released, and nothing is owed:
+    /// the next extension or release tells the masters the depth.
+    #[error(
+        "released {name:?} on only {} of {} masters (need {}), \
+         the others are owed the release until the TTL has passed: {votes}",
+        .votes.granted_count() + .votes.refused_count(), .votes.master_count(), .votes.quorum()
+    )]
+    #[non_exhaustive]
+    NoQuorum {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{
+        quorum::{Refusal, Vote},
+        votes::CastVote,
+    };
+
+    fn votes(votes: &[Vote]) -> Votes {
+        let names = ["a", "b", "c"].map(Arc::from);
+        let cast = votes
+            .iter()
+            .map(|vote| Some(CastVote::new(vote.clone(), Duration::ZERO)));
+        Votes::new(Arc::new(names), cast.collect())
+    }
+
+    #[test]
+    fn the_error_for_contention_says_its_reason() {
+        let seconds = Duration::from_secs;
+        let held = || Vote::Refuse(Refusal::held(Some(seconds(5))));
+        let queued = || Vote::Refuse(Refusal::Queued { position: Some(2) });
+        for (reason, answers, text) in [
+            (
+                Contention::Held {
+                    remaining: Some(seconds(5)),
+                },
+                [Vote::Grant, held(), held()],
+                "held by another holder on 2 of 3 masters for 5.0s: a granted, \
+                 b held by another holder for 5.0s, c held by another holder for 5.0s",
+            ),
+            (
+                Contention::Held { remaining: None },
+                [Vote::Grant, held(), held()],
+                "held by another holder on 2 of 3 masters: a granted, \
+                 b held by another holder for 5.0s, c held by another holder for 5.0s",
+            ),
+            (
+                Contention::Queued,
+                [queued(), queued(), held()],
+                "other waiters come first: a free, position 2 in the queue, \
+                 b free, position 2 in the queue, c held by another holder for 5.0s",
+            ),
+            (
+                Contention::Split,
+                [Vote::Grant, held(), held()],
+                "the vote was split, 1 of 3 masters granted (need 2): a granted, \
+                 b held by another holder for 5.0s, c held by another holder for 5.0s",
+            ),
+        ] {
+            let votes = votes(&answers);
+            let error = AcquireError::Contended {
+                name: "orders/42".into(),
+                reason,
+                votes,
+            };
+            assert_eq!(
+                error.to_string(),
+                format!("could not lock \"orders/42\": {text}")
+            );
+        }
+    }
+}

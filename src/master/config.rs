@@ -1,0 +1,24 @@
+//! The settings of a coordinator that its supervisors need.
+
+#[cfg(feature = "tls")]
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::restart::RestartTracker;
+use crate::core::{retry::Backoff, timeout::NodeTimeout};
+
+/// The settings that all masters of one coordinator share, with its clock and its random numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct MasterConfig {
+    pub(crate) node_timeout: NodeTimeout,
+    pub(crate) connect_timeout: Duration,
+    /// The pauses between dials.
+    pub(crate) redial: Backoff,
+    pub(crate) now: fn() -> Instant,
+    pub(crate) random: fn() -> u64,
+    pub(crate) restart_tracker: RestartTracker,
+    /// The time for which a master that may have forgotten locks has no vote.
+    pub(crate) quarantine: Duration,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
+}

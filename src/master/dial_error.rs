@@ -1,0 +1,85 @@
+//! The reasons why a dial fails.
+
+use std::{future::Future, io, time::Duration};
+
+use tokio::time::timeout;
+
+#[cfg(feature = "redis")]
+use super::redis::wire_error::WireError;
+
+/// The rights that the restart guard needs, as `ACL SETUSER` takes them.
+macro_rules! guard_rights {
+    () => {
+        "+eval +info +time +hmget +hset ~quorlock:guard"
+    };
+}
+pub(crate) use guard_rights;
+
+/// The reason why there is no connection to a master. Texts from the server are its error replies.
+#[derive(Debug, thiserror::Error)]
+#[cfg_attr(
+    not(any(feature = "redis", test)),
+    expect(dead_code, reason = "a memory master fails in few of these ways")
+)]
+pub(crate) enum DialError {
+    #[error("{0}")]
+    Connect(io::Error),
+    /// Another server answered during the dial, so the answers may be about two servers.
+    #[error("another server answered at this address during the dial")]
+    Changed,
+    #[error("refused the database: {0}")]
+    Database(String),
+    #[error("{0}")]
+    Loading(String),
+    #[error("refused the login: {0}")]
+    Login(String),
+    #[error("{0}")]
+    Lookup(io::Error),
+    #[error("{0}")]
+    MaxClients(String),
+    #[error("it is a {role}, not a master")]
+    NotAMaster { role: String },
+    #[error("it does not know HELLO 3, which Redis has since version 6: {0}")]
+    NotRedis6(String),
+    #[error("it cannot be asked whether it restarted: {why}")]
+    RestartUnknown { why: String },
+    /// The server cannot be asked whether it restarted, and the guard is strict.
+    #[error(
+        "it cannot be asked whether it restarted: {why}; give its user the rights {}, \
+         or use a restart guard that is not strict",
+        guard_rights!()
+    )]
+    RightsMissing { why: String },
+    #[error("it is the same server as master {other}: every master must be a server of its own")]
+    SameServer {
+        /// The number of the other master, from 1.
+        other: usize,
+    },
+    #[error("no connection in {0:?}")]
+    Timeout(Duration),
+    #[cfg(feature = "tls")]
+    #[error("{0}")]
+    Tls(String),
+    #[cfg(feature = "redis")]
+    #[error(transparent)]
+    Wire(#[from] WireError),
+}
+
+impl DialError {
+    /// Returns whether the server speaks another protocol.
+    pub(crate) fn is_no_redis(&self) -> bool {
+        #[cfg(feature = "redis")]
+        return matches!(self, Self::Wire(WireError::NotResp));
+        #[cfg(not(feature = "redis"))]
+        false
+    }
+}
+
+/// Gives up a dial that is not over after `limit`.
+pub(super) async fn in_time<T>(
+    limit: Duration,
+    dial: impl Future<Output = Result<T, DialError>>,
+) -> Result<T, DialError> {
+    let dialled = timeout(limit, dial).await;
+    dialled.unwrap_or(Err(DialError::Timeout(limit)))
+}

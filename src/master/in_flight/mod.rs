@@ -1,0 +1,298 @@
+//! The commands of one connection that have no reply yet: those that were sent, and those that wait
+//! to be sent.
+
+use std::{
+    collections::VecDeque,
+    mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    config::MasterConfig,
+    liveness::Liveness,
+    mailbox::Mailbox,
+    owed::Owed,
+    request::Request,
+    subscriptions::Change,
+    unanswered::{Item, Unanswered},
+};
+use crate::core::quorum::Failure;
+
+mod replies;
+#[cfg(test)]
+mod tests;
+
+/// The sending half of a connection. Bytes may stay in a buffer until the next poll.
+pub(super) trait Transmit {
+    /// Sends a command to this connection's `master`.
+    fn send(&mut self, request: &Request, master: usize);
+
+    /// Begins or ends a subscription. The master confirms it in the order of replies, or refuses it
+    /// with an error reply.
+    fn send_change(&mut self, change: &Change);
+}
+
+/// The commands of one connection, in the order of sends. Every one of them gets a vote by its
+/// deadline, whatever the master answers.
+///
+/// A window bounds how many commands are unanswered. The window grows with each reply, so that a
+/// master that does not answer is not sent much. Other commands wait here, in order, for at most
+/// one node timeout.
+#[derive(Debug)]
+pub(super) struct InFlight<'a> {
+    mailbox: &'a Mailbox,
+    config: &'a MasterConfig,
+    /// The time when the connection began to serve.
+    began: Instant,
+    liveness: Liveness,
+    sent: Unanswered,
+    /// The most commands in `sent`.
+    window: usize,
+    /// The requests that were not sent, oldest first.
+    waiting: VecDeque<Arc<Request>>,
+    owed: Owed,
+    /// The changes of subscriptions that were not sent.
+    changes: VecDeque<Change>,
+    pub(super) last_reply: Option<Instant>,
+    /// Set once the log has said that a subscription was refused.
+    is_denial_logged: bool,
+}
+
+impl<'a> InFlight<'a> {
+    /// The first window of a connection.
+    pub(super) const WINDOW: usize = 1_024;
+    /// The first window after a connection on which the master did not answer.
+    pub(super) const CAREFUL_WINDOW: usize = 4;
+    /// The largest window: what a master 200 ms away answers at 80,000 commands a second.
+    const MAX_WINDOW: usize = 16_384;
+
+    pub(super) fn new(
+        mailbox: &'a Mailbox,
+        config: &'a MasterConfig,
+        round_trip: Duration,
+        window: usize,
+    ) -> Self {
+        let began = (config.now)();
+        let liveness = Liveness::new(config.node_timeout, round_trip, began);
+        Self {
+            mailbox,
+            config,
+            began,
+            liveness,
+            sent: Unanswered::default(),
+            window,
+            waiting: VecDeque::new(),
+            owed: mailbox.serve(liveness.timeout()),
+            changes: VecDeque::new(),
+            last_reply: None,
+            is_denial_logged: false,
+        }
+    }
+
+    /// Returns the clock to read when replies come.
+    pub(super) fn clock(&self) -> fn() -> Instant {
+        self.config.now
+    }
+
+    pub(super) fn master(&self) -> usize {
+        self.mailbox.master()
+    }
+
+    /// Returns how long the connection has served.
+    pub(super) fn age(&self) -> Duration {
+        (self.config.now)().saturating_duration_since(self.began)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sent.is_empty() && !self.has_backlog()
+    }
+
+    /// Returns whether there is anything to send.
+    fn has_backlog(&self) -> bool {
+        !self.waiting.is_empty() || !self.owed.is_empty() || !self.changes.is_empty()
+    }
+
+    /// Sends what is owed and what was posted, in order, as far as the window allows.
+    pub(super) fn send(
+        &mut self,
+        connection: &mut impl Transmit,
+        requests: &mut Vec<Arc<Request>>,
+        changes: &mut Vec<Change>,
+    ) {
+        if requests.is_empty() && changes.is_empty() && !self.has_backlog() {
+            return; // most polls are for a reply
+        }
+        let now = (self.config.now)();
+        for change in changes.drain(..) {
+            // Only the last waiting change of each channel counts.
+            self.changes
+                .retain(|earlier| earlier.channel != change.channel);
+            self.changes.push_back(change);
+        }
+        if self.has_backlog() {
+            self.send_backlog(connection, now);
+        }
+        for request in requests.drain(..) {
+            if self.waiting.is_empty() && self.has_room() {
+                self.send_request(connection, request, false, now);
+            } else if self.waiting.len() < Self::MAX_WINDOW || request.is_owed_to(self.master()) {
+                self.waiting.push_back(request);
+            } else {
+                self.fail_unsent(request, now);
+            }
+        }
+    }
+
+    /// Sends more where replies have made room. Returns whether it sent anything.
+    pub(super) fn send_more(&mut self, connection: &mut impl Transmit) -> bool {
+        let before = self.sent.len();
+        if self.has_backlog() && self.has_room() {
+            self.send_backlog(connection, (self.config.now)());
+        }
+        self.sent.len() > before
+    }
+
+    fn send_backlog(&mut self, connection: &mut impl Transmit, now: Instant) {
+        while self.has_room()
+            && let Some(change) = self.changes.pop_front()
+        {
+            connection.send_change(&change);
+            self.push(Item::Change(change.channel), false, now);
+        }
+        while self.has_room()
+            && let Some(release) = self.owed.next(self.master(), now, self.window)
+        {
+            self.send_request(connection, release, true, now);
+        }
+        while self.has_room()
+            && let Some(request) = self.waiting.pop_front()
+        {
+            if self.send_by(&request) > now {
+                self.send_request(connection, request, false, now);
+            } else {
+                self.fail_unsent(request, now);
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.sent.len() < self.window
+    }
+
+    fn send_request(
+        &mut self,
+        connection: &mut impl Transmit,
+        request: Arc<Request>,
+        is_owed: bool,
+        now: Instant,
+    ) {
+        connection.send(&request, self.master());
+        self.push(Item::Request(request), is_owed, now);
+    }
+
+    fn push(&mut self, item: Item, is_owed: bool, now: Instant) {
+        if self.sent.is_empty() {
+            self.liveness.restart(now);
+        }
+        let deadline = now + self.liveness.timeout();
+        self.sent.push(item, is_owed, now, deadline);
+    }
+
+    /// Returns when a request that waits is given up. One that was posted before the connection
+    /// began to serve has the full time from then.
+    fn send_by(&self, request: &Request) -> Instant {
+        request.posted.max(self.began) + self.liveness.timeout()
+    }
+
+    /// Casts the vote on a request that was never sent.
+    fn fail_unsent(&mut self, request: Arc<Request>, now: Instant) {
+        let why = "not sent: too many commands are unanswered";
+        request.fail(self.master(), Failure::Unreachable(why.into()), now);
+        if request.is_owed_to(self.master()) {
+            self.owed.push(request);
+        }
+    }
+
+    /// Returns when to call [`expire`](Self::expire) and [`send`](Self::send) next, if no reply and
+    /// no request comes before.
+    pub(super) fn next_expiry(&mut self) -> Option<Instant> {
+        // The deadlines of open votes are earlier than the end of the connection.
+        let next = self.sent.next_deadline().or_else(|| self.silence_ends());
+        if !self.has_backlog() {
+            return next;
+        }
+        let waiting = self.waiting.front().map(|request| self.send_by(request));
+        let owed = self.owed.next_expiry(self.master(), self.config.now);
+        let retry = self.owed.next_send().filter(|_| self.has_room());
+        [next, waiting, owed, retry].into_iter().flatten().min()
+    }
+
+    /// Casts the votes whose deadline is over at `now`, and drops what is no longer owed. Returns
+    /// whether the master has been silent for too long.
+    pub(super) fn expire(&mut self, now: Instant) -> bool {
+        let (master, timeout) = (self.master(), self.liveness.timeout());
+        self.sent.expire(now, |request| {
+            request.fail(master, Failure::TimedOut(timeout), now);
+        });
+        while let Some(request) = self.waiting.front()
+            && self.send_by(request) <= now
+            && let Some(request) = self.waiting.pop_front()
+        {
+            self.fail_unsent(request, now);
+        }
+        let (expired, must_log) = self.owed.expire(master, now);
+        drop(expired);
+        if must_log {
+            self.mailbox.log_given_up();
+        }
+        self.silence_ends().is_some_and(|end| end <= now)
+    }
+
+    /// Returns whether this process was stalled until long after `due`, so that replies may have
+    /// arrived that it has not read. The caller then reads before it gives anything up. Returns
+    /// `true` at most once between two replies.
+    pub(super) fn forgive_stall(&mut self, due: Instant) -> bool {
+        self.liveness.forgive_stall(due, (self.config.now)())
+    }
+
+    fn silence_ends(&self) -> Option<Instant> {
+        let is_waiting = !self.sent.is_empty();
+        is_waiting.then(|| self.liveness.deadline()).flatten()
+    }
+
+    /// Returns all requests to the mailbox after the connection broke.
+    pub(super) fn disconnect(&mut self, why: &Arc<str>) {
+        let unsent = Failure::Unreachable(why.clone());
+        let unknown = Failure::Disconnected(why.clone());
+        self.mailbox
+            .down(self.take_unanswered(unknown, unsent), why);
+    }
+
+    /// Takes out all requests, each with its vote if that is still open: `unknown` for those that
+    /// were sent, and `unsent` for the others.
+    fn take_unanswered(
+        &mut self,
+        unknown: Failure,
+        unsent: Failure,
+    ) -> impl Iterator<Item = (Arc<Request>, Option<Failure>)> + use<> {
+        let sent = self.sent.drain();
+        let sent = sent.map(move |(request, is_open)| (request, is_open.then(|| unknown.clone())));
+        let waiting = mem::take(&mut self.waiting).into_iter();
+        let owed = self.owed.drain().map(|release| (release, None));
+        sent.chain(waiting.map(move |request| (request, Some(unsent.clone()))))
+            .chain(owed)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    /// Casts the open votes: when a runtime ends its tasks, callers on another one may still wait.
+    fn drop(&mut self) {
+        let (master, now) = (self.master(), (self.config.now)());
+        for (request, open) in self.take_unanswered(Failure::Closed, Failure::Closed) {
+            if let Some(failure) = open {
+                request.fail(master, failure, now);
+            }
+        }
+    }
+}

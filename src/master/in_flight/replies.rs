@@ -1,0 +1,99 @@
+//! Matches the replies of a master to the commands in flight.
+
+use std::{sync::Arc, time::Instant};
+
+use super::InFlight;
+#[cfg(feature = "redis")]
+use crate::master::request::Request;
+use crate::{
+    core::{command::Reply, quorum::Vote},
+    master::{
+        subscriptions::ChannelEvent,
+        unanswered::{Item, Sent},
+    },
+    user_code::shielded,
+};
+
+impl InFlight<'_> {
+    /// Notes that bytes came, whatever they are.
+    #[cfg(feature = "redis")]
+    pub(crate) fn on_bytes(&mut self, now: Instant) {
+        self.liveness.on_bytes(now);
+    }
+
+    /// Casts the vote that `reply`, to the oldest command, means. `now` was read after the reply
+    /// came. Fails if there is no such
+    /// command, or if `reply` cannot be a reply to it.
+    pub(crate) fn on_reply(&mut self, reply: &Reply<'_>, now: Instant) -> Result<(), Arc<str>> {
+        let sent = self.pop(now)?;
+        let request = match &sent.item {
+            Item::Request(request) => request,
+            Item::Change(channel) => return self.on_refused_change(channel, reply),
+        };
+        if !sent.is_resent && self.liveness.measure(sent.at, now) {
+            self.mailbox.set_node_timeout(self.liveness.timeout());
+        }
+        let master = self.master();
+        if let Reply::Text(text) = reply {
+            request.votes_to.note(master, text);
+        }
+        let vote = request.command.vote(reply);
+        if matches!(vote, Vote::Fail(_)) && request.is_owed_to(master) {
+            let random = (self.config.random)();
+            self.owed.failed(request.clone(), sent.is_owed, now, random);
+        } else if sent.is_owed {
+            self.owed.succeeded();
+        }
+        request.votes_to.count(master, vote, now);
+        Ok(())
+    }
+
+    /// Tells the subscribers that the oldest command, a change of a subscription, was refused.
+    fn on_refused_change(&mut self, channel: &str, reply: &Reply<'_>) -> Result<(), Arc<str>> {
+        let Reply::Error(error) = reply else {
+            return Err("a reply came instead of the confirmation of a subscription".into());
+        };
+        if !self.is_denial_logged {
+            self.is_denial_logged = true;
+            let master = self.mailbox.address();
+            shielded(|| {
+                tracing::warn!(%master, %error, "cannot subscribe: waiters notice releases by polling");
+            });
+        }
+        self.mailbox.notify(channel, ChannelEvent::Denied);
+        Ok(())
+    }
+
+    /// Tells the subscribers that the oldest command, a change of a subscription, was confirmed.
+    pub(crate) fn on_confirmation(&mut self, channel: &str, now: Instant) -> Result<(), Arc<str>> {
+        // The command is checked before it is removed: another one must keep its position.
+        match self.sent.oldest() {
+            Some(Item::Change(changed)) if **changed == *channel => {}
+            _ => return Err("a subscription was confirmed out of order".into()),
+        }
+        self.pop(now)?;
+        self.mailbox.notify(channel, ChannelEvent::Subscribed);
+        Ok(())
+    }
+
+    /// Passes a published message on.
+    pub(crate) fn on_message(&self, channel: &str, message: &str) {
+        self.mailbox.notify(channel, ChannelEvent::Message(message));
+    }
+
+    /// Makes the oldest command the newest and returns it, if it may be sent once more. A server
+    /// that does not know the command's script has not executed it.
+    #[cfg(feature = "redis")]
+    pub(crate) fn resend(&mut self, now: Instant) -> Option<Arc<Request>> {
+        self.liveness.restart(now);
+        self.sent.resend()
+    }
+
+    fn pop(&mut self, now: Instant) -> Result<Sent, Arc<str>> {
+        let sent = self.sent.pop().ok_or("a reply came without a command")?;
+        self.window = (self.window + 1).min(Self::MAX_WINDOW);
+        self.last_reply = Some(now);
+        self.liveness.restart(now);
+        Ok(sent)
+    }
+}

@@ -1,0 +1,270 @@
+//! The handle on a memory master that tests hold.
+
+use std::{
+    collections::BTreeMap,
+    fmt, mem,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Waker,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+
+use super::{
+    connection::Dialer,
+    fault::Fault,
+    keys::Value,
+    server::{State, millis},
+};
+use crate::master::{config::MasterConfig, known_origins::KnownOrigins};
+
+/// A master in this process, for tests without a server.
+///
+/// It answers the crate's commands as a real master does, which a conformance suite checks, and it
+/// fails when told to. Clones are handles on the same master: give one to one or more coordinators,
+/// and keep one to look at the master's keys or to inject faults. Keys expire by tokio's clock, so
+/// under `tokio::time::pause` a test of hours takes no time.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use quorlock::{AcquireError, Coordinator, Fault, MemoryMaster};
+///
+/// let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+/// let locks = Coordinator::new(&masters)?;
+///
+/// masters[0].inject(Fault::Down);
+/// let guard = locks.mutex("orders/42").try_acquire().await?; // two of three are enough
+/// assert_eq!(masters[1].keys(), ["orders/42"]);
+///
+/// masters[1].inject(Fault::ErrorReply("OOM command not allowed".into()));
+/// let error = locks.mutex("orders/43").try_acquire().await.unwrap_err();
+/// assert!(matches!(error, AcquireError::NoQuorum { .. }));
+/// # drop(guard);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct MemoryMaster {
+    state: Arc<Mutex<State>>,
+    /// The origins that are known to the process that this handle stands for.
+    known_origins: KnownOrigins,
+}
+
+impl MemoryMaster {
+    /// Creates a master without keys.
+    #[must_use]
+    pub fn new() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(1);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let address = format!("memory:{number}").into();
+        Self {
+            state: Arc::new(Mutex::new(State::new(address))),
+            known_origins: KnownOrigins::default(),
+        }
+    }
+
+    /// Makes the master fail from now on, or work again with [`Fault::None`].
+    pub fn inject(&self, fault: Fault) {
+        let mut state = self.state.lock();
+        if fault != Fault::Hang {
+            for command in mem::take(&mut state.undelivered) {
+                state.commands += 1;
+                let _ = state.execute(&command); // the connection for the reply is closed
+            }
+        }
+        state.fault = fault;
+        let wakers = mem::take(&mut state.wakers);
+        drop(state);
+        wakers.into_values().for_each(Waker::wake);
+    }
+
+    /// Deletes all keys, like `FLUSHALL`. Breaks no connection: to stand for a restart without
+    /// persistence, call it while [`Fault::Down`] is injected.
+    pub fn forget(&self) {
+        let mut state = self.state.lock();
+        state.keys.clear();
+        state.guard = None;
+    }
+
+    /// Returns a handle on the same master for coordinators that stand for another process: their
+    /// [restart guard](crate::RestartGuard) does not know that this process has seen the master.
+    #[must_use]
+    pub fn for_another_process(&self) -> Self {
+        Self {
+            state: self.state.clone(),
+            known_origins: KnownOrigins::default(),
+        }
+    }
+
+    pub(in crate::master) fn dialer(self, master: usize, config: &MasterConfig) -> Dialer {
+        Dialer {
+            restart_tracker: config.restart_tracker.with(&self.known_origins),
+            state: self.state,
+            master,
+        }
+    }
+
+    /// Returns the names of all keys that have not expired, in order.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        self.state.lock().keys().names()
+    }
+
+    /// Returns the string under `key`, which is how a mutex is stored. Returns `None` if there is
+    /// no such key, or if it has another type.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<String> {
+        match self.state.lock().keys().value(key)? {
+            Value::Text(text) => Some(text.clone()),
+            Value::Hash(_) | Value::Sorted(_) => None,
+        }
+    }
+
+    /// Returns the fields of the hash under `key`, which is how a reentrant or a fair lock is
+    /// stored. Returns `None` if there is no such key, or if it has another type.
+    #[must_use]
+    pub fn hash(&self, key: &str) -> Option<BTreeMap<String, String>> {
+        match self.state.lock().keys().value(key)? {
+            Value::Hash(fields) => Some(fields.clone()),
+            Value::Text(_) | Value::Sorted(_) => None,
+        }
+    }
+
+    /// Returns the members of the sorted set under `key`, which is how the queue of a fair lock is
+    /// stored, in order.
+    #[must_use]
+    pub fn queue(&self, key: &str) -> Vec<String> {
+        let mut state = self.state.lock();
+        let members = state.keys().zrange(key).unwrap_or_default();
+        members.into_iter().map(str::to_owned).collect()
+    }
+
+    /// Returns the time to live of `key`, or `None` if there is no such key or it has no TTL.
+    #[must_use]
+    pub fn pttl(&self, key: &str) -> Option<Duration> {
+        let left = self.state.lock().keys().pttl(key);
+        u64::try_from(left).ok().map(Duration::from_millis)
+    }
+
+    /// Writes a string under `key`, as another client would.
+    pub fn set(&self, key: impl Into<String>, value: impl Into<String>, ttl: Option<Duration>) {
+        self.put(key.into(), Value::Text(value.into()), ttl);
+    }
+
+    /// Writes a hash of `fields` under `key`, as another client would.
+    pub fn set_hash<F, V>(
+        &self,
+        key: impl Into<String>,
+        fields: impl IntoIterator<Item = (F, V)>,
+        ttl: Option<Duration>,
+    ) where
+        F: Into<String>,
+        V: Into<String>,
+    {
+        let fields = fields.into_iter();
+        let fields = fields.map(|(field, value)| (field.into(), value.into()));
+        self.put(key.into(), Value::Hash(fields.collect()), ttl);
+    }
+
+    /// Deletes `key`, as another client would.
+    pub fn delete(&self, key: &str) {
+        self.state.lock().keys.del(key);
+    }
+
+    /// Returns how many commands the master has executed or answered with an error.
+    #[must_use]
+    pub fn commands(&self) -> u64 {
+        self.state.lock().commands
+    }
+
+    pub(in crate::master) fn address(&self) -> Arc<str> {
+        self.state.lock().address.clone()
+    }
+
+    fn put(&self, key: String, value: Value, ttl: Option<Duration>) {
+        let mut state = self.state.lock();
+        state.keys().put(key, value, ttl.map(millis));
+    }
+}
+
+/// For this crate's own tests.
+#[cfg(test)]
+impl MemoryMaster {
+    /// Returns the number of subscriptions.
+    pub(crate) fn listeners(&self) -> usize {
+        self.state.lock().subscriptions.len()
+    }
+
+    /// Sets the offset of the time of day, which tickets and candidates are compared with, in
+    /// microseconds. Keys expire by another clock.
+    pub(crate) fn set_clock(&self, offset: i64) {
+        self.state.lock().clock_offset = offset;
+    }
+}
+
+/// For the conformance suite, which runs on both kinds of master.
+#[cfg(all(test, feature = "redis"))]
+impl MemoryMaster {
+    /// The number of the suite's connection.
+    const CONNECTION: u64 = u64::MAX;
+
+    /// Subscribes to `channel`, as a connection does.
+    pub(crate) fn listen(&self, channel: &str) {
+        let mut state = self.state.lock();
+        state
+            .subscriptions
+            .insert((channel.to_owned(), Self::CONNECTION));
+    }
+
+    /// Returns the channels and texts of the messages since the last call.
+    pub(crate) fn heard(&self) -> Vec<(String, String)> {
+        let mut state = self.state.lock();
+        state.messages.remove(&Self::CONNECTION).unwrap_or_default()
+    }
+
+    /// Returns the members of a sorted set with their scores, and the time of the master's clock.
+    /// Some scores are times of this clock.
+    pub(crate) fn scores(&self, key: &str) -> Option<(Vec<(String, f64)>, u64)> {
+        let mut state = self.state.lock();
+        let keys = state.keys();
+        match keys.value(key)? {
+            Value::Sorted(members) => {
+                let members = members
+                    .iter()
+                    .map(|(member, score)| (member.clone(), *score));
+                Some((members.collect(), keys.now()))
+            }
+            Value::Text(_) | Value::Hash(_) => None,
+        }
+    }
+
+    /// Adds a member to a sorted set, with the score that `score` returns for the time of the
+    /// master's clock.
+    pub(crate) fn add(&self, key: &str, member: &str, score: impl Fn(u64) -> f64) {
+        let mut state = self.state.lock();
+        let keys = state.keys();
+        let score = score(keys.now());
+        let _ = keys.zadd(key, score, member); // a key of another type fails the test later
+    }
+}
+
+impl Default for MemoryMaster {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryMaster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut state = self.state.lock();
+        let keys = state.keys().names();
+        f.debug_struct("MemoryMaster")
+            .field("address", &state.address)
+            .field("fault", &state.fault)
+            .field("keys", &keys)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,78 @@
+//! The outages of one master, and what the log says about them.
+
+use std::time::Duration;
+
+use super::in_flight::InFlight;
+use crate::user_code::shielded;
+
+/// The failures of a master since it last worked. The log has one warning about each outage, and
+/// one message when the outage is over or seems to be.
+///
+/// An outage is over when a connection has worked for a second. A master that accepts connections
+/// and answers nothing, or that comes and goes, is one outage, however often it is dialled.
+#[derive(Debug, Default)]
+pub(super) struct Outage {
+    /// The number of dials that failed and connections that broke.
+    failures: u32,
+    /// Set if the last connection was given up because the master was silent.
+    is_silent: bool,
+    /// Set if the last connection broke before it had worked for a second.
+    was_useless: bool,
+    /// Set once the log has said that the outage seems to be over.
+    is_end_logged: bool,
+}
+
+impl Outage {
+    /// Notes that there is a connection.
+    pub(super) fn connected(&mut self, master: &str) {
+        if self.is_end_logged || self.was_useless {
+            shielded(|| tracing::debug!(%master, "connected"));
+        } else {
+            self.is_end_logged = true;
+            shielded(|| tracing::info!(%master, "connected"));
+        }
+    }
+
+    /// Notes whether the master has answered a command on the current connection.
+    pub(super) fn polled(&mut self, master: &str, has_answered: bool) {
+        if self.was_useless && !self.is_end_logged && has_answered {
+            self.is_end_logged = true;
+            shielded(|| tracing::info!(%master, "master answers again"));
+        }
+    }
+
+    /// Returns how many commands may be unanswered on the next connection. A master that did not
+    /// answer on the last one is sent only a few until it does.
+    pub(super) fn window(&self) -> usize {
+        if self.is_silent {
+            InFlight::CAREFUL_WINDOW
+        } else {
+            InFlight::WINDOW
+        }
+    }
+
+    /// Notes how the connection ended. `was_given_up` means that the master was silent for too
+    /// long.
+    pub(super) fn disconnected(&mut self, was_given_up: bool, has_answered: bool, age: Duration) {
+        const LEAST: Duration = Duration::from_secs(1);
+        self.is_silent = was_given_up;
+        let has_worked = has_answered || !was_given_up;
+        self.was_useless = !has_worked || age < LEAST;
+        if !self.was_useless {
+            self.failures = 0;
+        }
+    }
+
+    /// Notes a failure. Returns the number of failures before it in this outage.
+    pub(super) fn failed(&mut self, master: &str, why: &str) -> u32 {
+        let before = self.failures;
+        self.failures = before.saturating_add(1);
+        if before == 0 {
+            self.is_end_logged = false;
+            shielded(|| tracing::warn!(%master, %why, "master down"));
+        } else {
+            shielded(|| tracing::debug!(%master, %why, "master still down"));
+        }
+        before
+    }
+}

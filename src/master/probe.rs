@@ -1,0 +1,137 @@
+//! A connection of its own to one master, for the time of a check.
+
+#[cfg(not(any(feature = "redis", feature = "test-util")))]
+use std::{convert::Infallible, marker::PhantomData};
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::timeout;
+
+#[cfg(feature = "test-util")]
+use super::memory::{connection::Dialer as MemoryDialer, probe::MemoryProbe};
+#[cfg(feature = "redis")]
+use super::redis::{Dialer as RedisDialer, RedisProbe};
+use super::{
+    dial_error::{DialError, in_time},
+    question::{Answer, Question},
+};
+use crate::core::{quorum::Failure, timeout::NodeTimeout};
+
+/// Dials one master for a check. The connection takes no commands about locks.
+pub(crate) struct Probe {
+    pub(crate) address: Arc<str>,
+    pub(super) connect_timeout: Duration,
+    pub(super) node_timeout: NodeTimeout,
+    pub(super) dialer: Dialer,
+}
+
+pub(super) enum Dialer {
+    /// Without both features there are no masters to dial.
+    #[cfg(not(any(feature = "redis", feature = "test-util")))]
+    None(Infallible),
+    #[cfg(feature = "test-util")]
+    Memory(MemoryDialer),
+    #[cfg(feature = "redis")]
+    Redis(RedisDialer),
+}
+
+/// The reason why a master does not answer a check.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProbeError {
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    #[error("{0}")]
+    Failed(Failure),
+}
+
+impl From<Failure> for ProbeError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl Probe {
+    /// Connects and logs in, as every connection to the master does.
+    #[cfg_attr(
+        not(any(feature = "redis", feature = "test-util")),
+        expect(unreachable_code, reason = "there are no masters to dial")
+    )]
+    pub(crate) async fn dial(&self) -> Result<Session<'_>, DialError> {
+        let dial = async {
+            Ok(match &self.dialer {
+                #[cfg(not(any(feature = "redis", feature = "test-util")))]
+                Dialer::None(never) => match *never {},
+                #[cfg(feature = "test-util")]
+                Dialer::Memory(dialer) => {
+                    let (probe, round_trip) = MemoryProbe::dial(dialer).await?;
+                    (Link::Memory(probe), round_trip)
+                }
+                #[cfg(feature = "redis")]
+                Dialer::Redis(dialer) => {
+                    let (probe, round_trip) = RedisProbe::dial(dialer).await?;
+                    (Link::Redis(probe), round_trip)
+                }
+            })
+        };
+        let (link, round_trip) = in_time(self.connect_timeout, dial).await?;
+        let timeout = self.node_timeout.limits(round_trip).timeout;
+        Ok(Session { link, timeout })
+    }
+}
+
+/// An open connection for questions.
+pub(crate) struct Session<'a> {
+    link: Link<'a>,
+    /// The time for each answer.
+    timeout: Duration,
+}
+
+enum Link<'a> {
+    #[cfg(not(any(feature = "redis", feature = "test-util")))]
+    None(Infallible, PhantomData<&'a ()>),
+    #[cfg(feature = "test-util")]
+    Memory(MemoryProbe<'a>),
+    #[cfg(feature = "redis")]
+    Redis(RedisProbe<'a>),
+}
+
+impl Session<'_> {
+    /// Asks all `questions` at once. Returns an answer for each one.
+    pub(crate) async fn ask(&mut self, questions: &[Question<'_>]) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        let asking = async {
+            match &mut self.link {
+                #[cfg(not(any(feature = "redis", feature = "test-util")))]
+                Link::None(never, _) => match *never {},
+                #[cfg(feature = "test-util")]
+                Link::Memory(probe) => probe.ask(questions, &mut answers).await,
+                #[cfg(feature = "redis")]
+                Link::Redis(probe) => probe.ask(questions, &mut answers).await,
+            }
+        };
+        let failure = match timeout(self.timeout, asking).await {
+            Ok(Ok(())) => return answers,
+            Ok(Err(failure)) => failure,
+            Err(_) => Failure::TimedOut(self.timeout),
+        };
+        answers.resize(questions.len(), Err(failure));
+        answers
+    }
+
+    /// Asks whether the master restarted, as every dial does, unless the coordinator has asked the
+    /// process with this run id before. Asking the same process again would hide that its guard key
+    /// was lost, since the question writes the key.
+    pub(crate) async fn observe(&mut self, run_id: Option<&str>) -> Result<(), ProbeError> {
+        let asking = async {
+            match &mut self.link {
+                #[cfg(not(any(feature = "redis", feature = "test-util")))]
+                Link::None(never, _) => match *never {},
+                #[cfg(feature = "test-util")]
+                Link::Memory(probe) => probe.observe(run_id),
+                #[cfg(feature = "redis")]
+                Link::Redis(probe) => probe.observe(run_id).await,
+            }
+        };
+        let asked: Result<Result<(), DialError>, _> = timeout(self.timeout, asking).await;
+        Ok(asked.map_err(|_| Failure::TimedOut(self.timeout))??)
+    }
+}

@@ -1,0 +1,21 @@
+//! The questions of a check, which change nothing on a master.
+
+use crate::core::quorum::Failure;
+
+/// A question to one master.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(feature = "redis"),
+    expect(
+        dead_code,
+        reason = "a memory master has the same answer to every question of a kind"
+    )
+)]
+pub(crate) enum Question<'a> {
+    /// Runs `lua/shared/check.lua` with these arguments. The answer is its text.
+    Facts(&'a [&'a str]),
+    /// Asks for a setting by its name. The answer is `None` if the master does not know it.
+    Setting(&'static str),
+}
+
+pub(crate) type Answer = Result<Option<String>, Failure>;

@@ -1,0 +1,123 @@
+//! Dials a server: connects, logs in, and asks whether the server restarted.
+
+#[cfg(feature = "tls")]
+use std::sync::Arc;
+use std::{
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
+
+use super::{
+    connection::RedisConnection,
+    endpoint::{Address, Endpoint},
+    greeting::Greeting,
+    resp::reply,
+    restart_query::{self, Durability},
+    wire::{Wire, connect_tcp},
+};
+use crate::{
+    core::restart::{Incarnation, RestartGuard},
+    master::{
+        config::MasterConfig,
+        connection::{Dial, Dialled},
+        dial_error::DialError,
+        restart::RestartTracker,
+    },
+};
+
+/// Opens connections to one server.
+pub(in crate::master) struct Dialer {
+    pub(super) endpoint: Endpoint,
+    pub(super) master: usize,
+    pub(super) tracker: RestartTracker,
+    pub(super) now: fn() -> Instant,
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
+}
+
+impl Dial for Dialer {
+    type Connection = RedisConnection;
+
+    async fn dial(&mut self) -> Result<Dialled<RedisConnection>, DialError> {
+        let (mut wire, round_trip) = self.log_in().await?;
+        let found = self.incarnation(&self.tracker, &mut wire).await?;
+        Ok(Dialled {
+            connection: RedisConnection::new(wire),
+            round_trip,
+            age: found.and_then(|found| found.age),
+        })
+    }
+}
+
+impl Dialer {
+    pub(in crate::master) fn new(endpoint: Endpoint, master: usize, config: &MasterConfig) -> Self {
+        Self {
+            master,
+            tracker: config.restart_tracker.at(&endpoint.guard_name()),
+            now: config.now,
+            #[cfg(feature = "tls")]
+            tls: config.tls.clone(),
+            endpoint,
+        }
+    }
+
+    /// Connects and greets the server. Also returns how long the greeting took.
+    pub(super) async fn log_in(&self) -> Result<(Wire, Duration), DialError> {
+        let mut wire = self.connect().await?;
+        let Greeting { bytes, steps } = &self.endpoint.greeting;
+        wire.out().extend_from_slice(bytes);
+        let mut steps = steps.iter();
+        let asked = (self.now)();
+        let on_frame = |frame: &[u8]| match steps.next().map_or(Ok(()), |step| step.check(frame)) {
+            Ok(()) if steps.len() > 0 => ControlFlow::Continue(()),
+            result => ControlFlow::Break(result),
+        };
+        wire.answers(on_frame).await??;
+        let round_trip = (self.now)().saturating_duration_since(asked);
+        Ok((wire, round_trip))
+    }
+
+    /// Asks whether the server restarted. Must be called after the login, and before anything else
+    /// is sent.
+    pub(super) async fn incarnation(
+        &self,
+        tracker: &RestartTracker,
+        wire: &mut Wire,
+    ) -> Result<Option<Incarnation>, DialError> {
+        if tracker.guard == RestartGuard::Off {
+            return Ok(None);
+        }
+        let mut durability = Durability::Unasked;
+        if tracker.expects_durable {
+            // A script may not read settings, so this takes a question of its own.
+            Durability::ask(wire.out());
+            durability = wire.answer(Durability::read).await?;
+        }
+        let query = tracker.query(self.master);
+        restart_query::ask(tracker, &query, &durability, wire.out());
+        let address = self.endpoint.address();
+        let read = |frame: &[u8]| {
+            let from = (&query, &*address);
+            restart_query::read(tracker, from, &durability, &reply(frame))
+        };
+        wire.answer(read).await?
+    }
+
+    async fn connect(&self) -> Result<Wire, DialError> {
+        match &self.endpoint.address {
+            Address::Tcp(host, port) => connect_tcp(host, *port).await.map(Wire::new),
+            #[cfg(feature = "tls")]
+            Address::Tls(host, port) => super::tls::connect(self.tls.clone(), host, *port).await,
+            #[cfg(unix)]
+            Address::Unix(path) => tokio::net::UnixStream::connect(path)
+                .await
+                .map(Wire::new)
+                .map_err(DialError::Connect),
+            #[cfg(not(unix))]
+            Address::Unix(_) => Err(DialError::Connect(std::io::Error::new(
+                std::io::ErrorKind::Unsupported,
+                "this system has no unix sockets",
+            ))),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The address of a server and the login, from a URL or a ready client.
+
+use std::{path::PathBuf, sync::Arc};
+
+use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+
+use super::greeting::Greeting;
+
+/// The address of a server, and the login.
+#[derive(Clone)]
+pub(in crate::master) struct Endpoint {
+    pub(super) address: Address,
+    database: i64,
+    pub(super) greeting: Greeting,
+}
+
+#[derive(Clone)]
+pub(super) enum Address {
+    Tcp(String, u16),
+    #[cfg(feature = "tls")]
+    Tls(String, u16),
+    Unix(PathBuf),
+}
+
+impl Endpoint {
+    /// Reads a URL. Errors do not repeat any part of the URL, which may hold a password.
+    pub(in crate::master) fn from_url(url: &str) -> Result<Self, String> {
+        // The error of the redis crate is dropped: it may repeat a part of the URL.
+        match url.into_connection_info() {
+            Ok(info) => Self::from_info(&info),
+            Err(_) if url.starts_with("rediss:") && !cfg!(feature = "tls") => {
+                Err("rediss:// needs the crate's feature `tls`".to_owned())
+            }
+            Err(_) => Err("its URL cannot be used: it should look like \
+                           redis://[user][:password@]host[:port][/db] or unix:///path"
+                .to_owned()),
+        }
+    }
+
+    pub(in crate::master) fn from_info(info: &ConnectionInfo) -> Result<Self, String> {
+        let address = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => Address::Tcp(host.clone(), *port),
+            ConnectionAddr::Unix(path) => Address::Unix(path.clone()),
+            #[cfg(feature = "tls")]
+            ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: false,
+                tls_params: None,
+            } => Address::Tls(host.clone(), *port),
+            #[cfg(feature = "tls")]
+            ConnectionAddr::TcpTls { insecure: true, .. } => {
+                return Err(
+                    "a TLS connection that verifies nothing (#insecure) is not supported: \
+                     trust the server's certificate with Builder::tls"
+                        .to_owned(),
+                );
+            }
+            #[cfg(feature = "tls")]
+            ConnectionAddr::TcpTls { .. } => {
+                return Err(
+                    "the certificates of a ready redis::Client cannot be read back: \
+                     give the URL, and the certificates with Builder::tls"
+                        .to_owned(),
+                );
+            }
+            _ => return Err("its kind of address is not supported".to_owned()),
+        };
+        Ok(Self {
+            address,
+            database: info.redis_settings().db(),
+            greeting: Greeting::new(info.redis_settings()),
+        })
+    }
+
+    /// Returns the host and port, or the path. The user and the database are left out: addresses
+    /// that differ only in these are the same server.
+    pub(in crate::master) fn address(&self) -> Arc<str> {
+        match &self.address {
+            Address::Tcp(host, port) => tcp_address(host, *port),
+            #[cfg(feature = "tls")]
+            Address::Tls(host, port) => tcp_address(host, *port),
+            Address::Unix(path) => format!("unix:{}", path.display()).into(),
+        }
+    }
+
+    /// Returns the name of the guard key among all servers: each database has one.
+    pub(super) fn guard_name(&self) -> String {
+        format!("{}/{}", self.address(), self.database)
+    }
+}
+
+fn tcp_address(host: &str, port: u16) -> Arc<str> {
+    if host.contains(':') {
+        format!("[{host}]:{port}").into()
+    } else {
+        format!("{}:{port}", host.to_ascii_lowercase()).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MasterSpec;
+
+    #[test]
+    fn addresses_tell_servers_apart_and_show_no_secrets() {
+        for (url, address) in [
+            ("redis://127.0.0.1", "127.0.0.1:6379"),
+            ("redis://user:hunter2@Host:7001/3", "host:7001"),
+            ("redis://[::1]:7001", "[::1]:7001"),
+            ("valkey://a:1", "a:1"),
+            ("unix:///run/r.sock?db=2&pass=hunter2", "unix:/run/r.sock"),
+        ] {
+            let endpoint = Endpoint::from_url(url).unwrap();
+            assert_eq!(&*endpoint.address(), address);
+            assert!(!format!("{:?}", MasterSpec::from(url)).contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn errors_about_urls_show_no_secrets() {
+        for url in [
+            "",
+            "127.0.0.1:6379",
+            "http://:hunter2@a",
+            "redis://:hunter2@a:99999",
+            "redis://:hunter2@a/x",
+            "redis://:hunter2@",
+        ] {
+            let error = Endpoint::from_url(url).err().unwrap();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The commands that make a connection ready: the login, the database, the scripts.
+
+use ::redis::{RedisConnectionInfo, Value};
+
+use super::resp::reply;
+use crate::{
+    core::{command::Reply, script::Script},
+    master::{dial_error::DialError, server_error::ServerError},
+};
+
+/// The commands that make a connection ready, as bytes to send.
+#[derive(Clone)]
+pub(super) struct Greeting {
+    pub(super) bytes: Vec<u8>,
+    pub(super) steps: Vec<Step>,
+}
+
+/// One command of a greeting, by which its reply is checked.
+#[derive(Clone, Copy)]
+pub(super) enum Step {
+    Hello,
+    LoadScript,
+    Select,
+}
+
+impl Greeting {
+    pub(super) fn new(settings: &RedisConnectionInfo) -> Self {
+        let mut hello = ::redis::cmd("HELLO");
+        hello.arg(3);
+        if let Some(password) = settings.password() {
+            hello
+                .arg("AUTH")
+                .arg(settings.username().unwrap_or("default"))
+                .arg(password);
+        }
+        let mut bytes = hello.get_packed_command();
+        let mut steps = vec![Step::Hello];
+        if settings.db() != 0 {
+            ::redis::cmd("SELECT")
+                .arg(settings.db())
+                .write_packed_command(&mut bytes);
+            steps.push(Step::Select);
+        }
+        for script in Script::ALL {
+            ::redis::cmd("SCRIPT")
+                .arg("LOAD")
+                .arg(script.text())
+                .write_packed_command(&mut bytes);
+            steps.push(Step::LoadScript);
+        }
+        Self { bytes, steps }
+    }
+}
+
+impl Step {
+    /// Fails if the reply to this step says that the server cannot be used.
+    pub(super) fn check(self, frame: &[u8]) -> Result<(), DialError> {
+        let Reply::Error(error) = reply(frame) else {
+            return match self {
+                Self::Hello => check_role(frame),
+                Self::Select | Self::LoadScript => Ok(()),
+            };
+        };
+        let text = error.to_owned();
+        match (self, ServerError::of(error)) {
+            (_, ServerError::Loading) => Err(DialError::Loading(text)),
+            (_, ServerError::MaxClients) => Err(DialError::MaxClients(text)),
+            (Self::Hello, ServerError::NoProtocol | ServerError::UnknownCommand) => {
+                Err(DialError::NotRedis6(text))
+            }
+            (Self::Hello, _) => Err(DialError::Login(text)),
+            (Self::Select, _) => Err(DialError::Database(text)),
+            // If the user may not load scripts, each script is sent in full once.
+            (Self::LoadScript, _) => Ok(()),
+        }
+    }
+}
+
+/// Refuses a replica. It forgets what its master forgets, and repeats what its master says, so it
+/// has no vote of its own.
+fn check_role(hello: &[u8]) -> Result<(), DialError> {
+    if !hello.starts_with(b"%") {
+        let why = "its answer is not a map".to_owned();
+        return Err(DialError::NotRedis6(why));
+    }
+    match entry(hello, "role") {
+        Some(role) if role != "master" => Err(DialError::NotAMaster { role }),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the entry of a map that is called `name`.
+pub(super) fn entry(map: &[u8], name: &str) -> Option<String> {
+    let Ok(Value::Map(entries)) = ::redis::parse_redis_value(map) else {
+        return None;
+    };
+    let text = |value: &Value| ::redis::from_redis_value_ref::<String>(value).ok();
+    let is_it = |(key, _): &&(Value, Value)| text(key).as_deref() == Some(name);
+    text(&entries.iter().find(is_it)?.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reply_to_each_step_is_checked() {
+        let errors = |step: Step, reply: &str| match step.check(reply.as_bytes()) {
+            Ok(()) => "fine".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let too_old = "it does not know HELLO 3, which Redis has since version 6: ";
+        for (step, reply, expected) in [
+            (Step::Hello, "%1\r\n+role\r\n+master\r\n", "fine".to_owned()),
+            (
+                Step::Hello,
+                "%1\r\n+role\r\n+replica\r\n",
+                "it is a replica, not a master".into(),
+            ),
+            (
+                Step::Hello,
+                "+OK\r\n",
+                format!("{too_old}its answer is not a map"),
+            ),
+            (
+                Step::Hello,
+                "-ERR unknown command `HELLO`, with args beginning with: `3`\r\n",
+                format!("{too_old}ERR unknown command `HELLO`"),
+            ),
+            (
+                Step::Hello,
+                "-NOPROTO unsupported protocol version\r\n",
+                format!("{too_old}NOPROTO unsupported protocol version"),
+            ),
+            (
+                Step::Hello,
+                "-DENIED Redis is running in protected mode\r\n",
+                "refused the login: DENIED Redis is running in protected mode".into(),
+            ),
+            (
+                Step::Hello,
+                "-ERR max number of clients reached\r\n",
+                "ERR max number of clients reached".into(),
+            ),
+            (
+                Step::Select,
+                "-ERR DB index is out of range\r\n",
+                "refused the database: ERR DB index is out of range".into(),
+            ),
+            (
+                Step::LoadScript,
+                "-LOADING Redis is loading\r\n",
+                "LOADING Redis is loading".into(),
+            ),
+            (Step::LoadScript, "-NOPERM no\r\n", "fine".into()),
+        ] {
+            assert_eq!(errors(step, reply), expected);
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Real masters.
+//!
+//! This folder alone uses the `redis` crate, which reads URLs and every answer but votes.
+
+mod connection;
+mod dialer;
+pub(super) mod encode;
+mod endpoint;
+mod greeting;
+mod probe;
+pub(super) mod resp;
+mod restart_query;
+#[cfg(feature = "tls")]
+mod tls;
+pub(super) mod wire;
+pub(super) mod wire_error;
+
+pub(super) use ::redis::Client;
+
+#[cfg(feature = "__internals")]
+pub(crate) use self::connection::encode_command;
+pub(super) use self::{dialer::Dialer, endpoint::Endpoint, probe::RedisProbe};

@@ -1,0 +1,228 @@
+//! Parses the part of RESP that the replies to lock commands need.
+//!
+//! [`FrameScan`] finds the end of any RESP2 or RESP3 value. [`reply`] reads single values: `+OK`,
+//! nil, integers, strings and errors. Maps, arrays and pushes are left to the `redis` crate.
+//!
+//! The `redis` crate's parser is not used for lock commands, because it returns an owned `Value`,
+//! which allocates for strings and errors, and does not say where the value ends. The supervisor
+//! reads many replies from one buffer, and a reply must cost no allocation.
+
+use super::wire_error::WireError;
+use crate::core::command::Reply;
+
+/// Reads the reply to a lock command.
+pub(in crate::master) fn reply(frame: &[u8]) -> Reply<'_> {
+    let Some((kind, line)) = frame
+        .strip_suffix(b"\r\n")
+        .and_then(|line| line.split_first())
+    else {
+        return Reply::Other;
+    };
+    match (kind, line) {
+        (b'+', b"OK") => Reply::Ok,
+        (b'_', b"") | (b'$' | b'*', b"-1") => Reply::Nil,
+        (b':', digits) => integer(digits).map_or(Reply::Other, Reply::Int),
+        (b'-', text) => error(std::str::from_utf8(text).ok()),
+        (b'!', text) => error(blob(text)),
+        (b'$', text) => blob(text).map_or(Reply::Other, |text| Reply::Text(text.into())),
+        _ => Reply::Other,
+    }
+}
+
+/// Cuts off the arguments that a server repeats if it does not know the command: one of them may be
+/// a password or a token.
+fn error(text: Option<&str>) -> Reply<'_> {
+    let text = text.unwrap_or("an error that is not UTF-8");
+    let end = text.find(", with args").unwrap_or(text.len());
+    Reply::Error(&text[..end])
+}
+
+/// Returns whether a frame is a push, such as a published message, and not a reply.
+pub(in crate::master) fn is_push(frame: &[u8]) -> bool {
+    frame.first() == Some(&b'>')
+}
+
+/// Returns the length of the reply at the start of `bytes`, or `None` if it is incomplete.
+#[cfg(test)]
+fn frame_length(bytes: &[u8]) -> Result<Option<usize>, WireError> {
+    FrameScan::default().length(bytes)
+}
+
+/// The progress of the search for the end of a reply. The search continues where it stopped, so a
+/// reply that comes in pieces costs no more than one that comes whole.
+#[derive(Default)]
+pub(in crate::master) struct FrameScan {
+    /// The start of the next value, whose bytes may not have come yet.
+    at: usize,
+    /// The number of values that follow, once the first one was read.
+    values: usize,
+    /// The end of the bytes that were searched for the end of the next value's line.
+    searched: usize,
+}
+
+impl FrameScan {
+    /// Returns the length of the reply at the start of `bytes`, or `None` if it is incomplete. The
+    /// next call gets the same bytes and those that came since.
+    pub(in crate::master) fn length(&mut self, bytes: &[u8]) -> Result<Option<usize>, WireError> {
+        // The usual replies to lock commands.
+        if self.at == 0 {
+            match bytes {
+                [b':', _, b'\r', b'\n', ..] => return Ok(Some(4)),
+                [b'+', b'O', b'K', b'\r', b'\n', ..] | [b'$', b'-', b'1', b'\r', b'\n', ..] => {
+                    return Ok(Some(5));
+                }
+                _ => {}
+            }
+        }
+        while self.at == 0 || self.values > 0 {
+            let Some((kind, line, next)) = self.take_line(bytes) else {
+                return Ok(None);
+            };
+            // An announced length may be nonsense, and must not overflow.
+            let (mut blob, mut more) = (0, 0);
+            match kind {
+                b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => {}
+                // A length of -1 is the nil of RESP2: nothing follows.
+                b'$' | b'!' | b'=' => blob = length(line)?.map_or(0, |length| length + 2),
+                b'*' | b'~' | b'>' => more = length(line)?.unwrap_or(0),
+                b'%' => more = 2 * length(line)?.unwrap_or(0),
+                // An attribute is followed by the value that it describes.
+                b'|' => more = 1 + 2 * length(line)?.unwrap_or(0),
+                _ => return Err(WireError::NotResp),
+            }
+            self.at = next + blob;
+            self.searched = self.at;
+            self.values = self.values.saturating_sub(1).saturating_add(more);
+        }
+        Ok((self.at <= bytes.len()).then_some(self.at))
+    }
+
+    fn take_line<'a>(&mut self, bytes: &'a [u8]) -> Option<(u8, &'a [u8], usize)> {
+        let (kind, rest) = bytes.get(self.at..)?.split_first()?;
+        let from = self.searched.saturating_sub(self.at + 1);
+        let Some(end) = rest[from..].windows(2).position(|pair| pair == b"\r\n") else {
+            // The last byte may be the first of the two.
+            self.searched = bytes.len() - 1;
+            return None;
+        };
+        let end = from + end;
+        Some((*kind, &rest[..end], self.at + 1 + end + 2))
+    }
+}
+
+fn length(digits: &[u8]) -> Result<Option<usize>, WireError> {
+    match integer(digits) {
+        Some(-1) => Ok(None),
+        Some(length @ 0..=0xff_ffff) => Ok(Some(length as usize)),
+        _ => Err(WireError::BadLength),
+    }
+}
+
+fn integer(digits: &[u8]) -> Option<i64> {
+    // Nearly all replies to scripts have one digit.
+    if let [digit @ b'0'..=b'9'] = digits {
+        return Some(i64::from(digit - b'0'));
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn blob(text: &[u8]) -> Option<&str> {
+    let end = text.windows(2).position(|pair| pair == b"\r\n")?;
+    std::str::from_utf8(&text[end + 2..]).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn each_kind_of_reply_is_read() {
+        for (frame, expected) in [
+            ("+OK\r\n", Reply::Ok),
+            ("+QUEUED\r\n", Reply::Other),
+            ("$-1\r\n", Reply::Nil),
+            ("*-1\r\n", Reply::Nil),
+            ("_\r\n", Reply::Nil),
+            (":1\r\n", Reply::Int(1)),
+            (":-9223372036854775808\r\n", Reply::Int(i64::MIN)),
+            (":x\r\n", Reply::Other),
+            ("-OOM no room\r\n", Reply::Error("OOM no room")),
+            ("!7\r\nERR bad\r\n", Reply::Error("ERR bad")),
+            (
+                "-ERR unknown command 'HELLO', with args beginning with: 'hunter2'\r\n",
+                Reply::Error("ERR unknown command 'HELLO'"),
+            ),
+            ("$2\r\nhi\r\n", Reply::Text("hi".into())),
+            ("$4\r\nh\r\ni\r\n", Reply::Text("h\r\ni".into())),
+            ("", Reply::Other),
+        ] {
+            assert_eq!(reply(frame.as_bytes()), expected, "{frame:?}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_each_kind_of_value_is_found() {
+        for (bytes, expected) in [
+            ("+OK\r\n:1\r\n", Ok(Some(5))),
+            ("$5\r\nhello\r\n", Ok(Some(11))),
+            ("$5\r\nhello\r", Ok(None)),
+            ("$-1\r\n+OK\r\n", Ok(Some(5))),
+            ("*2\r\n:1\r\n*1\r\n:2\r\n", Ok(Some(16))),
+            ("%1\r\n+a\r\n:1\r\n", Ok(Some(12))),
+            ("|1\r\n+a\r\n:1\r\n:2\r\n", Ok(Some(16))),
+            (">2\r\n+a\r\n$-1\r\n", Ok(Some(13))),
+            ("", Ok(None)),
+            ("+", Ok(None)),
+            ("HTTP/1.1 400 Bad Call\r\n", Err(())),
+            ("$-2\r\n", Err(())),
+            ("*99999999999999999999\r\n", Err(())),
+        ] {
+            let length = frame_length(bytes.as_bytes()).map_err(|_| ());
+            assert_eq!(length, expected, "{bytes:?}");
+        }
+    }
+
+    proptest! {
+        /// Wherever a reply is cut, nothing panics and the part is incomplete.
+        #[test]
+        fn a_part_of_a_reply_is_incomplete(cut in 0..64usize) {
+            let whole = b"%2\r\n$4\r\nrole\r\n$6\r\nmaster\r\n+proto\r\n*2\r\n:3\r\n$-1\r\n";
+            let cut = cut.min(whole.len());
+            let length = frame_length(&whole[..cut]).unwrap();
+            prop_assert_eq!(length, (cut == whole.len()).then_some(cut));
+        }
+
+        /// A stream in pieces of any length has the same replies as the whole stream.
+        #[test]
+        fn replies_in_pieces_end_where_whole_ones_do(
+            pieces in prop::collection::vec(1..9usize, 0..40),
+        ) {
+            let stream = b"+OK\r\n$6\r\na\r\nb\r\n\r\n*2\r\n:1\r\n%1\r\n+a\r\n$-1\r\n-ERR no\r\n";
+            let (mut whole, mut rest) = (Vec::new(), &stream[..]);
+            while let Some(length) = frame_length(rest).unwrap() {
+                whole.push(length);
+                rest = &rest[length..];
+            }
+            let (mut lengths, mut scan, mut start, mut end) = (Vec::new(), FrameScan::default(), 0, 0);
+            for piece in pieces.into_iter().chain([stream.len()]) {
+                end = (end + piece).min(stream.len());
+                while let Some(length) = scan.length(&stream[start..end]).unwrap() {
+                    lengths.push(length);
+                    start += length;
+                    scan = FrameScan::default();
+                }
+            }
+            prop_assert_eq!(lengths, whole);
+        }
+
+        #[test]
+        fn random_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            if let Ok(Some(length)) = frame_length(&bytes) {
+                prop_assert!(length <= bytes.len());
+                let _ = reply(&bytes[..length]);
+            }
+        }
+    }
+}

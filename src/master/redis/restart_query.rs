@@ -1,0 +1,243 @@
+//! The question whether a server restarted, which `lua/shared/guard.lua` answers.
+
+use super::{encode::encode, greeting::entry, resp::reply};
+use crate::{
+    core::{
+        command::Reply,
+        restart::{Incarnation, RestartGuard},
+    },
+    master::{
+        dial_error::{DialError, guard_rights},
+        restart::{RestartQuery, RestartTracker},
+        server_error::ServerError,
+    },
+    user_code::shielded,
+};
+
+const KEY: &[u8] = b"quorlock:guard";
+const TEXT: &str = include_str!("../../../lua/shared/guard.lua");
+
+/// Appends the query. `durability` is the server's answer about its settings.
+pub(super) fn ask(
+    tracker: &RestartTracker,
+    query: &RestartQuery,
+    durability: &Durability,
+    out: &mut Vec<u8>,
+) {
+    let mode: &[u8] = match tracker.guard {
+        RestartGuard::Strict => b"strict",
+        RestartGuard::Off | RestartGuard::Observed => b"observed",
+    };
+    let durability: &[u8] = match durability {
+        Durability::Durable => b"durable",
+        Durability::Volatile(_) => b"volatile",
+        Durability::Unknown(_) | Durability::Unasked => b"",
+    };
+    let known = query.known.iter();
+    let known: Vec<_> = known
+        .map(|(origin, away)| (origin.as_bytes(), away.to_string()))
+        .collect();
+    let (first, away) = known
+        .first()
+        .map_or((&b""[..], &b"0"[..]), |(first, away)| {
+            (*first, away.as_bytes())
+        });
+    let text = TEXT.as_bytes();
+    let mut words = vec![b"EVAL", text, b"1", KEY, first, mode, durability, away];
+    for (origin, away) in known.iter().skip(1) {
+        words.extend([*origin, away.as_bytes()]);
+    }
+    encode(out, &words);
+}
+
+/// Reads the answer. Returns `None` if the server may not be asked and the guard is not strict.
+pub(super) fn read(
+    tracker: &RestartTracker,
+    (query, address): (&RestartQuery, &str),
+    durability: &Durability,
+    reply: &Reply<'_>,
+) -> Result<Option<Incarnation>, DialError> {
+    const NONSENSE: &str = "its answer makes no sense";
+    let why = match reply {
+        Reply::Text(text) => match Incarnation::parse(text) {
+            Some(found) => {
+                tracker.meet(query, &found.run_id, &found.origin)?;
+                durability.warn_unless(found.is_durable, address);
+                return Ok(Some(found));
+            }
+            None => NONSENSE,
+        },
+        Reply::Error(error) => error,
+        _ => NONSENSE,
+    };
+    let kind = ServerError::of(why);
+    if kind.is_denial() && tracker.guard != RestartGuard::Strict {
+        let rights = guard_rights!();
+        shielded(|| {
+            tracing::warn!(
+                master = %address, %why,
+                "no client would notice if it restarted empty: its user needs the rights {rights}"
+            );
+        });
+        return Ok(None);
+    }
+    let why = why.to_owned();
+    Err(match kind {
+        ServerError::Loading => DialError::Loading(why),
+        kind if kind.is_denial() => DialError::RightsMissing { why },
+        _ => DialError::RestartUnknown { why },
+    })
+}
+
+/// The settings that decide whether a server keeps all data over a restart.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Durability {
+    /// The server fsyncs every write before it answers.
+    Durable,
+    /// The server may answer before it has written to disk, for this reason.
+    Volatile(String),
+    /// The server does not say what its settings are, for this reason.
+    Unknown(String),
+    Unasked,
+}
+
+impl Durability {
+    /// The settings, and the values that they must have. The script checks the first one as well.
+    const SETTINGS: [(&str, &str); 3] = [
+        ("appendonly", "yes"),
+        ("appendfsync", "always"),
+        ("no-appendfsync-on-rewrite", "no"),
+    ];
+
+    /// Appends the question.
+    pub(super) fn ask(out: &mut Vec<u8>) {
+        let [first, second, third] = Self::SETTINGS.map(|(setting, _)| setting.as_bytes());
+        encode(out, &[b"CONFIG", b"GET", first, second, third]);
+    }
+
+    /// Reads the answer.
+    pub(super) fn read(settings: &[u8]) -> Self {
+        if let Reply::Error(error) = reply(settings) {
+            return Self::Unknown(error.to_owned());
+        }
+        for (setting, wanted) in Self::SETTINGS {
+            match entry(settings, setting) {
+                Some(value) if value == wanted => {}
+                Some(value) => {
+                    return Self::Volatile(format!("{setting} is {value}, not {wanted}"));
+                }
+                None => return Self::Unknown(format!("it does not say what {setting} is")),
+            }
+        }
+        Self::Durable
+    }
+
+    fn warn_unless(&self, is_durable: bool, address: &str) {
+        let why = match self {
+            Self::Unasked => return,
+            Self::Durable if is_durable => return,
+            Self::Durable => {
+                "it has or had replicas, is a replica that was promoted, is rewriting its log, or \
+                 is older than version 7"
+            }
+            Self::Volatile(why) | Self::Unknown(why) => why,
+        };
+        shielded(|| {
+            tracing::warn!(
+                master = %address, %why,
+                "a restart will cost it its vote for a while: it is not durable"
+            );
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::clock;
+
+    /// The words are those of Redis 6 and 7, and of Valkey.
+    #[test]
+    fn a_denied_question_fails_the_dial_only_under_a_strict_guard() {
+        let denied = [
+            "NOPERM this user has no permissions to run the 'eval' command",
+            "ERR The user executing the script can't run this command or subcommand script: 9f, on @user_script:1.",
+            "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments",
+            "ERR ACL failure in script: User lock has no permissions to run the 'info' command script: 9f",
+            "ERR unknown command 'EVAL'",
+            "ERR Unknown Redis command called from script script: 9f",
+            "ERR This Redis command is not allowed from script",
+            "ERR its INFO has no run_id",
+        ];
+        let passing = [
+            "LOADING Redis is loading the dataset in memory",
+            "BUSY Redis is busy running a script.",
+            "MISCONF Errors writing to the AOF file: No space left on device script: 9f",
+            "OOM command not allowed when used memory > 'maxmemory'. script: 9f, on @user_script:1.",
+            "READONLY You can't write against a read only replica. script: 9f",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            "ERR the guard is of another type and cannot be deleted",
+        ];
+        let denied = denied.map(|error| (error, true));
+        for (error, is_denied) in denied
+            .into_iter()
+            .chain(passing.map(|error| (error, false)))
+        {
+            let answer = |guard| {
+                let tracker = RestartTracker::new(guard, false, clock::monotonic);
+                let query = tracker.query(0);
+                let reply = Reply::Error(error);
+                read(&tracker, (&query, "m"), &Durability::Unasked, &reply)
+            };
+            assert_eq!(answer(RestartGuard::Observed).is_ok(), is_denied, "{error}");
+            let refused = answer(RestartGuard::Strict).unwrap_err();
+            let is_typed = matches!(refused, DialError::RightsMissing { .. });
+            assert_eq!(is_typed, is_denied, "{refused}");
+            let text = refused.to_string();
+            assert!(text.contains(error), "{text}");
+            assert_eq!(text.contains("+hset"), is_denied, "{text}");
+        }
+    }
+
+    #[test]
+    fn durability_follows_from_three_settings() {
+        let said = |values: [&str; 3]| {
+            let [log, fsync, pause] = values;
+            let map = format!(
+                "%3\r\n$10\r\nappendonly\r\n+{log}\r\n$11\r\nappendfsync\r\n+{fsync}\r\n\
+                 $25\r\nno-appendfsync-on-rewrite\r\n+{pause}\r\n"
+            );
+            Durability::read(map.as_bytes())
+        };
+        let volatile = |why: &str| Durability::Volatile(why.to_owned());
+        for (values, expected) in [
+            (["yes", "always", "no"], Durability::Durable),
+            (
+                ["no", "always", "no"],
+                volatile("appendonly is no, not yes"),
+            ),
+            (
+                ["yes", "everysec", "no"],
+                volatile("appendfsync is everysec, not always"),
+            ),
+            (
+                ["yes", "always", "yes"],
+                volatile("no-appendfsync-on-rewrite is yes, not no"),
+            ),
+        ] {
+            assert_eq!(said(values), expected);
+        }
+        for (answer, why) in [
+            ("-NOPERM no\r\n", "NOPERM no"),
+            ("%0\r\n", "it does not say what appendonly is"),
+            ("+OK\r\n", "it does not say what appendonly is"),
+            (
+                "%1\r\n+appendonly\r\n+yes\r\n",
+                "it does not say what appendfsync is",
+            ),
+        ] {
+            let expected = Durability::Unknown(why.to_owned());
+            assert_eq!(Durability::read(answer.as_bytes()), expected);
+        }
+    }
+}

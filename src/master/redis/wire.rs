@@ -1,0 +1,210 @@
+//! A connection to a server, as a stream of bytes.
+//!
+//! Replies are found in place here, without an allocation for each. [`resp`](super::resp) reads the
+//! kinds of reply that lock commands get. The `redis` crate reads all others.
+
+use std::{
+    future::poll_fn,
+    ops::ControlFlow,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpStream, lookup_host},
+};
+
+use super::{resp::FrameScan, wire_error::WireError};
+use crate::master::{dial_error::DialError, task::poll_yield};
+
+/// The transport of a connection: TCP, TLS or a unix socket.
+pub(in crate::master) trait Stream: AsyncRead + AsyncWrite + Send {
+    /// Makes the stream drop bytes that were written and not yet sent when it is closed, if it can.
+    fn forget_unsent(&self) {}
+}
+
+impl Stream for TcpStream {
+    fn forget_unsent(&self) {
+        // If this fails, there is nothing else to do: the connection is given up.
+        let _ = self.set_zero_linger();
+    }
+}
+
+#[cfg(unix)]
+impl Stream for tokio::net::UnixStream {}
+
+pub(in crate::master) async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, DialError> {
+    let found = lookup_host((host, port)).await;
+    let addresses: Vec<_> = found.map_err(DialError::Lookup)?.collect();
+    let stream = TcpStream::connect(&*addresses).await;
+    let stream = stream.map_err(DialError::Connect)?;
+    // A lock command is one small packet, which must not wait for more.
+    stream.set_nodelay(true).map_err(DialError::Connect)?;
+    Ok(stream)
+}
+
+/// A stream with the bytes to write, and the bytes that were read and not yet used.
+pub(in crate::master) struct Wire {
+    stream: Pin<Box<dyn Stream>>,
+    out: Vec<u8>,
+    written: usize,
+    /// Set while all bytes are written, but the stream may still hold some of them back.
+    flushing: bool,
+    input: Vec<u8>,
+    filled: usize,
+    /// The progress in the first reply in `input`.
+    scan: FrameScan,
+}
+
+impl Wire {
+    /// The size of one read. A reply to a lock command has a few bytes.
+    const FIRST_INPUT: usize = 16 * 1024;
+    /// The longest reply. A peer that sends more is not a Redis server.
+    const MOST_INPUT: usize = 1024 * 1024;
+    /// The most reads in one poll. More would delay timers and other tasks, because a server may
+    /// send without end.
+    const MOST_READS: usize = 4;
+
+    pub(in crate::master) fn new(stream: impl Stream + 'static) -> Self {
+        Self {
+            stream: Box::pin(stream),
+            out: Vec::new(),
+            written: 0,
+            flushing: false,
+            input: vec![0; Self::FIRST_INPUT],
+            filled: 0,
+            scan: FrameScan::default(),
+        }
+    }
+
+    /// Drops bytes that were not sent. Must be called before the stream of a silent peer is given
+    /// up: otherwise the kernel would still deliver them, after those of the next connection.
+    pub(in crate::master) fn forget_unsent(&self) {
+        self.stream.forget_unsent();
+    }
+
+    /// Returns the buffer that the next poll writes.
+    pub(in crate::master) fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+
+    /// Writes and reads as far as the stream allows, with a bound on the reads.
+    ///
+    /// Calls `on_frame` with each whole reply, and with the value that `on_read` returned for its
+    /// read. `on_frame` may append to the bytes to write. Resolves when `on_frame` breaks, or fails
+    /// with the error of the stream.
+    ///
+    /// Each call tries both directions, because a server that cannot send its replies stops
+    /// reading.
+    pub(in crate::master) fn poll<R: Copy, B>(
+        &mut self,
+        cx: &mut Context<'_>,
+        on_read: impl Fn() -> R,
+        mut on_frame: impl FnMut(&[u8], R, &mut Vec<u8>) -> ControlFlow<B>,
+    ) -> Poll<Result<B, WireError>> {
+        for _ in 0..Self::MOST_READS {
+            self.write(cx)?;
+            ready!(self.poll_read(cx))?;
+            if let ControlFlow::Break(done) = self.take_frames(on_read(), &mut on_frame)? {
+                return Poll::Ready(Ok(done));
+            }
+        }
+        poll_yield(cx)
+    }
+
+    /// Hands replies to `on_frame` until it breaks.
+    pub(in crate::master) async fn answers<B>(
+        &mut self,
+        mut on_frame: impl FnMut(&[u8]) -> ControlFlow<B>,
+    ) -> Result<B, WireError> {
+        poll_fn(|cx| self.poll(cx, || (), |frame, (), _| on_frame(frame))).await
+    }
+
+    /// Waits for the next reply. Returns the result of `read` for it.
+    pub(in crate::master) async fn answer<T>(
+        &mut self,
+        read: impl Fn(&[u8]) -> T,
+    ) -> Result<T, WireError> {
+        self.answers(|frame| ControlFlow::Break(read(frame))).await
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<(), WireError> {
+        while self.written < self.out.len() {
+            let rest = &self.out[self.written..];
+            match self.stream.as_mut().poll_write(cx, rest) {
+                Poll::Ready(Ok(0)) => return Err(WireError::WriteZero),
+                Poll::Ready(Ok(count)) => self.written += count,
+                Poll::Ready(Err(error)) => return Err(error.into()),
+                Poll::Pending => {
+                    self.drop_written();
+                    return Ok(());
+                }
+            }
+        }
+        if self.written > 0 {
+            self.out.clear();
+            self.written = 0;
+            self.flushing = true;
+        }
+        if self.flushing {
+            match self.stream.as_mut().poll_flush(cx) {
+                Poll::Ready(Ok(())) => self.flushing = false,
+                Poll::Ready(Err(error)) => return Err(error.into()),
+                Poll::Pending => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees the bytes that were written. A server that reads slowly may never leave the buffer
+    /// empty.
+    fn drop_written(&mut self) {
+        const MOST: usize = 64 * 1024;
+        if self.written >= MOST {
+            self.out.drain(..self.written);
+            self.written = 0;
+        }
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), WireError>> {
+        if self.filled == self.input.len() {
+            if self.filled >= Self::MOST_INPUT {
+                return Poll::Ready(Err(WireError::Endless));
+            }
+            self.input.resize(self.filled * 2, 0);
+        }
+        let mut space = ReadBuf::new(&mut self.input[self.filled..]);
+        Poll::Ready(
+            match ready!(self.stream.as_mut().poll_read(cx, &mut space)) {
+                Ok(()) if space.filled().is_empty() => Err(WireError::Closed),
+                Ok(()) => {
+                    self.filled += space.filled().len();
+                    Ok(())
+                }
+                Err(error) => Err(error.into()),
+            },
+        )
+    }
+
+    fn take_frames<R: Copy, B>(
+        &mut self,
+        read: R,
+        on_frame: &mut impl FnMut(&[u8], R, &mut Vec<u8>) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, WireError> {
+        let mut used = 0;
+        let mut flow = ControlFlow::Continue(());
+        while flow.is_continue()
+            && let Some(length) = self.scan.length(&self.input[used..self.filled])?
+        {
+            self.scan = FrameScan::default();
+            flow = on_frame(&self.input[used..used + length], read, &mut self.out);
+            used += length;
+        }
+        if used > 0 {
+            self.input.copy_within(used..self.filled, 0);
+            self.filled -= used;
+        }
+        Ok(flow)
+    }
+}

@@ -1,0 +1,102 @@
+//! A command on its way to the masters, and where their votes on it go.
+
+#[cfg(feature = "redis")]
+use std::sync::OnceLock;
+use std::{fmt, time::Instant};
+
+#[cfg(feature = "redis")]
+use super::redis::encode::Encoded;
+use crate::core::{
+    command::Command,
+    master_set::MasterSet,
+    quorum::{Failure, Vote},
+};
+
+/// The receiver of the votes on one [`Request`].
+///
+/// Every master that the request was posted to casts at least one vote, the first one at the latest
+/// when its node timeout is over. Another vote follows if a reply comes after that. The node
+/// timeout begins when the command is sent. Before that, the command may wait for the first dial,
+/// or for up to one node timeout while the master does not keep up.
+pub(crate) trait CountVotes: Send + Sync {
+    /// Counts a vote of `master`. `now` was read after the vote was known.
+    fn count(&self, master: usize, vote: Vote, now: Instant);
+
+    /// Takes the text of a reply that says more than a vote can. The vote is counted right after.
+    fn note(&self, _master: usize, _text: &str) {}
+
+    /// Returns until when `master` is owed the command even if it cannot be reached now, or `None`
+    /// if it is not owed the command. At that time, the key that the command would delete on the
+    /// master has expired.
+    fn owed_until(&self, _master: usize) -> Option<Instant> {
+        None
+    }
+}
+
+/// One command for some of the masters, which share it.
+pub(crate) struct Request<C: ?Sized = dyn CountVotes> {
+    pub(crate) command: Command,
+    /// The masters on which a command that wakes waiters publishes its message. On all other
+    /// masters the command wakes no one.
+    publishers: MasterSet,
+    /// The time of the post. The node timeout of each master begins later, with the send.
+    pub(crate) posted: Instant,
+    /// The encoded command, which is the same for all masters. The first send creates it.
+    #[cfg(feature = "redis")]
+    pub(super) encoded: OnceLock<Encoded>,
+    pub(crate) votes_to: C,
+}
+
+impl<C> Request<C> {
+    pub(crate) fn new(
+        command: Command,
+        publishers: MasterSet,
+        posted: Instant,
+        votes_to: C,
+    ) -> Self {
+        Self {
+            command,
+            publishers,
+            posted,
+            #[cfg(feature = "redis")]
+            encoded: OnceLock::new(),
+            votes_to,
+        }
+    }
+}
+
+impl<C: CountVotes + ?Sized> Request<C> {
+    /// Returns whether the command wakes waiters on `master`.
+    pub(super) fn wakes_on(&self, master: usize) -> bool {
+        self.command.wakes() && self.publishers.contains(master)
+    }
+
+    /// Returns whether `master` must be sent the command even after its vote has been cast.
+    pub(super) fn is_owed_to(&self, master: usize) -> bool {
+        self.votes_to.owed_until(master).is_some()
+    }
+
+    /// Casts a failed vote of `master`.
+    pub(super) fn fail(&self, master: usize, failure: Failure, now: Instant) {
+        self.votes_to.count(master, Vote::Fail(failure), now);
+    }
+
+    /// Returns the command for `master`, which wakes no one if `master` is not a publisher.
+    pub(super) fn command_for(&self, master: usize) -> Command {
+        let command = self.command.clone();
+        if self.wakes_on(master) {
+            command
+        } else {
+            command.without_wakeup()
+        }
+    }
+}
+
+impl<C: ?Sized> fmt::Debug for Request<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("command", &self.command)
+            .field("posted", &self.posted)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,166 @@
+//! A master as users give it, and how its supervisor starts.
+
+use std::{fmt, future::Future, pin::Pin, sync::Arc};
+
+#[cfg(feature = "test-util")]
+use super::memory::MemoryMaster;
+#[cfg(feature = "redis")]
+use super::redis;
+use super::{
+    config::MasterConfig,
+    mailbox::Mailbox,
+    probe::{Dialer, Probe},
+    supervisor::supervise,
+};
+
+/// One master, as given to [`Builder::master`](crate::Builder::master): a URL, a
+/// [`MemoryMaster`], or a ready `redis::Client`.
+///
+/// URLs are `redis://[user][:password@]host[:port][/db]`, `rediss://` for TLS (feature `tls`), and
+/// `unix:///path[?db=n&user=..&pass=..]`.
+#[derive(Debug)]
+pub struct MasterSpec(Spec);
+
+enum Spec {
+    #[cfg(feature = "test-util")]
+    Memory(MemoryMaster),
+    #[cfg(feature = "redis")]
+    Redis(Box<redis::Endpoint>),
+    /// The reason why the master cannot be used. `build` reports it, with the master's number.
+    Bad(String),
+}
+
+impl fmt::Debug for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            #[cfg(feature = "test-util")]
+            Self::Memory(memory) => memory.fmt(f),
+            #[cfg(feature = "redis")]
+            Self::Redis(endpoint) => f.write_str(&endpoint.address()),
+            Self::Bad(reason) => f.write_str(reason),
+        }
+    }
+}
+
+#[cfg(feature = "redis")]
+impl From<Result<redis::Endpoint, String>> for Spec {
+    fn from(endpoint: Result<redis::Endpoint, String>) -> Self {
+        endpoint.map_or_else(Self::Bad, |endpoint| Self::Redis(Box::new(endpoint)))
+    }
+}
+
+impl From<&str> for MasterSpec {
+    #[cfg(feature = "redis")]
+    fn from(url: &str) -> Self {
+        Self(redis::Endpoint::from_url(url).into())
+    }
+
+    #[cfg(not(feature = "redis"))]
+    fn from(_url: &str) -> Self {
+        Self(Spec::Bad(
+            "a URL needs the feature `redis` of quorlock".to_owned(),
+        ))
+    }
+}
+
+impl From<&&str> for MasterSpec {
+    fn from(url: &&str) -> Self {
+        Self::from(*url)
+    }
+}
+
+impl From<String> for MasterSpec {
+    fn from(url: String) -> Self {
+        Self::from(url.as_str())
+    }
+}
+
+impl From<&String> for MasterSpec {
+    fn from(url: &String) -> Self {
+        Self::from(url.as_str())
+    }
+}
+
+#[cfg(feature = "redis")]
+impl From<redis::Client> for MasterSpec {
+    fn from(client: redis::Client) -> Self {
+        Self(redis::Endpoint::from_info(client.get_connection_info()).into())
+    }
+}
+
+#[cfg(feature = "test-util")]
+impl From<MemoryMaster> for MasterSpec {
+    fn from(memory: MemoryMaster) -> Self {
+        Self(Spec::Memory(memory))
+    }
+}
+
+#[cfg(feature = "test-util")]
+impl From<&MemoryMaster> for MasterSpec {
+    fn from(memory: &MemoryMaster) -> Self {
+        Self(Spec::Memory(memory.clone()))
+    }
+}
+
+/// The task that serves one master. The engine spawns it.
+pub(crate) type Supervisor = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl MasterSpec {
+    /// Returns the address without secrets. Two masters with the same address are the same server.
+    pub(crate) fn address(&self) -> Result<Arc<str>, String> {
+        match &self.0 {
+            #[cfg(feature = "test-util")]
+            Spec::Memory(memory) => Ok(memory.address()),
+            #[cfg(feature = "redis")]
+            Spec::Redis(endpoint) => Ok(endpoint.address()),
+            Spec::Bad(reason) => Err(reason.clone()),
+        }
+    }
+
+    /// Returns the probe that a check uses to dial this master, which is number `master`.
+    #[cfg_attr(
+        not(any(feature = "redis", feature = "test-util")),
+        expect(unreachable_code, reason = "there are no masters to dial")
+    )]
+    pub(crate) fn probe(&self, master: usize, config: &MasterConfig) -> Option<Probe> {
+        let dialer = match &self.0 {
+            #[cfg(feature = "test-util")]
+            Spec::Memory(memory) => Dialer::Memory(memory.clone().dialer(master, config)),
+            #[cfg(feature = "redis")]
+            Spec::Redis(endpoint) => {
+                Dialer::Redis(redis::Dialer::new(*endpoint.clone(), master, config))
+            }
+            Spec::Bad(_) => return None,
+        };
+        Some(Probe {
+            address: self.address().ok()?,
+            connect_timeout: config.connect_timeout,
+            node_timeout: config.node_timeout,
+            dialer,
+        })
+    }
+
+    /// Returns the mailbox of this master, which is number `master`, and the task that serves it.
+    pub(crate) fn open(
+        self,
+        master: usize,
+        address: Arc<str>,
+        config: &MasterConfig,
+    ) -> (Arc<Mailbox>, Supervisor) {
+        let mailbox = Arc::new(Mailbox::new(master, address, config.now));
+        let (served, shared) = (mailbox.clone(), config.clone());
+        let supervisor: Supervisor = match self.0 {
+            #[cfg(feature = "test-util")]
+            Spec::Memory(memory) => {
+                Box::pin(supervise(memory.dialer(master, config), served, shared))
+            }
+            #[cfg(feature = "redis")]
+            Spec::Redis(endpoint) => {
+                let dialer = redis::Dialer::new(*endpoint, master, config);
+                Box::pin(supervise(dialer, served, shared))
+            }
+            Spec::Bad(_) => Box::pin(async {}),
+        };
+        (mailbox, supervisor)
+    }
+}

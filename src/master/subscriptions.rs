@@ -1,0 +1,98 @@
+//! The channels on which tasks of this process wait for messages from one master.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Weak},
+};
+
+/// A receiver of the messages on a channel. Messages are hints: any of them may get lost.
+pub(crate) trait Subscriber: Send + Sync + fmt::Debug {
+    /// Handles an event on a channel of `master` that this subscriber subscribed to.
+    fn on_event(&self, master: usize, event: ChannelEvent<'_>);
+}
+
+/// An event on a subscribed channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChannelEvent<'a> {
+    /// The master refused the subscription.
+    Denied,
+    /// The connection is gone. Messages are lost until the next [`Subscribed`](Self::Subscribed).
+    Disconnected,
+    /// A message was published.
+    Message(&'a str),
+    /// The master confirmed the subscription: messages are received from now on.
+    Subscribed,
+}
+
+/// A subscription that begins, or one that ends.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub(super) channel: Arc<str>,
+    pub(super) begins: bool,
+}
+
+/// The subscribers of one master. They outlive its connections.
+#[derive(Debug, Default)]
+pub(super) struct Subscriptions {
+    channels: BTreeMap<Arc<str>, Vec<Weak<dyn Subscriber>>>,
+    is_connected: bool,
+    /// The changes to send over the connection, in order.
+    pub(super) changes: Vec<Change>,
+}
+
+impl Subscriptions {
+    /// Subscribes `subscriber` to `channel`. Returns whether there is a change to send.
+    pub(super) fn add(&mut self, channel: &Arc<str>, subscriber: Weak<dyn Subscriber>) -> bool {
+        let subscribers = self.channels.entry(channel.clone()).or_default();
+        subscribers.push(subscriber);
+        // Sent even if the channel has other subscribers: the new one needs a confirmation as well.
+        self.change(channel, true)
+    }
+
+    /// Ends the subscription of `subscriber`. Returns whether there is a change to send.
+    pub(super) fn remove(&mut self, channel: &Arc<str>, subscriber: &Weak<dyn Subscriber>) -> bool {
+        let Some(subscribers) = self.channels.get_mut(channel) else {
+            return false;
+        };
+        subscribers.retain(|other| !other.ptr_eq(subscriber));
+        subscribers.is_empty() && {
+            self.channels.remove(channel);
+            self.change(channel, false)
+        }
+    }
+
+    /// Adds a change to send. Does nothing without a connection: the next connection subscribes to
+    /// all channels at once. Returns whether there is a change to send.
+    fn change(&mut self, channel: &Arc<str>, begins: bool) -> bool {
+        if self.is_connected {
+            let channel = channel.clone();
+            self.changes.push(Change { channel, begins });
+        }
+        self.is_connected
+    }
+
+    /// Notes that there is a connection, and adds a subscription to each channel.
+    pub(super) fn connect(&mut self) {
+        self.is_connected = true;
+        let all = self.channels.keys().map(|channel| Change {
+            channel: channel.clone(),
+            begins: true,
+        });
+        self.changes = all.collect();
+    }
+
+    /// Notes that the connection is gone. Returns the subscribers of all channels.
+    pub(super) fn disconnect(&mut self) -> Vec<Arc<dyn Subscriber>> {
+        self.is_connected = false;
+        self.changes.clear();
+        let subscribers = self.channels.values().flatten();
+        subscribers.filter_map(Weak::upgrade).collect()
+    }
+
+    /// Returns the subscribers of `channel`.
+    pub(super) fn of(&self, channel: &str) -> Vec<Arc<dyn Subscriber>> {
+        let subscribers = self.channels.get(channel).into_iter().flatten();
+        subscribers.filter_map(Weak::upgrade).collect()
+    }
+}

@@ -1,0 +1,201 @@
+//! `close` returns by the longest TTL, and background tasks end.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use quorlock::{Coordinator, RestartGuard};
+use tokio::{
+    runtime::{Handle, Runtime},
+    time::{sleep, timeout},
+};
+
+use crate::{
+    own_process::{in_own_process, multi_thread},
+    servers::{self, Server},
+    support::{close::late_closes, fake_server::Fake, random::Random},
+};
+
+#[test]
+fn close_returns_by_the_longest_ttl_without_any_server() {
+    in_own_process(
+        "close::close_returns_by_the_longest_ttl_without_any_server",
+        || {
+            let runtime = four_threads();
+            runtime.block_on(async {
+                let late = late_closes(4_000).await;
+                assert_eq!(late, 0, "late closes");
+                tasks_end().await;
+            });
+        },
+    );
+}
+
+/// Connections break while attempts are posted and dropped from other threads.
+#[test]
+fn close_returns_by_the_longest_ttl_after_connections_broke_under_load() {
+    in_own_process(
+        "close::close_returns_by_the_longest_ttl_after_connections_broke_under_load",
+        || {
+            four_threads().block_on(async {
+                // This server hangs up soon after each greeting, with commands unanswered.
+                let rude = || {
+                    Fake::tcp(|peer| {
+                        if peer.greet().is_some() {
+                            thread::sleep(Duration::from_millis(1));
+                        }
+                    })
+                };
+                let fakes = [rude(), rude(), Fake::honest(Duration::ZERO)];
+                let urls: Vec<_> = fakes.iter().map(Fake::url).collect();
+                for round in 0..40 {
+                    let locks = coordinator(&urls, Duration::from_millis(200));
+                    let load = DroppedAttempts::start(&locks, round);
+                    sleep(Duration::from_millis(60)).await;
+                    load.stop().await;
+                    let closed = timeout(LATE, locks.close()).await;
+                    assert!(closed.is_ok(), "round {round}: not closed after {LATE:?}");
+                }
+                tasks_end().await;
+            });
+        },
+    );
+}
+
+#[test]
+fn close_returns_by_the_longest_ttl_after_masters_were_killed_under_load() {
+    if servers::only_urls() {
+        return;
+    }
+    in_own_process(
+        "close::close_returns_by_the_longest_ttl_after_masters_were_killed_under_load",
+        || {
+            let mut masters = servers::masters(3);
+            let urls: Vec<_> = masters.iter().map(Server::url).collect();
+            four_threads().block_on(async {
+                for round in 0..8 {
+                    let locks = coordinator(&urls, Duration::from_secs(1));
+                    let load = DroppedAttempts::start(&locks, round);
+                    sleep(Duration::from_millis(150)).await;
+                    masters.iter_mut().take(2).for_each(Server::kill);
+                    sleep(Duration::from_millis(60)).await;
+                    load.stop().await;
+                    let start = Instant::now();
+                    let closed = timeout(LATE, locks.close()).await;
+                    println!("round {round}: closed after {:?}", start.elapsed());
+                    assert!(closed.is_ok(), "round {round}: not closed after {LATE:?}");
+                    masters.iter_mut().take(2).for_each(Server::restart);
+                }
+                tasks_end().await;
+            });
+        },
+    );
+}
+
+#[test]
+fn background_tasks_end_after_the_last_handle_is_gone() {
+    in_own_process(
+        "close::background_tasks_end_after_the_last_handle_is_gone",
+        || {
+            multi_thread().block_on(async {
+                let honest = Fake::honest(Duration::ZERO);
+                let silent = Fake::tcp(|peer| peer.swallow());
+                for round in 0..10 {
+                    let locks = coordinator(
+                        &[
+                            honest.url(),
+                            silent.url(),
+                            "unix:///quorlock/nobody".to_owned(),
+                        ],
+                        Duration::from_millis(200),
+                    );
+                    let attempts: Vec<_> = (0..20)
+                        .map(|number| {
+                            let lock = locks.mutex(format!("{round}/{number}"));
+                            tokio::spawn(async move {
+                                let limit = Duration::from_millis(number % 7);
+                                drop(timeout(limit, lock.try_acquire()).await);
+                            })
+                        })
+                        .collect();
+                    for attempt in attempts {
+                        attempt.await.unwrap();
+                    }
+                }
+                tasks_end().await;
+            });
+        },
+    );
+}
+
+/// Attempts that are dropped shortly after they were posted.
+struct DroppedAttempts {
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl DroppedAttempts {
+    fn start(locks: &Coordinator, seed: u64) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let tasks = (0..64)
+            .map(|task| {
+                let (locks, is_over) = (locks.clone(), is_over.clone());
+                let mut random = Random::new(seed << 32 | task);
+                tokio::spawn(async move {
+                    while !is_over.load(Ordering::Relaxed) {
+                        let lock = locks.mutex(format!("{task}/{}", random.below(50)));
+                        let limit = Duration::from_micros(random.below(3_000));
+                        drop(timeout(limit, lock.try_acquire()).await);
+                        tokio::task::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        Self { tasks, is_over }
+    }
+
+    async fn stop(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for task in self.tasks {
+            task.await.unwrap();
+        }
+    }
+}
+
+/// Waits until this runtime has no more tasks.
+async fn tasks_end() {
+    let start = Instant::now();
+    loop {
+        let left = Handle::current().metrics().num_alive_tasks();
+        if left == 0 {
+            return;
+        }
+        assert!(start.elapsed() < LATE, "{left} tasks are still there");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn coordinator(urls: &[String], ttl: Duration) -> Coordinator {
+    Coordinator::builder()
+        .masters(urls)
+        .restart_guard(RestartGuard::Off)
+        .ttl(ttl)
+        .build()
+        .unwrap()
+}
+
+fn four_threads() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+/// Far more than any TTL here, to allow for a busy machine.
+const LATE: Duration = Duration::from_secs(6);

@@ -1,0 +1,82 @@
+//! Tests in a process of their own: the test binary runs again for one test in_own_process.
+
+use std::{
+    env,
+    future::Future,
+    process::{Command, Stdio},
+    sync::{Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::child_output::output_of;
+
+/// Runs `body` in a process of its own, while no other test of this file runs. Fails if the process
+/// does not end within `TIME_LIMIT`.
+///
+/// `test` is the path of the calling test.
+pub(crate) fn in_own_process(test: &str, body: impl FnOnce()) {
+    if env::var_os(ALONE).is_some() {
+        return body();
+    }
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut process = Command::new(env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--include-ignored"])
+        .env(ALONE, "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = output_of(&mut process);
+    let end = Instant::now() + TIME_LIMIT + fuzz_length();
+    let status = loop {
+        if let Some(status) = process.try_wait().unwrap() {
+            break Some(status);
+        }
+        if Instant::now() > end {
+            process.kill().unwrap();
+            process.wait().unwrap();
+            break None;
+        }
+        thread::sleep(Duration::from_millis(10));
+    };
+    let said: String = output.iter().collect();
+    match status {
+        None => panic!("{test} has not ended within {TIME_LIMIT:?}:\n{said}"),
+        Some(status) => assert!(status.success() && said.contains("1 passed"), "{said}"),
+    }
+    print!("{said}");
+}
+
+/// Returns how long the fuzz test runs: `QUORLOCK_HOSTILE_SECONDS`, or 10 seconds.
+pub(crate) fn fuzz_length() -> Duration {
+    let seconds = env::var("QUORLOCK_HOSTILE_SECONDS").ok();
+    let seconds = seconds.map(|seconds| seconds.parse().unwrap());
+    Duration::from_secs(seconds.unwrap_or(10))
+}
+
+pub(crate) fn current_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+pub(crate) fn multi_thread() -> Runtime {
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+/// Runs `body` on a runtime with two threads.
+pub(crate) fn run(body: impl Future<Output = ()>) {
+    multi_thread().block_on(body);
+}
+
+/// Set in the process that runs one test.
+const ALONE: &str = "QUORLOCK_HOSTILE_ALONE";
+/// The limit for one test, however busy the machine is.
+const TIME_LIMIT: Duration = Duration::from_secs(90);

@@ -1,0 +1,176 @@
+//! A slow or silent master gets no more load than the others, and takes no unbounded memory.
+
+use std::time::Duration;
+
+use quorlock::{Builder, Coordinator, RestartGuard};
+use tokio::time::sleep;
+
+use crate::{
+    own_process::{in_own_process, run},
+    servers,
+    support::{
+        fake_server::Fake,
+        load::Load,
+        process_stats::{self, Log},
+        slow_master::{lock_commands, one_far_away, tarpit},
+    },
+};
+
+#[test]
+fn a_slow_master_gets_no_more_commands_than_the_others() {
+    in_own_process(
+        "slow_master::a_slow_master_gets_no_more_commands_than_the_others",
+        || {
+            check_commands(|builder| builder);
+        },
+    );
+}
+
+#[test]
+fn a_master_slower_than_the_node_timeout_gets_no_more_commands_than_the_others() {
+    in_own_process(
+        "slow_master::a_master_slower_than_the_node_timeout_gets_no_more_commands_than_the_others",
+        || check_commands(|builder| builder.node_timeout(Duration::from_millis(50))),
+    );
+}
+
+/// One of five masters is 200 ms away.
+fn check_commands(set: impl FnOnce(Builder) -> Builder) {
+    if servers::only_urls() {
+        return;
+    }
+    let log = Log::listen();
+    let masters = servers::masters(5);
+    let (urls, proxy) = one_far_away(&masters, Duration::from_millis(100));
+    run(async {
+        let builder = Coordinator::builder()
+            .masters(urls)
+            .ttl(Duration::from_secs(30));
+        let locks = set(builder).build().unwrap();
+        let load = Load::start(&locks, 500, None);
+        // Pending releases pile up first.
+        sleep(PERIOD).await;
+        let before: Vec<_> = masters.iter().map(lock_commands).collect();
+        sleep(PERIOD).await;
+        let counts: Vec<_> = masters.iter().map(lock_commands).collect();
+        let (won, failed) = (load.won(), load.failed());
+        load.stop().await;
+        let counts: Vec<_> = counts
+            .iter()
+            .zip(before)
+            .map(|(now, then)| now - then)
+            .collect();
+        let healthy = counts[..4].iter().sum::<u64>() as f64 / 4.0;
+        let ratio = counts[4] as f64 / healthy;
+        let warnings = log.warnings_about(&proxy.url());
+        println!("{won} locks, {failed} failed; commands {counts:?}, ratio {ratio:.2}");
+        println!(
+            "{warnings} warnings about the slow master:\n{}",
+            log.lines()
+        );
+        assert!(ratio <= 1.1, "{ratio}: {counts:?}");
+        assert!(warnings <= 1, "{warnings} warnings:\n{}", log.lines());
+        assert!(won > 4 * failed, "{won} locks, {failed} failed");
+    });
+}
+
+/// However often the master is dialled, and although every dial succeeds.
+#[test]
+fn a_master_that_greets_and_hangs_up_is_one_outage() {
+    in_own_process(
+        "slow_master::a_master_that_greets_and_hangs_up_is_one_outage",
+        || {
+            if servers::only_urls() {
+                return;
+            }
+            let log = Log::listen();
+            let masters = servers::masters(2);
+            let hostile = Fake::tcp(|peer| drop(peer.greet()));
+            run(async {
+                let locks = Coordinator::builder()
+                    .masters(masters.iter().map(servers::Server::url))
+                    .master(hostile.url())
+                    .restart_guard(RestartGuard::Off)
+                    .build()
+                    .unwrap();
+                drop(locks.mutex("a").try_acquire().await.unwrap());
+                sleep(Duration::from_secs(6)).await;
+                let (dials, warnings) = (hostile.connections(), log.warnings_about(&hostile.url()));
+                println!("{dials} dials, {warnings} warnings:\n{}", log.lines());
+                assert_eq!(warnings, 1);
+                // The pause between dials grows up to a second.
+                assert!((3..40).contains(&dials), "{dials}");
+            });
+        },
+    );
+}
+
+/// The master answers the greeting, then reads all commands and answers none.
+#[test]
+fn a_master_that_never_answers_takes_no_unbounded_memory() {
+    in_own_process(
+        "slow_master::a_master_that_never_answers_takes_no_unbounded_memory",
+        || {
+            let log = Log::listen();
+            let fakes = [
+                Fake::honest(Duration::ZERO),
+                Fake::honest(Duration::ZERO),
+                tarpit(),
+            ];
+            let urls: Vec<_> = fakes.iter().map(Fake::url).collect();
+            run(check_memory(urls, log));
+        },
+    );
+}
+
+/// The same with a real server that holds back all writes.
+#[test]
+fn a_paused_master_takes_no_unbounded_memory() {
+    if servers::only_urls() {
+        return;
+    }
+    in_own_process(
+        "slow_master::a_paused_master_takes_no_unbounded_memory",
+        || {
+            let log = Log::listen();
+            let fakes = [Fake::honest(Duration::ZERO), Fake::honest(Duration::ZERO)];
+            let master = servers::Server::start();
+            master.command(&["CLIENT", "PAUSE", "600000", "WRITE"]);
+            let urls = fakes.iter().map(Fake::url).chain([master.url()]);
+            run(check_memory(urls.collect(), log));
+        },
+    );
+}
+
+/// Checks that the memory stays bounded. The last of `urls` is silent.
+async fn check_memory(urls: Vec<String>, log: Log) {
+    let locks = Coordinator::builder()
+        .masters(&urls)
+        .restart_guard(RestartGuard::Off)
+        .build()
+        .unwrap();
+    let load = Load::start(&locks, 0, Some(Duration::from_secs(600)));
+    // By then, the most releases are pending that may be for one master.
+    load.reach(HALF, MOST).await;
+    let (before, first) = (process_stats::rss_mb(), load.won());
+    load.reach(first + HALF, MOST).await;
+    let grown = process_stats::rss_mb() - before;
+    let (won, failed) = (load.won(), load.failed());
+    println!(
+        "{won} locks ({first} before), {failed} failed; {before:.1} MB, then {grown:.1} MB more"
+    );
+    let warnings = log.warnings_about(&urls[2]);
+    println!(
+        "{warnings} warnings about the silent master:\n{}",
+        log.lines()
+    );
+    load.stop().await;
+    assert!(won >= HALF, "only {won} locks");
+    // Without a bound, it would be 50 MB.
+    assert!(grown < 10.0, "{grown} MB more in {} locks", won - first);
+    assert!(warnings <= 1, "{warnings} warnings:\n{}", log.lines());
+}
+
+const PERIOD: Duration = Duration::from_secs(6);
+const HALF: u64 = 40_000;
+const MOST: Duration = Duration::from_secs(20);

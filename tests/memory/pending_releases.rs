@@ -1,0 +1,272 @@
+//! Releases that could not be delivered, and are delivered when the master is back.
+
+use quorlock::{Fault, MemoryMaster, ReleaseError, Renewal};
+use tokio::time::{Instant, sleep};
+
+use crate::world::{NAME, REDIAL, World, delay, error, millis, said, seconds, timed};
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_was_down_gets_the_release_when_it_is_back() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.masters[0].inject(Fault::Down);
+    guard.release().await.unwrap();
+    sleep(seconds(3)).await;
+    assert_eq!(world.holders(), ["mine", "", ""]);
+
+    world.clear_faults();
+    assert!(until_free(&world.masters[0]).await <= REDIAL);
+    world.close().await; // no release is pending any more
+    let left = world.masters[0].commands();
+    sleep(seconds(10)).await;
+    assert_eq!(world.masters[0].commands(), left);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_hangs_gets_the_release_when_it_goes_on() {
+    for pause in [millis(20), millis(100), seconds(3)] {
+        let world = World::new(3).await;
+        let guard = world.guard().await;
+        world.masters[0].inject(Fault::Hang);
+        guard.release().await.unwrap();
+        sleep(pause).await;
+        assert_eq!(world.holders(), ["mine", "", ""]);
+        world.clear_faults();
+        assert!(until_free(&world.masters[0]).await <= REDIAL, "{pause:?}");
+        world.close().await;
+    }
+}
+
+/// The connection had been given up before the lock was released, so the release was never sent.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_had_been_given_up_gets_the_release() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.masters[0].inject(Fault::Hang);
+    guard.extend(seconds(10)).await.unwrap();
+    sleep(seconds(1)).await;
+    let commands = world.masters[0].commands();
+    guard.release().await.unwrap();
+    sleep(seconds(1)).await;
+    world.clear_faults();
+    assert!(until_free(&world.masters[0]).await <= REDIAL);
+    // the extension, which was still in its socket, and the release
+    assert_eq!(world.masters[0].commands(), commands + 2);
+}
+
+/// A release is delivered once, and the connection that delivers it keeps working.
+#[tokio::test(start_paused = true)]
+async fn a_slow_master_gets_the_release_once() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    let commands = world.masters[0].commands();
+    world.masters[0].inject(Fault::Down);
+    guard.release().await.unwrap();
+    sleep(seconds(3)).await;
+    world.masters[0].inject(delay(40));
+    assert!(until_free(&world.masters[0]).await <= REDIAL + millis(80));
+    sleep(seconds(1)).await;
+    assert_eq!(world.masters[0].commands(), commands + 1);
+    let guard = world.guard().await;
+    assert_eq!(said(&guard.settled().await), ["granted"; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_majority_that_was_down_gets_the_release() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.inject([Fault::Down, Fault::Hang]);
+    let error = guard.release().await.unwrap_err();
+    let ReleaseError::NoQuorum { votes, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!((votes.granted_count(), votes.failed_count()), (1, 2));
+    sleep(seconds(3)).await;
+    world.clear_faults();
+    sleep(REDIAL).await;
+    assert_eq!(world.holders(), [""; 3]);
+}
+
+/// The master answered but did nothing, so the release is not delivered.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_answers_with_an_error_gets_the_release_later() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.masters[0].inject(error());
+    guard.release().await.unwrap();
+    sleep(seconds(3)).await;
+    assert_eq!(world.holders(), ["mine", "", ""]);
+    // The release is not retried all the time.
+    assert!(world.masters[0].commands() < 20);
+
+    world.clear_faults();
+    assert!(until_free(&world.masters[0]).await <= REDIAL);
+    world.close().await;
+}
+
+/// [`Guard::release`](quorlock::Guard::release) and a dropped guard behave alike.
+#[tokio::test(start_paused = true)]
+async fn the_release_of_a_dropped_guard_is_pending_as_well() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.inject([Fault::Down, error(), Fault::Hang]);
+    drop(guard);
+    sleep(seconds(3)).await;
+    assert_eq!(world.holders(), ["mine"; 3]);
+    world.clear_faults();
+    sleep(REDIAL).await;
+    assert_eq!(world.holders(), [""; 3]);
+}
+
+/// No coordinator is left when the master comes back.
+#[tokio::test(start_paused = true)]
+async fn a_pending_release_outlives_the_coordinator() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.masters[0].inject(Fault::Down);
+    let World { masters, locks } = world;
+    drop((guard, locks));
+    sleep(seconds(3)).await;
+    masters[0].inject(Fault::None);
+    assert!(until_free(&masters[0]).await <= REDIAL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pending_release_ends_with_the_ttl() {
+    for fault in [
+        Fault::Down,
+        Fault::Hang,
+        Fault::Mute,
+        delay(3_600_000),
+        error(),
+    ] {
+        let world = World::new(3).await;
+        let start = Instant::now();
+        let guard = world.guard().await;
+        world.masters[0].inject(fault.clone());
+        guard.release().await.unwrap();
+        world.close().await;
+        let took = start.elapsed();
+        assert!(
+            took >= seconds(10) && took <= seconds(10) + REDIAL,
+            "{fault:?}: {took:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pending_release_ends_with_the_extended_ttl() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    sleep(seconds(5)).await;
+    guard.extend(seconds(10)).await.unwrap();
+    world.masters[0].inject(Fault::Down);
+    guard.release().await.unwrap();
+    let (took, ()) = timed(world.close()).await;
+    assert!(
+        took >= seconds(10) && took <= seconds(10) + REDIAL,
+        "{took:?}"
+    );
+}
+
+/// A pending release that ends early does not end the others.
+#[tokio::test(start_paused = true)]
+async fn every_pending_release_has_its_own_end() {
+    let world = World::new(3).await;
+    let long = world
+        .locks
+        .mutex("long")
+        .ttl(seconds(60))
+        .renewal(Renewal::Off)
+        .try_acquire()
+        .await
+        .unwrap();
+    let short = world
+        .locks
+        .mutex("short")
+        .ttl(seconds(1))
+        .renewal(Renewal::Off)
+        .try_acquire()
+        .await
+        .unwrap();
+    let longer = world
+        .locks
+        .mutex("longer")
+        .ttl(seconds(90))
+        .renewal(Renewal::Off)
+        .try_acquire()
+        .await
+        .unwrap();
+    world.masters[0].inject(Fault::Down);
+    for guard in [long, short, longer] {
+        guard.release().await.unwrap();
+    }
+    sleep(seconds(30)).await;
+    assert_eq!(world.masters[0].keys(), ["long", "longer"]);
+    world.clear_faults();
+    let (took, ()) = timed(world.close()).await;
+    assert!(took <= REDIAL);
+    assert_eq!(world.masters[0].keys(), [""; 0]);
+}
+
+/// A master that certainly never received the acquisition is owed no release.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_was_never_asked_has_no_pending_release() {
+    let world = World::new(3).await;
+    world.masters[0].inject(Fault::Down);
+    sleep(millis(1)).await; // passes once the master is known to be down
+    world.guard().await.release().await.unwrap();
+    let (took, ()) = timed(world.close()).await;
+    assert_eq!(took, millis(0));
+}
+
+/// A refusal means that the lock is not held there, but a master that never answered may hold it.
+#[tokio::test(start_paused = true)]
+async fn a_master_whose_answer_was_lost_has_a_pending_release() {
+    let world = World::new(3).await;
+    world.masters[0].inject(Fault::Mute);
+    let guard = world.guard().await;
+    sleep(seconds(1)).await; // until its connection is given up
+    assert_eq!(world.holders(), ["mine"; 3]);
+    guard.release().await.unwrap();
+    world.clear_faults();
+    assert!(until_free(&world.masters[0]).await <= REDIAL);
+}
+
+async fn until_free(master: &MemoryMaster) -> tokio::time::Duration {
+    let start = Instant::now();
+    while master.get(NAME).is_some() {
+        assert!(start.elapsed() < seconds(100));
+        sleep(millis(1)).await;
+    }
+    start.elapsed()
+}
+
+/// A master's full queue is given up before all of it was sent. No release overtakes its
+/// acquisition.
+#[tokio::test(start_paused = true)]
+async fn a_release_does_not_overtake_its_acquisition_when_the_queue_is_full() {
+    let world = World::new(3).await;
+    world.inject_all(&delay(10));
+    let lock = |n| {
+        world
+            .locks
+            .mutex(format!("{n}"))
+            .ttl(seconds(600))
+            .renewal(Renewal::Off)
+    };
+    let locks: Vec<_> = (0..18_000).map(lock).collect();
+    let mut attempts: Vec<_> = locks
+        .iter()
+        .map(|lock| Box::pin(lock.try_acquire()))
+        .collect();
+    for attempt in &mut attempts {
+        crate::world::start(attempt.as_mut()).await;
+    }
+    sleep(millis(12)).await;
+    drop(attempts);
+    sleep(seconds(20)).await;
+    world.close().await;
+    let left: Vec<_> = world.masters.iter().map(|m| m.keys().len()).collect();
+    assert_eq!(left, [0; 3]);
+}

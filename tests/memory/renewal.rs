@@ -1,0 +1,384 @@
+//! Locks that are kept by renewing them, with the paused clock.
+
+use quorlock::{ExtendError, Fault, Guard, LockState, LostReason, Renewal};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::world::*;
+
+const TTL: std::time::Duration = seconds(10); // the default
+
+/// Returns whether `at` is `now`, to the resolution of the paused clock: a millisecond.
+fn is_close(at: std::time::Instant, now: Instant) -> bool {
+    let now = now.into_std();
+    now >= at && now - at <= millis(2)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_survives_a_rolling_restart_of_all_masters() {
+    for masters in [3, 5] {
+        let world = World::new(masters).await;
+        let guard = renewed_guard(&world).await;
+        for master in &world.masters {
+            master.inject(Fault::Down);
+            master.forget();
+            for _ in 0..4 {
+                sleep(seconds(1)).await;
+                assert!(!matches!(guard.state(), LockState::Lost(_)));
+            }
+            assert_eq!(master.keys().len(), 0);
+            master.inject(Fault::None);
+            sleep(seconds(6)).await; // until the master is dialled, and the lock renewed
+            assert_eq!(guard.state(), LockState::Held);
+            assert_eq!(master.keys(), [NAME]);
+        }
+        assert_eq!(world.holders(), vec!["mine"; masters]);
+        assert!(guard.is_valid());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_renewed_after_a_third_of_the_validity() {
+    let world = World::new(3).await;
+    let guard = renewed_guard(&world).await;
+    let before = world.commands();
+    sleep(valid(TTL) / 3 - millis(5)).await;
+    assert_eq!(world.commands(), before);
+    sleep(millis(10)).await;
+    assert_eq!(
+        world.commands(),
+        before.iter().map(|n| n + 1).collect::<Vec<_>>()
+    );
+    assert!(guard.remaining() > valid(TTL) - millis(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_of_five_masters_that_hang_do_not_cost_the_lock() {
+    let world = World::new(5).await;
+    let guard = renewed_guard(&world).await;
+    world.inject([Fault::Hang, Fault::Hang]);
+    for _ in 0..100 {
+        sleep(TTL / 10).await;
+        assert_eq!(guard.state(), LockState::Held);
+        assert!(guard.remaining() > TTL / 2);
+    }
+    world.clear_faults();
+    guard.release().await.unwrap();
+    world.locks.close().await;
+    assert_eq!(world.holders(), [""; 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn three_of_five_masters_that_hang_put_the_lock_in_doubt_and_then_end_it() {
+    let world = World::new(5).await;
+    let guard = renewed_guard(&world).await;
+    let until = guard.valid_until();
+    world.inject([Fault::Hang, Fault::Hang, Fault::Hang]);
+    sleep(valid(TTL) / 3 + millis(60)).await; // a renewal and its node timeout
+    assert_eq!(guard.state(), LockState::InDoubt);
+    guard.ensure_held().unwrap();
+    sleep_until(Instant::from_std(until - millis(2))).await;
+    assert_eq!(guard.state(), LockState::InDoubt);
+    assert_eq!(guard.valid_until(), until);
+    let lost = guard.lost().await;
+    assert_eq!(lost.reason, LostReason::Expired);
+    assert!(is_close(until, Instant::now()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn masters_that_come_back_in_time_end_the_doubt() {
+    for fault in [Fault::Hang, Fault::Down, Fault::Mute, error()] {
+        let world = World::new(5).await;
+        let guard = renewed_guard(&world).await;
+        let until = guard.valid_until();
+        world.inject(vec![fault.clone(); 3]);
+        sleep_until(Instant::from_std(until - seconds(3))).await;
+        assert_eq!(guard.state(), LockState::InDoubt, "{fault:?}");
+        world.clear_faults();
+        sleep_until(Instant::from_std(until - millis(100))).await;
+        assert_eq!(guard.state(), LockState::Held, "{fault:?}");
+        sleep(TTL * 3).await;
+        assert_eq!(guard.state(), LockState::Held, "{fault:?}");
+    }
+}
+
+/// The guard is released in every phase of a renewal. The last renewal is under way when the
+/// release is posted.
+#[tokio::test(start_paused = true)]
+async fn no_renewal_is_sent_after_a_release() {
+    let world = World::with(3, |builder| builder.ttl(millis(600))).await;
+    for run in 0..10_000_u64 {
+        for (n, master) in world.masters.iter().enumerate() {
+            let lag = (run / 7 + n as u64 * (run % 5)) % 40;
+            master.inject(if lag == 0 { Fault::None } else { delay(lag) });
+        }
+        let guard = world.locks.mutex(NAME).acquire().await.unwrap();
+        if run % 3 == 0 {
+            world.masters[(run % 2) as usize].delete(NAME); // put back by the renewal
+        }
+        // From shortly before the first renewal is due until after its last answer.
+        let due = guard.valid_until() - guard.validity().mul_f64(0.75);
+        let at = Instant::from_std(due).max(Instant::now()) + millis(run % 100);
+        sleep_until(at).await;
+        assert!(guard.is_valid());
+        if run % 2 == 0 {
+            drop(guard);
+        } else {
+            guard.release().await.unwrap();
+        }
+        if run % 100 == 0 {
+            sleep(millis(100)).await; // the slowest delivery
+            assert_eq!(world.holders(), [""; 3], "run {run}");
+            let commands = world.commands();
+            sleep(seconds(2)).await;
+            assert_eq!(world.commands(), commands, "run {run}");
+        }
+    }
+    world.clear_faults();
+    world.locks.close().await;
+    let commands = world.commands();
+    sleep(seconds(10)).await;
+    assert_eq!(world.holders(), [""; 3]);
+    assert_eq!(world.commands(), commands);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_lock_is_renewed_beyond_its_renewal_limit() {
+    let world = World::with(3, |builder| builder.renewal(Renewal::UpTo(seconds(60)))).await;
+    let lock = world.locks.mutex(NAME);
+    for (lock, most) in [
+        (lock.clone(), seconds(60)),
+        (
+            lock.clone().renewal(Renewal::UpTo(seconds(25))),
+            seconds(25),
+        ),
+        (lock.clone().renewal(Renewal::UpTo(seconds(0))), seconds(0)),
+        (
+            lock.ttl(TTL).renewal(Renewal::UpTo(seconds(25))),
+            seconds(25),
+        ),
+    ] {
+        let guard = lock.try_acquire().await.unwrap();
+        let (took, lost) = timed(guard.lost()).await;
+        assert_eq!(lost.reason, LostReason::RenewalLimit);
+        assert!(most <= took && took <= most + TTL, "{took:?}");
+        assert_eq!(guard.state(), LockState::Lost(LostReason::RenewalLimit));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_expires_after_renewal_was_stopped() {
+    let world = World::new(3).await;
+    let guard = renewed_guard(&world).await;
+    sleep(seconds(60)).await;
+    guard.stop_renewing();
+    let until = guard.valid_until();
+    let commands = world.commands();
+    assert_eq!(guard.lost().await.reason, LostReason::Expired);
+    assert!(is_close(until, Instant::now()));
+    assert_eq!(world.commands(), commands);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_can_be_extended_after_renewal_was_stopped() {
+    let world = World::new(3).await;
+    let guard = renewed_guard(&world).await;
+    guard.stop_renewing();
+    guard.extend(seconds(30)).await.unwrap();
+    sleep(seconds(25)).await;
+    assert_eq!(guard.state(), LockState::Held);
+    assert_eq!(guard.lost().await.reason, LostReason::Expired);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_with_renewal_off_is_not_renewed() {
+    let world = World::new(3).await;
+    for lock in [
+        world
+            .locks
+            .mutex(NAME)
+            .ttl(seconds(5))
+            .renewal(Renewal::Off),
+        world.locks.mutex(NAME).renewal(Renewal::Off),
+    ] {
+        let guard = lock.try_acquire().await.unwrap();
+        let commands = world.commands();
+        let (took, lost) = timed(guard.lost()).await;
+        assert_eq!(lost.reason, LostReason::Expired);
+        assert!(took <= TTL, "{took:?}");
+        assert_eq!(world.commands(), commands);
+        drop(guard);
+        sleep(millis(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn extensions_by_hand_and_renewals_do_not_disturb_each_other() {
+    let world = World::new(3).await;
+    let guard = renewed_guard(&world).await;
+    for round in 0..200 {
+        let ttl = [seconds(1), TTL, seconds(40)][round % 3];
+        let before = guard.valid_until();
+        guard.extend(ttl).await.unwrap();
+        assert!(guard.valid_until() >= before);
+        sleep(millis(137 * (round as u64 % 50))).await;
+        assert_eq!(guard.state(), LockState::Held);
+    }
+    sleep(seconds(300)).await;
+    assert_eq!(guard.state(), LockState::Held);
+}
+
+/// The renewer has no reason to renew the lock before its end is near.
+#[tokio::test(start_paused = true)]
+async fn a_lock_extended_by_hand_is_not_renewed_more_often_than_any_other() {
+    let world = World::new(3).await;
+    let guard = renewed_guard(&world).await;
+    guard.extend(seconds(600)).await.unwrap();
+    let before = world.commands();
+    sleep(seconds(590)).await;
+    assert_eq!(guard.state(), LockState::Held);
+    let often = 590 / 3 + 1;
+    for (before, after) in before.iter().zip(world.commands()) {
+        assert!(after - before <= often, "{} renewals", after - before);
+    }
+    sleep(seconds(60)).await; // and renewed afterwards
+    assert_eq!(guard.state(), LockState::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_on_hanging_masters_fails_and_renewal_goes_on() {
+    let world = World::new(3).await;
+    let guard = renewed_guard(&world).await;
+    world.inject([Fault::Hang, Fault::Hang]);
+    let failed = guard.extend(TTL).await.unwrap_err();
+    assert!(matches!(failed, ExtendError::NoQuorum { .. }), "{failed}");
+    assert_eq!(guard.state(), LockState::InDoubt);
+    world.clear_faults();
+    sleep(TTL / 2).await;
+    assert_eq!(guard.state(), LockState::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_locks_are_kept_while_a_master_hangs() {
+    let world = World::new(3).await;
+    let mut guards = Vec::new();
+    for n in 0..1_000 {
+        let lock = world.locks.mutex(format!("lock {n}"));
+        guards.push(lock.try_acquire().await.unwrap());
+    }
+    world.inject([Fault::Hang]);
+    sleep(valid(TTL) / 3 + millis(60)).await;
+    let before = world.commands();
+    let periods = 9;
+    for _ in 0..periods {
+        sleep(valid(TTL) / 3).await;
+        for guard in &guards {
+            assert_eq!(guard.state(), LockState::Held);
+            assert!(guard.remaining() > TTL / 2, "{guard:?}");
+        }
+    }
+    for (before, after) in before.iter().zip(world.commands()).skip(1) {
+        // One renewal per period: none is left out or repeated.
+        let most = 1_000 * (periods + 1);
+        assert!((1_000 * (periods - 1)..=most).contains(&(after - before)));
+    }
+    world.clear_faults();
+    drop(guards);
+    world.locks.close().await;
+    assert!(world.masters.iter().all(|master| master.keys().is_empty()));
+}
+
+#[test]
+fn renewed_guards_outlive_their_runtime_without_harm() {
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let theirs = runtime();
+    let (world, mut guards) = theirs.block_on(async {
+        let world = World::with(3, |builder| builder.ttl(millis(600))).await;
+        let mut guards = Vec::new();
+        for name in ["dropped", "in a thread", "waited for"] {
+            guards.push(world.locks.mutex(name).try_acquire().await.unwrap());
+        }
+        (world, guards)
+    });
+    drop(theirs);
+    drop(guards.pop());
+    let guard = guards.pop().unwrap();
+    std::thread::spawn(move || drop(guard)).join().unwrap();
+    let guard = guards.pop().unwrap();
+    runtime().block_on(async {
+        // No task is left to renew the lock, and its loss is still reported.
+        let lost = tokio::time::timeout(seconds(5), guard.lost()).await;
+        assert_eq!(lost.unwrap().reason, LostReason::Expired);
+    });
+    drop(guard);
+    drop(world);
+}
+
+/// All renewals are due at once. As many are sent as masters can answer in time, and then as many
+/// more.
+#[tokio::test(start_paused = true)]
+async fn renewals_wait_for_the_answers_to_earlier_ones() {
+    let world = World::new(5).await;
+    let guards = take(&world, 2_000).await;
+    let before = world.commands();
+    world.inject(vec![delay(30); 5]);
+    let due = guards[0].valid_until() - valid(TTL) * 2 / 3;
+    let mut posted = 0;
+    for round in 1..=6 {
+        // Half a delay after the answers to the last renewals.
+        sleep_until(Instant::from_std(due) + millis(round * 31 + 14)).await;
+        let commands = world.commands()[0] - before[0];
+        let more = commands - posted;
+        assert!((384..512).contains(&more) || commands == 2_000, "{more}");
+        posted = commands;
+    }
+    assert_eq!(posted, 2_000);
+    sleep(millis(31)).await;
+    for guard in &guards {
+        assert_eq!(guard.state(), LockState::Held);
+        assert!(guard.remaining() > valid(TTL) - millis(250), "{guard:?}");
+    }
+    world.clear_faults();
+    drop(guards);
+    world.locks.close().await;
+}
+
+/// Two of five masters hang. The others decide, and no renewal waits for the two.
+#[tokio::test(start_paused = true)]
+async fn renewals_do_not_wait_for_masters_that_hang() {
+    for (fault, count, late) in [
+        (Fault::Hang, 1_500, millis(5)),
+        (Fault::Down, 1_500, millis(5)),
+        (Fault::Mute, 1_500, millis(5)),
+        // The delay lasts until the masters count as down.
+        (Fault::Hang, 6_000, millis(160)),
+    ] {
+        let world = World::new(5).await;
+        let guards = take(&world, count).await;
+        world.inject(vec![fault.clone(); 2]);
+        let due = guards[0].valid_until() - valid(TTL) * 2 / 3;
+        sleep_until(Instant::from_std(due) + late).await;
+        for guard in &guards {
+            assert!(
+                guard.remaining() > valid(TTL) - millis(5) - late,
+                "{fault:?}: {guard:?}"
+            );
+        }
+        world.clear_faults();
+        drop(guards);
+        world.locks.close().await;
+    }
+}
+
+async fn take(world: &World, count: usize) -> Vec<Guard> {
+    let mut guards = Vec::new();
+    for n in 0..count {
+        let lock = world.locks.mutex(format!("lock {n}"));
+        guards.push(lock.try_acquire().await.unwrap());
+    }
+    guards
+}

@@ -1,0 +1,575 @@
+//! Masters that may have forgotten locks have no vote until those locks are over, to the
+//! millisecond.
+
+use std::{sync::Arc, time::Duration};
+
+use quorlock::{
+    AcquireError, ConfigError, Coordinator, ExtendError, Failure, Fault, Kind, LockState,
+    LostReason, MemoryMaster, Renewal, RestartGuard, Votes,
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::world::*;
+
+const TTL: Duration = seconds(10); // the default, and the longest here
+/// The longest TTL and the allowance for clocks that differ.
+const QUARANTINE: Duration = millis(10_102);
+/// The longest pause before the first dial of a master after it was down.
+const FIRST_REDIAL: Duration = millis(100);
+const GUARDED: [RestartGuard; 2] = [RestartGuard::Observed, RestartGuard::Strict];
+
+/// Masters that all have a vote.
+async fn world(masters: usize, guard: RestartGuard) -> World {
+    let world = World::with(masters, |b| b.restart_guard(guard).max_ttl(TTL)).await;
+    if guard == RestartGuard::Strict {
+        sleep(QUARANTINE).await; // new masters are in quarantine
+    }
+    world
+}
+
+/// Another coordinator of this process.
+async fn coordinator(world: &World, guard: RestartGuard) -> Coordinator {
+    connect(&world.masters, guard).await
+}
+
+/// A coordinator of another process, which has never seen the masters.
+async fn newcomer(world: &World, guard: RestartGuard) -> Coordinator {
+    let masters = world.masters.iter().map(MemoryMaster::for_another_process);
+    connect(&masters.collect::<Vec<_>>(), guard).await
+}
+
+async fn connect(masters: &[MemoryMaster], guard: RestartGuard) -> Coordinator {
+    let builder = Coordinator::builder().restart_guard(guard).max_ttl(TTL);
+    let locks = builder.masters(masters).build().unwrap();
+    sleep(millis(1)).await;
+    locks
+}
+
+/// Restarts a master as after SIGKILL without persistence.
+async fn restart_empty(master: &MemoryMaster) {
+    master.inject(Fault::Down);
+    sleep(millis(1)).await;
+    master.forget();
+    master.inject(Fault::None);
+}
+
+/// Returns the votes of all masters on one attempt.
+async fn votes(locks: &Coordinator) -> Votes {
+    match locks.mutex("another lock").try_acquire().await {
+        Ok(guard) => {
+            let votes = guard.settled().await;
+            guard.release().await.unwrap();
+            votes
+        }
+        Err(
+            AcquireError::Quarantined { votes, .. }
+            | AcquireError::NoQuorum { votes, .. }
+            | AcquireError::Contended { votes, .. },
+        ) => votes,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Returns the time until `master` has a vote, or `None` if it has one.
+async fn quarantine(locks: &Coordinator, master: usize) -> Option<Duration> {
+    match votes(locks).await.iter().nth(master).unwrap().failure() {
+        Some(Failure::Quarantined { remaining: left }) => Some(*left),
+        None => None,
+        Some(failure) => panic!("{failure}"),
+    }
+}
+
+/// Restarts a master empty. Returns how long it has no vote once it is connected again.
+async fn restarted(world: &World, master: usize) -> Option<Duration> {
+    restart_empty(&world.masters[master]).await;
+    for _ in 0..FIRST_REDIAL.as_millis() {
+        sleep(millis(1)).await;
+        let votes = votes(&world.locks).await;
+        match votes.iter().nth(master).unwrap().failure() {
+            Some(Failure::Unreachable(_)) => {}
+            Some(Failure::Quarantined { remaining: left }) => return Some(*left),
+            _ => return None,
+        }
+    }
+    panic!("the master is not connected after {FIRST_REDIAL:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_restarted_empty_votes_again_when_its_quarantine_is_over() {
+    for guard in GUARDED {
+        let world = world(3, guard).await;
+        assert_eq!(quarantine(&world.locks, 0).await, None);
+        let left = restarted(&world, 0).await.unwrap();
+        assert!(
+            left <= QUARANTINE && left >= QUARANTINE - millis(2),
+            "{left:?}"
+        );
+        sleep(left - millis(2)).await;
+        let left = quarantine(&world.locks, 0).await.unwrap();
+        assert!(left <= millis(2), "{left:?}");
+        sleep(millis(3)).await;
+        assert_eq!(quarantine(&world.locks, 0).await, None);
+        // The same applies to a client that dials the master then.
+        let others = coordinator(&world, guard).await;
+        assert_eq!(quarantine(&others, 0).await, None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_restart_guard_an_empty_master_votes_at_once() {
+    let world = world(3, RestartGuard::Off).await;
+    assert_eq!(restarted(&world, 0).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_connection_is_no_restart() {
+    for guard in GUARDED {
+        let world = world(3, guard).await;
+        world.masters[0].inject(Fault::Down);
+        sleep(seconds(1)).await;
+        world.clear_faults();
+        sleep(seconds(2)).await;
+        assert_eq!(quarantine(&world.locks, 0).await, None);
+    }
+}
+
+/// Later clients use the end that the master reports, and do not start a new quarantine. Neither
+/// does a connection that breaks.
+#[tokio::test(start_paused = true)]
+async fn all_clients_agree_on_the_end_of_a_quarantine() {
+    let world = world(3, RestartGuard::Observed).await;
+    let left = restarted(&world, 0).await.unwrap();
+    sleep(seconds(4)).await;
+    let others = coordinator(&world, RestartGuard::Observed).await;
+    let theirs = quarantine(&others, 0).await.unwrap();
+    assert!(
+        theirs.abs_diff(left - seconds(4)) <= millis(3),
+        "{theirs:?}"
+    );
+    world.masters[0].inject(Fault::Down);
+    sleep(millis(1)).await;
+    world.clear_faults();
+    sleep(seconds(2)).await;
+    let mine = quarantine(&world.locks, 0).await.unwrap();
+    assert!(mine.abs_diff(left - seconds(6)) <= millis(5), "{mine:?}");
+}
+
+/// The majority of the first holder is two of three masters. One of them forgets, and the third was
+/// never asked.
+#[tokio::test(start_paused = true)]
+async fn a_second_holder_comes_after_the_first_has_ended_or_before_without_the_restart_guard() {
+    for guard in [
+        RestartGuard::Off,
+        RestartGuard::Observed,
+        RestartGuard::Strict,
+    ] {
+        for kind in KINDS {
+            let world = world(3, guard).await;
+            let others = coordinator(&world, guard).await;
+            world.occupy([2], seconds(60));
+            let first = lock(kind, &world.locks, &world.locks.owner())
+                .ttl(TTL)
+                .renewal(Renewal::Off);
+            let first = first.try_acquire().await.unwrap();
+            assert_eq!(first.settled().await.granted_count(), 2);
+            world.masters[2].delete(NAME);
+            restart_empty(&world.masters[1]).await;
+
+            let second = lock(kind, &others, &others.owner());
+            let (took, second) = timed(timeout(seconds(60), second.acquire())).await;
+            let _second = second.unwrap().unwrap();
+            let is_two = first.is_valid();
+            assert_eq!(
+                is_two,
+                guard == RestartGuard::Off,
+                "{guard:?} {kind:?} {took:?}"
+            );
+            // A single master's key is over as soon as the master forgets it.
+            assert!(
+                took < QUARANTINE + seconds(2),
+                "{guard:?} {kind:?} {took:?}"
+            );
+        }
+    }
+}
+
+/// A client that has never seen a master takes an empty one for new, unless it is strict.
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_that_only_observes_trusts_an_empty_master() {
+    for (guard, is_two) in [
+        (RestartGuard::Observed, true),
+        (RestartGuard::Strict, false),
+    ] {
+        let world = world(3, guard).await;
+        world.occupy([2], seconds(60));
+        let first = world.lock().ttl(TTL).try_acquire().await.unwrap();
+        first.settled().await;
+        world.masters[2].delete(NAME);
+        restart_empty(&world.masters[1]).await;
+        // The newcomer dials before the others dial again.
+        let newcomer = newcomer(&world, guard).await;
+        let second = newcomer.mutex(NAME).try_acquire().await;
+        assert_eq!(second.is_ok() && first.is_valid(), is_two, "{guard:?}");
+    }
+}
+
+/// All clients that lock are strict. The client that comes first only observes, and never locks.
+#[tokio::test(start_paused = true)]
+async fn a_strict_client_does_not_trust_an_observer() {
+    for kind in KINDS {
+        let world = world(3, RestartGuard::Strict).await;
+        world.occupy([2], seconds(60));
+        let first = lock(kind, &world.locks, &world.locks.owner())
+            .ttl(TTL)
+            .renewal(Renewal::Off);
+        let first = first.try_acquire().await.unwrap();
+        assert_eq!(first.settled().await.granted_count(), 2);
+        world.masters[2].delete(NAME);
+        restart_empty(&world.masters[1]).await;
+        let observer = newcomer(&world, RestartGuard::Observed).await;
+        observer.check().await;
+        let looked = Instant::now();
+        assert_eq!(quarantine(&observer, 1).await, None);
+
+        let strict = newcomer(&world, RestartGuard::Strict).await;
+        let report = strict.check().await.to_string();
+        assert!(report.contains("in quarantine for"), "{report}");
+        let left = quarantine(&strict, 1).await.unwrap();
+        let over = looked.elapsed() + left;
+        assert!(QUARANTINE.abs_diff(over) <= millis(5), "{kind}: {over:?}");
+        let second = lock(kind, &strict, &strict.owner());
+        assert!(second.try_acquire().await.is_err() && first.is_valid());
+        let _second = timeout(seconds(60), second.acquire())
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(!first.is_valid(), "{kind}");
+    }
+}
+
+/// By then, every lock that the masters forgot is over.
+#[tokio::test(start_paused = true)]
+async fn a_strict_client_trusts_masters_that_others_have_used_for_a_quarantine() {
+    let world = world(3, RestartGuard::Observed).await;
+    sleep(QUARANTINE / 2).await;
+    let early = newcomer(&world, RestartGuard::Strict).await;
+    let left = quarantine(&early, 0).await.unwrap();
+    assert!(left.abs_diff(QUARANTINE / 2) <= millis(5), "{left:?}");
+    // Clients that only observe count the votes meanwhile, also over a new connection.
+    let observer = newcomer(&world, RestartGuard::Observed).await;
+    assert_eq!(quarantine(&observer, 0).await, None);
+    sleep(QUARANTINE / 2 + millis(2)).await;
+    let late = newcomer(&world, RestartGuard::Strict).await;
+    for strict in [early, late] {
+        assert_eq!(votes(&strict).await.granted_count(), 3);
+    }
+}
+
+/// Any coordinator of the process may have seen the master.
+#[tokio::test(start_paused = true)]
+async fn a_process_knows_a_master_that_one_of_its_coordinators_has_seen() {
+    for kind in KINDS {
+        let world = world(3, RestartGuard::Observed).await;
+        let gone = coordinator(&world, RestartGuard::Observed).await;
+        drop(gone);
+        world.occupy([2], seconds(60));
+        let first = lock(kind, &world.locks, &world.locks.owner())
+            .ttl(TTL)
+            .renewal(Renewal::Off);
+        let first = first.try_acquire().await.unwrap();
+        assert_eq!(first.settled().await.granted_count(), 2);
+        world.masters[2].delete(NAME);
+        restart_empty(&world.masters[1]).await;
+        // The new coordinator dials before the one that holds the lock does.
+        let made_anew = coordinator(&world, RestartGuard::Observed).await;
+        let second = lock(kind, &made_anew, &made_anew.owner());
+        assert!(second.try_acquire().await.is_err(), "{kind}");
+        assert!(first.is_valid());
+        let left = quarantine(&made_anew, 1).await.unwrap();
+        assert!(QUARANTINE.abs_diff(left) <= millis(5), "{left:?}");
+    }
+}
+
+/// The record that the first coordinator writes is no reason for the others to trust the master.
+#[tokio::test(start_paused = true)]
+async fn all_coordinators_of_a_process_quarantine_a_forgetful_master() {
+    for guard in GUARDED {
+        let world = world(3, guard).await;
+        let others = coordinator(&world, guard).await;
+        let left = restarted(&world, 0).await.unwrap();
+        let seen = Instant::now();
+        for wait in [FIRST_REDIAL, seconds(3)] {
+            sleep(wait).await;
+            let late = coordinator(&world, guard).await;
+            for locks in [&others, &late] {
+                let theirs = quarantine(locks, 0).await.unwrap();
+                let over = seen.elapsed() + theirs;
+                assert!(over.abs_diff(left) <= millis(3), "{guard:?} {over:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_majority_in_quarantine_is_its_own_error_and_says_when_it_ends() {
+    for (restarts, decisive) in [(3, 0), (4, 1), (5, 2)] {
+        let world = world(5, RestartGuard::Observed).await;
+        let mut ends = Vec::new();
+        for master in 0..restarts {
+            let left = restarted(&world, master).await.unwrap();
+            ends.push(Instant::now() + left);
+            sleep(seconds(1)).await;
+        }
+        let refused = world.lock().try_acquire().await.unwrap_err();
+        let text = refused.to_string();
+        let AcquireError::Quarantined {
+            remaining: left,
+            votes,
+            ..
+        } = refused
+        else {
+            panic!("{text}");
+        };
+        assert_eq!(votes.failed_count(), restarts);
+        assert!(text.contains("may have forgotten locks"), "{text}");
+        let expected = ends[decisive] - Instant::now();
+        assert!(
+            left.abs_diff(expected) <= millis(2),
+            "{left:?} {expected:?}"
+        );
+
+        let (took, guard) = timed(world.lock().acquire()).await;
+        assert!(guard.unwrap().is_valid());
+        assert!(
+            took >= left - millis(2) && took <= left + millis(500),
+            "{took:?} {left:?}"
+        );
+    }
+}
+
+/// Waiters send nothing as long as no majority can vote, except to keep a position in a queue.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_asks_again_when_a_majority_has_left_quarantine() {
+    for (kind, most) in [(Kind::Mutex, 8), (Kind::Reentrant, 8), (Kind::Fair, 48)] {
+        let world = world(3, RestartGuard::Observed).await;
+        restarted(&world, 0).await.unwrap();
+        restarted(&world, 1).await.unwrap();
+        let left = quarantine(&world.locks, 0).await.unwrap();
+        let commands = world.masters[2].commands();
+        let waiting = lock(kind, &world.locks, &world.locks.owner());
+        let (took, guard) = timed(waiting.acquire()).await;
+        assert!(
+            took >= left - millis(2) && took <= left + millis(500),
+            "{kind:?}: {took:?} {left:?}"
+        );
+        assert!(guard.unwrap().is_valid());
+        let commands = world.masters[2].commands() - commands;
+        assert!(commands <= most, "{kind:?}: {commands}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_for_a_majority_in_quarantine_gives_up_in_time_and_sees_close() {
+    for kind in KINDS {
+        let world = world(3, RestartGuard::Observed).await;
+        restarted(&world, 0).await.unwrap();
+        restarted(&world, 1).await.unwrap();
+        let waiting = lock(kind, &world.locks, &world.locks.owner());
+        let (took, late) = timed(waiting.acquire_within(seconds(2))).await;
+        let Err(AcquireError::Deadline { last, .. }) = late else {
+            panic!("{kind:?}: {late:?}");
+        };
+        assert!(
+            matches!(*last, AcquireError::Quarantined { .. }),
+            "{kind:?}: {last}"
+        );
+        assert!(
+            took.abs_diff(seconds(2)) <= millis(20),
+            "{kind:?}: {took:?}"
+        );
+
+        let waiting = tokio::spawn(async move { timed(waiting.acquire()).await });
+        sleep(seconds(2)).await;
+        world.close().await;
+        let (took, closed) = waiting.await.unwrap();
+        assert!(
+            matches!(closed, Err(AcquireError::Closed)),
+            "{kind:?}: {closed:?}"
+        );
+        assert!(took <= millis(2_300), "{kind:?}: {took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_dial_that_ends_in_quarantine_fails_the_attempt_at_once() {
+    let world = World::new(3).await;
+    world.inject_all(&delay(10));
+    let builder = Coordinator::builder().restart_guard(RestartGuard::Strict);
+    let builder = builder.max_ttl(TTL).node_timeout(millis(500));
+    let locks = builder.masters(&world.masters).build().unwrap();
+    let (took, refused) = timed(locks.mutex(NAME).try_acquire()).await;
+    let refused = refused.unwrap_err();
+    assert!(
+        matches!(&refused, AcquireError::Quarantined { remaining: left, .. } if *left >= QUARANTINE - millis(30)),
+        "{refused}"
+    );
+    assert!(took <= millis(25), "{took:?}"); // the dial, and the release of the grants
+    assert_eq!(world.holders(), [""; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quarantined_master_refuses_extensions_but_takes_releases_and_inspections() {
+    for guard in GUARDED {
+        let world = world(3, guard).await;
+        let held = world.guard().await;
+        held.settled().await;
+        let token = world.masters[0].get(NAME).unwrap();
+        restarted(&world, 0).await.unwrap();
+        // the key that a snapshot would have restored
+        world.masters[0].set(NAME, token, Some(seconds(60)));
+
+        held.extend(TTL).await.unwrap();
+        let votes = held.settled().await;
+        let failure = votes.iter().next().unwrap().failure();
+        assert!(
+            matches!(failure, Some(Failure::Quarantined { .. })),
+            "{votes}"
+        );
+        let seen = world.lock().inspect().await.unwrap();
+        assert_eq!(seen.votes.granted_count(), 3, "{}", seen.votes);
+        held.release().await.unwrap();
+        sleep(millis(1)).await;
+        assert_eq!(world.holders(), [""; 3]);
+    }
+}
+
+/// The master was sent nothing.
+#[tokio::test(start_paused = true)]
+async fn a_quarantined_master_is_owed_nothing() {
+    let world = world(3, RestartGuard::Observed).await;
+    restarted(&world, 0).await.unwrap();
+    let commands = world.masters[0].commands();
+    let held = world.guard().await;
+    assert_eq!(held.settled().await.granted_count(), 2);
+    held.extend(TTL).await.unwrap();
+    held.settled().await;
+    assert_eq!(world.masters[0].commands(), commands);
+    world.masters[0].inject(Fault::Down);
+    sleep(millis(1)).await;
+    held.release().await.unwrap();
+    let (took, ()) = timed(world.close()).await;
+    assert_eq!(took, Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_renewed_without_a_quarantined_master_and_put_back_afterwards() {
+    for guard in GUARDED {
+        let world = world(3, guard).await;
+        let held = world.locks.mutex(NAME).try_acquire().await.unwrap();
+        let left = restarted(&world, 0).await.unwrap();
+        sleep(left - millis(2)).await;
+        assert_eq!(world.holders(), ["", "mine", "mine"]);
+        assert!(held.is_valid());
+        sleep(millis(2) + renewal()).await;
+        assert_eq!(world.holders(), ["mine"; 3]);
+        assert_eq!(held.state(), LockState::Held);
+    }
+}
+
+/// The time between two restarts is a quarantine, and a renewal that puts the lock back.
+#[tokio::test(start_paused = true)]
+async fn a_lock_survives_restarts_one_by_one_that_are_slower_than_the_quarantine() {
+    let world = world(3, RestartGuard::Observed).await;
+    let held = world.locks.mutex(NAME).try_acquire().await.unwrap();
+    for round in 0..9 {
+        restart_empty(&world.masters[round % 3]).await;
+        sleep(FIRST_REDIAL + QUARANTINE + renewal()).await;
+        assert_eq!(held.state(), LockState::Held);
+        assert_eq!(world.holders(), ["mine"; 3]);
+    }
+}
+
+/// Too many masters have no vote at a time, so the lock is not renewed any more and ends. No one
+/// else has it before.
+#[tokio::test(start_paused = true)]
+async fn a_lock_ends_when_restarts_are_faster_than_the_quarantine() {
+    for pause in [seconds(1), QUARANTINE / 2] {
+        let world = world(3, RestartGuard::Observed).await;
+        let others = coordinator(&world, RestartGuard::Observed).await;
+        let held = Arc::new(world.locks.mutex(NAME).try_acquire().await.unwrap());
+        let waiting = others.mutex(NAME);
+        let next = tokio::spawn(async move { (waiting.acquire().await, Instant::now()) });
+        let lost = held.clone();
+        let lost = tokio::spawn(async move { (lost.lost().await.reason, Instant::now()) });
+        for round in 0..6 {
+            restart_empty(&world.masters[round % 3]).await;
+            sleep(pause).await;
+        }
+        let (reason, ended) = lost.await.unwrap();
+        assert_eq!(reason, LostReason::Expired, "{pause:?}");
+        let (next, begun) = timeout(seconds(60), next).await.unwrap().unwrap();
+        assert!(next.unwrap().is_valid());
+        assert!(begun > ended, "{pause:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ttl_above_the_longest_is_an_error_and_nothing_is_sent() {
+    let too_long = TTL + millis(1);
+    let world = world(3, RestartGuard::Observed).await;
+    let held = world.guard().await;
+    held.settled().await;
+    let commands = world.commands();
+    let refused = world
+        .locks
+        .mutex("b")
+        .ttl(too_long)
+        .renewal(Renewal::Off)
+        .try_acquire()
+        .await;
+    assert!(matches!(
+        refused.unwrap_err(),
+        AcquireError::Config(ConfigError::TtlTooLong { ttl, most }) if (ttl, most) == (too_long, TTL)
+    ));
+    let refused = held.extend(too_long).await.unwrap_err();
+    assert!(matches!(
+        refused,
+        ExtendError::Config(ConfigError::TtlTooLong { ttl, most }) if (ttl, most) == (too_long, TTL)
+    ));
+    sleep(seconds(1)).await;
+    assert_eq!(world.commands(), commands);
+    assert!(held.is_valid());
+    held.extend(TTL).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_ttl_defaults_to_a_minute_or_the_ttl_and_without_the_restart_guard_to_a_year() {
+    let refused = |ttl, longest: Option<Duration>, guard| {
+        let builder = Coordinator::builder().master(MemoryMaster::new()).ttl(ttl);
+        let builder = builder.restart_guard(guard);
+        let builder = match longest {
+            Some(longest) => builder.max_ttl(longest),
+            None => builder,
+        };
+        let locks = builder.build().map_err(|error| error.to_string())?;
+        Ok::<_, String>(locks.mutex(NAME).ttl(seconds(61)).renewal(Renewal::Off))
+    };
+    let with = |guard| refused(TTL, None, guard).unwrap();
+    assert!(with(RestartGuard::Off).try_acquire().await.is_ok());
+    let error = with(RestartGuard::Observed).try_acquire().await;
+    assert!(
+        error
+            .unwrap_err()
+            .to_string()
+            .contains("the maximum is 60s")
+    );
+    let locks = refused(seconds(61), None, RestartGuard::Observed).unwrap();
+    assert!(locks.try_acquire().await.is_ok());
+    let error = refused(seconds(61), Some(seconds(60)), RestartGuard::Off).unwrap_err();
+    assert!(error.contains("the maximum is 60s"), "{error}");
+}
+
+/// The time until the next renewal has put a key back.
+fn renewal() -> Duration {
+    valid(TTL) / 3 + millis(10)
+}

@@ -1,0 +1,232 @@
+//! Futures that were polled once and are not polled any more, such as the loser of a `select!` on
+//! `&mut future`.
+
+use std::time::Duration;
+
+use quorlock::{AcquireError, Coordinator, Lock, Owner, Renewal};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::world::{NAME, World, delay, millis, seconds, start, timed};
+
+/// The default node timeout.
+const NODE_TIMEOUT: Duration = millis(50);
+
+/// Returns one lock of each kind.
+fn kinds() -> [fn(&Coordinator, &Owner) -> Lock; 3] {
+    [
+        |locks, _| locks.mutex(NAME),
+        |locks, owner| locks.reentrant(NAME, owner),
+        |locks, owner| locks.fair(NAME, owner),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_at_its_limit_next_to_an_unpolled_one_of_its_owner() {
+    for kind in kinds() {
+        let world = World::new(3).await;
+        let owner = world.locks.owner();
+        let first = kind(&world.locks, &owner);
+        let mut first = Box::pin(first.acquire());
+        start(first.as_mut()).await;
+        let lock = kind(&world.locks, &owner);
+        let waiting = timed(lock.acquire_within(seconds(1)));
+        let (took, error) = timeout(seconds(3_600), waiting).await.unwrap();
+        let error = error.unwrap_err();
+        assert!(matches!(error, AcquireError::Deadline { .. }), "{error}");
+        assert!(took >= seconds(1), "{took:?}");
+        assert!(took <= seconds(1) + 4 * NODE_TIMEOUT, "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_fails_while_another_task_of_its_owner_makes_one() {
+    for kind in &kinds()[1..] {
+        let world = World::new(3).await;
+        let owner = world.locks.owner();
+        let first = kind(&world.locks, &owner);
+        let mut first = Box::pin(first.acquire());
+        start(first.as_mut()).await;
+        let lock = kind(&world.locks, &owner);
+        let (took, error) = timeout(seconds(3_600), timed(lock.try_acquire()))
+            .await
+            .unwrap();
+        let error = error.unwrap_err();
+        assert!(matches!(error, AcquireError::OwnerBusy { .. }), "{error}");
+        assert_eq!(took, 2 * NODE_TIMEOUT);
+        let text = r#"could not lock "orders/42": another task of its owner is in the middle of an attempt, try again later"#;
+        assert_eq!(error.to_string(), text);
+        // The first attempt continues where it was.
+        drop(first.await.unwrap());
+        drop(lock.try_acquire().await.unwrap());
+    }
+}
+
+/// Each attempt takes 40 ms, and a task may be the last of 50.
+#[tokio::test(start_paused = true)]
+async fn tasks_of_one_owner_give_up_at_their_limit() {
+    for kind in &kinds()[1..] {
+        let world = World::new(3).await;
+        let others = Coordinator::new(&world.masters).unwrap();
+        let held = kind(&others, &others.owner()).acquire().await.unwrap();
+        world.inject_all(&delay(40));
+        let owner = world.locks.owner();
+        let mut tasks = JoinSet::new();
+        for _ in 0..50 {
+            let lock = kind(&world.locks, &owner);
+            tasks.spawn(async move { timed(lock.acquire_within(seconds(1))).await });
+        }
+        while let Some(done) = tasks.join_next().await {
+            let (took, result) = done.unwrap();
+            result.unwrap_err();
+            assert!(took >= seconds(1), "{took:?}");
+            assert!(took <= seconds(1) + 4 * NODE_TIMEOUT, "{took:?}");
+        }
+        drop(held);
+    }
+}
+
+/// The waiters of a process contend one at a time. Some of the earlier ones are not polled any
+/// more.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_takes_over_from_unpolled_ones() {
+    for kind in &kinds()[..2] {
+        let world = World::new(3).await;
+        let others = Coordinator::new(&world.masters).unwrap();
+        let held = kind(&others, &others.owner()).acquire().await.unwrap();
+        let unpolled: Vec<_> = [(); 5]
+            .map(|()| kind(&world.locks, &world.locks.owner()))
+            .into_iter()
+            .collect();
+        let mut unpolled: Vec<_> = unpolled
+            .iter()
+            .map(|lock| Box::pin(lock.acquire()))
+            .collect();
+        for waiter in &mut unpolled {
+            assert!(timeout(millis(50), waiter.as_mut()).await.is_err());
+        }
+        held.release().await.unwrap();
+        let lock = kind(&world.locks, &world.locks.owner());
+        let waiting = timeout(seconds(3_600), timed(lock.acquire()));
+        let (took, guard) = waiting.await.unwrap();
+        assert!(took <= seconds(5), "{took:?}");
+        drop(guard.unwrap());
+        // A waiter that was passed over once does not cost that time again.
+        let wait = async {
+            for _ in 0..20 {
+                drop(lock.acquire().await.unwrap());
+            }
+        };
+        let (took, ()) = timed(wait).await;
+        assert!(took <= seconds(15), "{took:?}");
+        // The unpolled waiters continue when they are polled again, one after the other.
+        for waiter in unpolled {
+            drop(timeout(seconds(10), waiter).await.unwrap().unwrap());
+        }
+    }
+}
+
+/// Only one waiter contends, however many there are and however many of them are not polled.
+#[tokio::test(start_paused = true)]
+async fn the_masters_are_asked_no_more_often_when_waiters_are_not_polled() {
+    let mut sent = Vec::new();
+    for unpolled in [0, 20] {
+        let world = World::new(3).await;
+        let others = Coordinator::new(&world.masters).unwrap();
+        let held = others.mutex(NAME).acquire().await.unwrap();
+        let lock = world.locks.mutex(NAME);
+        let mut waiters: Vec<_> = (0..unpolled).map(|_| Box::pin(lock.acquire())).collect();
+        for waiter in &mut waiters {
+            assert!(timeout(millis(50), waiter.as_mut()).await.is_err());
+        }
+        let mut tasks = JoinSet::new();
+        for _ in 0..50 {
+            let lock = lock.clone();
+            tasks.spawn(async move { lock.acquire().await.map(drop) });
+        }
+        sleep(seconds(10)).await;
+        let before = world.commands()[0];
+        sleep(seconds(100)).await;
+        sent.push(world.commands()[0] - before);
+        drop(held);
+    }
+    assert!(sent[1] <= sent[0] * 5 / 4, "{sent:?}");
+}
+
+/// The tasks of one owner wait for each other's attempts. Other owners do not.
+#[tokio::test(start_paused = true)]
+async fn an_owner_whose_task_is_not_polled_does_not_hold_up_others() {
+    let world = World::new(3).await;
+    let others = Coordinator::new(&world.masters).unwrap();
+    let held = others
+        .reentrant(NAME, &others.owner())
+        .acquire()
+        .await
+        .unwrap();
+    let owner = world.locks.owner();
+    let lock = world.locks.reentrant(NAME, &owner);
+    world.inject_all(&delay(5));
+    let mut unpolled = Box::pin(lock.acquire());
+    start(unpolled.as_mut()).await; // in the middle of an attempt
+    world.clear_faults();
+    let mut siblings = JoinSet::new();
+    for _ in 0..3 {
+        let lock = lock.clone();
+        siblings.spawn(async move { lock.acquire().await.map(drop) });
+    }
+    sleep(seconds(1)).await;
+    held.release().await.unwrap();
+    let free = Instant::now();
+    let next = world.locks.reentrant(NAME, &world.locks.owner());
+    let guard = timeout(seconds(60), next.acquire()).await.unwrap();
+    drop(guard.unwrap());
+    assert!(free.elapsed() <= seconds(6), "{:?}", free.elapsed());
+}
+
+/// The contending waiter is not polled any more, and the lock is released long before its next
+/// attempt. The release was its time to ask, so it is passed over 2 s later.
+#[tokio::test(start_paused = true)]
+async fn an_unpolled_waiter_is_passed_over_soon_after_a_release() {
+    for kind in &kinds()[..2] {
+        let hour = seconds(3_600);
+        let world = World::with(3, |builder| {
+            builder.ttl(seconds(60)).poll_interval(hour, hour)
+        })
+        .await;
+        let others = Coordinator::new(&world.masters).unwrap();
+        let held = kind(&others, &others.owner())
+            .ttl(seconds(60))
+            .renewal(Renewal::Off);
+        let held = held.acquire().await.unwrap();
+        let first = kind(&world.locks, &world.locks.owner());
+        let mut first = Box::pin(first.acquire());
+        assert!(timeout(millis(500), first.as_mut()).await.is_err());
+        let lock = kind(&world.locks, &world.locks.owner());
+        let next = tokio::spawn(async move { timed(lock.acquire()).await });
+        sleep(millis(100)).await;
+        held.release().await.unwrap();
+        let (took, next) = next.await.unwrap();
+        drop(next.unwrap());
+        assert!(took <= seconds(3), "{took:?}");
+    }
+}
+
+/// The task that waits gets to run again long after its limit, as when the machine was suspended or
+/// the runtime was blocked. The lock has become free meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_polled_long_after_its_limit_makes_its_last_attempt() {
+    for kind in kinds() {
+        let world = World::new(3).await;
+        let others = Coordinator::new(&world.masters).unwrap();
+        let held = kind(&others, &others.owner()).acquire().await.unwrap();
+        let lock = kind(&world.locks, &world.locks.owner());
+        let mut waiting = Box::pin(lock.acquire_within(seconds(1)));
+        assert!(timeout(millis(500), waiting.as_mut()).await.is_err());
+        held.release().await.unwrap();
+        sleep(seconds(2)).await;
+        let guard = timeout(seconds(1), waiting).await.unwrap();
+        drop(guard.expect("the lock is free, and no other task of the owner wants it"));
+    }
+}

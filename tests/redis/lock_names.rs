@@ -1,0 +1,164 @@
+//! Lock names, key templates, and other libraries that lock the same names.
+
+use std::{net::TcpListener, time::Duration};
+
+use quorlock::{AcquireError, ConfigError, Contention};
+
+use crate::common::*;
+
+#[test]
+fn any_string_can_be_a_name() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let long = "n".repeat(10_000);
+        for name in [
+            "a name with spaces",
+            "ключ/🔒/é",
+            "line\r\nbreaks\r\n*1\r\n$7\r\nFLUSHDB\r\n",
+            "nul\0in\0it",
+            "\"quoted\" {braced} %s *?[a-z]",
+            " ",
+            &long,
+        ] {
+            let lock = locks.mutex(name);
+            let guard = lock.try_acquire().await.unwrap();
+            assert_eq!(guard.name(), name);
+            assert_eq!(guard.settled().await.granted_count(), 3);
+            for master in &masters {
+                assert_eq!(master.command(&["KEYS", "*"]), name);
+            }
+            let second = lock.try_acquire().await;
+            assert!(matches!(second, Err(AcquireError::Contended { .. })));
+            guard.extend(LONG).await.unwrap();
+            assert_eq!(guard.settled().await.granted_count(), 3);
+            guard.release().await.unwrap();
+        }
+        let nameless = locks.mutex("").try_acquire().await;
+        assert!(matches!(
+            nameless,
+            Err(AcquireError::Config(ConfigError::EmptyName))
+        ));
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn similar_names_do_not_exclude_each_other() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let mut guards = Vec::new();
+        for name in ["r", "R", "r ", " r", "r\0", "r\r\n"] {
+            guards.push(locks.mutex(name).try_acquire().await.unwrap());
+        }
+        drop(guards);
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn the_template_makes_the_key() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient().key_template("redlock:{name}:v1"), &masters);
+        let lock = locks.mutex("orders/42");
+        let guard = lock.try_acquire().await.unwrap();
+        assert_eq!(guard.name(), "orders/42");
+        assert_eq!(guard.settled().await.granted_count(), 3);
+        for master in &masters {
+            assert_eq!(master.command(&["KEYS", "*"]), "redlock:orders/42:v1");
+        }
+        guard.extend(LONG).await.unwrap();
+        guard.release().await.unwrap();
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn a_lock_of_another_library_excludes_us() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        for master in &masters[..2] {
+            let foreign = ["SET", "r", "theirs", "NX", "PX", "5000"];
+            assert_eq!(master.command(&foreign), "OK");
+        }
+        let lock = locks.mutex("r");
+        let refused = lock.try_acquire().await;
+        let Err(AcquireError::Contended {
+            reason: Contention::Held {
+                remaining: Some(remaining),
+            },
+            ..
+        }) = refused
+        else {
+            panic!("{refused:?}");
+        };
+        assert!(remaining > Duration::ZERO && remaining <= Duration::from_secs(5));
+        for master in &masters[..2] {
+            assert_eq!(master.command(&["GET", "r"]), "theirs");
+            assert_eq!(master.command(&["DEL", "r"]), "1");
+        }
+        drop(lock.acquire_within(TEST_TIMEOUT).await.unwrap());
+    });
+}
+
+#[test]
+fn our_lock_excludes_another_library() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let guard = locks.mutex("r").try_acquire().await.unwrap();
+        assert_eq!(guard.settled().await.granted_count(), 3);
+        let foreign = ["SET", "r", "theirs", "NX", "PX", "5000"];
+        for master in &masters {
+            assert_eq!(master.command(&foreign), "(nil)");
+        }
+        guard.release().await.unwrap();
+        locks.close().await;
+        for master in &masters {
+            assert_eq!(master.command(&foreign), "OK");
+        }
+    });
+}
+
+/// All keys of a lock are in one slot, so a script may use all of them.
+#[test]
+fn any_string_can_be_a_name_in_a_cluster() {
+    if server::only_urls() || server::is_before_7() {
+        return;
+    }
+    let bus = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = bus.local_addr().unwrap().port().to_string();
+    drop(bus);
+    let cluster = ["--cluster-enabled", "yes", "--cluster-port", &port];
+    let master = Server::start_with(&cluster);
+    run(async {
+        assert_eq!(
+            master.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]),
+            "OK"
+        );
+        until("a cluster that serves", async || {
+            let info = master.command(&["CLUSTER", "INFO"]);
+            info.contains("cluster_state:ok").then_some(())
+        })
+        .await;
+        let masters = [master];
+        let locks = coordinator(patient(), &masters);
+        let owner = locks.owner();
+        for name in [
+            "a", "{a}b", "x{", "{}", "a}b{c", "}{", "{}{a}", "{{a}}", "a}",
+        ] {
+            for lock in [
+                locks.mutex(name),
+                locks.reentrant(name, &owner),
+                locks.fair(name, &owner),
+            ] {
+                for lock in [lock.clone(), lock.fenced()] {
+                    let guard = lock.try_acquire().await.unwrap();
+                    lock.inspect().await.unwrap();
+                    guard.release().await.unwrap();
+                }
+            }
+        }
+    });
+}

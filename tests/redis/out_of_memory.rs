@@ -1,0 +1,140 @@
+//! Masters without free memory: they cannot grant locks, but they still release them.
+
+use std::time::Duration;
+
+use quorlock::{AcquireError, Renewal};
+
+use crate::common::*;
+
+fn run_out_of_memory(master: &Server) {
+    for setting in [["maxmemory-policy", "noeviction"], ["maxmemory", "1"]] {
+        let words = [&["CONFIG", "SET"], &setting[..]].concat();
+        assert_eq!(master.command(&words), "OK");
+    }
+    assert!(master.command(&["SET", "x", "y"]).starts_with("OOM"));
+}
+
+#[test]
+fn a_master_without_memory_counts_as_failed_not_as_refusing() {
+    with_masters(5, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        masters[..2].iter().for_each(run_out_of_memory);
+        let guard = locks.mutex("r").try_acquire().await.unwrap();
+        let votes = guard.settled().await;
+        assert_eq!(
+            (
+                votes.granted_count(),
+                votes.refused_count(),
+                votes.failed_count()
+            ),
+            (3, 0, 2)
+        );
+        assert!(is_rejected(&votes, 0, "OOM") && is_rejected(&votes, 1, "OOM"));
+        drop(guard);
+
+        run_out_of_memory(&masters[2]);
+        let refused = locks.mutex("r").try_acquire().await;
+        let Err(AcquireError::NoQuorum { votes, .. }) = &refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(votes.failed_count(), 3);
+        assert!((0..3).all(|master| is_rejected(votes, master, "OOM")));
+        assert!(
+            refused
+                .unwrap_err()
+                .to_string()
+                .contains("only 2 of 5 masters voted (need 3)")
+        );
+
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn a_held_lock_can_be_extended_and_released_without_memory() {
+    with_masters(3, async |masters| {
+        for kind in ["mutex", "fenced mutex", "fenced reentrant", "fenced fair"] {
+            let locks = coordinator(patient(), &masters);
+            let owner = locks.owner();
+            let lock = match kind {
+                "mutex" => locks.mutex("r"),
+                "fenced mutex" => locks.mutex("r").fenced(),
+                "fenced reentrant" => locks.reentrant("r", &owner).fenced(),
+                _ => locks.fair("r", &owner).fenced(),
+            };
+            let lock = lock.ttl(Duration::from_secs(30)).renewal(Renewal::Off);
+            let guard = lock.try_acquire().await.unwrap();
+            assert_eq!(guard.settled().await.granted_count(), 3);
+            masters.iter().for_each(run_out_of_memory);
+
+            guard.extend(LONG).await.unwrap();
+            assert_eq!(guard.settled().await.granted_count(), 3);
+            for master in &masters {
+                assert!(pttl(master, "r") > 60_000);
+                // There is no counter to raise.
+                master.command(&["DEL", "quorlock:fence:{r}"]);
+            }
+            guard.release().await.unwrap();
+            locks.close().await;
+            for master in &masters {
+                assert_eq!(master.command(&["EXISTS", "r"]), "0", "{kind}");
+                assert_eq!(master.command(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
+                master.command(&["DEL", "quorlock:fence:{r}"]);
+            }
+        }
+        assert_no_keys(&masters);
+    });
+}
+
+/// The depth of a lock is informational, and may be wrong in this case.
+#[test]
+fn levels_can_be_acquired_and_released_without_memory() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let owner = locks.owner();
+        for lock in [locks.reentrant("r", &owner), locks.fair("f", &owner)] {
+            let outer = lock.try_acquire().await.unwrap();
+            assert_eq!(outer.settled().await.granted_count(), 3);
+            masters.iter().for_each(run_out_of_memory);
+
+            let inner = lock.try_acquire().await.unwrap();
+            assert_eq!(inner.settled().await.granted_count(), 3);
+            outer.extend(LONG / 2).await.unwrap();
+            inner.release().await.unwrap();
+            outer.extend(LONG / 2).await.unwrap();
+            outer.extend(LONG * 2).await.unwrap();
+            outer.release().await.unwrap();
+            for master in &masters {
+                assert_eq!(master.command(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
+            }
+        }
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+/// Scripts are loaded when a connection is made, and again after a flush.
+#[test]
+fn scripts_are_loaded_without_memory() {
+    with_masters(3, async |masters| {
+        let before = coordinator(patient(), &masters);
+        let guard = before.mutex("r").try_acquire().await.unwrap();
+        assert_eq!(guard.settled().await.granted_count(), 3);
+        masters.iter().for_each(run_out_of_memory);
+        for master in &masters {
+            assert_eq!(master.command(&["SCRIPT", "FLUSH"]), "OK");
+        }
+        guard.extend(LONG).await.unwrap();
+        assert_eq!(guard.settled().await.granted_count(), 3);
+
+        let after = coordinator(patient(), &masters);
+        let refused = after.mutex("other").try_acquire().await.unwrap_err();
+        assert!(matches!(&refused, AcquireError::NoQuorum { .. }));
+        assert!(refused.to_string().contains("OOM"), "{refused}");
+        guard.release().await.unwrap();
+        before.close().await;
+        after.close().await;
+        assert_no_keys(&masters);
+    });
+}

@@ -1,0 +1,761 @@
+//! Masters that forgot locks have no vote until those locks are over, on servers that really lose
+//! data.
+
+use std::{
+    fs::{self, OpenOptions},
+    os::unix::fs::symlink,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use quorlock::{
+    AcquireError, Builder, Coordinator, Failure, Kind, Lock, LockState, Owner, Renewal,
+    RestartGuard, Votes,
+};
+use tokio::join;
+use tracing::Level;
+
+use crate::{captured_log::CapturedLog, common::*, proxy::Proxy};
+
+/// The longest TTL in these tests.
+const TTL: Duration = Duration::from_millis(1_500);
+/// The least quarantine for any TTL, less the rounding of the masters' clocks.
+const QUARANTINE: Duration = Duration::from_millis(2_995);
+pub(crate) const KEY: &str = "quorlock:guard";
+/// The options that make a server keep all writes.
+pub(crate) const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
+pub(crate) fn guarded(guard: RestartGuard) -> Builder {
+    patient()
+        .restart_guard(guard)
+        .node_timeout(TTL * 2 / 3)
+        .max_ttl(TTL)
+        .ttl(TTL)
+}
+
+pub(crate) fn lock(locks: &Coordinator, kind: Kind, name: &str, owner: &Owner) -> Lock {
+    lock_of_kind(kind, &format!("{name} {kind:?}"), locks, owner)
+}
+
+/// Makes `masters` known to a client, so that they have a vote from then on (for strict clients,
+/// once a quarantine is over). Closes that client: a release is done once a majority has it, and
+/// the next client could otherwise overtake it on the other masters.
+async fn make_known(masters: &[String]) {
+    let locks = guarded(RestartGuard::Observed).masters(masters).build();
+    let locks = locks.unwrap();
+    acquire_on_all(&locks.mutex("r"))
+        .await
+        .release()
+        .await
+        .unwrap();
+    locks.close().await;
+}
+
+/// Returns other addresses of `masters`, under which this process has not seen them, as another
+/// process would.
+fn other_addresses(masters: &[Server]) -> Vec<String> {
+    masters.iter().map(Server::unix_url).collect()
+}
+
+/// Returns a coordinator that is connected to all `masters`, which have votes.
+pub(crate) async fn connected(builder: Builder, masters: &[String]) -> Coordinator {
+    let locks = builder.masters(masters).build().unwrap();
+    let lock = locks.mutex("r");
+    acquire_on_all(&lock).await.release().await.unwrap();
+    // Arrives after the release on all of them.
+    until("an inspection of all masters", async || {
+        let seen = lock.inspect().await.ok()?;
+        (seen.votes.granted_count() == masters.len()).then_some(())
+    })
+    .await;
+    locks
+}
+
+pub(crate) fn is_quarantined(votes: &Votes, master: usize) -> bool {
+    matches!(
+        row(votes, master).failure(),
+        Some(Failure::Quarantined { .. })
+    )
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Loss {
+    /// The master is killed and nothing was saved.
+    Everything,
+    /// The master is killed and loads a snapshot from before the lock.
+    Snapshot,
+    /// The master is killed and loads a log (`appendfsync everysec`) that ends just before the
+    /// lock, as after a power cut.
+    Tail,
+    /// `FLUSHALL`, and all connections break.
+    Flushed,
+    /// A replica that has not received the lock takes over.
+    Promoted,
+}
+
+/// Bare majorities of `masters` hold locks of every kind, and one of those masters forgets. Other
+/// clients then ask for the same locks with the restart guard, and for other locks without it.
+async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: RestartGuard) {
+    let victim = masters.len() / 2;
+    let others = victim + 1..;
+    if loss == Loss::Tail {
+        masters[victim] = Server::start_with(&["--appendonly", "yes"]);
+    }
+    let proxy = Proxy::delay_requests(masters[victim].port(), Duration::ZERO);
+    let mut urls = urls(&masters);
+    urls[victim] = proxy.url();
+    make_known(&urls).await;
+    let first = connected(guarded(guard), &urls).await;
+    let second = connected(guarded(guard), &urls).await;
+    let unguarded = [
+        connected(patient(), &urls).await,
+        connected(patient(), &urls).await,
+    ];
+    let mut replica = (loss == Loss::Promoted).then(Server::start);
+    match (&mut replica, loss) {
+        (Some(replica), _) => {
+            copy_once(replica, &masters[victim]).await;
+        }
+        (None, Loss::Snapshot) => assert_eq!(masters[victim].command(&["SAVE"]), "OK"),
+        _ => {}
+    }
+    let logs = match loss {
+        Loss::Tail => logs_with(&masters[victim], KEY).await,
+        _ => Vec::new(),
+    };
+
+    let block = |command: fn(&str) -> Vec<&str>| {
+        for master in &masters[others.clone()] {
+            for kind in KINDS {
+                for name in ["guarded", "unguarded"] {
+                    let _ = master.command(&command(&format!("{name} {kind:?}")));
+                }
+            }
+        }
+    };
+    block(|key| vec!["SET", key, "somebody's"]);
+    let mut held = Vec::new();
+    for kind in KINDS {
+        let owner = unguarded[0].owner();
+        let lock = lock(&unguarded[0], kind, "unguarded", &owner);
+        held.push(lock.try_acquire().await.unwrap());
+    }
+    let mut valid = Vec::new();
+    for kind in KINDS {
+        let lock = lock(&first, kind, "guarded", &first.owner())
+            .ttl(TTL)
+            .renewal(Renewal::Off);
+        valid.push(lock.try_acquire().await.unwrap());
+    }
+    for guard in held.iter().chain(&valid) {
+        assert_eq!(guard.settled().await.granted_count(), victim + 1);
+    }
+    block(|key| vec!["DEL", key]);
+    let lost = Instant::now();
+    match (&replica, loss) {
+        (Some(replica), _) => {
+            proxy.lead_to(replica.port());
+            masters[victim].kill();
+        }
+        (None, Loss::Flushed) => {
+            masters[victim].command(&["FLUSHALL"]);
+            masters[victim].command(&["CLIENT", "KILL", "TYPE", "normal"]);
+            masters[victim].command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        }
+        _ => {
+            masters[victim].kill();
+            for (log, length) in &logs {
+                let log = OpenOptions::new().write(true).open(log).unwrap();
+                assert!(
+                    log.metadata().unwrap().len() > *length,
+                    "the log has no tail to lose"
+                );
+                log.set_len(*length).unwrap();
+            }
+            masters[victim].restart();
+        }
+    }
+    // Without the guard, a second lock is granted.
+    let without = async {
+        for (kind, first) in KINDS.into_iter().zip(&held) {
+            let lock = lock(&unguarded[1], kind, "unguarded", &unguarded[1].owner());
+            let second = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
+            assert!(first.is_valid() && second.is_valid(), "{loss:?} {kind:?}");
+        }
+    };
+    let with = async {
+        for (kind, first) in KINDS.into_iter().zip(&valid) {
+            let lock = lock(&second, kind, "guarded", &second.owner())
+                .ttl(TTL)
+                .renewal(Renewal::Off);
+            let _second = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
+            assert!(!first.is_valid(), "{loss:?} {guard:?} {kind:?}");
+        }
+        // The master has a vote again in the end, and not before.
+        drop(acquire_on_all(&second.mutex("r")).await);
+        let took = lost.elapsed();
+        assert!(took >= QUARANTINE, "{loss:?} {guard:?} {took:?}");
+    };
+    join!(without, with);
+}
+
+/// Returns the logs of `master` that contain `text`, with their lengths.
+async fn logs_with(master: &Server, text: &str) -> Vec<(PathBuf, u64)> {
+    let log = until("a log", async || {
+        let files = [
+            master.directory(),
+            &master.directory().join("appendonlydir"),
+        ]
+        .map(fs::read_dir);
+        let files = files.into_iter().flatten().flatten().flatten();
+        files.map(|file| file.path()).find(|path| {
+            let log = fs::read(path).unwrap_or_default();
+            let is_log = path.extension().is_some_and(|extension| extension == "aof");
+            is_log && log.windows(text.len()).any(|part| part == text.as_bytes())
+        })
+    })
+    .await;
+    let length = fs::metadata(&log).unwrap().len();
+    vec![(log, length)]
+}
+
+fn check_for_a_second_lock_on(masters: usize, loss: Loss) {
+    with_masters(2 * masters, async |mut observed| {
+        let strict = observed.split_off(masters);
+        join!(
+            check_for_a_second_lock(observed, loss, RestartGuard::Observed),
+            check_for_a_second_lock(strict, loss, RestartGuard::Strict),
+        );
+    });
+}
+
+#[test]
+fn no_second_lock_is_granted_by_a_master_that_restarted_empty() {
+    check_for_a_second_lock_on(3, Loss::Everything);
+}
+
+#[test]
+fn no_second_lock_is_granted_by_one_of_five_masters_that_restarted_empty() {
+    check_for_a_second_lock_on(5, Loss::Everything);
+}
+
+#[test]
+fn no_second_lock_is_granted_by_a_master_that_lost_unsaved_writes() {
+    check_for_a_second_lock_on(3, Loss::Snapshot);
+}
+
+#[test]
+fn no_second_lock_is_granted_by_a_master_that_lost_the_tail_of_its_log() {
+    check_for_a_second_lock_on(3, Loss::Tail);
+}
+
+#[test]
+fn no_second_lock_is_granted_by_a_master_that_was_flushed_and_disconnected() {
+    check_for_a_second_lock_on(3, Loss::Flushed);
+}
+
+#[test]
+fn no_second_lock_is_granted_by_a_promoted_replica() {
+    check_for_a_second_lock_on(3, Loss::Promoted);
+}
+
+/// The master is durable, but was not declared to be.
+#[test]
+fn a_durable_master_that_was_not_declared_is_quarantined_and_keeps_its_locks() {
+    with_masters(2, async |mut masters| {
+        masters.insert(0, Server::start_with(&ALWAYS));
+        let locks = connected(guarded(RestartGuard::Observed), &urls(&masters)).await;
+        let lock = locks.mutex("kept");
+        let held = acquire_on_all(&lock).await;
+        let token = masters[0].command(&["GET", "kept"]);
+        let began = Instant::now();
+        masters[0].restart();
+        assert_eq!(masters[0].command(&["GET", "kept"]), token);
+        until("a quarantine", async || {
+            held.extend(TTL).await.unwrap();
+            is_quarantined(&held.settled().await, 0).then_some(())
+        })
+        .await;
+        until("three votes", async || {
+            held.extend(TTL).await.unwrap();
+            (held.settled().await.granted_count() == 3).then_some(())
+        })
+        .await;
+        let took = began.elapsed();
+        assert!(took >= QUARANTINE, "{took:?}");
+        assert_eq!(held.state(), LockState::Held);
+        assert_eq!(masters[0].command(&["GET", "kept"]), token);
+    });
+}
+
+/// Makes `replica` copy `master` once, and then independent again.
+pub(crate) async fn copy_once(replica: &Server, master: &Server) {
+    let port = master.port().to_string();
+    replica.command(&["REPLICAOF", "127.0.0.1", &port]);
+    until("a copy", async || is_copy(replica)).await;
+    replica.command(&["REPLICAOF", "NO", "ONE"]);
+}
+
+pub(crate) fn is_copy(replica: &Server) -> Option<()> {
+    let info = replica.command(&["INFO", "replication"]);
+    info.contains("master_link_status:up").then_some(())
+}
+
+#[test]
+fn a_majority_in_quarantine_says_when_it_ends_and_a_waiter_gets_the_lock_then() {
+    with_masters(3, async |mut masters| {
+        let locks = connected(guarded(RestartGuard::Observed), &urls(&masters)).await;
+        let held = locks.mutex("held");
+        let held = held.try_acquire().await.unwrap();
+        let began = Instant::now();
+        masters[0].restart();
+        masters[1].restart();
+        let left = until("a quarantine", async || {
+            match locks.mutex("r").try_acquire().await {
+                Err(AcquireError::Quarantined {
+                    remaining: left, ..
+                }) => Some(left),
+                Err(AcquireError::NoQuorum { .. }) => None,
+                other => panic!("{other:?}"),
+            }
+        })
+        .await;
+        assert!(left <= Duration::from_secs(3), "{left:?}");
+        assert!(left + began.elapsed() >= QUARANTINE, "{left:?}");
+        let seen = Instant::now();
+        let next = locks.mutex("r").acquire().await.unwrap();
+        let took = seen.elapsed();
+        assert!(
+            took + Duration::from_millis(20) >= left,
+            "{took:?} {left:?}"
+        );
+        assert!(next.is_valid());
+        // Two of the three masters could not renew it.
+        assert!(!held.is_valid());
+    });
+}
+
+#[test]
+fn a_client_that_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
+    with_masters(6, async |mut masters| {
+        let strict = masters.split_off(3);
+        for (guard, mut masters) in [
+            (RestartGuard::Observed, masters),
+            (RestartGuard::Strict, strict),
+        ] {
+            let knows_them = connected(guarded(guard), &urls(&masters)).await;
+            knows_them.close().await;
+            // Another library's lock, on two of three masters.
+            for master in &masters[..2] {
+                let _ = master.command(&["SET", "r", "another's", "NX", "PX", "600000"]);
+            }
+            masters[1].restart();
+            let locks = guarded(guard).masters(other_addresses(&masters));
+            let locks = locks.build().unwrap();
+            let second = locks.mutex("r").try_acquire().await;
+            match guard {
+                RestartGuard::Strict => {
+                    let Err(AcquireError::Contended { votes, .. }) = second else {
+                        panic!("{second:?}");
+                    };
+                    assert!(is_quarantined(&votes, 1), "{votes}");
+                }
+                _ => assert_eq!(second.unwrap().votes().granted_count(), 2),
+            }
+        }
+    });
+}
+
+/// All clients that lock are strict. The client that comes first only observes, and never locks.
+#[test]
+fn a_strict_client_does_not_trust_an_observer() {
+    const LONGEST: Duration = Duration::from_secs(6);
+    with_masters(3, async |mut masters| {
+        let strict = || guarded(RestartGuard::Strict).max_ttl(LONGEST).ttl(LONGEST);
+        let proxy = Proxy::delay_requests(masters[1].port(), Duration::ZERO);
+        let mut urls = urls(&masters);
+        urls[1] = proxy.url();
+        let here = connected(strict(), &urls).await;
+        assert_eq!(masters[2].command(&["SET", "r", "another's"]), "OK");
+        let first = here
+            .mutex("r")
+            .renewal(Renewal::Off)
+            .try_acquire()
+            .await
+            .unwrap();
+        assert_eq!(first.settled().await.granted_count(), 2);
+        masters[2].command(&["DEL", "r"]);
+        // This client does not reach the second master for a while.
+        proxy.lead_to(1);
+        masters[1].restart();
+        let observer = guarded(RestartGuard::Observed).masters(other_addresses(&masters));
+        let observer = observer.build().unwrap();
+        observer.check().await;
+        assert_eq!(masters[1].command(&["HGET", KEY, "since"]), "0");
+
+        let proxies = masters.iter();
+        let proxies = proxies.map(|master| Proxy::delay_requests(master.port(), Duration::ZERO));
+        let proxies: Vec<_> = proxies.collect();
+        let there = strict().masters(proxies.iter().map(Proxy::url));
+        let there = there.build().unwrap();
+        let second = there.mutex("r").try_acquire().await;
+        assert!(first.is_valid(), "the machine is too slow for this test");
+        let Err(AcquireError::Contended { votes, .. }) = second else {
+            panic!("{second:?}");
+        };
+        assert!(is_quarantined(&votes, 1), "{votes}");
+        let report = there.check().await.to_string();
+        assert!(report.contains("in quarantine for"), "{report}");
+        let second = there.mutex("r").acquire().await.unwrap();
+        assert!(second.is_valid() && !first.is_valid());
+    });
+}
+
+/// Each database of a server has its own guard key.
+#[test]
+fn another_database_does_not_count_as_a_master_that_forgot() {
+    with_masters(3, async |masters| {
+        for database in 0..2 {
+            let urls = urls(&masters).into_iter();
+            let urls: Vec<_> = urls.map(|url| format!("{url}/{database}")).collect();
+            let locks = guarded(RestartGuard::Observed).masters(&urls).build();
+            let guard = locks.unwrap().mutex("r").try_acquire().await.unwrap();
+            let votes = guard.settled().await;
+            assert_eq!(votes.granted_count(), 3, "{votes}");
+        }
+    });
+}
+
+/// A new coordinator knows what an earlier one of the process knew.
+#[test]
+fn a_process_knows_a_master_that_it_has_seen() {
+    with_masters(3, async |mut masters| {
+        make_known(&urls(&masters)).await;
+        masters[1].restart();
+        let locks = guarded(RestartGuard::Observed).masters(urls(&masters));
+        let guard = locks.build().unwrap().mutex("r").try_acquire().await;
+        let votes = guard.unwrap().settled().await;
+        assert!(is_quarantined(&votes, 1), "{votes}");
+    });
+}
+
+/// The restored guard key belongs to another process.
+#[test]
+fn a_restored_guard_key_tells_a_new_client_that_the_master_restarted() {
+    with_masters(3, async |mut masters| {
+        let knows_them = connected(guarded(RestartGuard::Strict), &urls(&masters)).await;
+        knows_them.close().await;
+        assert_eq!(masters[1].command(&["SAVE"]), "OK");
+        masters[1].restart();
+        for guard in [RestartGuard::Observed, RestartGuard::Strict] {
+            let locks = guarded(guard).masters(other_addresses(&masters));
+            let locks = locks.build().unwrap();
+            let guard = locks.mutex("r").try_acquire().await.unwrap();
+            let votes = guard.settled().await;
+            assert!(is_quarantined(&votes, 1), "{votes}");
+            guard.release().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_strict_client_refuses_a_user_without_the_rights_and_names_them() {
+    with_masters(3, async |masters| {
+        let mut urls = Vec::new();
+        for master in &masters {
+            let rules = ["on", ">pw", "~*", "&*", "+@all", "-info"];
+            let words = [&["ACL", "SETUSER", "lock"], &rules[..]].concat();
+            assert_eq!(master.command(&words), "OK");
+            urls.push(format!("redis://lock:pw@127.0.0.1:{}", master.port()));
+        }
+        let strict = guarded(RestartGuard::Strict).masters(&urls).build();
+        let refused = strict.unwrap().mutex("r").try_acquire().await.unwrap_err();
+        let text = refused.to_string();
+        assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{text}");
+        let rights = "+eval +info +time +hmget +hset ~quorlock:guard";
+        assert!(text.contains(rights), "{text}");
+        assert!(!text.contains("pw"), "{text}");
+
+        let observed = connected(guarded(RestartGuard::Observed), &urls).await;
+        let guard = observed.mutex("r").try_acquire().await.unwrap();
+        assert_eq!(guard.settled().await.granted_count(), 3);
+        assert_eq!(masters[0].command(&["EXISTS", KEY]), "0");
+    });
+}
+
+/// Otherwise the master would vote once it has room, without having been checked.
+#[test]
+fn a_master_without_room_for_the_guard_key_is_asked_again() {
+    with_masters(3, async |masters| {
+        let full = &masters[0];
+        assert_eq!(full.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+        let locks = guarded(RestartGuard::Observed).masters(urls(&masters));
+        let locks = locks.build().unwrap();
+        let lock = locks.mutex("r");
+        until_votes(&lock, "no room", |votes| {
+            row(votes, 0).failure().is_some() && votes.to_string().contains("OOM")
+        })
+        .await;
+        assert_eq!(full.command(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
+        until_votes(&lock, "three votes", |votes| votes.granted_count() == 3).await;
+        assert_eq!(full.command(&["HGET", KEY, "since"]), "0");
+    });
+}
+
+#[test]
+fn a_server_under_two_addresses_votes_once() {
+    with_masters(2, async |masters| {
+        let urls = [masters[0].url(), masters[0].unix_url(), masters[1].url()];
+        let locks = guarded(RestartGuard::Observed).masters(&urls).build();
+        let lock = locks.unwrap().mutex("r");
+        let votes = until("a refused address", async || {
+            let guard = lock.try_acquire().await.ok()?;
+            let votes = guard.settled().await;
+            guard.release().await.unwrap();
+            votes
+                .to_string()
+                .contains("the same server")
+                .then_some(votes)
+        })
+        .await;
+        assert_eq!(
+            (votes.granted_count(), votes.failed_count()),
+            (2, 1),
+            "{votes}"
+        );
+        let refused = (0..2)
+            .find(|master| is_unreachable(&votes, *master))
+            .unwrap();
+        let other = format!("it is the same server as master {}", 2 - refused);
+        assert!(votes.to_string().contains(&other), "{votes}");
+
+        let locks = patient().masters(&urls).build().unwrap();
+        drop(acquire_on_all(&locks.reentrant("unnoticed", &locks.owner())).await);
+    });
+}
+
+/// The record of the master's earlier origin is kept meanwhile.
+#[test]
+fn a_duplicate_master_that_comes_back_empty_has_no_vote() {
+    with_masters(3, async |mut masters| {
+        let proxy = Proxy::delay_requests(masters[0].port(), Duration::ZERO);
+        let mut urls = urls(&masters);
+        urls[0] = proxy.url();
+        let locks = connected(guarded(RestartGuard::Observed), &urls).await;
+        proxy.lead_to(masters[1].port());
+        masters[0].kill();
+        let lock = locks.mutex("r");
+        until_votes(&lock, "a twin", |votes| {
+            votes.to_string().contains("the same server as master 2")
+        })
+        .await;
+        masters[0].restart();
+        proxy.lead_to(masters[0].port());
+        let back = until_votes(&lock, "the master is back", |votes| {
+            !is_unreachable(votes, 0)
+        })
+        .await;
+        assert!(is_quarantined(&back, 0), "{back}");
+    });
+}
+
+/// Renewals go on without that master, and put the lock back when it has its vote again.
+#[test]
+fn a_lock_is_renewed_while_a_master_is_in_quarantine() {
+    with_masters(3, async |mut masters| {
+        // Twice the needed time, as the machine may be busy when a renewal is due.
+        let builder = guarded(RestartGuard::Observed)
+            .max_ttl(2 * TTL)
+            .ttl(2 * TTL);
+        let locks = connected(builder, &urls(&masters)).await;
+        let owner = locks.owner();
+        let mut held = Vec::new();
+        for kind in KINDS {
+            held.push(acquire_on_all(&lock(&locks, kind, "held", &owner)).await);
+        }
+        let began = Instant::now();
+        masters[0].restart();
+        // The renewals alone do this: the test extends nothing.
+        for (kind, held) in KINDS.into_iter().zip(&held) {
+            let key = format!("held {kind:?}");
+            until("the lock is back", async || {
+                assert!(held.is_valid(), "{kind:?}");
+                (masters[0].command(&["EXISTS", &key]) == "1").then_some(())
+            })
+            .await;
+            let took = began.elapsed();
+            assert!(took >= QUARANTINE, "{kind:?} {took:?}");
+            assert_eq!(held.state(), LockState::Held);
+        }
+    });
+}
+
+#[test]
+fn a_warning_about_an_unguarded_master_is_logged_once_per_connection() {
+    if server::only_urls() {
+        return;
+    }
+    let master = Server::start();
+    let rules = ["on", ">pw", "~*", "&*", "+@all", "-info"];
+    let words = [&["ACL", "SETUSER", "lock"], &rules[..]].concat();
+    assert_eq!(master.command(&words), "OK");
+    let url = format!("redis://lock:pw@127.0.0.1:{}", master.port());
+    let (said, _listening) = CapturedLog::listen();
+    let warnings = |text: &str| {
+        let lines = said.take();
+        let is_it = |line: &&(Level, String)| line.0 == Level::WARN && line.1.contains(text);
+        lines.iter().filter(is_it).count()
+    };
+    // In this thread, since the log is captured per thread.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let locks = guarded(RestartGuard::Observed).durable_masters(true);
+        let locks = locks.master(&url).build().unwrap();
+        let lock = locks.mutex("r");
+        for _ in 0..3 {
+            acquire_on_all(&lock).await.release().await.unwrap();
+        }
+        assert_eq!(warnings("no client would notice"), 1);
+        assert_eq!(master.command(&["ACL", "SETUSER", "lock", "+info"]), "OK");
+        for _ in 0..2 {
+            master.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+            until("the master is down", async || {
+                let lines = said.take();
+                // A second break soon after the first belongs to the same outage.
+                let down = |line: &(Level, String)| line.1.contains(" down master=");
+                lines.iter().any(down).then_some(())
+            })
+            .await;
+            for _ in 0..3 {
+                acquire_on_all(&lock).await.release().await.unwrap();
+            }
+            assert_eq!(warnings("it is not durable"), 1);
+        }
+    });
+}
+
+/// One earlier restart, whose quarantine is long over, makes no difference.
+#[test]
+fn another_server_at_a_masters_address_has_no_vote_for_a_while() {
+    for hours in [0, 2] {
+        with_masters(4, async |masters| {
+            let [first, second, third, another] = &masters[..] else {
+                panic!("four masters");
+            };
+            let own = run_id(another);
+            let now: u64 = {
+                let time = another.command(&["TIME"]);
+                time.lines().next().unwrap().parse().unwrap()
+            };
+            let since = if hours == 0 {
+                0
+            } else {
+                (now - hours * 3_600) * 1_000
+            };
+            let since = since.to_string();
+            another.command(&["HSET", KEY, "run_id", &own, "since", &since]);
+
+            let address = first.directory().join("address");
+            symlink(first.socket(), &address).unwrap();
+            let address_url = format!("unix://{}", address.display());
+            let nowhere = first.directory().join("nowhere");
+            let here = [
+                address_url.clone(),
+                second.url(),
+                format!("unix://{}", nowhere.display()),
+            ];
+            let there = [address_url, second.url(), third.url()];
+            let locks = |urls| {
+                let builder = guarded(RestartGuard::Observed).max_ttl(LONG).ttl(LONG);
+                builder.masters(urls).build().unwrap()
+            };
+            let (here, there) = (locks(here), locks(there));
+            there.mutex("q").acquire().await.unwrap().settled().await;
+            let held = here.mutex("r").acquire().await.unwrap();
+
+            fs::remove_file(&address).unwrap();
+            symlink(another.socket(), &address).unwrap();
+            first.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+            until("the master is dialled", async || {
+                let clients = another.command(&["CLIENT", "LIST"]);
+                (clients.lines().count() > 2).then_some(())
+            })
+            .await;
+            second.pause();
+            let refused = there.mutex("r").try_acquire().await;
+            assert!(held.is_valid());
+            assert!(refused.is_err(), "after {hours} hours: {refused:?}");
+            second.resume();
+        });
+    }
+}
+
+/// A malformed guard key counts as no key, and every client that reads it as one that knew the
+/// master.
+#[test]
+fn a_malformed_guard_key_starts_a_quarantine_and_is_replaced() {
+    with_masters(1, async |masters| {
+        let master = &masters[0];
+        let own = run_id(master);
+        let long = "9".repeat(400);
+        let other = "0123456789abcdef0123456789abcdef01234567";
+        let hash = |fields: &[&'static str]| [&["HSET", KEY][..], fields].concat();
+        let garbled: [Vec<&str>; 17] = [
+            vec!["SET", KEY, "somebody's"],
+            vec!["LPUSH", KEY, "run_id"],
+            hash(&["field", "value", "origin", "0"]),
+            hash(&["since", "0"]),
+            hash(&["durable", "1"]),
+            vec!["HSET", KEY, "run_id", &own],
+            vec!["HSET", KEY, "run_id", &own, "since", ""],
+            vec!["HSET", KEY, "run_id", &own, "since", "soon"],
+            vec!["HSET", KEY, "run_id", &own, "since", "nan"],
+            vec!["HSET", KEY, "run_id", &own, "since", "-5"],
+            vec!["HSET", KEY, "run_id", &own, "since", "-0"],
+            vec!["HSET", KEY, "run_id", &own, "since", "0.4"],
+            vec!["HSET", KEY, "run_id", &own, "since", "0x10"],
+            vec!["HSET", KEY, "run_id", &own, "since", &long],
+            vec!["HSET", KEY, "run_id", &own, "since", "inf"],
+            vec!["HSET", KEY, "run_id", &own, "since", "0", "origin", "a b"],
+            vec!["HSET", KEY, "run_id", "", "since", "0", "origin", other],
+        ];
+        for words in garbled {
+            master.command(&["DEL", KEY]);
+            assert!(!master.command(&words).contains("ERR"), "{words:?}");
+            let locks = guarded(RestartGuard::Observed).masters(urls(&masters));
+            let locks = locks.build().unwrap();
+            let refused = locks.mutex("r").try_acquire().await.unwrap_err();
+            assert!(
+                matches!(&refused, AcquireError::Quarantined { remaining: left, .. } if *left + TTL > QUARANTINE),
+                "{words:?}: {refused}"
+            );
+            let replaced = master.command(&["HMGET", KEY, "run_id", "origin", "durable"]);
+            assert_eq!(replaced, format!("{own}\n{own}\n0"), "{words:?}");
+        }
+    });
+}
+
+/// Otherwise `Observed` would take the error for missing rights.
+#[test]
+fn a_master_whose_guard_key_cannot_be_replaced_is_not_used() {
+    with_masters(1, async |masters| {
+        let master = &masters[0];
+        assert_eq!(master.command(&["SET", KEY, "somebody's"]), "OK");
+        let rules = ["on", ">pw", "~*", "&*", "+@all", "-del"];
+        let words = [&["ACL", "SETUSER", "lock"], &rules[..]].concat();
+        assert_eq!(master.command(&words), "OK");
+        let url = format!("redis://lock:pw@127.0.0.1:{}", master.port());
+        let locks = guarded(RestartGuard::Observed).master(&url).build();
+        let refused = locks.unwrap().mutex("r").try_acquire().await.unwrap_err();
+        assert!(refused.to_string().contains("of another type"), "{refused}");
+    });
+}
+
+fn run_id(master: &Server) -> String {
+    let info = master.command(&["INFO", "server"]);
+    let own = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+    own.unwrap().trim().to_owned()
+}

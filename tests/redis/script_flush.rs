@@ -1,0 +1,111 @@
+//! Servers that forget our scripts while connections to them are open.
+
+use std::convert::Infallible;
+
+use quorlock::Coordinator;
+use tokio::task::yield_now;
+
+use crate::common::*;
+
+#[test]
+fn no_vote_is_lost_to_a_script_flush() {
+    with_masters(5, async |masters| {
+        let flush = || {
+            for master in &masters {
+                assert_eq!(master.command(&["SCRIPT", "FLUSH"]), "OK");
+            }
+        };
+        let locks = coordinator(patient(), &masters);
+        let guard = locks.mutex("r").try_acquire().await.unwrap();
+        assert_eq!(guard.settled().await.granted_count(), 5);
+
+        flush();
+        guard.extend(LONG).await.unwrap();
+        assert_eq!(guard.settled().await.granted_count(), 5);
+
+        flush();
+        guard.release().await.unwrap();
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn no_vote_is_lost_to_a_script_flush_whatever_the_kind() {
+    with_masters(3, async |masters| {
+        let flush = || {
+            for master in &masters {
+                assert_eq!(master.command(&["SCRIPT", "FLUSH"]), "OK");
+            }
+        };
+        let locks = coordinator(patient(), &masters);
+        let (mine, yours) = (locks.owner(), locks.owner());
+        for lock in [locks.reentrant("r", &mine), locks.fair("f", &mine)] {
+            flush();
+            let outer = lock.try_acquire().await.unwrap();
+            assert_eq!(outer.settled().await.granted_count(), 3);
+            flush();
+            let inner = lock.try_acquire().await.unwrap();
+            assert_eq!(inner.settled().await.granted_count(), 3);
+            flush();
+            inner.release().await.unwrap();
+            flush();
+            outer.extend(LONG).await.unwrap();
+            assert_eq!(outer.settled().await.granted_count(), 3);
+            flush();
+            outer.release().await.unwrap();
+        }
+        // A waiter loses no vote either.
+        let held = locks.fair("f", &mine).try_acquire().await.unwrap();
+        flush();
+        let next = locks.fair("f", &yours);
+        let waits = tokio::spawn(async move { next.acquire().await });
+        let queue = "quorlock:queue:{f}";
+        until("a waiter", async || {
+            let is_queued = |master: &Server| master.command(&["ZCARD", queue]) == "1";
+            masters.iter().all(is_queued).then_some(())
+        })
+        .await;
+        flush();
+        held.release().await.unwrap();
+        let next = waits.await.unwrap().unwrap();
+        next.release().await.unwrap();
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn no_vote_is_lost_while_scripts_are_flushed_all_the_time() {
+    with_masters(5, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        tokio::select! {
+            () = cycles(&locks) => {}
+            never = flush_for_ever(&masters) => match never {},
+        }
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+async fn cycles(locks: &Coordinator) {
+    for number in 0..200 {
+        // A new name each time: a master whose release is late, since it lacks the script, would
+        // rightly refuse the same name.
+        let lock = locks.mutex(format!("r{number}"));
+        let guard = lock.try_acquire().await.unwrap();
+        guard.extend(LONG * 2).await.unwrap();
+        let votes = guard.settled().await;
+        assert_eq!(votes.granted_count(), 5, "{votes}");
+        guard.release().await.unwrap();
+    }
+}
+
+async fn flush_for_ever(masters: &[Server]) -> Infallible {
+    loop {
+        for master in masters {
+            assert_eq!(master.command(&["SCRIPT", "FLUSH"]), "OK");
+            yield_now().await;
+        }
+    }
+}

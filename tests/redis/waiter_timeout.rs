@@ -1,0 +1,368 @@
+//! The costs of waiters for a fair lock: those that are gone, and those that still wait.
+
+use std::time::{Duration, Instant};
+
+use quorlock::{AcquireError, Coordinator, Guard};
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+
+use crate::{common::*, waiter_processes::*};
+
+/// More than a hand-over takes on a busy machine, and less than any poll interval here.
+const WOKEN: Duration = millis(250);
+
+fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
+    let lock = locks.fair(LOCK, &locks.owner());
+    tokio::spawn(async move {
+        let guard = lock.acquire().await.unwrap();
+        (Instant::now(), guard)
+    })
+}
+
+/// Returns how long after `since` the waiter got the lock, and its guard.
+async fn wait_of(waiter: JoinHandle<(Instant, Guard)>, since: Instant) -> (Duration, Guard) {
+    let (at, guard) = timeout(TEST_TIMEOUT / 2, waiter).await.unwrap().unwrap();
+    (at.saturating_duration_since(since), guard)
+}
+
+fn process(test: &str, masters: &[Server], job: Job) -> WaiterProcesses {
+    WaiterProcesses::start(test, &[urls(masters)], job)
+}
+
+async fn held_by_all(locks: &Coordinator) -> Guard {
+    acquire_on_all(&locks.fair(LOCK, &locks.owner())).await
+}
+
+#[test]
+fn a_killed_head_delays_the_next_waiter_by_the_waiter_timeout_at_most() {
+    if WaiterProcesses::is_child() {
+        return;
+    }
+    let waiter_timeout = millis(1_200);
+    with_masters(5, async |masters| {
+        let test =
+            "waiter_timeout::a_killed_head_delays_the_next_waiter_by_the_waiter_timeout_at_most";
+        let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
+        let guard = held_by_all(&locks).await;
+        let mut head = process(test, &masters, Job::forever(waiter_timeout));
+        until_queued(&masters, 1).await;
+        let next = waiter(&locks);
+        until_queued(&masters, 2).await;
+        head.kill();
+        let since = Instant::now();
+        guard.release().await.unwrap();
+        let (took, guard) = wait_of(next, since).await;
+        println!("a dead head of {waiter_timeout:?}: {took:?}");
+        assert!(
+            took > waiter_timeout / 3,
+            "no waiter was in the way: {took:?}"
+        );
+        assert!(
+            took < waiter_timeout + waiter_timeout / 3 + WOKEN,
+            "{took:?}"
+        );
+        guard.release().await.unwrap();
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn a_waiter_that_waits_longer_than_the_waiter_timeout_keeps_its_position() {
+    let waiter_timeout = millis(1_000);
+    with_masters(5, async |masters| {
+        let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
+        let others = coordinator(with_waiter_timeout(waiter_timeout), &masters);
+        let guard = held_by_all(&others).await;
+        let first = waiter(&locks);
+        until_queued(&masters, 1).await;
+        let came = Instant::now();
+        while came.elapsed() < waiter_timeout * 3 / 2 {
+            for master in &masters {
+                let left = dead_at(master, "0").saturating_sub(micros());
+                assert!(
+                    left > 300_000,
+                    "about to count as dead, after {:?}",
+                    came.elapsed()
+                );
+            }
+            sleep(millis(50)).await;
+        }
+        let second = waiter(&others);
+        until_queued(&masters, 2).await;
+        let since = Instant::now();
+        guard.release().await.unwrap();
+        let (took, guard) = wait_of(first, since).await;
+        assert!(!second.is_finished() && took < WOKEN, "{took:?}");
+        guard.release().await.unwrap();
+        wait_of(second, since).await.1.release().await.unwrap();
+        close_at_once(&locks).await;
+        close_at_once(&others).await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn a_waiter_succeeds_a_killed_holder_when_its_ttl_is_over() {
+    if WaiterProcesses::is_child() {
+        return;
+    }
+    let waiter_timeout = millis(20_000); // long enough that no waiter polls meanwhile
+    with_masters(5, async |masters| {
+        let test = "waiter_timeout::a_waiter_succeeds_a_killed_holder_when_its_ttl_is_over";
+        let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
+        let job = Job {
+            ttl: millis(1_800),
+            ..Job::forever(waiter_timeout)
+        };
+        let mut holder = process(test, &masters, job);
+        until("a holder", async || {
+            masters.iter().all(|m| pttl(m, LOCK) > 0).then_some(())
+        })
+        .await;
+        let next = waiter(&locks);
+        until_queued(&masters, 1).await;
+        holder.kill();
+        let since = Instant::now();
+        let mut left: Vec<_> = masters.iter().map(|m| pttl(m, LOCK)).collect();
+        left.sort_unstable();
+        let (took, guard) = wait_of(next, since).await;
+        let over = |position: usize| Duration::from_millis(left[position].unsigned_abs());
+        println!("{:?} after the TTL", took.saturating_sub(over(2)));
+        assert!(took + millis(20) > over(2), "{took:?}, {left:?}");
+        assert!(took < over(4) + WOKEN, "{took:?}, {left:?}");
+        guard.release().await.unwrap();
+        close_at_once(&locks).await;
+        // On the last masters, the killed holder's TTL may not be over yet.
+        until("no key", async || {
+            masters.iter().all(|m| pttl(m, LOCK) == -2).then_some(())
+        })
+        .await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn a_waiter_that_died_in_the_middle_of_the_queue_delays_no_one() {
+    if WaiterProcesses::is_child() {
+        return;
+    }
+    let waiter_timeout = millis(1_500);
+    with_masters(5, async |masters| {
+        let test = "waiter_timeout::a_waiter_that_died_in_the_middle_of_the_queue_delays_no_one";
+        let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
+        let guard = held_by_all(&locks).await;
+        let first = waiter(&locks);
+        until_queued(&masters, 1).await;
+        let mut middle = process(test, &masters, Job::forever(waiter_timeout));
+        until_queued(&masters, 2).await;
+        let last = waiter(&locks);
+        until_queued(&masters, 3).await;
+        middle.kill();
+        let dead = |master: &Server| dead_at(master, "1") < micros();
+        until("the end of a waiter timeout", async || {
+            masters.iter().all(dead).then_some(())
+        })
+        .await;
+        until_queued(&masters, 3).await;
+        let since = Instant::now();
+        guard.release().await.unwrap();
+        let (took_first, guard) = wait_of(first, since).await;
+        let since = Instant::now();
+        guard.release().await.unwrap();
+        let (took_last, guard) = wait_of(last, since).await;
+        println!("{took_first:?} to the first, {took_last:?} past the dead one");
+        assert!(
+            took_first < WOKEN && took_last < WOKEN,
+            "{took_first:?}, {took_last:?}"
+        );
+        guard.release().await.unwrap();
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+/// Returns when the waiter at `position` (from 0) in the queue of `master` counts as dead, in
+/// microseconds.
+fn dead_at(master: &Server, position: &str) -> u64 {
+    let ticket = master.command(&["ZRANGE", QUEUE, position, position]);
+    let millis = master.command(&["ZSCORE", DEADLINES, &ticket]);
+    millis.parse::<u64>().unwrap() * 1_000
+}
+
+/// Waits until none of `masters` has a queue. Returns how long that took.
+async fn until_no_queue(masters: &[Server]) -> Duration {
+    let since = Instant::now();
+    until("no queue", async || {
+        let is_gone = |master: &Server| master.command(&["EXISTS", QUEUE, DEADLINES]) == "0";
+        masters.iter().all(is_gone).then_some(())
+    })
+    .await;
+    since.elapsed()
+}
+
+#[test]
+fn a_waiter_that_gives_up_or_is_dropped_leaves_every_queue_at_once() {
+    with_masters(5, async |masters| {
+        let locks = coordinator(with_waiter_timeout(millis(6_000)), &masters);
+        let others = coordinator(with_waiter_timeout(millis(6_000)), &masters);
+        let guard = held_by_all(&others).await;
+        let lock = locks.fair(LOCK, &locks.owner());
+        let giving_up = tokio::spawn(async move { lock.acquire_within(millis(400)).await });
+        until_queued(&masters, 1).await;
+        let refused = giving_up.await.unwrap();
+        assert!(
+            matches!(refused, Err(AcquireError::Deadline { .. })),
+            "{refused:?}"
+        );
+        let took = until_no_queue(&masters).await;
+        assert!(took < WOKEN, "given up: {took:?}");
+        for _ in 0..3 {
+            let waiting = waiter(&locks);
+            until_queued(&masters, 1).await;
+            waiting.abort();
+            let took = until_no_queue(&masters).await;
+            assert!(took < WOKEN, "dropped: {took:?}");
+        }
+        guard.release().await.unwrap();
+        close_at_once(&others).await;
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn a_killed_waiter_is_in_no_queue_after_twice_the_waiter_timeout() {
+    if WaiterProcesses::is_child() {
+        return;
+    }
+    let waiter_timeout = millis(800);
+    with_masters(5, async |masters| {
+        let test = "waiter_timeout::a_killed_waiter_is_in_no_queue_after_twice_the_waiter_timeout";
+        let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
+        let guard = held_by_all(&locks).await;
+        let job = Job {
+            waiters: 5,
+            ..Job::forever(waiter_timeout)
+        };
+        let mut processes = process(test, &masters, job);
+        until_queued(&masters, 5).await;
+        processes.kill();
+        let took = until_no_queue(&masters).await;
+        println!("gone in {took:?}");
+        assert!(took < 2 * waiter_timeout + WOKEN, "{took:?}");
+        guard.release().await.unwrap();
+        close_at_once(&locks).await;
+        assert_no_keys(&masters);
+    });
+}
+
+const WAITERS: u32 = 100;
+
+/// The most requests per second that a waiter with the default waiter timeout may send to each
+/// master: it polls at most 4 times in 3 s.
+const CALLS: f64 = 1.5;
+
+/// Counts the script calls on all masters that are up.
+fn calls(masters: &[Server]) -> u64 {
+    let of = |master: &Server| master.calls(|command| command.starts_with("eval"));
+    masters.iter().map(of).sum()
+}
+
+/// Returns how many requests each waiter sends to each of `masters` per second, while nothing
+/// happens.
+async fn calls_per_waiter(masters: &[Server], what: &str) -> f64 {
+    let (before, since) = (calls(masters), Instant::now());
+    sleep(millis(1_900)).await;
+    let made = (calls(masters) - before) as f64 / since.elapsed().as_secs_f64();
+    let each = made / f64::from(WAITERS) / masters.len() as f64;
+    println!("{what}: {each:.2} calls per waiter, master and second");
+    each
+}
+
+/// Starts 100 waiters that do not all poll at the same time, after `others` that are already in the
+/// queue.
+async fn start_hundred(
+    locks: &Coordinator,
+    masters: &[Server],
+    others: usize,
+) -> Vec<JoinHandle<(Instant, Guard)>> {
+    let mut waiters = Vec::new();
+    for _ in 0..WAITERS {
+        waiters.push(waiter(locks));
+        sleep(millis(8)).await;
+    }
+    until_queued(masters, others + WAITERS as usize).await;
+    waiters
+}
+
+#[test]
+fn a_hundred_waiters_poll_no_more_than_they_must() {
+    with_masters(5, async |masters| {
+        let locks = coordinator(with_waiter_timeout(millis(3_000)), &masters);
+        let guard = held_by_all(&locks).await;
+        let waiters = start_hundred(&locks, &masters, 0).await;
+        let each = calls_per_waiter(&masters, "all up").await;
+        assert!(each < CALLS, "{each}");
+        assert!(
+            each > 0.9,
+            "the waiters do not keep their queue positions: {each}"
+        );
+        drop((waiters, guard));
+    });
+}
+
+#[test]
+fn a_master_that_came_back_empty_makes_no_hot_loop() {
+    with_masters(5, async |mut masters| {
+        let locks = coordinator(with_waiter_timeout(millis(3_000)), &masters);
+        let guard = held_by_all(&locks).await;
+        let waiters = start_hundred(&locks, &masters, 0).await;
+        masters[1].restart();
+        until("a waiter that is queued there", async || {
+            (masters[1].command(&["ZCARD", QUEUE]) != "0").then_some(())
+        })
+        .await;
+        let each = calls_per_waiter(&masters, "one came back empty").await;
+        assert!(each < CALLS, "{each}");
+        drop((waiters, guard));
+    });
+}
+
+#[test]
+fn a_minority_that_is_down_makes_no_hot_loop() {
+    with_masters(5, async |mut masters| {
+        let locks = coordinator(with_waiter_timeout(millis(3_000)), &masters);
+        let guard = held_by_all(&locks).await;
+        let waiters = start_hundred(&locks, &masters, 0).await;
+        masters[0].kill();
+        masters[1].kill();
+        let each = calls_per_waiter(&masters[2..], "two down").await;
+        assert!(each < CALLS, "{each}");
+        drop((waiters, guard));
+    });
+}
+
+#[test]
+fn a_dead_head_makes_no_hot_loop() {
+    if WaiterProcesses::is_child() {
+        return;
+    }
+    let waiter_timeout = millis(3_000);
+    with_masters(5, async |masters| {
+        let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
+        let guard = held_by_all(&locks).await;
+        let test = "waiter_timeout::a_dead_head_makes_no_hot_loop";
+        let mut head = process(test, &masters, Job::forever(waiter_timeout));
+        until_queued(&masters, 1).await;
+        let waiters = start_hundred(&locks, &masters, 1).await;
+        head.kill();
+        guard.release().await.unwrap();
+        // The dead waiter stays in the queues for at least two thirds of the waiter timeout.
+        let each = calls_per_waiter(&masters, "a dead head").await;
+        assert!(each < CALLS, "{each}");
+        drop(waiters);
+    });
+}

@@ -1,0 +1,32 @@
+//! The events that the crate logs through `tracing`.
+
+use std::sync::{Arc, Mutex};
+
+use tracing::{
+    Dispatch, Level,
+    subscriber::{self, DefaultGuard},
+};
+
+use crate::on_event::OnEvent;
+
+/// The events that this thread has logged.
+#[derive(Clone, Default)]
+pub(crate) struct CapturedLog(Arc<Mutex<Vec<(Level, String)>>>);
+
+impl CapturedLog {
+    /// Captures events from now on, until the returned guard is dropped.
+    pub(crate) fn listen() -> (Self, (DefaultGuard, Dispatch)) {
+        let log = Self::default();
+        let events = log.0.clone();
+        let on_event = move |level, text| events.lock().unwrap().push((level, text));
+        // With a single dispatcher, the first thread that reaches a log statement decides for all
+        // threads whether it is enabled, and the threads of other tests do not listen.
+        let second = Dispatch::new(OnEvent(on_event.clone()));
+        (log, (subscriber::set_default(OnEvent(on_event)), second))
+    }
+
+    /// Returns the events since the last call.
+    pub(crate) fn take(&self) -> Vec<(Level, String)> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}

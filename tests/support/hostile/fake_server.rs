@@ -1,0 +1,288 @@
+//! Fake servers whose replies come from a closure.
+
+use std::env;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::resp;
+
+/// A server that listens until it is dropped. Open connections then stay open.
+#[derive(Debug)]
+pub struct Fake {
+    address: Address,
+    tally: Arc<Tally>,
+    is_over: Arc<AtomicBool>,
+}
+
+/// The connections and commands so far.
+#[derive(Debug, Default)]
+pub struct Tally {
+    connections: AtomicUsize,
+    commands: AtomicUsize,
+}
+
+#[derive(Debug)]
+enum Address {
+    Tcp(u16),
+    Unix(PathBuf),
+}
+
+impl Fake {
+    /// Serves every connection with `serve`, on a thread of its own.
+    pub fn tcp(serve: impl Fn(&mut Peer) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let fake = Self::at(Address::Tcp(listener.local_addr().unwrap().port()));
+        let accept = move || {
+            let (stream, _) = listener.accept()?;
+            stream.set_nodelay(true)?;
+            Ok(Socket::Tcp(stream))
+        };
+        fake.listen(accept, serve);
+        fake
+    }
+
+    /// Serves a unix socket in the same way.
+    pub fn unix(serve: impl Fn(&mut Peer) + Send + Sync + 'static) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = env::temp_dir().join(format!("quorlock-fake-{}-{number}", process::id()));
+        let _ = fs::remove_file(&path); // left by a process with the same ID
+        let listener = UnixListener::bind(&path).unwrap();
+        let fake = Self::at(Address::Unix(path));
+        fake.listen(move || Ok(Socket::Unix(listener.accept()?.0)), serve);
+        fake
+    }
+
+    /// Starts a master that grants and releases everything, and takes `pause` for each command
+    /// after the greeting.
+    pub fn honest(pause: Duration) -> Self {
+        Self::tcp(move |peer| peer.serve_honestly(pause))
+    }
+
+    pub fn url(&self) -> String {
+        match &self.address {
+            Address::Tcp(port) => format!("redis://127.0.0.1:{port}"),
+            Address::Unix(path) => format!("unix://{}", path.display()),
+        }
+    }
+
+    /// The number of accepted connections.
+    pub fn connections(&self) -> usize {
+        self.tally.connections.load(Ordering::Relaxed)
+    }
+
+    /// The number of commands read, without those of greetings.
+    pub fn commands(&self) -> usize {
+        self.tally.commands.load(Ordering::Relaxed)
+    }
+
+    fn at(address: Address) -> Self {
+        Self {
+            address,
+            tally: Arc::default(),
+            is_over: Arc::default(),
+        }
+    }
+
+    fn listen(
+        &self,
+        accept: impl Fn() -> io::Result<Socket> + Send + 'static,
+        serve: impl Fn(&mut Peer) + Send + Sync + 'static,
+    ) {
+        let (tally, is_over, serve) = (self.tally.clone(), self.is_over.clone(), Arc::new(serve));
+        thread::spawn(move || {
+            while let Ok(socket) = accept() {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                tally.connections.fetch_add(1, Ordering::Relaxed);
+                let (tally, serve) = (tally.clone(), serve.clone());
+                thread::spawn(move || serve(&mut Peer::new(socket, tally)));
+            }
+        });
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        // One more connection, so that the listening thread sees that it is over.
+        match &self.address {
+            Address::Tcp(port) => drop(TcpStream::connect((Ipv4Addr::LOCALHOST, *port))),
+            Address::Unix(path) => {
+                drop(UnixStream::connect(path));
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+}
+
+/// A client of a fake server.
+#[derive(Debug)]
+pub struct Peer {
+    socket: Socket,
+    input: Vec<u8>,
+    /// The offset of the first command that was not read yet.
+    at: usize,
+    tally: Arc<Tally>,
+}
+
+impl Peer {
+    fn new(socket: Socket, tally: Arc<Tally>) -> Self {
+        Self {
+            socket,
+            input: Vec::new(),
+            at: 0,
+            tally,
+        }
+    }
+
+    /// Reads the next command. Returns `None` once the client has closed the connection.
+    pub fn command(&mut self) -> Option<Vec<Vec<u8>>> {
+        loop {
+            if let Some((words, length)) = resp::command(&self.input[self.at..]) {
+                self.at += length;
+                if greeting(&words).is_none() {
+                    self.tally.commands.fetch_add(1, Ordering::Relaxed);
+                }
+                return Some(words);
+            }
+            self.fill()?;
+        }
+    }
+
+    /// Answers all commands of a greeting, and returns the first command after it.
+    pub fn greet(&mut self) -> Option<Vec<Vec<u8>>> {
+        loop {
+            let words = self.command()?;
+            match greeting(&words) {
+                Some(reply) => self.say(&reply)?,
+                None => return Some(words),
+            }
+        }
+    }
+
+    /// Sends `bytes`. Returns `None` once the client has closed the connection.
+    pub fn say(&mut self, bytes: &[u8]) -> Option<()> {
+        self.socket.write_all(bytes).ok()
+    }
+
+    /// Answers everything like a good master, and takes `pause` for each command.
+    pub fn serve_honestly(&mut self, pause: Duration) {
+        let mut out = Vec::new();
+        while let Some(words) = self.command() {
+            out.extend_from_slice(&honest(&words));
+            if greeting(&words).is_none() {
+                wait(pause);
+            }
+            let is_last = resp::command(&self.input[self.at..]).is_none();
+            if is_last || !pause.is_zero() {
+                if self.say(&out).is_none() {
+                    return;
+                }
+                out.clear();
+            }
+        }
+    }
+
+    /// Reads and discards everything until the client closes the connection.
+    pub fn swallow(&mut self) {
+        let mut buffer = [0; 64 * 1024];
+        while let Ok(1..) = self.socket.read(&mut buffer) {}
+    }
+
+    fn fill(&mut self) -> Option<()> {
+        self.input.drain(..self.at);
+        self.at = 0;
+        let mut buffer = [0; 64 * 1024];
+        match self.socket.read(&mut buffer) {
+            Ok(length @ 1..) => {
+                self.input.extend_from_slice(&buffer[..length]);
+                Some(())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn wait(pause: Duration) {
+    if pause > Duration::from_millis(1) {
+        return thread::sleep(pause);
+    }
+    // Too short for a sleep.
+    let start = Instant::now();
+    while start.elapsed() < pause {
+        std::hint::spin_loop();
+    }
+}
+
+/// The reply of a good master on which every lock is free. An inspection gets `1`, which is not a
+/// valid reply.
+pub fn honest(words: &[Vec<u8>]) -> Vec<u8> {
+    if let Some(reply) = greeting(words) {
+        return reply;
+    }
+    match words[0].as_slice() {
+        b"SET" => b"+OK\r\n".to_vec(),
+        b"EVAL" | b"EVALSHA" => b":1\r\n".to_vec(),
+        b"SUBSCRIBE" => subscription("subscribe", &words[1]),
+        b"UNSUBSCRIBE" => subscription("unsubscribe", &words[1]),
+        b"CONFIG" => b"%0\r\n".to_vec(),
+        _ => b"+OK\r\n".to_vec(),
+    }
+}
+
+/// The reply to a command of the greeting, or `None` for any other command.
+pub fn greeting(words: &[Vec<u8>]) -> Option<Vec<u8>> {
+    match words[0].as_slice() {
+        b"HELLO" => Some(b"%2\r\n+role\r\n+master\r\n+proto\r\n:3\r\n".to_vec()),
+        b"SELECT" | b"AUTH" | b"CLIENT" => Some(b"+OK\r\n".to_vec()),
+        b"SCRIPT" => Some(b"+loaded\r\n".to_vec()),
+        _ => None,
+    }
+}
+
+/// A server's confirmation of a changed subscription in RESP3.
+pub fn subscription(what: &str, channel: &[u8]) -> Vec<u8> {
+    let mut reply =
+        format!(">3\r\n${}\r\n{what}\r\n${}\r\n", what.len(), channel.len()).into_bytes();
+    reply.extend_from_slice(channel);
+    reply.extend_from_slice(b"\r\n:1\r\n");
+    reply
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(buffer),
+            Self::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,317 @@
+//! Replies that no server gives, in RESP2 and RESP3, generated from one seed.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::fake_server::subscription;
+use super::proxy::{Proxy, pass_delayed};
+use super::random::Random;
+use super::resp;
+
+/// Falsifies one reply out of a given number.
+#[derive(Debug)]
+pub struct Mutator {
+    seed: u64,
+    one_in: AtomicU64,
+    connections: AtomicU64,
+    passed: AtomicU64,
+    mutated: AtomicU64,
+}
+
+impl Mutator {
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            one_in: AtomicU64::new(u64::MAX),
+            connections: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
+            mutated: AtomicU64::new(0),
+        }
+    }
+
+    /// Falsifies one out of `number` replies from now on.
+    pub fn set_one_in(&self, number: u64) {
+        self.one_in.store(number, Ordering::Relaxed);
+    }
+
+    /// The number of replies that passed.
+    pub fn passed(&self) -> u64 {
+        self.passed.load(Ordering::Relaxed)
+    }
+
+    /// The number of replies that were falsified.
+    pub fn mutated(&self) -> u64 {
+        self.mutated.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn connection(self: &Arc<Self>) -> Mutation {
+        let number = self.connections.fetch_add(1, Ordering::Relaxed);
+        Mutation {
+            mutator: self.clone(),
+            random: Random::new(self.seed ^ number.wrapping_mul(0x2545_f491_4f6c_dd1d)),
+            seen: 0,
+            held_back: None,
+            no_script: 0,
+            is_silent: false,
+            dribbles: false,
+        }
+    }
+}
+
+/// The falsification of one connection's replies.
+#[derive(Debug)]
+pub(super) struct Mutation {
+    mutator: Arc<Mutator>,
+    random: Random,
+    seen: u64,
+    /// A reply that is sent after the next one.
+    held_back: Option<Vec<u8>>,
+    /// The number of next replies that become `NOSCRIPT`.
+    no_script: u64,
+    is_silent: bool,
+    dribbles: bool,
+}
+
+impl Mutation {
+    /// Appends the possibly falsified `frame` to `out`. Returns whether the connection stays open.
+    pub(super) fn pass(&mut self, frame: &[u8], out: &mut Vec<u8>) -> bool {
+        self.seen += 1;
+        self.mutator.passed.fetch_add(1, Ordering::Relaxed);
+        if self.is_silent {
+            return true;
+        }
+        if self.no_script > 0 {
+            self.no_script -= 1;
+            out.extend_from_slice(NO_SCRIPT);
+            return true;
+        }
+        // Most greetings stay intact: a connection that never serves commands tests little.
+        let rarer = if self.seen <= GREETING { 20 } else { 1 };
+        let one_in = self.mutator.one_in.load(Ordering::Relaxed);
+        if !self.random.is_one_in(one_in.saturating_mul(rarer)) {
+            out.extend_from_slice(frame);
+            out.extend(self.held_back.take().into_iter().flatten());
+            return true;
+        }
+        self.mutator.mutated.fetch_add(1, Ordering::Relaxed);
+        match self.random.below(3) {
+            0 => self.falsify(frame, out),
+            1 => self.misplace(frame, out),
+            _ => {
+                self.insert(frame, out);
+                true
+            }
+        }
+    }
+
+    /// Writes `out` in one piece, or byte by byte if that is the current fault.
+    pub(super) fn write(&mut self, out: &[u8], to: &mut TcpStream) -> io::Result<()> {
+        if !self.dribbles {
+            return to.write_all(out);
+        }
+        self.dribbles = false;
+        out.iter().try_for_each(|byte| to.write_all(&[*byte]))
+    }
+
+    /// Replaces the reply itself.
+    fn falsify(&mut self, frame: &[u8], out: &mut Vec<u8>) -> bool {
+        match self.random.below(8) {
+            0 => {
+                let start = out.len();
+                out.extend_from_slice(frame);
+                let at = start + self.random.index(frame.len());
+                out[at] ^= 1 << self.random.below(8);
+            }
+            1 => out.extend_from_slice(&frame[..self.random.index(frame.len())]),
+            2 => {
+                out.extend_from_slice(&frame[..self.random.index(frame.len())]);
+                return false;
+            }
+            3 => out.extend_from_slice(self.random.pick(REPLIES)),
+            4 => out.extend_from_slice(self.random.pick(ERRORS)),
+            5 => {
+                self.no_script = self.random.below(200);
+                out.extend_from_slice(NO_SCRIPT);
+            }
+            6 => out.extend_from_slice(self.random.pick(HUGE)),
+            _ => self.nest(out),
+        }
+        true
+    }
+
+    /// Delivers the reply at another position or time, or not at all.
+    fn misplace(&mut self, frame: &[u8], out: &mut Vec<u8>) -> bool {
+        match self.random.below(7) {
+            0 => {}
+            1 => self.held_back = Some(frame.to_vec()),
+            2 => {
+                out.extend_from_slice(frame);
+                out.extend_from_slice(frame);
+            }
+            3 => {
+                out.extend_from_slice(frame);
+                thread::sleep(Duration::from_millis(self.random.below(80)));
+            }
+            4 => {
+                out.extend_from_slice(frame);
+                self.dribbles = true;
+            }
+            5 => self.is_silent = true,
+            _ => return false,
+        }
+        true
+    }
+
+    /// Inserts a reply to no command.
+    fn insert(&mut self, frame: &[u8], out: &mut Vec<u8>) {
+        let is_instead = self.random.is_one_in(2);
+        let channel = self.random.pick(CHANNELS);
+        match self.random.below(6) {
+            0 => out.extend_from_slice(self.random.pick(REPLIES)),
+            1 => out.extend_from_slice(&subscription("subscribe", channel)),
+            2 => out.extend_from_slice(&subscription("unsubscribe", channel)),
+            3 => out.extend_from_slice(&subscription("message", channel)),
+            4 => out.extend_from_slice(self.random.pick(PUSHES)),
+            _ => {
+                let noise = (0..self.random.below(40)).map(|_| self.random.number() as u8);
+                out.extend(noise.collect::<Vec<_>>());
+            }
+        }
+        if !is_instead {
+            out.extend_from_slice(frame);
+        }
+    }
+
+    fn nest(&mut self, out: &mut Vec<u8>) {
+        let kind = self.random.pick(b"*~>%|");
+        for _ in 0..self.random.below(3_000) {
+            out.extend_from_slice(&[kind, b'1', b'\r', b'\n']);
+        }
+        out.extend_from_slice(b":1\r\n");
+    }
+}
+
+/// The approximate number of replies in a greeting.
+const GREETING: u64 = 20;
+
+const NO_SCRIPT: &[u8] = b"-NOSCRIPT No matching script. Please use EVAL.\r\n";
+
+const REPLIES: &[&[u8]] = &[
+    b"+OK\r\n",
+    b":1\r\n",
+    b":0\r\n",
+    b":-5\r\n",
+    b":9223372036854775807\r\n",
+    b":-9223372036854775808\r\n",
+    b"$-1\r\n",
+    b"*-1\r\n",
+    b"_\r\n",
+    b"*0\r\n",
+    b"%0\r\n",
+    b"#t\r\n",
+    b",inf\r\n",
+    b"(3492890328409238509324850943850943825024385\r\n",
+    b"=7\r\ntxt:abc\r\n",
+    b"!11\r\nERR unknown\r\n",
+    b"~2\r\n:1\r\n:2\r\n",
+    b"|1\r\n+a\r\n+b\r\n:1\r\n",
+    b"$0\r\n\r\n",
+    b"$6\r\nqueued\r\n",
+    b"$8\r\nqueued 1\r\n",
+    b"$20\r\nheld 5000 1 1 nobody\r\n",
+    b"$4\r\nkind\r\n",
+    b"$22\r\nskew 1700000000000000 \r\n",
+    b"$21\r\nskew 1700000000000000\r\n",
+    b"$8\r\nstale 99\r\n",
+    b"$25\r\nstale 9223372036854775807\r\n",
+    b"+QUEUED\r\n",
+    b"*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n",
+    b"*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$1\r\n0\r\n",
+];
+
+const ERRORS: &[&[u8]] = &[
+    b"-ERR no\r\n",
+    b"-BUSY Redis is busy running a script.\r\n",
+    b"-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+    b"-READONLY You can't write against a read only replica.\r\n",
+    b"-LOADING Redis is loading the dataset in memory\r\n",
+    b"-NOREPLICAS Not enough good replicas to write.\r\n",
+    b"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
+    b"-NOPERM this user has no permissions\r\n",
+    b"-MOVED 1 127.0.0.1:1\r\n",
+    b"-\r\n",
+    b"-NOSCRIPT\r\n",
+];
+
+const HUGE: &[&[u8]] = &[
+    b"$16777215\r\n",
+    b"$99999999999\r\n",
+    b"*16777215\r\n",
+    b"%16777215\r\n",
+    b"*9223372036854775807\r\n",
+    b"$18446744073709551615\r\n",
+    b"$-2\r\n",
+    b"*-99\r\n",
+    b"%9223372036854775807\r\n",
+    b"|9223372036854775807\r\n",
+    b":99999999999999999999999999\r\n",
+];
+
+const PUSHES: &[&[u8]] = &[
+    b">0\r\n",
+    b">1\r\n+invalidate\r\n",
+    b">2\r\n+invalidate\r\n_\r\n",
+    b">2\r\n+invalidate\r\n*1\r\n$1\r\nx\r\n",
+    b">3\r\n+message\r\n:1\r\n:2\r\n",
+    b">3\r\n+subscribe\r\n_\r\n:1\r\n",
+    b">2\r\n+subscribe\r\n+x\r\n",
+    b">-1\r\n",
+    b">1\r\n:1\r\n",
+    b">4\r\n+pmessage\r\n+x\r\n+y\r\n+z\r\n",
+];
+
+const CHANNELS: &[&[u8]] = &[
+    b"x",
+    b"quorlock:wake:{n0}",
+    b"redisson_lock__channel:{n1}",
+    b"",
+];
+
+/// Starts a proxy whose replies pass through `mutator`.
+pub fn falsifying_proxy(server: u16, mutator: Arc<Mutator>) -> Proxy {
+    Proxy::start(server, move |client, server| {
+        pass_delayed(client.try_clone()?, server.try_clone()?, Duration::ZERO);
+        let mutation = mutator.connection();
+        thread::spawn(move || pass_mutated(server, client, mutation));
+        Ok(())
+    })
+}
+
+fn pass_mutated(mut from: TcpStream, mut to: TcpStream, mut mutation: Mutation) {
+    let mut buffer = vec![0; 64 * 1024];
+    let mut input = Vec::new();
+    let mut out = Vec::new();
+    'open: while let Ok(length @ 1..) = from.read(&mut buffer) {
+        input.extend_from_slice(&buffer[..length]);
+        let mut used = 0;
+        while let Some(length) = resp::frame_length(&input[used..]) {
+            let goes_on = mutation.pass(&input[used..used + length], &mut out);
+            used += length;
+            if !goes_on {
+                let _ = to.write_all(&out);
+                break 'open;
+            }
+        }
+        input.drain(..used);
+        if mutation.write(&out, &mut to).is_err() {
+            break;
+        }
+        out.clear();
+    }
+    let _ = to.shutdown(Shutdown::Both);
+    let _ = from.shutdown(Shutdown::Both);
+}

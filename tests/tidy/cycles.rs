@@ -1,0 +1,139 @@
+//! No cycle in the imports of files: of any two files, at most one depends on the other.
+//!
+//! A file depends on the files that it names in a `use` or a path, each resolved to the deepest
+//! file. A name that a parent re-exports is a dependency on the parent. `mod child;` is none.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::source::{Source, sources};
+
+/// The files that each file depends on, with a line that names each.
+#[derive(Debug, Default)]
+struct Graph(BTreeMap<String, BTreeMap<String, usize>>);
+
+#[test]
+fn imports_have_no_cycle() {
+    let graph = graph(&sources());
+    if let Some(cycle) = shortest_cycle(&graph) {
+        panic!("an import cycle:\n{}\n", describe(&graph, &cycle));
+    }
+}
+
+fn graph(sources: &[Source]) -> Graph {
+    let files: BTreeMap<_, _> = sources.iter().map(|s| (s.module(), &s.path)).collect();
+    let modules: BTreeSet<_> = files.keys().cloned().collect();
+    let mut graph = Graph::default();
+    for source in sources {
+        let edges = graph.0.entry(source.path.clone()).or_default();
+        for path in source.paths(&modules) {
+            let mut prefixes = (0..=path.segments.len()).rev();
+            let file = prefixes.find_map(|length| files.get(&path.segments[..length]));
+            if let Some(file) = file.filter(|file| !path.is_outside() && **file != &source.path) {
+                edges.entry((*file).clone()).or_insert(path.line);
+            }
+        }
+    }
+    graph
+}
+
+fn shortest_cycle(graph: &Graph) -> Option<Vec<&String>> {
+    let cycles = graph.0.keys().filter_map(|start| cycle_from(graph, start));
+    cycles.min_by_key(Vec::len)
+}
+
+/// The files of a shortest way from a file back to it.
+fn cycle_from<'a>(graph: &'a Graph, start: &'a String) -> Option<Vec<&'a String>> {
+    let mut ways = VecDeque::from([vec![start]]);
+    let mut seen = BTreeSet::new();
+    while let Some(way) = ways.pop_front() {
+        for next in graph.0.get(way[way.len() - 1])?.keys() {
+            if next == start {
+                return Some(way);
+            }
+            if seen.insert(next) {
+                ways.push_back([way.as_slice(), &[next]].concat());
+            }
+        }
+    }
+    None
+}
+
+fn describe(graph: &Graph, cycle: &[&String]) -> String {
+    let next = cycle.iter().cycle().skip(1);
+    let steps = cycle.iter().zip(next);
+    let lines = steps.map(|(from, to)| format!("{from}:{} names {to}", graph.0[*from][*to]));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_cycle_is_found() {
+    for (files, expected) in [
+        (
+            &[
+                ("a", "use crate::b::B;"),
+                ("b", "\nfn f(_: crate::a::A) {}"),
+            ][..],
+            "src/a.rs:1 names src/b.rs\nsrc/b.rs:2 names src/a.rs",
+        ),
+        (
+            &[("a/mod", "mod b;\npub use b::B;"), ("a/b", "use super::C;")],
+            "src/a/b.rs:1 names src/a/mod.rs\nsrc/a/mod.rs:2 names src/a/b.rs",
+        ),
+        (
+            &[("lib", "pub use a::A;"), ("a", "use crate::B;")],
+            "src/a.rs:1 names src/lib.rs\nsrc/lib.rs:1 names src/a.rs",
+        ),
+        (
+            &[
+                ("a", "use crate::b;"),
+                ("b", "use crate::c::C;"),
+                ("c", "use super::{a, x};"),
+            ],
+            "src/a.rs:1 names src/b.rs\nsrc/b.rs:1 names src/c.rs\nsrc/c.rs:1 names src/a.rs",
+        ),
+    ] {
+        let graph = graph(&made_up(files));
+        let cycle = shortest_cycle(&graph).unwrap();
+        assert_eq!(describe(&graph, &cycle), expected);
+    }
+}
+
+#[test]
+fn no_cycle_is_made_up() {
+    for files in [
+        &[
+            ("a/mod", "mod b;\nmod c;"),
+            ("a/b", "use super::c::C;"),
+            ("a/c", ""),
+        ][..],
+        &[
+            (
+                "a",
+                "use crate::b;\n#[cfg(test)]\nmod tests { use crate::c; }",
+            ),
+            ("b", ""),
+            ("c", "use crate::a;"),
+        ],
+        &[
+            ("a", "use crate::b;"),
+            (
+                "b",
+                "/// See [`crate::a`].\n// crate::a::A\nlet text = \"crate::a\";",
+            ),
+        ],
+        &[
+            ("lib", "pub use a::A;"),
+            ("a", "pub(in crate::b) fn f() { std::a::b(); redis::cmd() }"),
+            ("redis", "use crate::a;"),
+        ],
+        &[("a", "use self::B; enum B { C } fn f() { B::C; Self::f(); }")],
+    ] {
+        let graph = graph(&made_up(files));
+        assert_eq!(shortest_cycle(&graph), None, "{graph:?}");
+    }
+}
+
+fn made_up(files: &[(&str, &str)]) -> Vec<Source> {
+    let source = |(path, text): &(&str, &str)| Source::new(&format!("src/{path}.rs"), text);
+    files.iter().map(source).collect()
+}

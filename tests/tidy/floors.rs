@@ -1,0 +1,262 @@
+//! Dependencies point down only, and each floor keeps to its business.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    assert_none,
+    source::{Source, sources},
+    tokens::is_at,
+};
+
+/// The floors from the lowest to the highest: a folder, and the parts of the crate that it may
+/// name. A new folder needs a row.
+const FLOORS: &[(&str, &[&str])] = &[
+    ("src/core/", &["core"]),
+    ("src/master/", &["core", "master", "user_code"]),
+    ("src/driver/", &["core", "driver", "master", "user_code"]),
+    ("src/check/", &["check", "core", "master"]),
+];
+
+/// The rows for single files.
+const FILES: &[(&str, &[&str])] = &[
+    ("src/fence.rs", &[]),
+    ("src/internals.rs", &["core", "master"]),
+    ("src/user_code.rs", &[]),
+];
+
+/// The folders of the face. Like all other files directly in `src`, they may name everything.
+const FACE: &[&str] = &["src/error/"];
+
+/// Words, the files that may use them, and why no other file may. `name::` is the crate `name`.
+const WORDS: &[(&str, &str, &str)] = &[
+    (
+        "redis::",
+        "src/master/redis/ src/lib.rs",
+        "only src/master/redis knows the redis crate",
+    ),
+    (
+        "tokio::",
+        "src/driver/ src/master/ src/check/ask.rs src/builder.rs",
+        "the other floors know no runtime",
+    ),
+    (
+        "parking_lot:: tracing::",
+        "src/driver/ src/master/",
+        "the other floors hold no locks and write no logs",
+    ),
+    (
+        "async await",
+        "src/driver/ src/master/ src/check/ src/coordinator.rs src/guard.rs src/lock.rs",
+        "rules are functions of their arguments",
+    ),
+    (
+        "Instant::now SystemTime",
+        // A memory master is a server and has a clock of its own.
+        "src/driver/clock.rs src/master/memory/",
+        "only driver/clock.rs reads a clock",
+    ),
+    (
+        "rand:: getrandom:: RandomState",
+        "src/driver/clock.rs",
+        "only driver/clock.rs draws random numbers",
+    ),
+    (
+        "spawn spawn_blocking spawn_local JoinSet",
+        // The tasks of a check end with it.
+        "src/driver/engine.rs src/check/ask.rs",
+        "only the engine spawns, so that every task has one owner",
+    ),
+    (
+        "sleep sleep_until",
+        "src/driver/ src/master/ src/check/ask.rs",
+        "only the files that talk to masters wait",
+    ),
+    (
+        "majority Tally Verdict",
+        // The coordinator tells users how many masters a majority is, and a check whether one is
+        // left.
+        "src/core/ src/coordinator.rs src/check/together.rs src/internals.rs",
+        "only the core counts votes",
+    ),
+];
+
+#[test]
+fn dependencies_point_down_only() {
+    assert_none(&over_all(&sources(), wrong_floors));
+}
+
+#[test]
+fn words_keep_to_their_floors() {
+    assert_none(&over_all(&sources(), wrong_words));
+}
+
+fn over_all(
+    sources: &[Source],
+    check: fn(&Source, &BTreeSet<Vec<String>>) -> Vec<String>,
+) -> Vec<String> {
+    let modules = sources.iter().map(Source::module).collect();
+    let found = sources.iter().flat_map(|source| check(source, &modules));
+    found.collect()
+}
+
+fn wrong_floors(source: &Source, modules: &BTreeSet<Vec<String>>) -> Vec<String> {
+    let path = &source.path;
+    let file = FILES.iter().find(|(file, _)| path == file);
+    let row = file.or_else(|| FLOORS.iter().find(|(folder, _)| path.starts_with(folder)));
+    let Some((_, allowed)) = row else {
+        let is_face = FACE.iter().any(|folder| path.starts_with(folder));
+        return if is_face || path.matches('/').count() == 1 {
+            vec![]
+        } else {
+            vec![format!(
+                "{path}:1: its folder has no row in tests/tidy/floors.rs"
+            )]
+        };
+    };
+    let mut wrong = BTreeMap::new();
+    for named in source.paths(modules) {
+        let part = named.segments.first().map_or("lib", |part| part);
+        if !named.is_outside() && !allowed.contains(&part) {
+            wrong.entry(part.to_owned()).or_insert(named.line);
+        }
+    }
+    wrong
+        .into_iter()
+        .map(|(part, line)| format!("{path}:{line}: names {part}, but may name only {allowed:?}"))
+        .collect()
+}
+
+fn wrong_words(source: &Source, modules: &BTreeSet<Vec<String>>) -> Vec<String> {
+    let allows = |files: &str| files.split(' ').any(|file| source.path.starts_with(file));
+    let mut wrong = Vec::new();
+    for (words, _, why) in WORDS.iter().filter(|(_, files, _)| !allows(files)) {
+        for word in words.split(' ') {
+            let lines = match word.strip_suffix("::") {
+                Some(name) => lines_with_crate(source, name, modules),
+                None => lines_with_word(source, word),
+            };
+            let texts = lines.into_iter();
+            wrong.extend(texts.map(|line| format!("{}:{line}: `{word}`: {why}", source.path)));
+        }
+    }
+    wrong
+}
+
+fn lines_with_crate(source: &Source, name: &str, modules: &BTreeSet<Vec<String>>) -> Vec<usize> {
+    let paths = source.paths(modules).into_iter();
+    let named = paths.filter(|path| path.is_outside() && path.segments[1] == name);
+    named.map(|path| path.line).collect()
+}
+
+fn lines_with_word(source: &Source, word: &str) -> Vec<usize> {
+    let word = Source::new("", word).code;
+    let texts: Vec<_> = word.iter().map(|token| token.text.as_str()).collect();
+    let places = source.code.windows(texts.len());
+    let found = places.filter(|tokens| is_at(tokens, &texts));
+    found.map(|tokens| tokens[0].line).collect()
+}
+
+#[test]
+fn a_name_from_the_wrong_floor_is_found() {
+    for (path, text, expected) in [
+        (
+            "core/a",
+            "use crate::{\n    core::x,\n    driver::y,\n};",
+            "src/core/a.rs:3: names driver",
+        ),
+        (
+            "core/a",
+            "fn f() {\n    crate::master::f();\n}",
+            "src/core/a.rs:2: names master",
+        ),
+        ("core/a", "use super::super::guard::Guard;", "names guard"),
+        ("core/a", "use crate::Lock;", "names Lock"),
+        (
+            "master/redis/a",
+            "use crate::error::ConfigError;",
+            "names error",
+        ),
+        ("internals", "use crate::driver::x;", "names driver"),
+        ("check/a", "use crate::driver::clock;", "names driver"),
+        ("other/a", "", "src/other/a.rs:1: its folder has no row"),
+    ] {
+        let found = over_all(
+            &[Source::new(&format!("src/{path}.rs"), text)],
+            wrong_floors,
+        );
+        assert!(
+            found.len() == 1 && found[0].contains(expected),
+            "{text}: {found:?}"
+        );
+    }
+    for (path, text) in [
+        (
+            "core/a",
+            "use super::quorum::Vote; use std::fmt; fn f() { Self::driver(); }",
+        ),
+        (
+            "core/a",
+            "/// See [`crate::Lock`].\n// crate::driver\nlet text = \"crate::driver\";",
+        ),
+        (
+            "core/a",
+            "#[cfg(test)]\nmod tests {\n    use crate::driver;\n}",
+        ),
+        (
+            "driver/a",
+            "use crate::core::b; use super::claim::Claim as Driver; pub(crate) fn f() {}",
+        ),
+        ("lock", "use crate::{Guard, driver::x, master::y};"),
+    ] {
+        let found = over_all(
+            &[Source::new(&format!("src/{path}.rs"), text)],
+            wrong_floors,
+        );
+        assert_eq!(found, [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn a_word_on_the_wrong_floor_is_found() {
+    for (path, text, expected) in [
+        ("core/a", "\nuse tokio::time;", "src/core/a.rs:2: `tokio::`"),
+        ("core/a", "async fn f() {}", "`async`"),
+        ("core/a", "f().await", "`await`"),
+        (
+            "driver/a",
+            "let now = std::time::Instant::now();",
+            "`Instant::now`",
+        ),
+        ("driver/a", "rand::rng()", "`rand::`"),
+        ("driver/a", "tokio::spawn(async {})", "`spawn`"),
+        ("master/mod", "use ::redis::Client;", "`redis::`"),
+        ("driver/engine", "redis::cmd(x)", "`redis::`"),
+        ("master/memory/mod", "let need = majority(5);", "`majority`"),
+        ("driver/a", "fn f(tally: &Tally) {}", "`Tally`"),
+    ] {
+        let found = over_all(&[Source::new(&format!("src/{path}.rs"), text)], wrong_words);
+        assert!(
+            found.len() == 1 && found[0].contains(expected),
+            "{text}: {found:?}"
+        );
+    }
+    for (path, text) in [
+        ("error", "#[error(\"there is no tokio::runtime\")] // await"),
+        (
+            "core/a",
+            "let random = operand + strand; let c = '\"'; // rand::rng",
+        ),
+        ("core/a", "const TEXT: &str = r#\"async \" await\"#;"),
+        (
+            "core/a",
+            "#[cfg(test)]\nmod tests {\n    use tokio::time;\n}",
+        ),
+        (
+            "master/mod",
+            "#[cfg(feature = \"redis\")]\nmod redis;\nuse self::redis::Address;",
+        ),
+    ] {
+        let found = over_all(&[Source::new(&format!("src/{path}.rs"), text)], wrong_words);
+        assert_eq!(found, [""; 0], "{text}");
+    }
+}

@@ -1,0 +1,18 @@
+//! Checks the sources themselves: floors, import cycles, sizes, prose, and the names in the pages.
+
+#![allow(clippy::unwrap_used, reason = "a failed test ends")]
+
+mod cycles;
+mod defined;
+mod floors;
+mod names;
+mod paths;
+mod prose;
+mod sizes;
+mod source;
+mod tokens;
+
+/// Fails with one line per finding.
+fn assert_none(found: &[String]) {
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
