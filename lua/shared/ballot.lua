@@ -5,10 +5,10 @@
 -- is a candidate that a majority accepted, so each token is larger than that of any lock before.
 -- See docs/guarantees.md.
 --
--- The window keeps candidates near this master's time, in microseconds. A counter that was lost, or
--- that expired because the lock was idle for long, can therefore be ignored: by then every new
--- candidate is above it. A window of '0' accepts any distance: a heal sends it, as it offers no new
--- candidate.
+-- The window is the largest distance of a candidate from this master's time, in microseconds. So
+-- a counter that was lost, or that expired because the lock was idle for long, does no harm: every
+-- new candidate is above it. A window of '0' accepts any distance: a heal sends it, as it offers
+-- no new candidate.
 --
 -- A counter is a string of digits. Anything else under its key belongs to another program and is
 -- left alone.

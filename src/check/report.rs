@@ -35,7 +35,7 @@ pub struct Finding {
     pub why: &'static str,
     /// The fix, such as a command.
     pub fix: &'static str,
-    /// The subject if that is not a single master. Empty if `value` names the subject.
+    /// The subject of the finding if `master` is `None`. Empty if `value` names the subject.
     pub(super) subject: &'static str,
 }
 

@@ -62,7 +62,7 @@ impl Ttl {
 
     /// Checks a TTL, and rounds it down to the millisecond, the unit of the masters.
     ///
-    /// Refuses a TTL that a slow master and the drift could use up before the lock is won.
+    /// Refuses a TTL that leaves no validity after a round that takes a whole node timeout.
     pub(crate) fn parse(
         ttl: Duration,
         node_timeout: Duration,

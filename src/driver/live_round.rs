@@ -47,8 +47,8 @@ impl LiveRound {
         })
     }
 
-    /// Waits until the outcome is certain. Only one task at a time may wait: the one that posted
-    /// the round.
+    /// Waits until the outcome is certain. Only the task that posted the round may wait: a second
+    /// one would take the place of its waker.
     pub(crate) async fn decided(&self) -> Outcome {
         poll_fn(|cx| {
             match self.read(Round::outcome) {

@@ -20,7 +20,8 @@ use crate::core::{
     name::Resource,
 };
 
-/// An owner of reentrant and fair locks. `C` is a claim on a lock.
+/// An owner of reentrant and fair locks. Generic over the claim `C`, so that claims can import this
+/// file.
 pub(crate) struct LockOwner<C> {
     id: Arc<str>,
     /// The number of attempts so far, for all locks together.

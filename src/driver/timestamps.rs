@@ -50,7 +50,7 @@ impl Timestamps {
                 );
             });
         }
-        // An earlier timestamp from a clock that was ahead must not raise the next ones.
+        // Otherwise the next timestamps would follow one from a clock that was ahead.
         self.last.store(0, Ordering::Relaxed);
     }
 }

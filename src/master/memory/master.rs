@@ -198,8 +198,8 @@ impl MemoryMaster {
         self.state.lock().subscriptions.len()
     }
 
-    /// Sets the offset of the time of day, which tickets and candidates are compared with, in
-    /// microseconds. Keys expire by another clock.
+    /// Sets the wall clock of this master ahead by `offset` microseconds. Tickets and candidates
+    /// are compared with that clock. Keys expire by another one.
     pub(crate) fn set_clock(&self, offset: i64) {
         self.state.lock().clock_offset = offset;
     }

@@ -54,7 +54,7 @@ fn frame_length(bytes: &[u8]) -> Result<Option<usize>, WireError> {
 pub(in crate::master) struct FrameScan {
     /// The start of the next value, whose bytes may not have come yet.
     at: usize,
-    /// The number of values that follow, once the first one was read.
+    /// The number of values that complete the reply. It counts once the first value was read.
     values: usize,
     /// The end of the bytes that were searched for the end of the next value's line.
     searched: usize,

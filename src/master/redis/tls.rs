@@ -20,7 +20,7 @@ static SYSTEM: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
     if roots.is_empty() {
         return Err("the system has no trusted certificates: give some with Builder::tls".into());
     }
-    // The provider is named because a process with two providers has no default.
+    // Names the crypto provider, as rustls has no default when two are compiled in.
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
