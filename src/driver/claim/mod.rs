@@ -1,10 +1,5 @@
 //! A claim on a lock: what it may have left on the masters, how it is kept, and how it is released.
 
-pub(crate) mod ballots;
-pub(crate) mod extension;
-mod lock_state;
-pub(crate) mod rounds;
-
 use std::{
     ops::{Deref, DerefMut},
     sync::{Arc, OnceLock},
@@ -39,6 +34,11 @@ use crate::{
     master::{CountVotes, Request},
     user_code::shielded,
 };
+
+pub(crate) mod ballots;
+pub(crate) mod extension;
+mod lock_state;
+pub(crate) mod rounds;
 
 /// A request for a lock: which one, for how long, and for whom.
 #[derive(Clone, Debug)]
