@@ -650,7 +650,8 @@ fn clocks_that_are_apart_are_found() {
             .collect();
         assert_eq!(found, expected, "{times:?}");
     }
-    // An offset that half of the round trip explains is no finding.
+    // The clock is 2 s off, but the reading may be wrong by half of the round trip, which is 1 s.
+    // The other second is no more than `CLOCK_WINDOW`, so it is no finding.
     let mut masters = ["a", "b", "c"].map(|name| master(name, &[]));
     let facts = FIT
         .replace("RUN", "c")

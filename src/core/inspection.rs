@@ -18,7 +18,8 @@ pub struct Inspection {
     /// master knows them. At most 1,000 from each master. A waiter whose process died is among them
     /// until it is passed over. Empty if the lock that was inspected is not a fair one.
     pub queue: Vec<String>,
-    /// The masters that answered count as granted.
+    /// The answer of each master. Every answer to the question counts as
+    /// [`Vote::Grant`](crate::Vote::Grant) here, whether or not the lock is held on that master.
     pub votes: Votes,
 }
 

@@ -333,8 +333,8 @@ mod tests {
         assert_eq!(format!("{token:?}"), "Token(..)");
     }
 
-    /// Returns the slot of a key in Redis Cluster: the CRC16 (XMODEM) of the hash tag, or of the
-    /// whole key.
+    /// Returns the slot of a key in Redis Cluster: the CRC16 (XMODEM) of the hash tag. A key
+    /// without a hash tag is hashed as a whole.
     fn slot(key: &str) -> u16 {
         let tag = key
             .split_once('{')

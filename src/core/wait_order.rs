@@ -14,7 +14,7 @@ use std::{
 /// to wake a waiter whose turn has come.
 #[derive(Debug)]
 pub(crate) struct WaitOrder<T> {
-    /// All waiters except the one that contends.
+    /// The waiters that have asked for their turn, except the one that contends.
     waiting: BTreeMap<u64, T>,
     contender: Option<Contender>,
     /// The last number that was given out.

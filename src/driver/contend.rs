@@ -33,8 +33,8 @@ pub(super) async fn contend(
     let mut is_notified = false;
     let mut chances = shared.chances();
     for failures in 0.. {
-        // Once this waiter has had its turn, this returns at once, unless the waiter has stepped
-        // back, or another one has taken over because this one was silent for too long.
+        // Waits for the turn of this waiter. In later rounds that is over at once, unless the
+        // waiter has stepped back, or was silent for so long that another waiter has taken over.
         waiter.turn(deadline.end).await;
         let is_last = deadline.is_over();
         let timeout = masters.attempt_timeout();

@@ -8,7 +8,8 @@ use crate::core::timeout::{Limits, NodeTimeout};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Liveness {
     node_timeout: NodeTimeout,
-    /// The time that the fastest reply took. A slower reply may have waited for others.
+    /// The shortest time that a reply took, while replies were measured. A slower reply may have
+    /// waited for the replies before it.
     round_trip: Duration,
     limits: Limits,
     /// Set if a faster reply could lower the limits. Most masters are so near that none can.

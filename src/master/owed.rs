@@ -98,7 +98,8 @@ impl Owed {
         None
     }
 
-    /// Returns when the pause after an error reply is over, if there is a release to send then.
+    /// Returns the time at which the pause after an error reply is over. Returns `None` if there
+    /// was no pause, if no release is kept, or if a release is unanswered.
     pub(super) fn next_send(&self) -> Option<Instant> {
         self.retry_at
             .filter(|_| self.in_flight == 0 && !self.is_empty())

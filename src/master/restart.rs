@@ -1,4 +1,4 @@
-//! The servers that the masters of one coordinator were found to be, and what is known of them.
+//! The memory of which server each master of a coordinator is, and of what is known of that server.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -28,8 +28,9 @@ pub(crate) struct RestartTracker {
 /// A master of this coordinator, as the last dial found it.
 #[derive(Clone, Debug)]
 struct Met {
-    /// The run id of the server, as no server may vote twice. `None` after the server was refused
-    /// because another master is the same server: the other master may have moved since.
+    /// The run id of the server. It is kept so that no server votes as two masters. `None` after a
+    /// dial reached the server of another master and was refused. When two servers swap addresses,
+    /// the other master is the server that this one was, and must not be refused for it.
     server: Option<String>,
     /// The run id of the process that the data of the server goes back to.
     origin: String,

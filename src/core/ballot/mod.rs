@@ -5,13 +5,13 @@ use std::sync::Arc;
 #[cfg(test)]
 mod explore;
 
-/// The candidate of an attempt for its fencing token. It becomes the token if a majority of masters
-/// accept it.
+/// The counter of a fenced lock, and the candidate that an attempt offers for its fencing token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ballot {
     /// The key of the counter on the masters.
     pub(crate) counter: Arc<str>,
-    /// The time in microseconds since 1970, approximately. It is below 2^53.
+    /// The number offered: approximately the microseconds since 1970, and below 2^53. It becomes
+    /// the token if a majority of masters accept it.
     pub(crate) candidate: u64,
 }
 

@@ -154,8 +154,8 @@ impl Claim {
     ) -> Arc<Extension> {
         let masters = &self.context.masters;
         let lease = Lease::new(start, ttl, masters.config().drift);
-        // A majority counts only within the old validity: after that, another client may have held
-        // the lock in between.
+        // A majority counts only if it is complete before the old lease ends. Between that end and
+        // a later majority, another client may have held the lock.
         let limit = state.lease.until().min(lease.until());
         let round = Round::open(Verb::Extend, masters.count(), start, Some(limit));
         let extension = Arc::new(Extension {
