@@ -26,7 +26,8 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -471,18 +472,21 @@ pub fn is_before_7() -> bool {
     is_before
 }
 
+/// Claims a port that no server of this process has had before: a process remembers for each address
+/// which server was there, and would take a new server for one that restarted empty.
 fn claim_port() -> (u16, UdpSocket) {
-    let start = RandomState::new().hash_one(()) as usize % PORTS.len();
-    PORTS
-        .cycle()
-        .skip(start)
-        .take(PORTS.len())
-        .find_map(|port| {
-            let claim = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).ok()?;
-            TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()?;
-            Some((port, claim))
-        })
-        .unwrap_or_else(|| panic!("no free port in {PORTS:?}"))
+    static NEXT: LazyLock<AtomicUsize> =
+        LazyLock::new(|| AtomicUsize::new(RandomState::new().hash_one(()) as usize % PORTS.len()));
+    for _ in 0..PORTS.len() {
+        let at = NEXT.fetch_add(1, Ordering::Relaxed) % PORTS.len();
+        let port = PORTS.start + at as u16;
+        if let Ok(claim) = UdpSocket::bind((Ipv4Addr::LOCALHOST, port))
+            && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+        {
+            return (port, claim);
+        }
+    }
+    panic!("no free port in {PORTS:?}");
 }
 
 /// Creates a directory whose path is short enough for a socket in it (104 bytes on some systems).
