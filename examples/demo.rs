@@ -1,7 +1,8 @@
-//! A demonstration of what a majority is worth: five real masters, of which up to three are killed.
+//! Shows that a majority of masters is enough for a lock. Five real masters are started, and up to
+//! three of them are killed.
 //!
 //! Run `cargo run --example demo` (or `./dev demo`) with `redis-server` or `valkey-server` on the
-//! `PATH`. The masters are private and end with the demo, even when it is interrupted.
+//! `PATH`. The demo uses masters of its own. They end with the demo, even when it is interrupted.
 
 #![allow(
     clippy::disallowed_methods,
@@ -100,7 +101,7 @@ async fn demo(mut masters: Vec<Server>) -> Result<(), Box<dyn Error>> {
 fn coordinator(urls: &[String]) -> Result<Coordinator, ConfigError> {
     Coordinator::builder()
         .masters(urls)
-        // Five times the default, so that the demo also works on a busy machine.
+        // Five times the default for near masters, so that the demo works on a busy machine.
         .node_timeout(Duration::from_millis(250))
         .ttl(TTL)
         .max_ttl(TTL)

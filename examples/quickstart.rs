@@ -1,6 +1,6 @@
-//! The whole crate in one screen, on masters in this process, without a server.
+//! Shows the main parts of the crate. The masters are in this process, so no server is needed.
 //!
-//! `cargo run --example quickstart`
+//! Run `cargo run --example quickstart`.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     masters[2].inject(Fault::None);
-    drop(lock.acquire().await?); // waits for the lock; dropping the guard posts its release
+    drop(lock.acquire().await?); // `acquire` waits, and the drop posts a release
     println!("one back: locked again");
 
     let (mine, yours) = (locks.owner(), locks.owner());

@@ -3,10 +3,10 @@
 -- KEYS[1]  the value
 -- KEYS[2]  the largest token seen
 -- ARGV[1]  the caller's token
--- ARGV[2]  what to write; absent to read only
+-- ARGV[2]  the value to write; absent to read only
 -- returns  the value as it is now, or an error that starts with STALE
 --
--- Tokens are compared as numbers: as strings, '9' is larger than '10'.
+-- Tokens are compared as numbers, because as strings '9' is larger than '10'.
 local highest = redis.call('GET', KEYS[2])
 if highest and tonumber(ARGV[1]) < tonumber(highest) then
   return redis.error_reply('STALE token ' .. ARGV[1] .. ': ' .. highest .. ' has passed')

@@ -1,15 +1,15 @@
-//! Shows why fencing tokens are needed: a lock holder is stopped for longer than its TTL, and
-//! writes late.
+//! Shows why fencing tokens are needed. A lock holder is stopped for longer than the TTL of its
+//! lock, and writes late.
 //!
 //! Run `cargo run --example stale_writer` with `redis-server` or `valkey-server` on the `PATH`.
 //!
 //! An account has a balance of 100, and two processes add 10 and 5 to it under a lock. The first
-//! process is stopped after its last check of the lock, before its write. Without fencing, the
+//! process is stopped after its last check of the lock and before its write. Without fencing, the
 //! second process's addition is lost. With fencing, the late write is refused. The exit code is not
-//! 0 if either case ends differently.
+//! 0 if one of the cases ends differently.
 //!
-//! The masters and the store are private. They and the first process end with the example, even
-//! when it is interrupted.
+//! The example starts its own masters, its own store and the first process. All of them end with
+//! the example, even when it is interrupted.
 
 #![allow(
     clippy::disallowed_methods,
@@ -96,7 +96,8 @@ async fn late_write(way: Way, masters: &[Server], store: &Server) -> Result<Stri
     Ok(store.command(&["GET", VALUE]))
 }
 
-/// Runs the process that is stopped. `setup` tells it what to do, and it prints its progress.
+/// Runs the first holder, in the process that is stopped. `setup` says what the holder does. The
+/// holder prints its progress.
 async fn first_holder(setup: &str) -> Result<()> {
     let mut words = setup.split(' ');
     let (Some(word), Some(store), Some(urls)) = (words.next(), words.next(), words.next()) else {
@@ -124,7 +125,7 @@ async fn first_holder(setup: &str) -> Result<()> {
 fn coordinator(urls: &[String]) -> Result<Coordinator> {
     Ok(Coordinator::builder()
         .masters(urls)
-        // Five times the default, so that the example also works on a busy machine.
+        // Five times the default for near masters, so that the example works on a busy machine.
         .node_timeout(Duration::from_millis(250))
         .build()?)
 }
@@ -137,7 +138,7 @@ fn lock(locks: &Coordinator, way: Way) -> Lock {
     }
 }
 
-/// Selects whether the store checks tokens.
+/// Selects whether the holders use fencing tokens.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Plain,
@@ -175,10 +176,10 @@ impl Way {
     }
 }
 
-/// The data under the lock, as one holder sees it.
+/// The access of one holder to the data that the lock protects.
 struct Account {
     store: u16,
-    /// The same for all holders without fencing.
+    /// The fencing token. Without fencing, it is 0 for all holders.
     token: u64,
 }
 
@@ -198,7 +199,8 @@ impl Account {
         }
     }
 
-    /// Passes the token, so that from now on no earlier holder can write.
+    /// Reads the balance and shows the token to the store. From then on, the store refuses smaller
+    /// tokens, so no earlier holder can write.
     fn read(&self) -> Result<String> {
         self.ask(&[])
     }
@@ -223,7 +225,8 @@ impl Account {
 struct Holder {
     process: Child,
     output: BufReader<ChildStdout>,
-    /// Kills the process if this one ends first: a stopped process does not notice that.
+    /// A shell that kills `process` if this program ends first. A stopped process cannot notice the
+    /// end of this program.
     keeper: Child,
 }
 
@@ -294,7 +297,8 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // The keeper first, while the process ID still belongs to this process.
+        // The keeper ends first, so that it cannot kill another process that gets the process ID
+        // later.
         if let Some(input) = &mut self.keeper.stdin {
             let _ = writeln!(input);
         }
@@ -304,7 +308,7 @@ impl Drop for Holder {
     }
 }
 
-/// The store's side of fencing: compares the token and writes, in one step.
+/// The script that the store runs. It compares the token and writes in one step.
 const SCRIPT: &str = include_str!("stale_writer.lua");
 
 const VALUE: &str = "account";
@@ -313,5 +317,5 @@ const TTL: Duration = Duration::from_secs(1);
 
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// Set in the process of the first holder, which is a second run of this program.
+/// The environment variable that makes this program run as the first holder. It contains the setup.
 const HOLDER: &str = "QUORLOCK_STALE_WRITER";

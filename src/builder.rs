@@ -43,8 +43,8 @@ impl Coordinator {
 
 /// A builder for a [`Coordinator`].
 ///
-/// [`build`](Self::build) checks everything before anything is sent. The order of calls does not
-/// matter.
+/// [`build`](Self::build) checks all settings before anything is sent. The settings may be made in
+/// any order.
 ///
 /// # Defaults
 ///
@@ -75,8 +75,8 @@ impl Builder {
     /// Adds one master: a URL, a ready [`Client`](crate::redis::Client) of the `redis` crate, or a
     /// [`MemoryMaster`](crate::MemoryMaster).
     ///
-    /// Masters must be independent servers without replication between them. Use three or five: an
-    /// even number survives no more failures than the odd number below it.
+    /// Masters must be independent servers without replication between them. Use three or five
+    /// masters. An even number of masters survives no more failures than one master fewer.
     pub fn master(mut self, master: impl Into<MasterSpec>) -> Self {
         self.masters.push(master.into());
         self
@@ -92,23 +92,24 @@ impl Builder {
     /// 10 s. A lock can have a [TTL of its own](crate::Lock::ttl).
     ///
     /// A longer TTL means fewer renewals, and a longer wait for others after a holder has died. The
-    /// TTL must exceed the node timeout and the drift allowance together. Masters count in
-    /// milliseconds, so fractions of a millisecond are cut off.
+    /// TTL must be longer than the sum of the node timeout and the drift allowance. Masters count
+    /// in milliseconds, so fractions of a millisecond are cut off.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self
     }
 
     /// Sets how long one master may take to answer a command, from 1 ms to 60 s. The time starts
-    /// when the command is sent. When it is over, the vote counts as failed.
+    /// when the command is sent. If the master does not answer in this time, its vote counts as a
+    /// failure.
     ///
-    /// The default follows the round trip: four times the fastest answer of each master, at least
-    /// 50 ms and at most 1 s. A timeout that is set here applies to all masters. It should be short
-    /// compared with the TTL, and well above the round trip: a master that is further away never
-    /// votes in time.
+    /// The default is different for each master: four times its fastest answer, at least 50 ms and
+    /// at most 1 s. A timeout that is set here applies to all masters. The timeout should be much
+    /// shorter than the TTL, and much longer than the round trip to every master. A master with a
+    /// longer round trip never votes in time.
     ///
-    /// A connection is closed after three node timeouts without a byte from the master, and after
-    /// thirty node timeouts without a complete reply.
+    /// A connection that waits for a reply is closed after three node timeouts without a byte from
+    /// the master. It is also closed after thirty node timeouts without a complete reply.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.settings.node_timeout = Some(timeout);
         self
@@ -117,9 +118,9 @@ impl Builder {
     /// Sets how long it may take to connect to a master, including name resolution, TLS and login,
     /// from 1 ms to 60 s. Defaults to 1 s.
     ///
-    /// The first commands of a coordinator wait for its first connections, for at most this time or
-    /// until their outcome is certain. After that, a command to a master without a connection fails
-    /// at once.
+    /// The first commands of a coordinator wait for its first connections. They wait for at most
+    /// this time, and stop earlier if their outcome is certain. After that, a command to a master
+    /// without a connection fails at once.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;
         self
@@ -128,40 +129,44 @@ impl Builder {
     /// Sets by how much the rates of clocks may differ, in parts per million of the TTL. Must be
     /// below 1,000,000. Defaults to 10,000 (1 %), the usual value for Redlock.
     ///
-    /// This drift allowance is taken off every validity, together with 2 ms for the granularity of
-    /// Redis' expiry. It must cover the masters' wall clocks and the client's clock together. Use
-    /// 100,000 if a time daemon may slew a clock faster, as chrony does by default after a large
-    /// step (by up to 8.3 %).
+    /// The drift allowance is this part of the TTL, and 2 ms more for the granularity of Redis'
+    /// expiry. Every validity is shorter than the TTL by the drift allowance. The setting must
+    /// cover the errors of a master's wall clock and of the client's clock together. Use 100,000 if
+    /// a time daemon may slew a clock by more than the default. By default, chrony slews a clock by
+    /// up to 8.3 % to correct a large error.
     pub fn drift_ppm(mut self, ppm: u32) -> Self {
         self.settings.drift_ppm = ppm;
         self
     }
 
-    /// Sets the bounds of the random delay between two attempts when there is nothing better to
-    /// wait for: too few masters answered, the vote was split, or no majority of masters can report
-    /// releases. Defaults to 10 ms and 200 ms.
+    /// Sets the bounds of the random delay between two attempts. Defaults to 10 ms and 200 ms. The
+    /// delay applies when a waiter cannot wait for a message about a release. This is the case if
+    /// too few masters answered, if the vote was split, or if no majority of masters can report
+    /// releases.
     ///
-    /// The delay grows, and reaches the upper bound after a few failures. The lower bound is also
-    /// the minimum time between two attempts of a waiter that messages keep waking. It should be
-    /// above the time that it takes to acquire a majority, so that contenders do not split the vote
-    /// again.
+    /// The delay grows, and reaches the upper bound after a few failures. If messages wake a waiter
+    /// again and again, the lower bound is the minimum time between its attempts. The lower bound
+    /// should be longer than the time that it takes to acquire a majority. Otherwise contenders may
+    /// split the vote again.
     pub fn retry_delay(mut self, least: Duration, most: Duration) -> Self {
         self.settings.retry_delay = (least, most);
         self
     }
 
     /// Sets the bounds of the random time for which a waiter relies on messages about releases.
-    /// After that time it tries again, because other libraries release a lock without a message,
-    /// and messages can get lost. Defaults to 500 ms and 1.5 s. Does not apply to fair locks.
+    /// After that time the waiter tries again without a message, because other libraries release a
+    /// lock without a message, and messages can get lost. Defaults to 500 ms and 1.5 s. Does not
+    /// apply to fair locks.
     ///
-    /// With the default a waiter notices a release without a message after half a second on
-    /// average, unless the TTL that it has seen ends before. Most other libraries poll every 50 to
-    /// 300 ms. If they and waiters of this crate wait for a lock that is never free for long, the
-    /// others are served more often. Shorter bounds even that out.
+    /// With the default, a waiter notices a release without a message after half a second on
+    /// average. The waiter tries earlier if the TTL that it has seen ends earlier. Most other
+    /// libraries poll every 50 to 300 ms. If waiters of another library and of this crate contend
+    /// for a busy lock, the waiters of the other library get it more often. Shorter bounds reduce
+    /// that difference.
     ///
-    /// Every attempt costs each master two commands, and may split the vote of others. For each
-    /// name, only one waiter of a coordinator polls. So the default costs each master about two
-    /// commands a second for each name and coordinator.
+    /// Every attempt costs each master two commands, and may split the vote of other clients. For
+    /// each name, only one waiter of a coordinator polls. So the default costs each master about
+    /// two commands a second for each name and coordinator.
     pub fn poll_interval(mut self, least: Duration, most: Duration) -> Self {
         self.settings.poll_interval = (least, most);
         self
@@ -174,11 +179,13 @@ impl Builder {
         self
     }
 
-    /// Sets how long a waiter of a fair lock may be silent before the others pass it over, from
-    /// four node timeouts to 1 h. Defaults to 3 s, or four node timeouts if that is longer.
+    /// Sets how long a waiter of a fair lock may be silent before other waiters are served in its
+    /// place, from four node timeouts to 1 h. Defaults to 3 s, or four node timeouts if that is
+    /// longer.
     ///
-    /// A waiter reports to the masters three or four times in this time. If four node timeouts of
-    /// the slowest master are longer than the time that is set here, they apply instead.
+    /// A waiter sends a command to the masters three or four times in this time. If this setting is
+    /// shorter than four node timeouts of the slowest master, the waiter timeout is those four node
+    /// timeouts.
     pub fn waiter_timeout(mut self, timeout: Duration) -> Self {
         self.settings.waiter_timeout = Some(timeout);
         self
@@ -191,21 +198,22 @@ impl Builder {
         self
     }
 
-    /// Sets whether every master keeps everything that it has ever confirmed over any restart. Then
-    /// a master that restarts votes at once, with the locks that it had. Defaults to `false`.
+    /// Declares whether every master keeps everything that it has confirmed, over any restart. If
+    /// so, a master that restarts votes at once, because it still has its locks. Defaults to
+    /// `false`.
     ///
-    /// Each time it connects to a master, the coordinator checks what can be checked. A master that
-    /// fails the check is quarantined as without this setting, and the log says why. Set it only if
-    /// the other conditions hold, too: see
+    /// The coordinator checks some of the conditions each time that it connects to a master. A
+    /// master that fails this check is quarantined as without this setting, and the log says why.
+    /// Set this to `true` only if the other conditions hold, too: see
     /// [`docs::guarantees`](crate::docs::guarantees#masters-that-keep-everything).
     pub fn durable_masters(mut self, durable: bool) -> Self {
         self.settings.durable_masters = durable;
         self
     }
 
-    /// Sets the longest TTL that a lock may have. A longer one is an error. Defaults to 1 min, or
-    /// the [TTL](Self::ttl) if that is longer. Without a [restart guard](Self::restart_guard), the
-    /// default is 366 days.
+    /// Sets the longest TTL that a lock may have. A longer TTL is an error. Defaults to 1 min, or
+    /// to the [TTL](Self::ttl) if that is longer. Without a [restart guard](Self::restart_guard),
+    /// the default is 366 days.
     ///
     /// A master that may have forgotten locks has no vote for this time plus the drift allowance,
     /// and for at least 3 s. All clients of the masters must use the same value.
@@ -214,17 +222,20 @@ impl Builder {
         self
     }
 
-    /// Sets how keys are made of names: `{name}` stands for the name. Defaults to `{name}`.
-    /// RedLock.net and pottery use `redlock:{name}`.
+    /// Sets the template for the keys of locks. A key is the template with the lock's name in place
+    /// of `{name}`. Defaults to `{name}`. The libraries RedLock.net and pottery use
+    /// `redlock:{name}`.
     ///
-    /// Keys that begin with `quorlock:` are reserved for the crate and refused.
+    /// Keys that begin with `quorlock:` are reserved for this crate. A lock with such a key is
+    /// refused.
     pub fn key_template(mut self, template: impl Into<String>) -> Self {
         self.settings.key_template = template.into();
         self
     }
 
-    /// Sets which `rediss://` masters are trusted, and which certificate is shown to them. Defaults
-    /// to the system's trusted roots and no client certificate.
+    /// Sets the TLS configuration for `rediss://` masters: the root certificates to trust, and the
+    /// client certificate to present. Defaults to the system's trusted roots and no client
+    /// certificate.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, config: impl Into<Arc<tokio_rustls::rustls::ClientConfig>>) -> Self {
         self.tls = Some(config.into());
@@ -234,9 +245,11 @@ impl Builder {
     /// Checks all settings, creates the coordinator and starts to connect.
     ///
     /// Must be called inside a tokio runtime with time and I/O enabled. The connections live on
-    /// that runtime, which must be driven as long as locks are used, also if they are used from
-    /// other runtimes. Does not wait for any master: the coordinator keeps trying to connect to a
-    /// master that is not up yet.
+    /// that runtime. The runtime must keep running as long as locks are used, even if the locks are
+    /// used from other runtimes.
+    ///
+    /// This method does not wait for any master. If a master is not up yet, the coordinator keeps
+    /// trying to connect to it.
     ///
     /// # Errors
     ///
@@ -275,7 +288,7 @@ impl Builder {
     }
 }
 
-/// Returns the addresses of the masters, which must all be different.
+/// Checks the number and the addresses of the masters. Returns the addresses.
 fn check_masters(masters: &[MasterSpec]) -> Result<Vec<Arc<str>>, ConfigError> {
     if masters.is_empty() {
         return Err(ConfigError::NoMasters);

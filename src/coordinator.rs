@@ -17,15 +17,15 @@ use crate::{
 /// Each master has one connection and one background task. The task connects to the master, notices
 /// when the master hangs, and reconnects. A request to a master that is known to be down fails at
 /// once and does not delay the others. One more task renews the locks that are held. The tasks end
-/// when the last clone of the coordinator, the last lock and the last guard are gone and everything
-/// that was posted is delivered.
+/// after the last clone of the coordinator, the last lock and the last guard are dropped. Before
+/// the tasks end, they deliver everything that was posted.
 ///
 /// # Guarantees
 ///
-/// At any instant, at most one holder of a name [is valid](crate::Guard::is_valid), where a holder
-/// is the guard of a mutex, or an [`Owner`] with all its guards. This holds as long as the rates of
-/// the clocks differ by less than the [drift](crate::Builder::drift_ppm), and no master forgets a
-/// lock that has not expired. Any majority of the masters can serve. See
+/// At any instant, at most one holder of a name [is valid](crate::Guard::is_valid). A holder is the
+/// guard of a mutex, or an [`Owner`] with all its guards. This guarantee has two conditions: the
+/// rates of the clocks differ by less than the [drift](crate::Builder::drift_ppm), and no master
+/// forgets a lock that has not expired. Any majority of the masters is enough to lock. See
 /// [`docs::guarantees`](crate::docs::guarantees).
 ///
 /// ```
@@ -61,10 +61,9 @@ impl Coordinator {
     /// Returns the mutex called `name`. Sends nothing.
     ///
     /// On every master a mutex is a string under the lock's key, written by `SET NX PX`. Most
-    /// Redlock libraries use the same format, so their locks and these exclude each other.
+    /// Redlock libraries use the same format, so their locks and these mutexes exclude each other.
     ///
-    /// A mutex is not reentrant, not even for its holder: a task that acquires a mutex it holds
-    /// waits for itself.
+    /// A mutex is not reentrant. A task that holds a mutex and acquires it again waits for itself.
     ///
     /// A name that cannot be used is reported when the lock is acquired.
     pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
@@ -74,29 +73,32 @@ impl Coordinator {
     /// Returns a new owner for [`reentrant`](Self::reentrant) and [`fair`](Self::fair) locks. Sends
     /// nothing.
     ///
-    /// Make one owner for each job: tasks that share an owner do not exclude each other. The locks
-    /// of another coordinator refuse this owner with
-    /// [`ForeignOwner`](crate::ConfigError::ForeignOwner); those of clones accept it.
+    /// Make one owner for each job, because tasks that share an owner do not exclude each other.
+    /// The owner works with this coordinator and its clones. Locks of another coordinator refuse
+    /// the owner with [`ForeignOwner`](crate::ConfigError::ForeignOwner).
     pub fn owner(&self) -> Owner {
         Owner(Arc::new(self.engine.owner()))
     }
 
-    /// Returns the reentrant lock called `name`, to be held by `owner`. Sends nothing.
+    /// Returns the reentrant lock called `name` for `owner`. Sends nothing.
     ///
     /// The owner may acquire the lock as often as it likes. Each guard is one level, and dropping
-    /// the last guard releases the lock. Acquiring a held lock again takes a round of its own,
-    /// which extends the lock to the [TTL](Lock::ttl) that is asked for and never shortens it. The
-    /// guards of one owner share their validity, and they are lost together.
+    /// the last guard releases the lock. Each further acquisition takes one round. The round
+    /// extends the lock to the [TTL](Lock::ttl) of that acquisition, and never shortens the lock.
+    /// The guards of one owner have one validity, and they are lost together.
     ///
     /// On every master a reentrant lock is a hash under the lock's key, in the format of Redisson's
     /// `RLock`. So this lock and Redisson's `RedissonRedLock` over the same masters exclude each
-    /// other and wake each other's waiters. While this lock is held, Redisson's read-write lock is
-    /// refused. Do not use Redisson's fair lock under the name of a reentrant or fair lock of this
-    /// crate. Redisson's `getMultiLock(name, values)` takes a name even if it is held: see
+    /// other and wake each other's waiters. While this lock is held, Redisson's read-write lock of
+    /// the same name cannot be acquired.
+    ///
+    /// Two locks of Redisson must not have the name of a reentrant or fair lock of this crate. One
+    /// is Redisson's fair lock. The other is `getMultiLock(name, values)`, which acquires a name
+    /// even if another client holds it. See
     /// [`docs::guarantees`](crate::docs::guarantees#reentrant-locks).
     ///
-    /// A name or an owner that cannot be used is reported when the lock is acquired. So is a name
-    /// that is held as another kind of lock, by [`OtherKind`](crate::AcquireError::OtherKind). A
+    /// A name or an owner that cannot be used is reported when the lock is acquired. If the name is
+    /// held as another kind of lock, the error is [`OtherKind`](crate::AcquireError::OtherKind). A
     /// name that is free can be acquired as any kind.
     ///
     /// ```
@@ -124,36 +126,39 @@ impl Coordinator {
         )
     }
 
-    /// Returns the fair lock called `name`, to be held by `owner`. Sends nothing.
+    /// Returns the fair lock called `name` for `owner`. Sends nothing.
     ///
-    /// A fair lock is a [reentrant](Self::reentrant) lock whose waiters are served in the order in
+    /// A fair lock is a [reentrant](Self::reentrant) lock that serves its waiters in the order in
     /// which they came, across all processes and masters.
     ///
-    /// Each waiter has a position in a queue on every master. This costs every master about one
-    /// command a second for each waiter. A waiter whose process died is passed over after the
-    /// [waiter timeout](crate::Builder::waiter_timeout). [`try_acquire`](Lock::try_acquire) does
-    /// not queue, and does not pass the waiters in the queue.
+    /// Each waiter has a position in a queue on every master. To keep the position, the waiter
+    /// sends every master about one command a second. If the process of a waiter has died, other
+    /// waiters are served in its place after the
+    /// [waiter timeout](crate::Builder::waiter_timeout).
+    /// [`try_acquire`](Lock::try_acquire) does not join the queues. It fails while other waiters
+    /// come first.
     ///
-    /// A waiter that no majority of masters has answered in time, for half the waiter timeout,
-    /// cannot win. It leaves the queues so that others can win, and takes its old position when a
-    /// majority answers again.
+    /// A waiter cannot win while no majority of masters answers it in time. If this lasts for half
+    /// the waiter timeout, the waiter leaves the queues, so that others can win. When a majority
+    /// answers again, the waiter takes its old position. If no majority ever knew its position, it
+    /// gets a new one.
     ///
-    /// A name or an owner that cannot be used is reported when the lock is acquired. So is a name
-    /// that is held as another kind of lock, by [`OtherKind`](crate::AcquireError::OtherKind). A
+    /// A name or an owner that cannot be used is reported when the lock is acquired. If the name is
+    /// held as another kind of lock, the error is [`OtherKind`](crate::AcquireError::OtherKind). A
     /// name that is free can be acquired as any kind.
     ///
     /// # Guarantees
     ///
-    /// If a majority of masters has heard of two waiters, the one that came first is served first.
-    /// Everything else is as for a [reentrant](Self::reentrant) lock.
+    /// If a majority of masters have two waiters in their queues, the waiter that came first is
+    /// served first. All guarantees of a [reentrant](Self::reentrant) lock apply as well.
     ///
     /// # Not guaranteed
     ///
-    /// The order of arrival is decided by the waiters' clocks, which may be off by up to one
-    /// second. If a clock is off by more, the masters' clocks decide. If masters are down or have
-    /// lost their queues, a later waiter may be served first. After an outage that is longer than
-    /// half the waiter timeout, waiters that come back later may be passed by others. See
-    /// [`docs::guarantees`](crate::docs::guarantees#fair-locks).
+    /// The waiters' clocks decide the order of arrival. They may be off by up to one second. If a
+    /// waiter's clock is off by more, the masters' clocks decide. If masters are down or have lost
+    /// their queues, a later waiter may be served first. The same may happen after an outage that
+    /// is longer than half the waiter timeout, because the waiters return to the queues one by one.
+    /// See [`docs::guarantees`](crate::docs::guarantees#fair-locks).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -168,7 +173,7 @@ impl Coordinator {
     ///     tokio::task::yield_now().await;
     /// }
     /// guard.release().await?;
-    /// // The lock is free or the waiter has it already: no one else can get it before the waiter.
+    /// // The lock is free, or the waiter has it already. No other owner gets it before the waiter.
     /// assert!(locks.fair("orders/42", &mine).try_acquire().await.is_err());
     /// assert!(waiting.await??.is_valid());
     /// # Ok(()) }
@@ -177,23 +182,23 @@ impl Coordinator {
         Lock::new(self.engine.clone(), Kind::Fair, name.as_ref(), Some(owner))
     }
 
-    /// Checks all masters and reports what is dangerous, why it is, and how to fix it.
+    /// Checks all masters. Reports each danger, the reason for it, and how to fix it.
     ///
     /// The check covers the servers, their settings and the rights of their user. It finds, for
     /// example, eviction, replicas, a server that is listed twice, missing rights, and clocks that
-    /// differ. If something cannot be found out, that is a finding, too. So a report without
+    /// differ. A fact that the check cannot find out is a finding, too. So a report without
     /// findings means that all is well, with one exception.
     /// [`docs::operations`](crate::docs::operations#before-the-start) describes the exception, and
     /// lists the findings.
     ///
-    /// Call it when a program starts, or in a test of a deployment. It changes nothing on the
-    /// masters, apart from the guard key that every first dial writes, and no lock is refused
-    /// because of a finding. It needs the rights `+info` and `+config|get` in addition to those
-    /// that locks need.
+    /// Call this method when a program starts, or in a test of a deployment. The check changes
+    /// nothing on the masters except the guard key, which every first connection writes. No lock is
+    /// refused because of a finding. The check needs the rights `+info` and `+config|get` in
+    /// addition to the rights that locks need.
     ///
-    /// It opens a connection of its own to each master, for at most the connect timeout. Then it
-    /// takes about four round trips. A master that does not answer costs at most three node
-    /// timeouts.
+    /// The check opens a connection of its own to each master. Connecting takes at most the connect
+    /// timeout. After that, the check takes about four round trips. It waits for a master that does
+    /// not answer for at most three node timeouts.
     ///
     /// # Cancel safety
     ///
@@ -208,7 +213,7 @@ impl Coordinator {
     /// if report.worst() >= Some(Severity::Unknown) {
     ///     eprintln!("{report}");
     /// }
-    /// // `Warn` should not stop a start: locks work while one master is in quarantine.
+    /// // A `Warn` should not stop the program. For example, one master may be in quarantine.
     /// assert!(report.worst() < Some(Severity::Refuse));
     /// # Ok(()) }
     /// ```
@@ -236,15 +241,15 @@ impl Coordinator {
     ///
     /// A release is delivered when it has reached every master that may hold the key, or when the
     /// key has expired there. So `close` takes at most the longest TTL in use, or twice the [waiter
-    /// timeout](crate::Builder::waiter_timeout) of a fair lock if that is longer. It may take that
-    /// long if masters are down: put it under a [timeout](tokio::time::timeout).
+    /// timeout](crate::Builder::waiter_timeout) of a fair lock if that is longer. `close` may take
+    /// that long if masters are down, so call it with a [timeout](tokio::time::timeout).
     ///
-    /// Call `close` at the end of a program, so that the releases of dropped guards arrive. Join
-    /// the tasks that hold or want locks first. Guards that are still alive stay valid, are
-    /// renewed, and can be extended and released. `close` does not wait for them, nor for attempts
-    /// that are under way. Waiters are woken, and get [`Closed`](crate::AcquireError::Closed)
-    /// instead of another attempt. Closing a coordinator closes all its clones; closing it again
-    /// does no harm.
+    /// Call `close` at the end of a program, so that the releases of dropped guards arrive. Before
+    /// that, join the tasks that hold or want locks. Guards that are still alive stay valid, are
+    /// renewed, and can be extended and released. `close` does not wait for these guards or for
+    /// attempts that are under way. Waiters make no further attempt, and return
+    /// [`Closed`](crate::AcquireError::Closed). Closing a coordinator closes all its clones.
+    /// Closing it again does no harm.
     ///
     /// # Cancel safety
     ///

@@ -2,22 +2,22 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A check that keeps late writers out of a resource: it admits a
-/// [fencing token](crate::Guard::fencing_token) only if no larger one was admitted before.
+/// A check that keeps late writers out of a resource. A fence admits a
+/// [fencing token](crate::Guard::fencing_token) only if it has admitted no larger token before.
 ///
-/// Use it for a resource in this process, for example a file that only this process writes. A
-/// resource with a store of its own keeps the largest token in that store, and compares and writes
-/// in one step: see [`docs::fencing`](crate::docs::fencing) for SQL and Redis.
+/// Use a fence for a resource in this process, for example a file that only this process writes. A
+/// resource that has its own store must keep the largest token in that store, and must compare and
+/// write in one step. See [`docs::fencing`](crate::docs::fencing) for SQL and Redis.
 ///
 /// # Guarantees
 ///
-/// After a token was admitted, no smaller one is admitted. So a holder must show its token with its
-/// *first* access, even if that only reads. Otherwise a late writer could write between the new
-/// holder's read and its write.
+/// After a token was admitted, no smaller token is admitted. A holder must show its token with its
+/// *first* access, even if that access only reads. Otherwise a late writer could write after the
+/// holder has read and before the holder writes.
 ///
 /// # Not guaranteed
 ///
-/// A fence starts empty in every process: tokens that were admitted before a restart are forgotten.
+/// A fence does not survive a restart of its process. A new fence has admitted no token.
 ///
 /// ```
 /// use quorlock::Fence;
@@ -43,11 +43,11 @@ impl Fence {
         }
     }
 
-    /// Admits `token`. From then on, no smaller one is admitted.
+    /// Admits `token`. From then on, no smaller token is admitted.
     ///
     /// # Errors
     ///
-    /// [`StaleToken`] if a larger token was admitted before: the lock has another holder by now.
+    /// [`StaleToken`] if a larger token was admitted before. That token is from a later holder.
     pub fn admit(&self, token: u64) -> Result<(), StaleToken> {
         let highest = self.highest.fetch_max(token, Ordering::AcqRel);
         if highest <= token {

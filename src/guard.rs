@@ -19,32 +19,33 @@ use crate::{
 /// [`valid_until`](Self::valid_until).
 ///
 /// As long as the guard lives, the lock is renewed whenever two thirds of its TTL are left, up to
-/// the limit of [`Lock::renewal`](crate::Lock::renewal). [`lost`](Self::lost) resolves if the lock
-/// could not be renewed.
+/// the limit of [`Lock::renewal`](crate::Lock::renewal). [`lost`](Self::lost) resolves when the
+/// lock is lost, for example because it could not be renewed.
 ///
 /// Bind the guard to a name: `let guard = ..` or `let _guard = ..` holds the lock to the end of the
-/// scope. `let _ = ..` and `if lock.try_acquire().await.is_ok()` drop the guard, and release the
-/// lock, before the work begins.
+/// scope. `let _ = ..` and `if lock.try_acquire().await.is_ok()` drop the guard and release the
+/// lock before the work begins.
 ///
-/// Dropping the guard posts a release to all masters, inside or outside a runtime, without blocking
-/// and without spawning a task. To know the result, call [`release`](Self::release). To be sure
-/// that the release has arrived, wait for [`Coordinator::close`](crate::Coordinator::close).
+/// Dropping the guard posts a release to all masters. The drop does not block, spawns no task, and
+/// works inside and outside a runtime. To know the result, call [`release`](Self::release) instead.
+/// To be sure that the release has arrived, wait for
+/// [`Coordinator::close`](crate::Coordinator::close).
 ///
 /// # Guarantees
 ///
 /// While this guard [is valid](Self::is_valid), no other guard of this name is valid in any
 /// process, except for guards of the same [owner](crate::Owner).
-/// [`docs::guarantees`](crate::docs::guarantees) has the conditions.
+/// [`docs::guarantees`](crate::docs::guarantees) lists the conditions.
 ///
 /// The guards that an owner has of one reentrant or fair lock are levels of that lock. They share
-/// its validity, renewal and loss: calling a method on one of them affects all of them. The lock is
-/// released when the last of them is dropped.
+/// its validity, its renewal and its loss. For example, extending one of them extends all of them.
+/// The lock is released when the last of them is dropped.
 ///
 /// # Not guaranteed
 ///
-/// A holder that is paused between checking the guard and acting acts late: validity is a statement
-/// about now. If an action must never happen twice, check it where it happens, for example with a
-/// [fencing token](Self::fencing_token).
+/// A check of the guard is true only at the moment of the check. If the holder is paused after the
+/// check, it may act when the guard is no longer valid. To refuse a late action, the resource must
+/// check each action itself, for example by a [fencing token](Self::fencing_token).
 #[must_use = "dropping a guard releases its lock: bind it, as in `let _guard = ..`, and not to `_`"]
 #[clippy::has_significant_drop]
 pub struct Guard {
@@ -64,21 +65,23 @@ impl Guard {
     /// Returns the fencing token of a [fenced](crate::Lock::fenced) lock. `None` if the lock is not
     /// fenced.
     ///
-    /// The token is below 2^53, and larger than that of every earlier guard of this lock. It stays
-    /// the same when the lock is extended, or acquired again by its owner.
+    /// The token is below 2^53, and larger than the token of every earlier holder of this lock. It
+    /// stays the same when the lock is extended, and when its owner acquires it again.
     pub fn fencing_token(&self) -> Option<u64> {
         self.level.fencing_token()
     }
 
-    /// Returns the number of rounds that it took to acquire the lock: 1, unless a fencing token
-    /// took more than one. For a fair lock, the rounds that the waiter made from its position in
-    /// the queues count as well. For the other kinds, earlier attempts of a waiter do not count.
+    /// Returns the number of rounds that it took to acquire the lock.
+    ///
+    /// For a mutex or a reentrant lock, earlier attempts of a waiter do not count. The number is 1,
+    /// or more if a fencing token took more rounds. For a fair lock, the rounds that the waiter
+    /// made from its position in the queues count as well.
     pub fn rounds(&self) -> u32 {
         self.level.rounds()
     }
 
-    /// Returns the number of guards that the owner has of this lock, including those that it is
-    /// just acquiring. It is 1 for a mutex, and is counted in this process.
+    /// Returns the number of guards that the owner has of this lock, including the guards that it
+    /// is acquiring now. The guards are counted in this process. For a mutex, the number is 1.
     pub fn depth(&self) -> u32 {
         self.level.depth()
     }
@@ -91,15 +94,15 @@ impl Guard {
 
     /// Returns when the validity ends, on the clock of [`Instant`].
     ///
-    /// While the lock is valid, this is now plus [`remaining`](Self::remaining). Time during which
-    /// the machine was suspended counts as time that has passed, and so does a forward step of its
-    /// wall clock: both move this instant earlier. When the validity is over, this instant is in
-    /// the past, but not before the lock was asked for.
+    /// While the lock is valid, this instant is now plus [`remaining`](Self::remaining). If the
+    /// machine is suspended, or its wall clock steps forward, the validity ends earlier on this
+    /// clock. After the validity has ended, this instant is in the past, but not before the start
+    /// of the acquisition.
     pub fn valid_until(&self) -> Instant {
         self.level.valid_until()
     }
 
-    /// Returns the rest of the validity, which is zero when the validity is over.
+    /// Returns the rest of the validity. It is zero once the lock is lost.
     pub fn remaining(&self) -> Duration {
         self.level.remaining()
     }
@@ -128,10 +131,12 @@ impl Guard {
 
     /// Waits until the lock is lost. Use it in a `select!` with the work.
     ///
-    /// A lock is lost when its validity ends, which a timer detects without any master. It is lost
-    /// earlier if a renewal or an extension hears from a majority of masters that the guard does
-    /// not hold the lock. Masters do not report this by themselves, so such a loss is noticed with
-    /// the next renewal. That comes when two thirds of the TTL are left.
+    /// A lock is lost when its validity ends. A timer in this process detects that without an
+    /// answer from any master.
+    ///
+    /// A lock is lost earlier if a majority of masters refuse a renewal or an extension because the
+    /// guard does not hold the lock. Masters report this only when they are asked. So the loss is
+    /// noticed with the next renewal, when two thirds of the TTL are left.
     ///
     /// # Cancel safety
     ///
@@ -141,11 +146,11 @@ impl Guard {
         self.lost_error(reason)
     }
 
-    /// Stops the renewal, so that the lock ends with its present validity unless it is
+    /// Stops the renewal. The lock then ends with its present validity unless it is
     /// [extended](Self::extend).
     ///
-    /// This applies to all guards that the owner has of this lock, until the owner acquires the
-    /// lock again.
+    /// The renewal stops for all guards that the owner has of this lock. It starts again when the
+    /// owner acquires the lock again.
     pub fn stop_renewing(&self) {
         self.level.stop_renewing();
     }
@@ -158,15 +163,15 @@ impl Guard {
         }
     }
 
-    /// Returns what each master answered in the round that won the lock, or in the last extension
-    /// or renewal. Masters that were slower than the majority may not have answered yet. Their
-    /// votes show here as soon as they answer.
+    /// Returns the vote of each master in the round that won the lock, or in the last extension or
+    /// renewal. Masters that are slower than the majority may not have voted yet. A later call
+    /// returns their votes, too.
     pub fn votes(&self) -> Votes {
         self.level.votes(&self.level.newest_round())
     }
 
-    /// Waits until every master has answered or timed out, for at most the node timeout, and
-    /// returns the [votes](Self::votes).
+    /// Waits until every master has answered or timed out, and returns the [votes](Self::votes).
+    /// The wait takes at most the node timeout.
     ///
     /// # Cancel safety
     ///
@@ -178,24 +183,26 @@ impl Guard {
 
     /// Makes the lock valid for `ttl` from now, minus the round trip and the drift allowance.
     ///
-    /// An extension never shortens the lock: a `ttl` that ends before the present validity changes
-    /// nothing. An extension counts only if a majority confirms while the guard is still valid.
-    /// Masters that lost the key, for example by a restart, get it back after a majority has
-    /// confirmed, and count as granted in [`votes`](Self::votes) from then on.
+    /// An extension never shortens the lock. If `ttl` would end before the present validity,
+    /// nothing changes. An extension counts only if a majority confirms while the guard is still
+    /// valid.
     ///
-    /// The lock is still renewed, with its own TTL, once two thirds of that TTL are left. The limit
-    /// of its renewal does not start again.
+    /// A master may have lost the key, for example by a restart. It gets the key back after a
+    /// majority has confirmed. From then on, its vote in [`votes`](Self::votes) is a grant.
+    ///
+    /// The lock is still renewed with its own TTL, once two thirds of that TTL are left. An
+    /// extension does not restart the limit of the renewal.
     ///
     /// # Errors
     ///
     /// After every error except `Lost` and `Expired` the guard is as valid as before. No key was
-    /// created, deleted or shortened. Masters that confirmed keep the key for the new TTL, which
-    /// does not make the guard valid for longer.
+    /// created, deleted or shortened. Masters that confirmed keep the key for the new TTL, but the
+    /// guard is not valid for longer.
     ///
-    /// - [`NoQuorum`](ExtendError::NoQuorum): too few masters confirmed. Try again after a pause:
-    ///   masters that are known to be down fail in microseconds.
-    /// - [`Lost`](ExtendError::Lost): a majority says that the guard does not hold the lock,
-    ///   whatever the clock says. Stop the work.
+    /// - [`NoQuorum`](ExtendError::NoQuorum): too few masters confirmed. Try again after a pause,
+    ///   because masters that are known to be down fail in microseconds.
+    /// - [`Lost`](ExtendError::Lost): a majority says that the guard does not hold the lock. Stop
+    ///   the work, even if the validity would not have ended yet.
     /// - [`Expired`](ExtendError::Expired): the validity has ended. Stop the work.
     /// - [`TooSlow`](ExtendError::TooSlow): a majority confirmed too late. Stop the work if the
     ///   guard [is not valid](Self::is_valid).
@@ -203,7 +210,8 @@ impl Guard {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not stop the extension, which counts if a majority confirms.
+    /// Dropping the future does not stop the extension. The extension counts if a majority
+    /// confirms.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -223,15 +231,16 @@ impl Guard {
 
     /// Releases the lock on all masters, and waits until a majority has confirmed.
     ///
-    /// A lock that was gone already counts as released. To find out whether the lock was held to
-    /// the end of the work, call [`ensure_held`](Self::ensure_held) first. If the owner has other
-    /// guards of this lock, this releases one level, and the lock stays held.
+    /// The release also succeeds if the lock was lost before. To find out whether the lock was held
+    /// to the end of the work, call [`ensure_held`](Self::ensure_held) before the release. If the
+    /// owner has other guards of this lock, this method releases one level, and the lock stays
+    /// held.
     ///
     /// # Errors
     ///
     /// [`NoQuorum`](ReleaseError::NoQuorum): fewer than a majority confirmed within the node
     /// timeout. The other masters get the release as soon as they can be reached, until the TTL has
-    /// passed. If only one level was released, they learn of it with the next extension or release.
+    /// passed. If only one level was released, the next extension or release tells them the depth.
     ///
     /// # Cancel safety
     ///
@@ -241,7 +250,8 @@ impl Guard {
         match release.decided().await {
             Outcome::Won => Ok(()),
             Outcome::Lost | Outcome::Pending | Outcome::TooLate => {
-                // The error should have every vote. Masters that are down have failed already.
+                // Waits for the other votes, so that the error shows every vote. Masters that are
+                // down have failed already.
                 release.settled().await;
                 Err(ReleaseError::NoQuorum {
                     name: self.level.name().clone(),

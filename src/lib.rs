@@ -21,38 +21,43 @@
 //!
 //! - [`Coordinator`] is a set of masters, [`Lock`] is a named lock on all of them, and [`Guard`] is
 //!   a lock that is held.
-//! - [`Coordinator::mutex`] returns a lock with one guard at a time, in the common Redlock format.
-//! - [`Coordinator::reentrant`] returns a lock that is held by an [`Owner`], which may acquire it
-//!   again, in the format of Redisson's plain lock.
-//! - [`Coordinator::fair`] returns a reentrant lock whose waiters are served in the order in which
+//! - [`Coordinator::mutex`] returns a lock that one guard holds at a time. Most Redlock libraries
+//!   use the same format on the masters.
+//! - [`Coordinator::reentrant`] returns a lock that an [`Owner`] holds and may acquire again. The
+//!   format on the masters is that of Redisson's plain lock (`RLock`).
+//! - [`Coordinator::fair`] returns a reentrant lock that serves its waiters in the order in which
 //!   they came, across all processes.
 //! - [`docs`] has the longer texts: the algorithm, the guarantees, fencing tokens, operations, a
-//!   comparison with other libraries, the architecture.
+//!   comparison with other libraries, and the architecture.
 //!
-//! Use each name with one kind of lock. A mismatch is detected only while the lock is held.
+//! Use each name with one kind of lock. The use of a second kind is detected only while the lock is
+//! held.
 //!
 //! # What is not promised
 //!
-//! A holder that is paused, by its scheduler, a page fault or a migration of its virtual machine,
-//! can act after its validity has ended. No lock with a TTL can prevent that. A resource that
-//! checks [fencing tokens](Lock::fenced) can refuse such a holder. See [`docs::guarantees`].
+//! A holder can be paused by the scheduler, by a page fault or by a migration of its virtual
+//! machine. After the pause it can act although the validity of its lock has ended. No lock with a
+//! TTL can prevent that. A resource that checks [fencing tokens](Lock::fenced) can refuse the late
+//! action. See [`docs::guarantees`].
 //!
 //! # Logs
 //!
 //! Connections, outages of masters and lost locks are reported to [`tracing`]. Each outage and each
-//! lost lock is a WARN; attempts to reconnect are at DEBUG. Tokens, user names and passwords are
-//! never logged.
+//! lost lock is logged at WARN. Attempts to reconnect are logged at DEBUG. Tokens, user names and
+//! passwords are never logged.
 //!
 //! # Features
 //!
-//! - `redis` (default): masters over TCP and unix sockets, and [`quorlock::redis`](crate::redis),
-//!   the client crate whose `Client` [`Builder::master`] accepts.
-//! - `tls`: `rediss://` URLs, and [`quorlock::rustls`](crate::rustls), the TLS crate whose
-//!   configuration [`Builder::tls`] accepts.
-//! - `test-util`: [`MemoryMaster`], a master in memory with fault injection, for your tests. The
-//!   examples on these pages use it.
+//! - `redis` (default) adds masters over TCP and unix sockets. It re-exports the `redis` crate as
+//!   [`quorlock::redis`](crate::redis), because [`Builder::master`] accepts a `Client` of that
+//!   crate.
+//! - `tls` adds `rediss://` URLs. It re-exports the TLS crate as
+//!   [`quorlock::rustls`](crate::rustls), because [`Builder::tls`] accepts a configuration of that
+//!   crate.
+//! - `test-util` adds [`MemoryMaster`], a master in memory with fault injection, for your tests.
+//!   The examples on these pages use this feature.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// The pages name items of all features.
+// The pages link to items of all features. Without one of the features, some links are broken.
 #![cfg_attr(
     not(all(feature = "redis", feature = "test-util", feature = "tls")),
     allow(rustdoc::broken_intra_doc_links)
@@ -118,8 +123,9 @@ pub use tokio_rustls::rustls;
 #[path = "internals.rs"]
 pub mod __internals;
 
-/// Includes a page of `docs/`. The pages link to each other by labels, which each file also defines
-/// for readers outside rustdoc. In rustdoc these definitions come first, so they apply.
+/// Includes a page of `docs/`. The pages link to each other by labels. Each file defines its labels
+/// for readers outside rustdoc. The definitions here come before those of the file, so rustdoc uses
+/// the definitions here.
 macro_rules! page {
     ($file:literal) => {
         concat!(

@@ -30,27 +30,28 @@ use crate::{
 ///
 /// # Cancel safety
 ///
-/// Dropping the future of [`try_acquire`](Self::try_acquire),
-/// [`acquire_within`](Self::acquire_within) or [`acquire`](Self::acquire) leaves nothing behind, at
-/// any point. The drop posts a release to all masters for everything that was sent by then. A
-/// master that cannot be reached is owed the release until the TTL has passed.
+/// The future of [`try_acquire`](Self::try_acquire), [`acquire_within`](Self::acquire_within) or
+/// [`acquire`](Self::acquire) may be dropped at any point. The drop posts a release to all masters
+/// for everything that was sent by then. A master that cannot be reached gets the release as soon
+/// as it can be reached, until the TTL has passed.
 ///
 /// # Futures that are not polled
 ///
-/// Poll a future of this type to its end, or drop it. A future that is neither polled nor dropped,
-/// for example the loser of a `select!` on `&mut future`, keeps its turn for a while:
+/// Poll every future of a `Lock` to its end, or drop it. A future that is neither polled nor
+/// dropped keeps its turn for a while. This happens, for example, with `select!` on `&mut future`
+/// when another branch completes first. The effects are:
 ///
-/// - Waiters for one name in one coordinator take turns. A waiter that has not been polled for
-///   about 2 s longer than it meant to sleep is passed over, and the next one goes on.
+/// - Waiters for one name in one coordinator take turns. If a waiter has not been polled for about
+///   2 s longer than it meant to sleep, the next waiter takes the turn.
 /// - Tasks of one [owner](Owner) make their attempts one after the other. While an unpolled future
 ///   is in the middle of an attempt, [`try_acquire`](Self::try_acquire) and
-///   [`acquire_within`](Self::acquire_within) of the same owner and name return in time, with
-///   [`OwnerBusy`](AcquireError::OwnerBusy), and [`acquire`](Self::acquire) waits.
-/// - An attempt that was under way may have won. Then the lock is held, but not renewed, until its
+///   [`acquire_within`](Self::acquire_within) of the same owner and name return in time and report
+///   [`OwnerBusy`](AcquireError::OwnerBusy). [`acquire`](Self::acquire) waits.
+/// - An attempt of the unpolled future may win. Then the lock is held, but not renewed, until its
 ///   TTL has passed.
 ///
-/// In a loop around `select!`, create the future before the loop and poll it in every iteration, or
-/// drop it.
+/// In a loop with `select!`, create the future before the loop and poll it in every iteration.
+/// Otherwise drop the future.
 #[derive(Clone)]
 #[must_use = "a lock is not held until it is acquired"]
 pub struct Lock {
@@ -93,24 +94,27 @@ impl Lock {
     }
 
     /// Sets how long the lock is renewed while its guard lives. If an owner acquires the lock
-    /// again, the limit counts from that round, and the later of the two ends applies.
+    /// again, a second limit counts from that round, and the later of the two limits applies.
     ///
     /// Replaces the coordinator's [setting](crate::Builder::renewal) for this lock.
     pub fn renewal(self, renewal: Renewal) -> Self {
         Self { renewal, ..self }
     }
 
-    /// Makes every guard carry a [fencing token](Guard::fencing_token): a number that is larger
-    /// than that of every earlier guard of this lock.
+    /// Makes every guard carry a [fencing token](Guard::fencing_token). This number is larger than
+    /// the token of every earlier holder of this lock.
     ///
-    /// The holder passes the token to whatever it writes to, which refuses a token that is smaller
-    /// than the largest one it has seen: see [`Fence`](crate::Fence). This stops a holder that acts
-    /// late, which no lock can do.
+    /// The holder passes the token to the resource that it writes to. The resource refuses a token
+    /// that is smaller than the largest token it has seen: see [`Fence`](crate::Fence). In this way
+    /// the resource stops a holder that acts late. A lock alone cannot do that.
     ///
-    /// A token costs no extra round as long as the clock of this process is within one second of
-    /// the masters' clocks. Otherwise it costs a second round, and once a third. A fenced mutex
-    /// costs the masters a script instead of a `SET`. All clients that use the name must ask for a
-    /// token.
+    /// A token normally costs no extra round. It costs one more round if the masters' counters for
+    /// tokens are above the clock of this process. It costs one more round, only once, if this
+    /// clock is more than one second off the masters' clocks. See
+    /// [`docs::fencing`](crate::docs::fencing#what-it-costs).
+    ///
+    /// For a fenced mutex, the masters run a script instead of a `SET`. All clients that use the
+    /// name must ask for a token.
     pub fn fenced(self) -> Self {
         Self {
             is_fenced: true,
@@ -120,18 +124,18 @@ impl Lock {
 
     /// Makes one attempt to acquire the lock, without waiting for other holders.
     ///
-    /// To try in a loop, pause between attempts (for 10 to 200 ms): masters that are known to be
-    /// down fail in microseconds. [`acquire`](Self::acquire) and
-    /// [`acquire_within`](Self::acquire_within) do so.
+    /// If you call this method in a loop, pause for 10 to 200 ms between attempts, because masters
+    /// that are known to be down fail in microseconds. [`acquire`](Self::acquire) and
+    /// [`acquire_within`](Self::acquire_within) pause by themselves.
     ///
     /// # Duration
     ///
     /// An attempt takes one round trip to the slowest master of the fastest majority, and at most
     /// one node timeout. After a failure it takes at most one more node timeout to find out the
-    /// reason. Both may take twice as long while a master does not keep up with what this
-    /// coordinator sends. In addition, the first attempt of a coordinator waits for its first
+    /// reason. Both times may double while a master does not keep up with the commands of this
+    /// coordinator. In addition, the first attempt of a coordinator waits for its first
     /// connections, for at most the connect timeout. If another task of the same owner is making an
-    /// attempt, this one first waits for it, for at most two node timeouts.
+    /// attempt, this call first waits until that attempt ends, for at most two node timeouts.
     ///
     /// # Errors
     ///
@@ -142,7 +146,7 @@ impl Lock {
     ///   because they may have forgotten locks.
     /// - [`TooSlow`](AcquireError::TooSlow): a majority granted, but no validity was left.
     /// - [`OtherKind`](AcquireError::OtherKind): the name is held as another kind of lock. This is
-    ///   detected only while it is held.
+    ///   detected only while the name is held.
     /// - [`OwnerBusy`](AcquireError::OwnerBusy): another task of the same owner has been in the
     ///   middle of an attempt for two node timeouts.
     /// - [`Config`](AcquireError::Config) and [`Closed`](AcquireError::Closed): nothing was sent.
@@ -173,19 +177,21 @@ impl Lock {
         self.guard(acquired, &request)
     }
 
-    /// Waits for the lock. If it is not acquired when `limit` has passed, makes one last attempt.
+    /// Waits for the lock. If the lock is not acquired when `limit` has passed, makes one last
+    /// attempt.
     ///
-    /// See [`acquire`](Self::acquire) for how it waits.
+    /// The wait is the same as in [`acquire`](Self::acquire).
     ///
     /// # Duration
     ///
-    /// It returns at the latest about four node timeouts after `limit`: the attempt that is under
-    /// way when the time is up, and the last attempt, may take two node timeouts each. A fenced
-    /// lock may take two more, and first connections may take the connect timeout. All of this may
-    /// take twice as long while a master does not keep up.
+    /// This method returns about four node timeouts after `limit` at the latest. An attempt may be
+    /// under way when `limit` has passed. That attempt and the last attempt may take two node
+    /// timeouts each. A fenced lock may take two more node timeouts. The first connections may take
+    /// the connect timeout. All these times may double while a master does not keep up with the
+    /// commands of this coordinator.
     ///
-    /// Tasks of one owner make their attempts one after the other. A task whose turn has not come
-    /// two node timeouts after `limit` makes no last attempt.
+    /// Tasks of one owner make their attempts one after the other. If the turn of a task has not
+    /// come two node timeouts after `limit`, the task makes no last attempt.
     ///
     /// # Errors
     ///
@@ -195,38 +201,39 @@ impl Lock {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future releases whatever the attempt has acquired, and removes the waiter from
-    /// the wait queue of this coordinator and from a fair lock's queues on the masters. A new call
-    /// starts at the end. See [`Lock`](Self#cancel-safety).
+    /// Dropping the future releases whatever the attempt has acquired. The drop also removes the
+    /// waiter from the wait queue of this coordinator, and from a fair lock's queues on the
+    /// masters. A new call starts at the end of the queues. See [`Lock`](Self#cancel-safety).
     pub async fn acquire_within(&self, limit: Duration) -> Result<Guard, AcquireError> {
         self.acquire_until(Some(limit)).await
     }
 
-    /// Waits until the lock is acquired, also while too few masters are up or too many are
-    /// quarantined.
+    /// Waits until the lock is acquired. The wait goes on while too few masters are up or too many
+    /// are quarantined.
     ///
-    /// Waiters of one coordinator are served in the order in which they came, and one of them at a
-    /// time contends on the masters. That waiter makes an attempt when a message reports a release,
-    /// when the TTLs on a majority of masters have passed, and about once a second
-    /// ([`poll_interval`](crate::Builder::poll_interval)), because not every release is reported.
+    /// Waiters of one coordinator are served in the order in which they came. One of them at a time
+    /// contends on the masters. That waiter makes an attempt when a message reports a release, and
+    /// when the TTLs on a majority of masters have passed. Not every release is reported, so it
+    /// also makes an attempt about once a second
+    /// ([`poll_interval`](crate::Builder::poll_interval)).
     ///
-    /// Waiters of a fair lock are in a queue on every master, and are served in the order in which
-    /// they came across all processes. A waiter makes an attempt when the masters call it, and
+    /// Waiters of a fair lock are in a queue on every master. They are served in the order in which
+    /// they came, across all processes. A waiter makes an attempt when the masters call it, and
     /// about once a second to keep its position.
     ///
-    /// Tasks of one [owner](Owner) wait for each other's attempts, but not for each other's guards:
-    /// when one of them gets the lock, all of them have it.
+    /// Tasks of one [owner](Owner) wait for each other's attempts, but not for each other's guards.
+    /// When one of these tasks gets the lock, the others acquire it, too.
     ///
     /// # Errors
     ///
     /// [`Config`](AcquireError::Config), [`OtherKind`](AcquireError::OtherKind) and
-    /// [`Closed`](AcquireError::Closed). Any other failure is followed by another attempt.
+    /// [`Closed`](AcquireError::Closed). After any other failure, the wait goes on.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future releases whatever the attempt has acquired, and removes the waiter from
-    /// the wait queue of this coordinator and from a fair lock's queues on the masters. A new call
-    /// starts at the end. See [`Lock`](Self#cancel-safety).
+    /// Dropping the future releases whatever the attempt has acquired. The drop also removes the
+    /// waiter from the wait queue of this coordinator, and from a fair lock's queues on the
+    /// masters. A new call starts at the end of the queues. See [`Lock`](Self#cancel-safety).
     pub async fn acquire(&self) -> Result<Guard, AcquireError> {
         self.acquire_until(None).await
     }
@@ -249,7 +256,7 @@ impl Lock {
     }
 
     /// Acquires the lock as [`acquire`](Self::acquire) does, runs `body`, and releases the lock. If
-    /// the lock is lost, `body` is dropped where it waits.
+    /// the lock is lost while `body` waits, `body` is dropped unfinished.
     ///
     /// # Errors
     ///
@@ -259,7 +266,7 @@ impl Lock {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the body where it waits, and releases the lock.
+    /// Dropping the future drops the unfinished body, and releases the lock.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -296,8 +303,8 @@ impl Lock {
         if outcome.is_ok() {
             guard.ensure_held()?;
         }
-        // A release that is not confirmed is owed to the masters. The body has done its work, so
-        // its result counts.
+        // The body has done its work, so its result counts, whether or not the release is
+        // confirmed. The masters that did not confirm are owed the release.
         let _ = guard.release().await;
         outcome
     }
@@ -305,8 +312,8 @@ impl Lock {
     /// Asks all masters who holds the lock, how many times and for how long, and who waits for it.
     ///
     /// Changes nothing on the masters. The answer may be out of date when it arrives. The holder is
-    /// reported whatever the kind of this lock is, the queue only if it is a fair lock. Waits for
-    /// all masters, for at most the node timeout.
+    /// reported even if it holds the name as another kind of lock. The queue is reported only if
+    /// this lock is a fair lock. Waits for all masters, for at most the node timeout.
     ///
     /// # Errors
     ///
@@ -341,12 +348,12 @@ impl Lock {
         inspected.map_err(|error| InspectError::from_driver(&error, resource, masters))
     }
 
-    /// Returns whether the lock is held: no other client could acquire it now, because too few
-    /// masters are free.
+    /// Returns whether the lock is held. It counts as held if it is free on too few masters for
+    /// another client to acquire it now.
     ///
-    /// This is also the case while several owners hold the lock on different masters. Clients that
-    /// contend do so for a moment. A `RedissonRedLock` always does so, because it has another owner
-    /// on every master. See [`inspect`](Self::inspect).
+    /// The lock also counts as held while several owners hold it on different masters. This happens
+    /// for a moment while clients contend. It is always so for a `RedissonRedLock`, because it has
+    /// a different owner on every master. See [`inspect`](Self::inspect).
     ///
     /// # Errors
     ///

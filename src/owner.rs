@@ -4,15 +4,16 @@ use std::{fmt, sync::Arc};
 
 use crate::driver::{claim::Claim, owned_lock::LockOwner};
 
-/// An identity that holds reentrant and fair locks, shared by everything that has this handle or a
-/// clone of it, on any thread and in any task.
+/// An identity that holds reentrant and fair locks. All tasks that have this handle or a clone of
+/// it share the identity, on any thread.
 ///
-/// [`Coordinator::owner`](crate::Coordinator::owner) makes one, which is cheap. Make one for each
-/// job, not one for the whole service: tasks that share an owner do not exclude each other.
+/// [`Coordinator::owner`](crate::Coordinator::owner) makes an owner at little cost. Make one owner
+/// for each job, not one for the whole service, because tasks that share an owner do not exclude
+/// each other.
 ///
-/// A lock that an owner holds can be acquired again by that owner, and by no other. The number of
-/// times is counted in this process, so an owner works only with the coordinator that made it and
-/// its clones. Dropping the handle releases nothing; dropping the guards does.
+/// An owner that holds a lock can acquire it again. No other owner can. This process counts how
+/// often, so an owner works only with the coordinator that made it and with clones of that
+/// coordinator. Dropping the owner releases no lock. Dropping the guards releases the locks.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

@@ -5,12 +5,12 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// Runs `user_code`, which may do anything: it may call this crate, and it may panic.
+/// Runs `user_code`. This code may call this crate, and it may panic.
 ///
 /// A panic of the user's code ends here. The user's panic hook has reported the panic by then. It
 /// is not reported again, because that report could panic as well.
 ///
-/// The caller must hold no lock of this crate.
+/// The caller must hold no mutex that protects the state of this crate.
 pub(crate) fn shielded(user_code: impl FnOnce()) {
     let Err(panic) = catch_unwind(AssertUnwindSafe(user_code)) else {
         return;

@@ -1,7 +1,7 @@
 //! The auto traits of the public types: users can send them to other threads, share them and store
 //! them.
 //!
-//! The compiler checks this. A type that loses one of these traits breaks users' builds.
+//! The compiler checks the traits. A public type that loses one of them breaks users' builds.
 
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
@@ -123,7 +123,7 @@ fn is_send<T: Send>(_: &T) {}
 
 fn is_static<T: 'static>(_: &T) {}
 
-/// Returns the public_types_have_their_auto_traits that `lib.rs` exports.
+/// Returns the names of the public types that `lib.rs` exports.
 fn exported() -> BTreeSet<&'static str> {
     let lib = include_str!("../src/lib.rs");
     lib.split("pub use crate::")

@@ -1,4 +1,4 @@
-//! Tests of the fixture: what the other tests rely on.
+//! Tests of the fixture that the other tests rely on.
 
 use std::process::Command;
 use std::time::Duration;

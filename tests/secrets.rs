@@ -1,4 +1,4 @@
-//! No text of the crate shows passwords or tokens: neither `Debug` nor `Display` nor an event.
+//! Checks that no text of the crate shows passwords or tokens, in `Debug`, `Display` or events.
 
 #![cfg(feature = "redis")]
 #![allow(
@@ -80,7 +80,7 @@ fn no_text_and_no_event_shows_a_secret() {
         let quick = masters
             .builder()
             .node_timeout(Duration::from_millis(400))
-            // Keys outlive their validity by enough that masters can confirm too late.
+            // With a large drift, keys outlive the validity, so masters can confirm too late.
             .drift_ppm(300_000)
             .build()
             .unwrap();
@@ -142,8 +142,8 @@ async fn collect_failed_extensions(masters: &Masters, locks: &Coordinator, texts
     texts.add_error(&lost);
     drop(guard);
 
-    // Too slow if it was requested in time and confirmed afterwards. Expired if it was requested
-    // later.
+    // The extension is too slow if it is requested in time and confirmed too late. It has expired
+    // if it is requested too late.
     until("a slow extension", async || {
         let lock = locks
             .mutex("brief")
@@ -207,8 +207,8 @@ fn an_unusable_url_is_not_shown() {
     });
 }
 
-/// A server repeats what it did not understand: an old one the login, one without scripts the
-/// token.
+/// A server repeats a command that it does not know. Without HELLO, it repeats the login. Without
+/// SET or EVALSHA, it repeats the token.
 #[test]
 fn errors_that_repeat_the_sent_command_are_cut() {
     with_a_runtime(async {
@@ -316,8 +316,8 @@ impl Texts {
         }
     }
 
-    /// Adds all events of this process, once there are events with each of `parts`. Without those,
-    /// the test would show nothing.
+    /// Waits until every one of `parts` is in an event, and adds all events of this process.
+    /// Without these events, the test would show nothing.
     async fn add_events(&mut self, parts: &[&str]) {
         let events = until("the events", async || {
             let events = EVENTS.lock().unwrap_or_else(PoisonError::into_inner);

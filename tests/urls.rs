@@ -1,4 +1,4 @@
-//! Locks on masters that already run, from `QUORLOCK_TEST_URLS`, or else on servers of our own.
+//! Tests on masters that already run, from `QUORLOCK_TEST_URLS`, or on servers of our own.
 
 #![cfg(feature = "redis")]
 #![allow(
@@ -138,7 +138,7 @@ fn coordinator(urls: &[String]) -> Coordinator {
         .unwrap()
 }
 
-/// Returns a name that no other run of the tests uses, as the masters may be shared.
+/// Returns a name that no other run of the tests uses, because runs may share the masters.
 fn fresh_name() -> String {
     format!("quorlock-test/{:032x}", rand::random::<u128>())
 }

@@ -1,4 +1,4 @@
-//! A global allocator that counts allocations. Only the bench that reports them installs it.
+//! A global allocator that counts allocations. Only the benches that report memory install it.
 
 #![allow(unsafe_code, reason = "GlobalAlloc is an unsafe trait")]
 

@@ -80,11 +80,12 @@ impl BlackHole {
     }
 }
 
-/// Set in the process that runs in a network namespace of its own.
+/// The environment variable that is set in the process with a network namespace of its own.
 const INSIDE: &str = "QUORLOCK_BENCH_NETNS";
 
-/// Starts this program again in a network namespace of its own, where packets can be dropped
-/// without affecting the machine. Returns only if that is not possible here.
+/// Starts this program again in a network namespace of its own. Packets can be dropped there
+/// without an effect on the machine. Returns if the program already runs in this namespace, or if
+/// the namespace is not possible here.
 pub fn enter_namespace() {
     if env::var_os(INSIDE).is_some() || !can_drop_packets() {
         return;
@@ -102,7 +103,7 @@ pub fn enter_namespace() {
     eprintln!("unshare: {error}");
 }
 
-/// Returns whether [`Fault::PacketDrop`] works, which is only the case in the namespace.
+/// Returns whether this process runs in the namespace. [`Fault::PacketDrop`] works only there.
 pub fn inside_namespace() -> bool {
     env::var_os(INSIDE).is_some()
 }

@@ -1,4 +1,4 @@
-//! The lines that other programs read: `figure <name> <number> <unit>`.
+//! The lines of the output that other programs read: `figure <name> <number> <unit>`.
 
 pub fn figure(name: &str, value: f64, unit: &str) {
     if value.abs() >= 1000.0 {

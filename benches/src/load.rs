@@ -1,5 +1,5 @@
-//! The closed loop: a number of tasks, each with a key of its own, which start their next cycle as
-//! soon as the last one has ended.
+//! The closed loop: a number of tasks, each with a key of its own. A task starts its next cycle as
+//! soon as its last cycle has ended.
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// The TTL that every contestant uses.
 pub const TTL_MS: u64 = 10_000;
 
-/// An asynchronous client that takes part.
+/// An asynchronous client that a bench measures.
 pub trait Contestant: Sized + Send + Sync + 'static {
     /// The state of one task between its cycles.
     type Task: Send + 'static;
@@ -26,7 +26,7 @@ pub trait Contestant: Sized + Send + Sync + 'static {
     /// Acquires and releases once. No other task wants the key, so every failure is an error.
     fn cycle(task: &mut Self::Task) -> impl Future<Output = Result<()>> + Send;
 
-    /// Returns when nothing is in flight any more.
+    /// Closes the client. Returns when no command is in flight any more.
     fn close(self) -> impl Future<Output = Result<()>> + Send;
 }
 

@@ -62,7 +62,7 @@ impl Options {
         contains(self.runtimes.as_deref(), name)
     }
 
-    /// Returns how long a run is measured: `millis`, unless the command line says otherwise.
+    /// Returns the measured time of a run: `--seconds` if it is given, otherwise `millis`.
     pub fn measured(&self, millis: u64) -> Duration {
         self.seconds
             .map_or(Duration::from_millis(millis), Duration::from_secs_f64)

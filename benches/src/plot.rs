@@ -18,7 +18,7 @@ pub struct Group {
     pub bars: Vec<Option<f64>>,
 }
 
-/// Draws the groups. `names` are the bars of each group.
+/// Draws the groups. `names` are the names of the bars in each group.
 pub fn bars(title: &str, names: &[&str], groups: &[Group]) -> String {
     let group_width = BAR * names.len() as f64 + GAP;
     let width = LEFT + group_width * groups.len() as f64 + GAP;

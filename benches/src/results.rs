@@ -12,7 +12,7 @@ pub struct Row {
     pub outcome: Outcome,
 }
 
-/// All runs in their order: the n-th row of an entrant belongs to the n-th round.
+/// All runs in order. For one entrant, runtime and width, the n-th row belongs to the n-th round.
 #[derive(Debug, Default)]
 pub struct Results {
     rows: Vec<Row>,
@@ -70,8 +70,9 @@ impl Results {
             })
     }
 
-    /// Returns the ratio of `a` to `b`, each on its better runtime: the median of the ratios within
-    /// each round, so that a machine whose speed changes during the run does not change the result.
+    /// Returns the ratio of `a` to `b`, each on its better runtime. The result is the median of the
+    /// ratios within each round. So it does not change if the speed of the machine changes between
+    /// rounds.
     pub fn ratio(&self, metric: Metric, a: &str, b: &str, width: usize) -> Option<f64> {
         let values = |who| {
             let (flavour, _) = self.best(metric, who, width)?;

@@ -15,9 +15,9 @@ pub fn urls(servers: &[Server]) -> Vec<String> {
     servers.iter().map(Server::url).collect()
 }
 
-/// Fails if a lock was left on any server. Deletes the counters of fencing tokens, which remain
-/// after a lock. The key of the restart guard stays: a master without it counts as one that forgot
-/// its locks.
+/// Fails if a lock is left on any server. Deletes the counters of fencing tokens, which remain
+/// after a lock. Keeps the key of the restart guard, because a master without this key counts as a
+/// master that forgot its locks.
 pub fn check_empty(servers: &[Server], whom: &str) -> Result<()> {
     const LEFT: &str = "local counters = redis.call('KEYS', 'quorlock:fence:*')
         if #counters > 0 then redis.call('DEL', unpack(counters)) end
@@ -31,8 +31,8 @@ pub fn check_empty(servers: &[Server], whom: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns the most locks seen on all servers together during `span`. Commands for a master that
-/// could not be reached may still arrive after everything was released.
+/// Returns the largest number of keys seen on all servers together during `span`. Commands for an
+/// unreachable master may still arrive after everything was released.
 pub fn most_keys(servers: &[Server], span: Duration) -> Result<u64> {
     let until = Instant::now() + span;
     let mut most = 0;
@@ -47,7 +47,7 @@ pub fn most_keys(servers: &[Server], span: Duration) -> Result<u64> {
     Ok(most)
 }
 
-/// The servers' statistics of some commands, all servers together, from `INFO commandstats`.
+/// The statistics of some commands from `INFO commandstats`, summed over all servers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
     pub calls: u64,
@@ -56,8 +56,8 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Returns the statistics so far. A script's calls count under their own names, and in the
-    /// script's time.
+    /// Returns the statistics so far. If a script calls a command, the call counts under the name
+    /// of that command. The time of the call also counts for the script.
     pub fn of(servers: &[Server], commands: &[&str]) -> Result<Self> {
         let mut sum = Self::default();
         for server in servers {

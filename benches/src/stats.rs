@@ -16,7 +16,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Summarizes what the tasks have recorded since `cpu` was taken.
+    /// Summarizes the records of the tasks. `cpu` was taken when the tasks started.
     pub fn new(window: Window, cpu: CpuTime, recorders: Vec<Recorder>) -> Self {
         let cycles: usize = recorders.iter().map(|recorder| recorder.cycles).sum();
         let cpu_us = cpu.since().as_secs_f64() * 1e6 / cycles as f64;
@@ -34,7 +34,7 @@ impl Outcome {
     }
 }
 
-/// Returns the latency in microseconds that `percent` of the sorted samples do not exceed.
+/// Returns the latency in microseconds that `percent` percent of the sorted samples do not exceed.
 fn percentile(sorted: &[u32], percent: f64) -> f64 {
     let rank = (sorted.len() as f64 * percent / 100.0).ceil() as usize;
     sorted
@@ -74,8 +74,8 @@ impl Window {
     }
 }
 
-/// Times the cycles of one task with one clock read per cycle: the end of a cycle is the start of
-/// the next.
+/// Times the cycles of one task. The clock is read once per cycle, because the end of a cycle is
+/// the start of the next cycle.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     window: Window,
@@ -117,10 +117,10 @@ impl Recorder {
 pub struct CpuTime(Option<Duration>);
 
 impl CpuTime {
-    /// Returns the time so far, which is unknown where there is no `/proc`.
+    /// Returns the processor time so far. The time is unknown if there is no `/proc`.
     pub fn now() -> Self {
         // Fields 14 and 15 are the user and the system time. Field 2, the name, ends with a
-        // parenthesis.
+        // parenthesis, and the fields after it are counted from there.
         let ticks = || {
             let stat = fs::read_to_string("/proc/self/stat").ok()?;
             let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);

@@ -1,5 +1,5 @@
-//! Watches, from a process of its own, when the keys of held locks are renewed: it asks one master
-//! for the TTL of every key again and again, which tells when each key was last set or extended.
+//! Watches when the keys of held locks are renewed. A separate process asks one master for the TTL
+//! of every key again and again. The TTL that is left shows when the key was last set or extended.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use crate::load::Result;
 
-/// Set in the process that a bench starts for the sweep.
+/// The environment variable that a bench sets for the process of the sweep.
 const ROLE: &str = "QUORLOCK_BENCH_SWEEP";
 
-/// The number of keys per request. Their answers count as simultaneous.
+/// The number of keys per request.
 const BATCH: usize = 500;
 
 /// The result of a sweep.
@@ -23,8 +23,9 @@ const BATCH: usize = 500;
 pub struct SweepResult {
     /// The number of renewals.
     pub renewals: u64,
-    /// The number of renewals, and of keys at the end, that came more than a third of the TTL after
-    /// the one before, by more than a tenth of the TTL.
+    /// The number of late renewals. A renewal is due a third of the TTL after the last one. It is
+    /// late if it comes more than a tenth of the TTL after that. A key whose next renewal is
+    /// already late at the end of the sweep counts, too.
     pub late: u64,
     /// The number of times that a key was missing.
     pub missing: u64,
@@ -41,7 +42,7 @@ pub fn key(n: usize) -> String {
 pub struct Sweep(Child);
 
 impl Sweep {
-    /// Starts a sweep of the first `keys` keys on the master at `address`, which were set with
+    /// Starts a sweep of the first `keys` keys on the master at `address`. These keys have the TTL
     /// `ttl`.
     pub fn start(address: &str, keys: usize, ttl: Duration) -> Result<Self> {
         let child = Command::new(env::current_exe()?)
@@ -75,7 +76,7 @@ impl Drop for Sweep {
     }
 }
 
-/// Sweeps and returns true, if another process has started this one for that.
+/// Returns false if no bench started this process for a sweep. Otherwise sweeps, and returns true.
 pub fn play() -> Result<bool> {
     let Ok(role) = env::var(ROLE) else {
         return Ok(false);
@@ -129,7 +130,7 @@ fn sweep(address: &str, keys: usize, ttl: u64, over: &AtomicBool) -> Result<Swee
                 }
                 let at = epoch.elapsed().as_millis() as i64 - (ttl as i64 - left);
                 let before = *set_at[n].get_or_insert(at);
-                // A smaller difference is the time that the answer took.
+                // A smaller difference is not a renewal, but the time that the answer took.
                 if at - before > ttl as i64 / 30 {
                     swept.renewals += 1;
                     swept.late += u64::from(at - before > too_long);

@@ -1,5 +1,5 @@
--- fair/acquire: takes the lock on this master for an owner if the lock is free and no waiter
--- comes first; otherwise queues the owner.
+-- fair/acquire: takes the lock on this master for an owner, if the lock is free and no waiter comes
+-- first. Otherwise queues the owner.
 --
 -- KEYS[1]  the lock: a hash, owner -> depth, 'quorlock:fair' -> attempt, and 'mode' -> 'quorlock'
 -- KEYS[2]  the queue: a sorted set of tickets
@@ -12,23 +12,23 @@
 -- ARGV[5]  ticket
 -- ARGV[6]  waiter timeout: how long to stay queued without asking again, in milliseconds; 0: do not
 --          queue
--- ARGV[7]  how far the time of a ticket that is new here may be from this master's time, in
---          microseconds; 0: any distance
+-- ARGV[7]  the largest distance between the time in a ticket that is new here and this master's
+--          time, in microseconds; 0: any distance
 -- KEYS[4], ARGV[8], ARGV[9]  for a fenced lock: the counter, the caller's candidate and its
 --          window: see shared/ballot
 -- returns  1     granted at the given depth; the key lives for at least ttl
 --          text  'held ..', 'kind': another holds it, see shared/holder
 --                'queued POSITION': it is free, and others come first; POSITION is 0 for a caller
 --                that is not queued
---                'skew MICROS': not queued, as the ticket's time is outside the window; MICROS is
---                this master's clock
+--                'skew MICROS': not queued, because the ticket's time is outside the window; MICROS
+--                is this master's clock
 --                'stale ..', 'skew ..': the candidate is refused, see shared/ballot
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
 -- The five steps are Redisson's: sweep dead waiters, grant, re-entry, already queued, enqueue. Safe
 -- to run twice: the second run of a grant is a re-entry to the same depth, and a ticket is queued
--- once. Safe to run late, as reentrant/acquire is; a ticket queued for a waiter that has left is
--- swept after its deadline.
+-- once. Safe to run late for the same reason as reentrant/acquire. If a late run queues a waiter
+-- that has left, its ticket is swept after its deadline.
 
 -- The common case: there is no holder and no waiter.
 if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then

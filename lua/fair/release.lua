@@ -20,7 +20,7 @@ local stored = redis.pcall('HMGET', KEYS[1], ARGV[1], 'quorlock:fair', 'mode')
 local is_mine = not stored.err and stored[1] and stored[2]
   and tonumber(stored[2]) <= tonumber(ARGV[2])
 if is_mine then
-  -- This comes first: nothing that the other keys hold may prevent a release.
+  -- The lock is released first. The contents of the other keys must not prevent that.
   remove_owner(ARGV[1], 'quorlock:fair', stored[3])
 end
 local head, was_next

@@ -1,5 +1,5 @@
--- fair/yield: releases what this master granted to an attempt that found no majority, and keeps the
--- waiter in the queue.
+-- fair/yield: releases the lock that this master granted to an attempt without a majority, and
+-- keeps the waiter in the queue.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the queue
@@ -12,9 +12,9 @@
 --          0     the caller did not hold it
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
--- Safe to run twice: the second run finds nothing of the caller's. Safe to run late, after a
--- release or after the next attempt: every round of a queued waiter is a new attempt for that
--- reason.
+-- Safe to run twice: the second run finds that the caller does not hold the lock. Safe to run late,
+-- after a release or after the next attempt: every round of a queued waiter is a new attempt, and a
+-- yield releases only its own attempt and earlier ones.
 local stored = redis.call('HMGET', KEYS[1], ARGV[1], 'quorlock:fair', 'mode')
 if not stored[1] or not stored[2] or tonumber(stored[2]) > tonumber(ARGV[2]) then
   return 0

@@ -1,5 +1,5 @@
 -- mutex/acquire: takes a fenced mutex on this master if it is free and the candidate is accepted.
--- Without a fence, the command is SET NX PX.
+-- A mutex that is not fenced is acquired with SET NX PX, without a script.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the counter
@@ -14,7 +14,8 @@
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
 -- Safe to run twice: the second run finds its own token and its own candidate. Safe to run late,
--- after its release: the release has raised the counter to the candidate, which is then refused.
+-- after its release: the release has raised the counter to the candidate, so the candidate is
+-- refused.
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   local refused = ballot(KEYS[2], ARGV[3], ARGV[4], false)
   if refused then

@@ -9,8 +9,8 @@
 --          nil   another holds the lock without a TTL
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
--- Never creates, deletes or shortens. Safe to run twice or late: a copy that arrives after a longer
--- extension changes nothing.
+-- Never creates or deletes a key, and never shortens a TTL. Safe to run twice or late: a copy that
+-- arrives after a longer extension changes nothing.
 local holder = redis.call('GET', KEYS[1])
 if not holder then
   return 0

@@ -9,12 +9,13 @@
 --          nil   another holds the lock without a TTL
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
--- Safe to run twice: the second run finds nothing, or another holder's key.
+-- Safe to run twice: the second run finds no key, or the key of another holder.
 local holder = redis.call('GET', KEYS[1])
 if holder == ARGV[1] then
   redis.call('DEL', KEYS[1])
   if ARGV[2] ~= '' then
-    -- The message is a hint: a user without the right to publish must still be able to release.
+    -- The message is only a hint, so an error is ignored. A user without the right to publish must
+    -- still be able to release.
     redis.pcall('PUBLISH', ARGV[2], '0')
   end
   return 1

@@ -1,4 +1,4 @@
--- reentrant/acquire: takes the lock on this master for an owner, if it is free or that owner
+-- reentrant/acquire: takes the lock on this master for an owner, if the lock is free or that owner
 -- already holds it. Also restores a fair lock that this master lost, regardless of its waiters.
 --
 -- KEYS[1]  the lock: a hash, owner -> depth, ARGV[5] -> attempt, and 'mode' -> 'quorlock'
@@ -10,12 +10,12 @@
 -- KEYS[2], ARGV[6], ARGV[7]  for a fenced lock: the counter, the caller's candidate and its
 --          window: see shared/ballot
 -- returns  1     granted at the given depth; the key lives for at least ttl
---          text  another holds it: see shared/holder; or the candidate is refused:
---                see shared/ballot
+--          text  another holds it: see shared/holder
+--          text  'stale ..', 'skew ..': the candidate is refused, see shared/ballot
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
--- Safe to run twice: depth is set, not counted. Safe to run late: an attempt is refused once a
--- later attempt of the same owner has replaced it, as the later one may rely on what it found here.
+-- Safe to run twice: the depth is set, not counted. Safe to run late: after a later attempt of the
+-- same owner, an earlier attempt is refused. The later attempt may rely on what it found here.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   local refused = KEYS[2] and ballot(KEYS[2], ARGV[6], ARGV[7], false)
   return refused or store_lock(true, ARGV[1], ARGV[3], ARGV[5], ARGV[2], ARGV[4])

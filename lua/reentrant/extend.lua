@@ -12,15 +12,16 @@
 --          text  another holds it, or has written into it: see shared/holder
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
--- Never creates, deletes or shortens. Safe to run twice or late: it acts only for the attempt that
--- holds the lock, and the next extension or release corrects the depth.
+-- Never creates or deletes a key, and never shortens a TTL. Safe to run twice or late: it acts only
+-- for the attempt that holds the lock. The next extension or release corrects the depth.
 local stored = redis.call('HMGET', KEYS[1], ARGV[1], ARGV[5], 'mode')
 if stored[1] and stored[2] == ARGV[2] and is_unaltered(stored[3]) then
   if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[4]) then
     redis.call('PEXPIRE', KEYS[1], ARGV[4])
   end
   if stored[1] ~= ARGV[3] then
-    -- The depth only informs others: a master that is out of memory must still be able to extend.
+    -- The depth only informs others, so an error is ignored. A master that is out of memory must
+    -- still be able to extend.
     redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[3])
   end
   return 1

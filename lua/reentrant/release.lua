@@ -13,16 +13,18 @@
 --          text  another holds it: see shared/holder
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
--- Safe to run twice or late: an attempt is released once, and depth is set, not counted.
+-- Safe to run twice or late: an attempt is released only once, and the depth is set, not counted.
 local stored = redis.call('HMGET', KEYS[1], ARGV[1], ARGV[4], 'mode')
 if stored[1] and stored[2] and tonumber(stored[2]) <= tonumber(ARGV[2]) then
   if ARGV[3] ~= '0' then
-    -- The depth only informs others: a master that is out of memory must still be able to release.
+    -- The depth only informs others, so an error is ignored. A master that is out of memory must
+    -- still be able to release.
     redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[3])
     return 1
   end
   if remove_owner(ARGV[1], ARGV[4], stored[3]) and ARGV[5] ~= '' then
-    -- The message is a hint: a user without the right to publish must still be able to release.
+    -- The message is only a hint, so an error is ignored. A user without the right to publish must
+    -- still be able to release.
     redis.pcall('PUBLISH', ARGV[5], ARGV[6])
   end
   return 1

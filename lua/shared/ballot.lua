@@ -2,15 +2,15 @@
 -- to the scripts that grant.
 --
 -- A counter never goes down. It holds the largest candidate that this master has accepted. A token
--- is a candidate that a majority accepted, so each token is larger than that of any lock before.
--- See docs/guarantees.md.
+-- is a candidate that a majority accepted. So each token is larger than the tokens of all earlier
+-- locks. See docs/guarantees.md.
 --
 -- The window is the largest distance of a candidate from this master's time, in microseconds. So
--- a counter that was lost, or that expired because the lock was idle for long, does no harm: every
--- new candidate is above it. A window of '0' accepts any distance: a heal sends it, as it offers
--- no new candidate.
+-- every new candidate is above the counters of long ago. It does no harm if a counter is lost, or
+-- expires because the lock was idle for long. A window of '0' accepts any distance. A heal sends
+-- '0', because it offers no new candidate.
 --
--- A counter is a string of digits. Anything else under its key belongs to another program and is
+-- A counter is a string of digits. Any other value under its key belongs to another program, and is
 -- left alone.
 --
 -- returns  nil             accepted; the counter is raised to the candidate

@@ -1,22 +1,27 @@
 -- shared/check: facts about a server, for a check of the masters. Changes nothing.
 --
--- ARGV[1]  the key of an example lock, which no client should hold; an argument, since these keys
---          may be on different servers of a cluster
+-- ARGV[1]  the key of an example lock, which no client should hold
 -- ARGV[2]  the key of its queue
 -- ARGV[3]  the key of its deadlines
 -- ARGV[4]  the key of its counter
--- returns  text, lines 'FIELD:VALUE': the fields of INFO; 'time', this server's clock in
---          microseconds; 'guard_age', how many ms ago the server may have forgotten locks, or
---          'never', or 'none' if the guard key is gone, or 'another' if it belongs to another
---          process; 'guard_seen', how many ms ago the key was written first; 'guard_durable', '1'
---          or '0': whether a restart is trusted (see shared/guard); 'try.NAME', the error of trying
---          a command or a key; 'may_eval' and 'may_listen', 'yes' or 'no', if the server can tell
+-- returns  text, lines 'FIELD:VALUE':
+--          the fields of INFO
+--          'time'           this server's clock in microseconds
+--          'guard_age'      how many ms ago the server may have forgotten locks; 'never';
+--                           'none' if the guard key is gone; 'another' if the guard key belongs to
+--                           another process
+--          'guard_seen'     how many ms ago the guard key was first written
+--          'guard_durable'  '1' if a restart is trusted (see shared/guard), otherwise '0'
+--          'try.NAME'       the error of trying a command or a key
+--          'may_eval' and 'may_listen'  'yes' or 'no'; missing if the server cannot tell
+--
+-- The keys are arguments, because they may be on different servers of a cluster.
 local lines = {}
 local function say(field, value)
   lines[#lines + 1] = field .. ':' .. string.gsub(value, '[\r\n]', ' ')
 end
 
--- Returns the reply, or reports the error.
+-- Runs a command. Returns the reply, or reports the error and returns nil.
 local function try(name, ...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then
@@ -56,7 +61,8 @@ if guard and run_id and now then
   end
 end
 
--- A server checks rights before arguments, so commands that write are sent with wrong arguments.
+-- A server checks rights before arguments. So commands that write get wrong arguments: they fail in
+-- any case, but the error tells whether the user has the right.
 local key = ARGV[1]
 for _, words in ipairs({
   { 'SET', key, 'x', 'WRONG' }, { 'PEXPIRE', key, 'wrong' }, { 'HSET', key, 'one', '1', 'without a value' },
@@ -65,8 +71,8 @@ for _, words in ipairs({
 }) do
   try(words[1], unpack(words))
 end
--- These commands have no wrong arguments. Another program may have a key of that name, so they are
--- sent only if it is known that there is no such key.
+-- No arguments are wrong for these commands, so they may write. They are sent only if the key does
+-- not exist, because another program may have a key of that name.
 local left = try('PTTL', 'PTTL', key)
 if try('EXISTS', 'EXISTS', key) == 0 or left == -2 then
   try('DEL', 'DEL', key)
@@ -78,7 +84,7 @@ try('deadlines', 'ZSCORE', ARGV[3], 'x')
 try('fence', 'GET', ARGV[4])
 local channel = 'quorlock:wake:{' .. key .. '}'
 try('PUBLISH', 'PUBLISH', channel, '0')
--- Redis 7 and later.
+-- Only Redis 7 and later can tell these rights.
 if redis.acl_check_cmd then
   say('may_eval', redis.acl_check_cmd('EVAL', 'return 1', '0') and 'yes' or 'no')
   say('may_listen', redis.acl_check_cmd('SUBSCRIBE', channel) and 'yes' or 'no')

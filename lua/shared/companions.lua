@@ -1,6 +1,6 @@
--- shared/companions: appended to a script that uses the queue of a fair lock. When that script
--- fails because a key is of the wrong type, names the companion key that is. A lock of another kind
--- is reported only from the type of the lock's own key.
+-- shared/companions: appended to a script that uses the queue of a fair lock. If that script fails
+-- because a companion key is of the wrong type, the error reply names this key. WRONGTYPE is
+-- returned only for the lock's own key, because it means that another kind of lock is held.
 local is_done, reply = pcall(acquire)
 if is_done then
   return reply

@@ -2,13 +2,14 @@
 -- use it.
 --
 -- returns  'held LEFT DEPTH POSITION OWNER'
---                  LEFT: milliseconds left, -1 without a TTL; POSITION: the caller's position in
---                  the queue: 1 is the head, 0 is not queued
+--                  LEFT: milliseconds left, -1 without a TTL
+--                  POSITION: the caller's position in the queue, starting at 1; 0 if the caller is
+--                  not queued
 --          'kind'  the key holds another kind of lock
 local function describe_holder(key, marker, position)
   local owner, depth, is_marked, has_mode
-  -- A lock of this crate has three fields, and one of Redisson's has one. A larger hash is not
-  -- read.
+  -- A lock of this crate has at most three fields, and a lock of Redisson's has one. A larger hash
+  -- is not a lock of either, so it is not read.
   if redis.call('HLEN', key) > 3 then
     return 'kind'
   end
@@ -24,8 +25,8 @@ local function describe_holder(key, marker, position)
       owner, depth = fields[at], tonumber(fields[at + 1])
     end
   end
-  -- Redisson's locks have no marker and count as reentrant locks. A lock of this crate has a
-  -- marker, and a depth that is a count.
+  -- A lock of Redisson's has no marker, and counts as a reentrant lock. A lock of this crate has a
+  -- marker. The depth of a lock must be a count.
   local needs_marker = has_mode or marker == 'quorlock:fair'
   if not owner or not depth or not (depth >= 0 and depth < 2 ^ 53)
       or (needs_marker and not is_marked) then

@@ -2,10 +2,12 @@
 -- fair lock. Changes nothing.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the queue of a fair lock, if it is wanted
+-- KEYS[2]  the queue; only for a fair lock
 -- returns  text: the line 'KIND LEFT DEPTH OWNER', then a line for each of the first 1,000 tickets
---          in the queue. KIND: free, mutex, reentrant, fair or other. LEFT: milliseconds left, -1
---          without a TTL. OWNER: for a mutex the SHA-1 of its token, as the token is a secret.
+--          in the queue
+--          KIND: free, mutex, reentrant, fair or other
+--          LEFT: milliseconds left, -1 without a TTL
+--          OWNER: for a mutex the SHA-1 of its token, because the token is a secret
 local kind = redis.call('TYPE', KEYS[1])['ok']
 local left = string.format('%.0f', redis.call('PTTL', KEYS[1]))
 local holder

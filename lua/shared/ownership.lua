@@ -1,16 +1,17 @@
--- shared/ownership: tells the fields that a lock's owner wrote from fields that others wrote.
--- Prepended to the scripts that use it.
+-- shared/ownership: distinguishes the fields that the lock's owner wrote from fields that others
+-- wrote. Prepended to the scripts that use it.
 --
--- A lock has three fields: the owner, the marker, and 'mode' with the value 'quorlock', which keeps
--- Redisson's read-write lock away. A lock that an earlier version acquired has no 'mode'.
+-- A lock has three fields: the owner, the marker ('quorlock:reentrant' or 'quorlock:fair'), and
+-- 'mode' with the value 'quorlock'. The field 'mode' keeps Redisson's read-write lock away. A lock
+-- that an earlier version of this crate acquired has no 'mode'.
 
--- Returns whether no one but the owner has written into the lock.
+-- Returns whether only the owner has written into the lock.
 local function is_unaltered(mode)
   return redis.call('HLEN', KEYS[1]) == (mode == 'quorlock' and 3 or 2)
 end
 
--- Removes the owner from the lock, and leaves fields that others have written into it. Returns
--- whether the lock is free now.
+-- Removes the owner's fields from the lock. Fields that others have written stay. Returns whether
+-- the lock is free now.
 local function remove_owner(owner, marker, mode)
   if is_unaltered(mode) then
     redis.call('DEL', KEYS[1])

@@ -1,17 +1,17 @@
 -- shared/queue: the waiters of a fair lock. Prepended to the scripts that use it.
 --
--- KEYS[2] is the queue: a sorted set of tickets that all have the same score, so its order is that
--- of the tickets as strings, and is the same on every master that knows the same waiters. KEYS[3]
--- are the deadlines. A ticket is 16 digits of microseconds, ':' and the owner. The first 36
--- characters of the owner identify its process.
+-- KEYS[2] is the queue: a sorted set of tickets. All tickets have the same score, so they are
+-- sorted as strings. The order is the same on every master that knows the same waiters. KEYS[3]
+-- holds the deadlines. A ticket is 16 digits of microseconds, ':' and the owner. The first 36
+-- characters of the owner are the UUID of its coordinator.
 
 -- Returns the first waiter that is alive, and whether dead waiters were removed before it. A waiter
--- is dead when it has not asked again before its deadline.
+-- is dead if its deadline has passed. A waiter that asks again gets a new deadline.
 local function next_waiter(now)
   local is_swept = false
   while true do
     local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
-    -- A waiter without a deadline is dead, too: nothing else would ever remove it.
+    -- A waiter without a deadline is dead, too. Nothing but this function would remove it.
     if not head or (tonumber(redis.call('ZSCORE', KEYS[3], head) or 0) > now) then
       return head, is_swept
     end
@@ -22,12 +22,12 @@ local function next_waiter(now)
 end
 
 -- Adds a waiter to the queue, or keeps it there, with a deadline of now + waiter_timeout. The
--- caller has already read the queue, so only the deadlines can be of the wrong type. They are
--- written first, so that nothing is written if they are of the wrong type.
+-- caller has read the queue, so the queue is of the right type. The deadlines may be of the wrong
+-- type. They are written first, so an error leaves everything unchanged.
 local function enqueue(ticket, now, waiter_timeout)
   redis.call('ZADD', KEYS[3], string.format('%.0f', now + waiter_timeout), ticket)
   redis.call('ZADD', KEYS[2], 0, ticket)
-  -- A queue in which no waiter polls any more expires.
+  -- A queue expires when no waiter polls any more.
   local ttl = 2 * waiter_timeout
   if redis.call('PTTL', KEYS[2]) < ttl then
     redis.call('PEXPIRE', KEYS[2], string.format('%.0f', ttl))
@@ -37,8 +37,8 @@ local function enqueue(ticket, now, waiter_timeout)
   end
 end
 
--- Turns an error thrown by a command into a reply. Servers before version 7 put the script's line
--- number before the error.
+-- Turns an error that a command has thrown into an error reply. Servers before version 7 put the
+-- line number of the script before the error. This function removes that number.
 local function to_error_reply(thrown)
   local text = type(thrown) == 'table' and thrown.err or tostring(thrown)
   return redis.error_reply((string.gsub(text, '^@user_script: ?%d+: ', '')))
@@ -48,16 +48,16 @@ local function is_wrong_type(reply)
   return type(reply) == 'table' and reply.err and string.find(reply.err, 'WRONGTYPE', 1, true)
 end
 
--- Runs a step that must not prevent a release, whatever the keys of the queue and the deadlines
--- hold. Returns an error other than WRONGTYPE, or a false value.
+-- Runs a step on the queue and the deadlines. The type of these keys must not prevent a release, so
+-- a WRONGTYPE error is ignored. Returns any other error, or a false value.
 local function best_effort(step)
   local is_done, thrown = pcall(step)
   local reply = not is_done and to_error_reply(thrown)
   return reply and not is_wrong_type(reply) and reply
 end
 
--- Tells a waiter that its turn has come. The message is a hint: a user without the right to publish
--- must still be able to release.
+-- Tells a waiter that its turn has come. The message is only a hint, so an error is ignored. A user
+-- without the right to publish must still be able to release.
 local function notify(ticket)
   redis.pcall('PUBLISH', 'quorlock:turn:' .. string.sub(ticket, 18, 53), ticket)
 end

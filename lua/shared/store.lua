@@ -2,8 +2,8 @@
 -- scripts that grant.
 --
 -- returns  1      the lock is stored
---          error  the TTL could not be set, and the lock was deleted: without a TTL it would never
---                 end
+--          error  the TTL could not be set. The lock was deleted, because without a TTL it would
+--                 never end
 local function store_lock(is_new, owner, depth, marker, attempt, ttl)
   redis.call('HSET', KEYS[1], owner, depth, marker, attempt, 'mode', 'quorlock')
   if not is_new and redis.call('PTTL', KEYS[1]) >= tonumber(ttl) then

@@ -1,12 +1,14 @@
--- shared/tombstone: appended to a release. Raises the counter to the candidate of the released
--- lock, so that an acquisition with that candidate is refused, however late it arrives.
+-- shared/tombstone: appended to the release of a fenced lock. Raises the counter to the candidate
+-- of the released lock. An acquisition with that candidate is then refused, even if it arrives
+-- late.
 --
 -- KEYS[last]  the counter
 -- ARGV[last]  the candidate
 -- `reply`     the reply of the release
 
--- Raises the counter, unless shared/ballot would refuse the candidate as too far above the clock: a
--- client whose clock is wrong must not move the counter. Leaves anything that is not a counter.
+-- Raises the counter, and leaves anything that is not a counter. Does nothing if the candidate is
+-- so far above the clock that shared/ballot would refuse it. A client whose clock is wrong must not
+-- move the counter.
 local function raise(found)
   local candidate = tonumber(ARGV[#ARGV])
   local counter = 0

@@ -1,5 +1,5 @@
-//! The findings that are not in the table of rules: the severity, the setting, why it matters, and
-//! how to fix it.
+//! The findings that are not in the table in `rules.rs`. Each finding has a severity, a setting,
+//! the reason why it matters, and a fix.
 
 use super::{
     report::{Finding, Severity},
@@ -30,7 +30,8 @@ impl About {
     }
 }
 
-/// Each row: the severity and the setting; why it matters; how to fix it.
+/// Defines one constant for each row. A row has the name, the severity and the setting, then the
+/// reason why it matters, then the fix.
 macro_rules! table {
     ($($name:ident = $severity:ident $setting:ident; $why:expr; $fix:expr;)+) => {
         $(pub(super) const $name: About = About {
@@ -56,7 +57,7 @@ const START_EMPTY: &str = "stop replication and start one of them empty";
 const SYNC: &str = "synchronize the clocks; chronyc tracking says how far they are off";
 const URL: &str = "look at the URL";
 
-// A master that does not answer.
+// The findings about a master that does not answer.
 table! {
     DOWN = Unknown Connection; "nothing is known about it";
         "make sure that it is up and can be reached";
@@ -80,7 +81,8 @@ table! {
     UNKNOWN_HOST = Warn Connection; "the name of its host cannot be resolved"; URL;
 }
 
-// Settings with which a restart may lose locks. `rules` puts in the first such setting of a master.
+// The findings about settings with which a restart may lose locks. `rules.rs` replaces `AofEnabled`
+// by the first setting of the master that may lose locks.
 table! {
     DECLARED_DURABLE = Warn AofEnabled;
         "it is declared to keep everything and does not: a restart costs a quarantine";
@@ -98,7 +100,7 @@ table! {
          no-appendfsync-on-rewrite no";
 }
 
-// All masters together, and this program.
+// The findings about all masters together, and about this program.
 table! {
     CLOCK_OFF = Warn Time;
         "it counts as down for fencing tokens, and for positions in fair locks"; SYNC;

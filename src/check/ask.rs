@@ -20,8 +20,8 @@ use crate::{
 /// Checks the masters of one coordinator.
 pub(crate) struct Checker {
     probes: Arc<[Probe]>,
-    /// The runtime of the coordinator, which has timers and sockets. The runtime of the caller may
-    /// have none.
+    /// The runtime of the coordinator. It has timers and sockets. The caller's runtime may have
+    /// none.
     runtime: Handle,
     /// Our wall clock, in microseconds since 1970.
     clock: fn() -> u64,
@@ -36,7 +36,8 @@ impl Checker {
         }
     }
 
-    /// Asks all masters. Commands of locks are tried on the keys of the lock `quorlock:check`.
+    /// Asks all masters, and judges their answers. The check tries the commands that locks need on
+    /// the keys of an example lock, which is called `quorlock:check`.
     pub(crate) async fn run(&self, config: &Config, node_timeout: Duration) -> Preflight {
         let example = config.key_template.example();
         let answers = self.probes.iter().map(|probe| MasterAnswer {
@@ -51,7 +52,7 @@ impl Checker {
             tasks.spawn_on(task, &self.runtime);
         }
         while let Some(done) = tasks.join_next().await {
-            // A runtime that shuts down drops its tasks, and then the answer stays `Closed`.
+            // A runtime that shuts down drops its tasks. Then the answer stays `Closed`.
             if let Ok((master, facts)) = done {
                 answers[master].facts = facts;
             }
@@ -66,7 +67,7 @@ impl Checker {
     }
 }
 
-/// Asks for facts and settings together.
+/// Asks one master for its facts and for `settings`, in one round trip.
 async fn facts(
     session: &mut Session<'_>,
     example: &Resource,
@@ -82,13 +83,13 @@ async fn facts(
     Ok((Facts::parse(&text, sent, clock()), answers))
 }
 
-/// Asks one master twice: the second answer shows whether its clock stands still.
+/// Asks one master twice. The second answer shows whether the master's clock stands still.
 async fn ask_twice(
     probe: &Probe,
     example: &Resource,
     clock: fn() -> u64,
 ) -> Result<Facts, ProbeError> {
-    /// The time in which a clock must move on.
+    /// The pause between the questions. A clock that does not move on in this time stands still.
     const MOMENT: Duration = Duration::from_millis(2);
     let mut session = probe.dial().await?;
     let settings = SETTINGS.map(Question::Setting);

@@ -1,4 +1,4 @@
-//! The answers of one master, and the settings of this program that they are judged by.
+//! The answers of one master, and the settings of this program that the answers are judged by.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,8 +15,8 @@ use crate::{
     },
 };
 
-/// The settings to ask for by `CONFIG GET`, one by one: a pattern would return passwords as well,
-/// and only Redis 7 and later take several names at once.
+/// The settings to ask for. Each setting has its own `CONFIG GET`, because a pattern would also
+/// return passwords, and only Redis 7 and later take several names at once.
 pub(super) const SETTINGS: [&str; 9] = [
     "active-replica",
     "appendfsync",
@@ -41,7 +41,7 @@ impl Ours<'_> {
     }
 }
 
-/// A master, and its answers or the reason why there are none.
+/// A master, and either its answers or the reason why it did not answer.
 #[derive(Debug)]
 pub(super) struct MasterAnswer {
     pub(super) address: Arc<str>,
@@ -65,7 +65,7 @@ pub(super) struct Reading {
     theirs: u64,
     /// Our wall clock in the middle of the round trip.
     ours: u64,
-    /// Half of the round trip, by which `ours` may be off.
+    /// The largest error of `ours`, which is half of the round trip.
     slack: u64,
 }
 
@@ -77,8 +77,8 @@ impl Reading {
             .wrapping_sub(self.ours.cast_signed())
     }
 
-    /// Returns the least possible distance of the master's clock from a clock that is `ahead` of
-    /// ours.
+    /// Returns the smallest possible difference between the master's clock and a second clock. The
+    /// second clock is `ahead` microseconds ahead of our clock.
     pub(super) fn apart(self, ahead: i64) -> Duration {
         let apart = self.ahead().abs_diff(ahead);
         Duration::from_micros(apart.saturating_sub(self.slack))
@@ -86,8 +86,8 @@ impl Reading {
 }
 
 impl Facts {
-    /// Reads the text of `lua/shared/check.lua`. Our wall clock showed `sent` when the question was
-    /// sent, and `received` when the answer was there.
+    /// Reads the reply of `lua/shared/check.lua`. Our wall clock showed `sent` when the question
+    /// was sent, and `received` when the answer arrived.
     pub(super) fn parse(text: &str, sent: u64, received: u64) -> Self {
         let lines = text.lines().filter_map(|line| line.split_once(':'));
         let fields = lines.map(|(field, value)| (field.to_owned(), value.trim().to_owned()));
@@ -117,9 +117,10 @@ impl Facts {
         }
     }
 
-    /// Notes whether the master's clock stands still, by its answer `earlier`.
+    /// Compares the master's clock with the clock in the answer `earlier`. Notes whether the clock
+    /// stands still.
     pub(super) fn compare(&mut self, earlier: &Self) {
-        /// The resolution of the coarsest clock.
+        /// The resolution of the coarsest clock, in microseconds.
         const TICK: u64 = 1_000;
         if let (Some(earlier), Some(now)) = (earlier.clock, self.clock) {
             let passed = now.ours.saturating_sub(earlier.ours);
@@ -144,7 +145,7 @@ impl Facts {
         self.get("try.INFO").is_none()
     }
 
-    /// Returns the error of trying a command or a key, if there was one.
+    /// Returns the error that the check got when it tried a command or a key, if there was one.
     pub(super) fn error(&self, tried: &str) -> Option<ServerError> {
         self.get(&format!("try.{tried}")).map(ServerError::of)
     }
@@ -159,12 +160,12 @@ impl Facts {
         })
     }
 
-    /// Returns how long the master has no vote because it may have forgotten locks.
+    /// Returns how much longer the master has no vote because it may have forgotten locks.
     pub(super) fn quarantine_left(&self, ours: &Ours<'_>) -> Duration {
         let config = ours.config;
         let age = match config.restart_guard {
             RestartGuard::Off => None,
-            // A strict guard counts the quarantine from when the master was first seen.
+            // With a strict guard, the quarantine starts when the master was first seen.
             RestartGuard::Strict if self.is("guard_age", "never") => self.number("guard_seen"),
             RestartGuard::Observed | RestartGuard::Strict => self.number("guard_age"),
         };

@@ -1,4 +1,4 @@
-//! Makes a report of the answers of all masters.
+//! Makes a report from the answers of all masters.
 
 use std::cmp::Reverse;
 

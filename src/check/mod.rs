@@ -1,6 +1,7 @@
-//! The preflight: asks all masters what they are, and judges whether they are fit to hold locks.
+//! The preflight. It asks all masters about themselves, and judges whether they are fit to hold
+//! locks.
 //!
-//! It uses connections of its own, and none of the tasks that serve locks.
+//! The preflight uses connections of its own. It does not use the tasks that serve locks.
 
 mod about;
 mod ask;

@@ -8,17 +8,17 @@ use super::setting::Setting;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Severity {
-    /// The finding is good to know.
+    /// The finding is for information only.
     Info,
-    /// The check could not find out.
+    /// The check could not find out whether there is a problem.
     Unknown,
     /// Locks may be lost or refused if something else goes wrong.
     Warn,
-    /// Locks are not safe.
+    /// Locks are not safe, or cannot be acquired.
     Refuse,
 }
 
-/// One thing to know about the masters or the settings of this program.
+/// One result of a check, about the masters or the settings of this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
@@ -33,7 +33,7 @@ pub struct Finding {
     pub value: String,
     /// The reason why the value matters.
     pub why: &'static str,
-    /// The fix, such as a command.
+    /// The fix, for example a command.
     pub fix: &'static str,
     /// The subject of the finding if `master` is `None`. Empty if `value` names the subject.
     pub(super) subject: &'static str,
@@ -75,10 +75,10 @@ impl fmt::Display for Finding {
 }
 
 /// The findings of [`Coordinator::check`](crate::Coordinator::check). `Display` shows one line for
-/// each, and one line for a finding that is the same on several masters.
+/// each finding. Findings that are the same on several masters share one line.
 ///
-/// A restart undoes what `CONFIG SET` or `ACL SETUSER` fixes, unless it is in the configuration
-/// file or the ACL file, too.
+/// A restart of the server undoes a fix by `CONFIG SET` or `ACL SETUSER`. To keep the fix, also
+/// write it into the configuration file or the ACL file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Preflight {
@@ -104,7 +104,7 @@ impl fmt::Display for Preflight {
     }
 }
 
-/// Joins findings that are the same on all masters into one, if there are several masters.
+/// Joins findings that are the same on all masters into one finding, if there are several masters.
 pub(super) fn join(findings: &[Finding], masters: usize) -> Vec<Finding> {
     let groups = groups(findings).into_iter();
     let joined = groups.flat_map(|(of_all, same)| {

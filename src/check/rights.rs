@@ -1,5 +1,5 @@
-//! The rights that each kind of lock needs, and which of them are missing. Trying the commands has
-//! shown that.
+//! The rights that each kind of lock needs, and the findings about missing rights. A right is
+//! missing if the check tried its command or key and was refused.
 
 use super::{
     about::About,
@@ -9,10 +9,16 @@ use super::{
 };
 use crate::master::server_error::ServerError;
 
-/// Each row: the setting; the commands of an acquisition; the other commands, in capitals, and
-/// keys, in small letters; the fix. If the user may acquire such locks and lacks another right,
-/// these locks cannot be released or kept. The commands of an acquisition are empty for fair locks
-/// and fencing tokens, which also need the rights of another row.
+/// The rights that each kind of lock needs. A row has four parts:
+///
+/// 1. The setting.
+/// 2. The commands that acquire the lock. This part is empty for fair locks and fencing tokens,
+///    because they also need the rights of another row.
+/// 3. The other commands, in capitals, and the keys, in small letters.
+/// 4. The fix.
+///
+/// If only rights of the third part are missing, the user can acquire the lock, but cannot release
+/// or keep it.
 const KINDS: [(Setting, &str, &str, &str); 4] = [
     (
         Setting::RightsMutex,
@@ -45,8 +51,8 @@ const KINDS: [(Setting, &str, &str, &str); 4] = [
 pub(super) fn is_without(facts: &Facts, right: &str) -> bool {
     match facts.error(right) {
         Some(ServerError::CommandDenied | ServerError::UnknownCommand) => true,
-        // A command may be denied only for the key of the example, which says nothing about the
-        // keys of other locks.
+        // The user may have the right to the command, but not to the key of the example lock. The
+        // user may still have the right to the keys of other locks.
         Some(ServerError::KeyDenied) => right.starts_with(char::is_lowercase),
         _ => false,
     }
@@ -63,7 +69,7 @@ fn has_any_kind(facts: &Facts) -> bool {
         .any(|(_, takes, ..)| can_be_taken(facts, takes))
 }
 
-/// Returns whether the master can grant locks of some kind now.
+/// Returns whether the master can grant at least one kind of lock now.
 pub(super) fn may_lock(facts: &Facts) -> bool {
     facts.write_error().is_none() && has_any_kind(facts)
 }

@@ -16,11 +16,11 @@ use crate::{
     master::{dial_error::guard_rights, server_error::ServerError},
 };
 
-/// Returns the value of the setting if there is something to report.
+/// A function that returns the value of the setting if there is something to report.
 type Rule = for<'a, 'b> fn(&'a Look<'b>) -> Option<String>;
 
-/// Each row: the severity, the setting, and when and with which value it is reported; why it
-/// matters; how to fix it.
+/// Makes the table. A row has the severity, the setting and its rule, then the reason why it
+/// matters, then the fix. The rule decides when the setting is reported, and with which value.
 macro_rules! rules {
     ($($severity:ident $setting:ident if $value:expr; $why:expr; $fix:expr;)+) => {
         &[$((About {
@@ -165,13 +165,13 @@ const RULES: &[(About, Rule)] = rules! {
     Warn Writes if |look| look.writes_fail("CLUSTERDOWN");
         NO_WRITES; "CLUSTER INFO says what is missing; run standalone masters for locks";
     Warn Writes if |look| {
-        // Another finding reports this if the setting is known.
+        // If the setting is known, another finding reports it.
         let is_reported = look.facts.number("min-replicas-to-write").unwrap_or(0) > 0;
         look.writes_fail("NOREPLICAS").filter(|_| !is_reported)
     };
         NO_WRITES; "CONFIG SET min-replicas-to-write 0";
     Warn Writes if |look| {
-        // Another finding reports this if the role is known.
+        // If the role is known, another finding reports it.
         let is_reported = look.facts.get("role").is_some_and(|role| role != "master");
         let code = look.writes_fail("READONLY").or_else(|| look.writes_fail("MASTERDOWN"));
         code.filter(|_| !is_reported)
@@ -200,7 +200,7 @@ impl Look<'_> {
         self.value().filter(|value| value != good)
     }
 
-    /// Returns the value of a field that every `INFO` has, unless it is `good`.
+    /// Returns the value of a field that every `INFO` has, unless the value is `good`.
     fn unless(&self, good: &str) -> Option<String> {
         let is_bad = self.facts.has_info() && !self.facts.is(self.setting.name(), good);
         is_bad.then(|| self.value().unwrap_or_else(|| "unknown".to_owned()))
@@ -263,8 +263,11 @@ pub(super) fn find(facts: &Facts, ours: &Ours<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Returns the first setting with which a restart may lose locks. A setting that is not known may
-/// lose locks. A torn log does no harm: the server never confirmed what comes after the last fsync.
+/// Returns the first setting with which a restart may lose locks. A setting with an unknown value
+/// counts as one that may lose locks.
+///
+/// With safe settings, the end of the log may still be torn after a crash. This loses no lock,
+/// because the server confirms a write only after its fsync.
 fn first_gap(facts: &Facts) -> Option<Setting> {
     let safe = [
         (Setting::AofEnabled, "1"),
@@ -277,8 +280,8 @@ fn first_gap(facts: &Facts) -> Option<Setting> {
     gap.map(|(setting, _)| setting)
 }
 
-/// Returns the finding that a restart may lose locks. The settings decide whether it may, and the
-/// restart guard decides how severe that is.
+/// Returns the finding that a restart may lose locks. The settings of the master decide whether a
+/// restart may lose locks. The restart guard and `durable_masters` decide how severe that is.
 fn restart_loses_locks(facts: &Facts, ours: &Ours<'_>) -> Option<Finding> {
     let setting = first_gap(facts)?;
     let value = facts.get(setting.name());

@@ -6,7 +6,7 @@ macro_rules! settings {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
         /// The setting, field or condition that a [`Finding`](crate::Finding) is about.
         ///
-        /// The [name](Self::name) of a variant never changes, so a program can use it to ignore
+        /// The [name](Self::name) of a variant never changes. A program can use the name to ignore
         /// findings that it expects. Settings and fields of a server have the server's own names.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
@@ -26,7 +26,7 @@ macro_rules! settings {
 }
 
 settings! {
-    /// `active-replica`: KeyDB replicates between masters.
+    /// `active-replica`: whether KeyDB replicates between masters.
     ActiveReplica = "active-replica",
     /// `aof_enabled`: whether there is an append-only file.
     AofEnabled = "aof_enabled",
@@ -40,9 +40,9 @@ settings! {
     ConfigGet = "CONFIG GET",
     /// `connected_slaves`: the number of replicas.
     ConnectedSlaves = "connected_slaves",
-    /// `connection`: the master cannot be reached, or is no Redis server.
+    /// `connection`: the master cannot be reached, or is not a Redis server.
     Connection = "connection",
-    /// `crdt_config_version`: Redis Enterprise replicates between masters.
+    /// `crdt_config_version`: the server is Redis Enterprise and replicates between masters.
     CrdtConfigVersion = "crdt_config_version",
     /// `dragonfly_version`: the server is Dragonfly.
     DragonflyVersion = "dragonfly_version",
@@ -70,29 +70,29 @@ settings! {
     Masters = "masters",
     /// `maxclients`: the number of connections that the server takes.
     Maxclients = "maxclients",
-    /// `maxmemory_policy`: what is evicted when memory is short.
+    /// `maxmemory_policy`: the keys that are evicted when memory is short.
     MaxmemoryPolicy = "maxmemory_policy",
-    /// `min-replicas-to-write`: the number of replicas without which the server refuses writes.
+    /// `min-replicas-to-write`: the number of replicas that the server needs to accept writes.
     MinReplicasToWrite = "min-replicas-to-write",
     /// `monotonic_clock`: the clock of the server's timers.
     MonotonicClock = "monotonic_clock",
     /// `no-appendfsync-on-rewrite`: whether fsync pauses while a file is rewritten.
     NoAppendfsyncOnRewrite = "no-appendfsync-on-rewrite",
-    /// `PUBLISH, SUBSCRIBE`: whether the user may publish and receive releases.
+    /// `PUBLISH, SUBSCRIBE`: whether the user may publish and receive messages about releases.
     PubSub = "PUBLISH, SUBSCRIBE",
     /// `rdb_last_bgsave_status`: whether snapshots can be written.
     RdbLastBgsaveStatus = "rdb_last_bgsave_status",
     /// `redis_mode`: standalone, cluster or Sentinel.
     RedisMode = "redis_mode",
-    /// `redis_version`: the version of Redis, or the one that Valkey is compatible with.
+    /// `redis_version`: the version of Redis, or the Redis version that Valkey is compatible with.
     RedisVersion = "redis_version",
-    /// `rights for fair locks`.
+    /// `rights for fair locks`: whether the user has the rights that fair locks need.
     RightsFair = "rights for fair locks",
-    /// `rights for fencing tokens`.
+    /// `rights for fencing tokens`: whether the user has the rights that fencing tokens need.
     RightsFencing = "rights for fencing tokens",
-    /// `rights for mutexes`.
+    /// `rights for mutexes`: whether the user has the rights that mutexes need.
     RightsMutex = "rights for mutexes",
-    /// `rights for reentrant locks`.
+    /// `rights for reentrant locks`: whether the user has the rights that reentrant locks need.
     RightsReentrant = "rights for reentrant locks",
     /// `rights to inspect`: whether the user may look at locks.
     RightsToInspect = "rights to inspect",
@@ -100,7 +100,7 @@ settings! {
     RightsToKeys = "rights to keys",
     /// `role`: whether the server is a master.
     Role = "role",
-    /// `run_id`: whether each master is a server of its own.
+    /// `run_id`: the id of the server process. It must be different for each master.
     RunId = "run_id",
     /// `tcp-keepalive`: whether the server notices clients that are gone.
     TcpKeepalive = "tcp-keepalive",
@@ -112,7 +112,7 @@ settings! {
     Ttl = "ttl",
     /// `votes`: whether a master, or a majority, can vote now.
     Votes = "votes",
-    /// `writes`: the server refuses to write.
+    /// `writes`: the server refuses writes.
     Writes = "writes",
 }
 

@@ -73,7 +73,7 @@ fn check(masters: &[MasterAnswer], own: &Own) -> Preflight {
     )
 }
 
-/// Returns master `name`, on a host of its own, with `changes` to the answer of a fit master.
+/// Returns master `name` on a host of its own. Its answer is that of a fit master with `changes`.
 fn master(name: &str, changes: &[(&str, &str)]) -> MasterAnswer {
     let mut text = FIT.replace("RUN", name);
     for (from, to) in changes {
@@ -106,7 +106,7 @@ fn found(masters: &[MasterAnswer], own: &Own) -> Vec<(Severity, &'static str)> {
         .collect()
 }
 
-/// Returns what is found when one of three masters has `changes`.
+/// Returns the findings about three masters if one of them has `changes`.
 fn with_one(changes: &[(&str, &str)], own: &Own) -> Vec<(Severity, &'static str)> {
     let masters = [master("a", &[]), master("b", &[]), master("c", changes)];
     found(&masters, own)
@@ -247,14 +247,15 @@ fn settings_with_which_a_restart_loses_locks_are_found() {
         ),
     ] {
         assert_eq!(with_one(&[change], &unguarded), [(severity, setting)]);
-        // The guard notices a restart.
+        // With the restart guard, a restart is noticed.
         assert_eq!(with_one(&[change], &own()), [(Info, setting)]);
     }
     let lost = with_one(&[("never", "none")], &unguarded);
     assert_eq!(lost, []);
 }
 
-/// A restart of a master that was found durable is trusted.
+/// A coordinator trusts a restart of a master that it found durable, so a change after that is
+/// severe.
 #[test]
 fn a_master_that_is_declared_durable_and_is_not_is_found() {
     let mut durable = own();
@@ -344,7 +345,7 @@ fn a_server_that_is_listed_twice_is_found_once_and_has_one_vote() {
         (Unknown, "connection"),
     ];
     assert_eq!(found(&twins, &own()), expected);
-    // Without the guard, the server has two votes, and shares its data with itself.
+    // Without the guard, the server has two votes. It is also found to share data with itself.
     let expected = [
         run_id,
         (Refuse, "master_replid"),
@@ -554,7 +555,7 @@ fn each_missing_right_has_its_finding() {
     let (mutex, reentrant) = ("rights for mutexes", "rights for reentrant locks");
     let (fair, tokens) = ("rights for fair locks", "rights for fencing tokens");
     for (tried, errors, expected) in [
-        // Reentrant locks can be acquired, and mutexes cannot.
+        // Reentrant locks can be acquired, but mutexes cannot.
         (
             &["SET"][..],
             &command[..],
@@ -650,8 +651,8 @@ fn clocks_that_are_apart_are_found() {
             .collect();
         assert_eq!(found, expected, "{times:?}");
     }
-    // The clock is 2 s off, but the reading may be wrong by half of the round trip, which is 1 s.
-    // The other second is no more than `CLOCK_WINDOW`, so it is no finding.
+    // The clock seems to be 2 s off. The reading may be wrong by half of the round trip, which is
+    // 1 s. So the clock may be only 1 s off. That is within `CLOCK_WINDOW`, so there is no finding.
     let mut masters = ["a", "b", "c"].map(|name| master(name, &[]));
     let facts = FIT
         .replace("RUN", "c")
@@ -739,7 +740,7 @@ fn a_finding_about_all_masters_is_shown_once() {
     let report = check(&masters, &own());
     assert_eq!(report.findings.len(), 1);
     assert_eq!(report.findings[0].master, None);
-    // A finding about one master, or with different values, names the master.
+    // Findings with different values are not joined, so each of them names its master.
     let masters = [
         master("a", &[("lua-time-limit", "6000")]),
         master("b", &[slow]),

@@ -32,8 +32,8 @@ pub(super) fn find(masters: &[MasterAnswer], ours: &Ours<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Finds whether enough masters can vote now. The findings about single masters do not say whether
-/// too many masters are affected: one master that is down may be fine.
+/// Returns a finding if too few masters can vote now. The findings about single masters do not show
+/// that: if one master is down, the others may still be a majority.
 fn votes(masters: &[MasterAnswer], ours: &Ours<'_>) -> Option<Finding> {
     let (count, need) = (masters.len(), majority(masters.len()));
     let able = masters.iter().enumerate().filter_map(|(number, master)| {
@@ -64,7 +64,7 @@ fn is_twin(other: &MasterAnswer, master: &MasterAnswer) -> bool {
     run_id.is_some() && run_id == id(other, "run_id")
 }
 
-/// Finds whether two masters have the same data, or once had the same data.
+/// Returns a finding if two masters have the same data, or once had the same data.
 fn shared_data(one: &MasterAnswer, other: &MasterAnswer, ours: &Ours<'_>) -> Option<Finding> {
     let ids = |master| ["master_replid", "master_replid2"].map(|field| id(master, field));
     let ([now, before], theirs) = (ids(one), ids(other));
@@ -86,11 +86,11 @@ fn shared_data(one: &MasterAnswer, other: &MasterAnswer, ours: &Ours<'_>) -> Opt
 
 fn id<'a>(master: &'a MasterAnswer, field: &str) -> Option<&'a str> {
     let id = master.facts.as_ref().ok()?.get(field)?;
-    // A server without an earlier id shows zeros.
+    // A server that never had another id shows zeros in `master_replid2`.
     Some(id).filter(|id| id.bytes().any(|digit| digit != b'0'))
 }
 
-/// Finds hosts without which no majority is left, by the addresses of the masters.
+/// Finds hosts whose loss leaves no majority. The addresses of the masters name the hosts.
 fn hosts(masters: &[MasterAnswer]) -> impl Iterator<Item = Finding> {
     let mut hosts = BTreeMap::<&str, usize>::new();
     for master in masters {
@@ -104,7 +104,8 @@ fn hosts(masters: &[MasterAnswer]) -> impl Iterator<Item = Finding> {
     hosts.map(|(host, on_it)| about::HOST.with(format!("{host} for {on_it}")))
 }
 
-/// Returns the host of an address. Memory masters are for tests, and count as hosts of their own.
+/// Returns the host of an address. Each memory master counts as a host of its own, because memory
+/// masters are for tests.
 fn host(address: &str) -> &str {
     match address.rsplit_once(':') {
         Some((host, _)) if host != "memory" => {
@@ -114,8 +115,8 @@ fn host(address: &str) -> &str {
     }
 }
 
-/// Finds clocks that are outside the window for tickets and candidates for fencing tokens. Other
-/// locks do not depend on wall clocks, as a TTL is a length of time.
+/// Finds clocks that are too far off for tickets and for candidates for fencing tokens. Other locks
+/// do not depend on the time of day, because a TTL is a length of time.
 fn clocks(masters: &[MasterAnswer]) -> Vec<Finding> {
     let clocks = masters.iter().filter_map(|master| {
         let clock = master.facts.as_ref().ok()?.clock?;
@@ -140,11 +141,12 @@ fn clocks(masters: &[MasterAnswer]) -> Vec<Finding> {
     apart.into_iter().chain(theirs).chain(ours).collect()
 }
 
-/// Finds settings of this program that leave too little time.
+/// Finds settings of this program that leave too little margin.
 fn our_own(ours: &Ours<'_>) -> impl Iterator<Item = Finding> {
     /// The number of slow answers that a lock should survive.
     const ANSWERS: u32 = 10;
-    /// The ppm by which two clocks run apart while time daemons slew each of them by 500 ppm.
+    /// The rate at which two clocks run apart, in ppm, while time daemons slew one clock forward
+    /// and the other clock back by 500 ppm each.
     const SLEW: u32 = 1_000;
     let (ttl, timeout) = (ours.config.ttl.duration(), ours.node_timeout);
     let ttl = (ttl / ANSWERS < timeout)

@@ -14,7 +14,7 @@ pub(super) fn find(error: &ProbeError) -> Finding {
     match error {
         ProbeError::Dial(error) => dial(error),
         ProbeError::Failed(Failure::Rejected(error)) => {
-            // The server answers, but it does not run the script with the questions.
+            // The server answers, but it does not run the script that contains the questions.
             let kind = ServerError::of(error);
             let is_lasting = kind.is_denial() || kind == ServerError::Other;
             let about = if is_lasting {

@@ -1,4 +1,4 @@
-//! Waiters that cannot win: they step aside, so that they do not hold up the others.
+//! Waiters that cannot win. They step aside, so they do not delay the others.
 
 use std::time::{Duration, Instant};
 
@@ -10,31 +10,33 @@ use super::{
 /// The position of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
-    /// Out of the queues of a fair lock. The waiter does not ask for the lock until a majority of
-    /// masters answer in time. It keeps its ticket if a majority of masters have seen it.
+    /// The waiter is out of the queues of a fair lock. It does not ask for the lock until a
+    /// majority of masters answer in time. It keeps its ticket if a majority of masters have seen
+    /// the ticket.
     Aside,
-    /// In the queues of the masters. A waiter for a lock of another kind makes attempts.
+    /// The waiter is in the queues of the masters. For a lock of another kind, the waiter makes
+    /// attempts.
     Queued,
 }
 
-/// The chance of this client to win, as far as one round shows.
+/// The chance of this client to win, judged from one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chance {
     /// A majority of masters answered in time.
     Had,
     /// No majority of masters answered in time.
     None,
-    /// Too few masters have answered to tell, or too many of the answers in time are errors.
+    /// Too few masters have answered so far, or too many of the answers in time are errors.
     Unknown,
 }
 
 impl Chance {
-    /// Returns the chance that `round` showed, which did not end in a lock.
+    /// Returns the chance that `round` showed. The round did not end in a lock.
     pub(crate) fn of_round(round: &Round, outcome: Outcome) -> Self {
         if outcome == Outcome::TooLate {
             Self::None
         } else if round.lacks_masters() {
-            // Masters that answer with errors can be reached in time, and have granted nothing.
+            // Masters that answer with errors in time can be reached, and have granted nothing.
             if round.majority_replied_in_time() {
                 Self::Unknown
             } else {
@@ -50,29 +52,31 @@ impl Chance {
     }
 }
 
-/// The chances of waiters, by whether a majority of masters has answered in time lately.
+/// The chances of waiters. They depend on whether a majority of masters has answered in time
+/// lately.
 ///
-/// A client that hears from no majority cannot win, but its requests may still arrive. Masters then
-/// grant it locks that it cannot use, again and again. So it may ask for half a waiter timeout,
-/// which keeps its position in a queue if the outage is short. After that, it may come back when a
-/// majority has answered one round in time.
+/// A client cannot win without answers from a majority, but some masters may still get its
+/// requests. These masters would grant it locks that it cannot use, again and again. So a waiter
+/// without a majority stops asking after half a waiter timeout. Until then, it keeps its position
+/// in a queue, because the outage may be short. A waiter that stopped may come back when a majority
+/// has answered one round in time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chances {
     unable: Option<Unable>,
 }
 
-/// A time in which no majority of masters answered in time.
+/// A period without a round that a majority of masters answered in time.
 #[derive(Clone, Copy, Debug)]
 struct Unable {
-    /// The start of the first round that no majority answered in time.
+    /// The start of the first round in the period.
     since: Instant,
-    /// The end of the last such round.
+    /// The end of the last round in the period.
     until: Instant,
 }
 
 impl Chances {
-    /// Returns the chances of a waiter that comes at `now`. Failures that ended more than two
-    /// waiter timeouts before do not count for it.
+    /// Returns the chances of a waiter that comes at `now`. Failures do not count for this waiter
+    /// if they ended more than two waiter timeouts before.
     pub(crate) fn at(self, now: Instant, waiter_timeout: Duration) -> Self {
         let age = |unable: &Unable| now.saturating_duration_since(unable.until);
         Self {
@@ -82,7 +86,7 @@ impl Chances {
         }
     }
 
-    /// Notes the chance that a round showed, which began at `start` and ended at `now`.
+    /// Notes the chance that a round showed. The round began at `start` and ended at `now`.
     pub(crate) fn note(&mut self, chance: Chance, start: Instant, now: Instant) {
         match chance {
             Chance::Had => self.unable = None,
@@ -125,8 +129,8 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    /// Returns a round with the vote of each letter: `g` granted, `h` held by another, `f` timed
-    /// out, `q` quarantined, `-` not answered yet.
+    /// Returns a round with the vote of each letter. `g` is granted, `h` is held by another, `f` is
+    /// timed out, `q` is quarantined, and `-` is not answered yet.
     fn round(letters: &str, start: Instant) -> Round {
         let mut round = Round::open(Verb::Acquire, letters.len(), start, None);
         for (master, letter) in letters.chars().enumerate() {
@@ -159,7 +163,7 @@ mod tests {
                 vec![
                     (0, "fff", Lost, Queued),
                     (1_300, "ffh", Lost, Queued),
-                    (1_450, "qfg", Lost, Aside), // over 50 ms after it began
+                    (1_450, "qfg", Lost, Aside), // ends at 1,500 ms, after half the timeout
                     (9_000, "fff", Lost, Aside),
                     (9_100, "fhh", Lost, Queued), // one round is enough to come back
                     (9_200, "fff", Lost, Queued),

@@ -13,7 +13,7 @@ use super::{
     script::Script,
 };
 
-/// One thing to do with one lock, atomically on each master.
+/// One action on one lock. A master executes it atomically.
 #[derive(Clone, Debug)]
 pub(crate) struct Command {
     pub(crate) resource: Resource,
@@ -25,7 +25,8 @@ pub(crate) struct Command {
 pub(crate) enum Action {
     /// Takes a lock that is free.
     Acquire { by: Identity, key: NewKey },
-    /// Takes a fair lock that is free if no other waiter comes first. Otherwise enters its queue.
+    /// Takes a fair lock that is free, if no other waiter comes first. Otherwise puts the caller
+    /// into the queue of the lock.
     AcquireOrQueue {
         by: FairAttempt,
         queue: QueueOptions,
@@ -33,21 +34,21 @@ pub(crate) enum Action {
     },
     /// Prolongs the life of the key, and sets the depth.
     Extend { by: Identity, ttl: Ttl, depth: u32 },
-    /// Puts back the key that a master lost while the lock is held.
+    /// Puts the key back on a master that lost it, while the lock is held.
     Heal { by: Identity, key: NewKey },
-    /// Gives up a level that is not the last one.
+    /// Releases a level that is not the last one.
     SetDepth {
         by: OwnerAttempt,
         depth: u32,
         ballot: Option<Ballot>,
     },
-    /// Deletes the key, and the ticket of a fair lock.
+    /// Deletes the key. For a fair lock, also deletes the ticket.
     Release {
         by: Identity,
         wakes: WakeScope,
         ballot: Option<Ballot>,
     },
-    /// Deletes the key, and keeps the ticket in the queue for the waiter timeout.
+    /// Deletes the key of a fair lock, and keeps the ticket in the queue for the waiter timeout.
     Yield { by: FairAttempt, timeout: Duration },
     /// Asks who holds the lock and who waits for it.
     Inspect,
@@ -57,7 +58,8 @@ pub(crate) enum Action {
 #[derive(Clone, Debug)]
 pub(crate) struct NewKey {
     pub(crate) ttl: Ttl,
-    /// The number of levels that the owner then holds. The key of a mutex does not have it.
+    /// The number of levels that the owner holds after the grant. The key of a mutex does not
+    /// contain it.
     pub(crate) depth: u32,
     /// The candidate for the fencing token of a fenced lock.
     pub(crate) ballot: Option<Ballot>,
@@ -74,12 +76,13 @@ pub(crate) enum Verb {
     Yield,
 }
 
-/// The waiters that a release wakes where it deletes the key.
+/// The waiters that a release wakes on each master where it deletes the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeScope {
     Nobody,
-    /// Waiters of Redisson, each of which listens to one master. Waiters of this crate only note
-    /// that this master is free. For a key that a lost round left.
+    /// Wakes the waiters of Redisson, because each of them listens to only one master. Waiters of
+    /// this crate only note that this master is free. This scope is for a key that a lost round
+    /// left.
     ThisMaster,
     Everybody,
 }
@@ -95,16 +98,16 @@ pub(crate) enum Call<'a> {
     },
 }
 
-/// A master's reply, as far as any command needs to tell replies apart.
+/// A master's reply. It has a case for each reply that some command tells apart.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reply<'a> {
-    /// An error reply, whole, without the leading `-`.
+    /// The whole text of an error reply, without the leading `-`.
     Error(&'a str),
     Int(i64),
     Nil,
     Ok,
     Text(Cow<'a, str>),
-    /// A reply that no command of this crate gets.
+    /// A reply that no command of this crate expects.
     #[cfg(any(test, feature = "redis"))]
     Other,
 }
@@ -136,7 +139,7 @@ impl Command {
         }
     }
 
-    /// Returns this command for a master that wakes no one.
+    /// Returns this command, changed so that it wakes no waiters.
     pub(crate) fn without_wakeup(mut self) -> Self {
         if let Action::Release { wakes, .. } = &mut self.action {
             *wakes = WakeScope::Nobody;
@@ -144,7 +147,7 @@ impl Command {
         self
     }
 
-    /// Returns whether this command gives back what `other` takes, or a level of it.
+    /// Returns whether this command releases what `other` takes, or one level of it.
     #[cfg(feature = "redis")]
     pub(crate) fn undoes(&self, other: &Self) -> bool {
         matches!(self.verb(), Verb::Release | Verb::Yield)
@@ -154,7 +157,8 @@ impl Command {
 }
 
 impl Action {
-    /// Returns the attempt that this action is part of: its token, or its owner and number.
+    /// Returns the identity of the attempt. For a mutex, this is the token. For the other kinds, it
+    /// is the owner and the number of the attempt. `Inspect` has neither.
     pub(super) fn identity(&self) -> (Option<&Token>, Option<&OwnerAttempt>) {
         match self {
             Self::Acquire { by, .. }
@@ -169,7 +173,7 @@ impl Action {
 }
 
 impl Verb {
-    /// Returns whether a master in quarantine must not vote on this verb.
+    /// Returns whether a quarantine keeps a master from voting on this verb.
     pub(crate) fn quarantine_applies(self) -> bool {
         match self {
             Self::Acquire | Self::Extend | Self::Heal => true,
@@ -177,7 +181,8 @@ impl Verb {
         }
     }
 
-    /// Returns whether this may leave something on a master that was not there before.
+    /// Returns whether this verb may leave a lock or a ticket on a master that did not have it
+    /// before.
     #[cfg(feature = "redis")]
     pub(crate) fn takes(self) -> bool {
         match self {
@@ -191,7 +196,7 @@ impl Verb {
         match (self, vote) {
             (_, Vote::Grant) => true,
             (_, Vote::Fail(_)) => false,
-            // A key that belongs to another holder, or to no one, counts as released.
+            // A key that is gone, or that belongs to another holder, counts as released.
             (Self::Release | Self::Yield, Vote::Refuse(_)) => true,
             (Self::Acquire | Self::Extend | Self::Heal | Self::Inspect, Vote::Refuse(_)) => false,
         }
@@ -199,9 +204,8 @@ impl Verb {
 }
 
 impl WakeScope {
-    /// The message for [`WakeScope::ThisMaster`]. Redisson reads a message as a number, so to
-    /// Redisson this is the same as `0`. This crate reads a message as text, and tells the two
-    /// apart.
+    /// The message for [`WakeScope::ThisMaster`]. Redisson reads messages as numbers, so it treats
+    /// `00` like `0`. This crate reads messages as texts, and can tell `00` from `0`.
     pub(crate) const THIS_MASTER: &str = "00";
 
     /// Returns the message that is published.
@@ -223,17 +227,17 @@ pub(crate) mod fixture {
         name::{KeyTemplate, Kind},
     };
 
-    /// Returns a command for the lock `r`, of which the owner then holds `depth` levels.
+    /// Returns a command for the lock `r`. After this command, the owner holds `depth` levels.
     pub(crate) fn command(kind: Kind, verb: Verb, depth: u32) -> Command {
         of(&resource(kind, "r"), verb, depth, None)
     }
 
-    /// Returns the same for a fenced lock.
+    /// Does the same as [`command`] for a fenced lock.
     pub(crate) fn fenced(kind: Kind, verb: Verb, depth: u32) -> Command {
         let resource = resource(kind, "r");
         let ballot = Ballot {
             counter: resource.counter(),
-            candidate: 1_770_000_000_000_001, // more digits than Lua would print
+            candidate: 1_770_000_000_000_001, // more digits than `tostring` in Lua prints
         };
         of(&resource, verb, depth, Some(ballot))
     }

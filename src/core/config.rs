@@ -12,14 +12,14 @@ use super::{
     timeout::NodeTimeout,
 };
 
-/// The default of the longest TTL. A master that forgot locks is quarantined for about as long.
+/// The default maximum of the TTL. A master that forgot locks is quarantined for about this long.
 const MAX_TTL: Duration = Duration::from_secs(60);
 
 /// The settings of the user, before they are checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
-    /// `None` stands for the default, which is measured.
+    /// `None` means the default: the timeout is measured.
     pub(crate) node_timeout: Option<Duration>,
     pub(crate) connect_timeout: Duration,
     pub(crate) drift_ppm: u32,
@@ -27,11 +27,11 @@ pub(crate) struct Settings {
     pub(crate) poll_interval: (Duration, Duration),
     pub(crate) key_template: String,
     pub(crate) renewal: Renewal,
-    /// `None` stands for the default, which depends on the node timeout.
+    /// `None` means the default, which depends on the node timeout.
     pub(crate) waiter_timeout: Option<Duration>,
     pub(crate) restart_guard: RestartGuard,
     pub(crate) durable_masters: bool,
-    /// `None` stands for the default, which depends on the restart guard.
+    /// `None` means the default, which depends on the restart guard.
     pub(crate) max_ttl: Option<Duration>,
 }
 
@@ -72,9 +72,9 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Checks all settings. Nothing is checked again later.
+    /// Checks all settings. No setting is checked again later.
     pub(crate) fn parse(settings: Settings) -> Result<Self, ConfigError> {
-        // No `..`, so that a new setting must be handled here.
+        // Without `..`, this fails to compile if a new setting is not handled.
         let Settings {
             ttl,
             node_timeout,
@@ -144,7 +144,8 @@ fn checked_connect_timeout(given: Duration) -> Result<Duration, ConfigError> {
     checked(given, TIMEOUTS, error)
 }
 
-/// Checks the waiter timeout. Four node timeouts are enough for two polls of a slow master.
+/// Checks the waiter timeout. The minimum of four node timeouts leaves time for two polls of a slow
+/// master.
 fn checked_waiter_timeout(
     given: Option<Duration>,
     node_timeout: Duration,
@@ -172,7 +173,7 @@ fn checked(
 
 fn default_max_ttl(restart_guard: RestartGuard, ttl: Duration) -> Duration {
     match restart_guard {
-        // No master is quarantined until the longest TTL is over.
+        // The maximum only limits the length of quarantines. Without a guard there are none.
         RestartGuard::Off => Ttl::MOST,
         RestartGuard::Observed | RestartGuard::Strict => ttl.max(MAX_TTL),
     }

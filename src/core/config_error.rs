@@ -7,12 +7,12 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum ConfigError {
     /// A master cannot be used, for example because its URL is wrong. The message does not show the
-    /// URL, which may contain a password.
+    /// URL, because a URL may contain a password.
     #[error("master {master}: {reason}")]
     BadMaster {
         /// The number of the master in the list, starting at 1.
         master: usize,
-        /// The mistake.
+        /// The reason why the master cannot be used.
         reason: String,
     },
 
@@ -42,11 +42,11 @@ pub enum ConfigError {
          every master must be a server of its own"
     )]
     DuplicateMaster {
-        /// The number of the first of the two in the list, starting at 1.
+        /// The number of the server's first entry in the list, starting at 1.
         first: usize,
-        /// The number of the second of the two in the list, starting at 1.
+        /// The number of the server's second entry in the list, starting at 1.
         second: usize,
-        /// The address of both.
+        /// The address of the server.
         address: String,
     },
 
@@ -100,7 +100,7 @@ pub enum ConfigError {
         most: Duration,
     },
 
-    /// The owner holds the lock without a fencing token, and acquiring the lock again as its owner
+    /// The owner holds the lock without a fencing token. Acquiring the lock again as this owner
     /// does not make a token.
     #[error(
         "the owner holds the lock without a fencing token: \
@@ -120,14 +120,14 @@ pub enum ConfigError {
         most: Duration,
     },
 
-    /// The lock's key begins with `quorlock:`, which is reserved for the crate's own keys.
+    /// The lock's key begins with `quorlock:`. This prefix is reserved for the crate's own keys.
     #[error(
         "the key {key:?} begins with quorlock:, which is reserved for the crate's own keys: \
          use another name or key template"
     )]
     ReservedKey {
-        /// The key made from the name and the key template, or the template itself if it is wrong
-        /// for every name.
+        /// The key that was made from the name and the key template. If the template itself begins
+        /// with `quorlock:`, this is the template.
         key: String,
     },
 
@@ -161,7 +161,7 @@ pub enum ConfigError {
         most: Duration,
     },
 
-    /// One slow master and the drift allowance would use up the whole TTL.
+    /// The node timeout and the drift allowance would use up the whole TTL.
     #[error(
         "a TTL of {ttl:?} is too short: \
          it must exceed {least:?}, the node timeout and the drift allowance together"
@@ -169,12 +169,12 @@ pub enum ConfigError {
     TtlTooShort {
         /// The TTL that was given.
         ttl: Duration,
-        /// The TTL must exceed this.
+        /// The duration that the TTL must exceed.
         least: Duration,
     },
 
-    /// The waiter timeout is out of range. A shorter one would treat live waiters as dead, and a
-    /// longer one would keep dead waiters in the queue.
+    /// The waiter timeout is out of range. A waiter timeout below the minimum would treat live
+    /// waiters as dead. One above the maximum would keep dead waiters in the queue for too long.
     #[error(
         "a waiter timeout of {given:?} is out of range: \
          it must be from {least:?} (four node timeouts) to {most:?}"

@@ -5,24 +5,26 @@ use super::{
     round::{Outcome, Round},
 };
 
-/// A consequence of a vote on an extension. It is a value, so that it is carried out after the
-/// round is unlocked.
+/// A consequence of a vote on an extension. It is a value, because it is carried out later, after
+/// the round is unlocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     None,
-    /// A majority has confirmed the extension. `heal` are masters that lost the key.
+    /// This vote completes the majority that confirms the extension. `heal` holds the masters that
+    /// lost the key.
     Renewed {
         heal: MasterSet,
     },
-    /// A majority had confirmed before. These masters lost the key.
+    /// A majority had confirmed the extension before this vote. The masters in this set lost the
+    /// key.
     Heal(MasterSet),
-    /// A majority of masters say that the lock belongs to another, or to no one.
+    /// A majority of masters say that the caller does not hold the lock.
     Disowned,
 }
 
 impl Effect {
-    /// Returns the consequence of the vote of `master`, which was just counted in `round`. `before`
-    /// is the outcome before that vote.
+    /// Returns the consequence of the vote of `master`. The vote has just been counted in `round`.
+    /// `before` is the outcome of the round before that vote.
     pub(crate) fn of_vote(round: &Round, before: Outcome, master: usize) -> Self {
         let missing = round.missing_key();
         match round.outcome() {
@@ -44,7 +46,8 @@ mod tests {
         quorum::{Failure, Refusal, Vote},
     };
 
-    /// Counts `g` granted, `n` no key, `h` held by another and `f` failed, and returns the effects.
+    /// Counts one vote for each letter, and returns the effects. `g` is granted, `n` is no key, `h`
+    /// is held by another, and `f` is failed.
     fn effects(letters: &str) -> Vec<Effect> {
         #[expect(clippy::disallowed_methods, reason = "an origin for the table")]
         let start = std::time::Instant::now();

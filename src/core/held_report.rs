@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc, time::Duration};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldReport {
     remaining: Option<Duration>,
-    /// On the heap, so that a vote stays small: a round keeps one for every master.
+    /// On the heap to keep a vote small, because a round keeps one vote for every master.
     owned: Option<Arc<Owned>>,
 }
 
@@ -49,7 +49,7 @@ impl HeldReport {
     }
 
     /// Returns the [ID](crate::Owner::id) of the owner that holds a reentrant or fair lock.
-    /// `None` for a mutex, whose holder is anonymous.
+    /// `None` for a mutex, because its holder is anonymous.
     pub fn owner(&self) -> Option<&str> {
         self.owned.as_ref().map(|owned| owned.owner.as_str())
     }
@@ -59,8 +59,8 @@ impl HeldReport {
         self.owned.as_ref().map_or(1, |owned| owned.depth)
     }
 
-    /// Returns the position of the client that asked in that master's queue for a fair lock: 1 is
-    /// next. `None` if the client is not in that queue.
+    /// Returns the position of this client in that master's queue for a fair lock, starting at 1.
+    /// `None` if the client is not in that queue.
     pub fn position(&self) -> Option<u64> {
         self.owned.as_ref()?.position
     }

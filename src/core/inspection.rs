@@ -4,27 +4,28 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::{identity::Ticket, name::Kind, quorum::majority, votes::Votes};
 
-/// The holder and the waiters of a lock according to the masters, from
-/// [`Lock::inspect`](crate::Lock::inspect). They may have changed since.
+/// The holder and the waiters of a lock, as the masters reported them to
+/// [`Lock::inspect`](crate::Lock::inspect). Both may have changed since then.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Inspection {
     /// The lock's name.
     pub name: Arc<str>,
-    /// The holder. `None` if the lock can be acquired: the masters on which it is free, or which
-    /// did not answer, are a majority.
+    /// The holder. `None` if the lock can be acquired. This is the case if the masters where the
+    /// lock is free, together with the masters that did not answer, are a majority.
     pub holder: Option<Holder>,
-    /// The [IDs](crate::Owner::id) of the owners that wait for a fair lock, in order, as far as any
-    /// master knows them. At most 1,000 from each master. A waiter whose process died is among them
-    /// until it is passed over. Empty if the lock that was inspected is not a fair one.
+    /// The [IDs](crate::Owner::id) of the owners that wait for a fair lock, in the order of the
+    /// queue. The list contains every waiter that any master knows, but at most 1,000 from each
+    /// master. A waiter whose process died stays in the list until the masters remove it from their
+    /// queues. The list is empty for a lock of another kind.
     pub queue: Vec<String>,
-    /// The answer of each master. Every answer to the question counts as
-    /// [`Vote::Grant`](crate::Vote::Grant) here, whether or not the lock is held on that master.
+    /// The answer of each master. A master that answered has the vote
+    /// [`Vote::Grant`](crate::Vote::Grant) here, even if the lock is held on that master.
     pub votes: Votes,
 }
 
 impl Inspection {
-    /// Returns whether the lock is held: no other client could acquire it now, because too few
+    /// Returns whether the lock is held. If so, no other client can acquire it now, because too few
     /// masters are free.
     pub fn is_held(&self) -> bool {
         self.holder.is_some()
@@ -35,20 +36,20 @@ impl Inspection {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The kind of lock that is held. `None` if it is not a lock of this crate, or not of the same
-    /// kind on all masters that hold it.
+    /// The kind of lock that is held. `None` if the masters hold locks of different kinds, or a key
+    /// that this crate does not recognise as a lock.
     pub kind: Option<Kind>,
-    /// The [ID](crate::Owner::id) of the owner. `None` for a mutex, whose holder is anonymous, and
-    /// if no single owner holds a majority of masters. The latter is always the case while
-    /// Redisson's `RedissonRedLock` holds the lock, which has another ID on every master, and for a
-    /// moment while several clients contend for the lock.
+    /// The [ID](crate::Owner::id) of the owner. `None` for a mutex, because its holder is
+    /// anonymous. Also `None` if no single owner holds a majority of masters. That happens for a
+    /// moment while several clients contend for the lock. It is always the case while Redisson's
+    /// `RedissonRedLock` holds the lock, because it has a different ID on every master.
     pub owner: Option<String>,
-    /// The number of times that the owner has acquired the lock. Without a single owner, the median
-    /// of what the masters say.
+    /// The number of times that the owner has acquired the lock. If no single holder has a
+    /// majority, this is the median of the numbers that the masters report.
     pub depth: u64,
-    /// The time until fewer than a majority of masters hold the lock for its holder, unless the
-    /// holder extends or releases it. Without a single owner, the time until a majority of masters
-    /// is free. `None` if the lock has no TTL.
+    /// The time until the holder loses its majority of masters, unless the holder extends or
+    /// releases the lock. If no single holder has a majority, this is the time until a majority of
+    /// masters is free. `None` if the lock has no TTL.
     pub remaining: Option<Duration>,
 }
 
@@ -62,14 +63,14 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HeldBy {
     kind: Option<Kind>,
-    /// For a mutex, a string that stands for its token.
+    /// For a mutex, a hash of its token.
     owner: String,
     depth: u64,
     remaining: Option<Duration>,
 }
 
 impl Seen {
-    /// Reads the reply of `lua/shared/inspect.lua`. Returns `None` if it makes no sense.
+    /// Reads the reply of `lua/shared/inspect.lua`. Returns `None` if the reply makes no sense.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut lines = text.split('\n');
         let mut words = lines.next()?.splitn(4, ' ');
@@ -111,7 +112,7 @@ pub(crate) fn holder(seen: &[Option<Seen>]) -> Option<Holder> {
             .iter()
             .filter(|other| (other.kind, &other.owner) == (one.kind, &one.owner))
             .collect();
-        // The longest time comes first. A lock without a TTL counts as the longest.
+        // The longest remaining time comes first. A lock without a TTL comes before all others.
         same.sort_by_key(|held| std::cmp::Reverse(held.remaining.unwrap_or(Duration::MAX)));
         let remaining = same.get(need - 1)?.remaining;
         let is_named = matches!(one.kind, Some(Kind::Reentrant | Kind::Fair));
@@ -126,8 +127,9 @@ pub(crate) fn holder(seen: &[Option<Seen>]) -> Option<Holder> {
     by_one.or_else(|| by_several(held, seen.len()))
 }
 
-/// Returns several holders as one if none of them has a majority of all masters and together they
-/// leave no majority to anyone else.
+/// Returns several holders as one, for a lock that no single holder has on a majority of masters.
+/// Returns `None` if the remaining masters are a majority, because another client can then acquire
+/// the lock.
 fn by_several(mut held: Vec<&HeldBy>, masters: usize) -> Option<Holder> {
     let others = masters - held.len();
     let missing = majority(masters).checked_sub(others)?;
@@ -145,7 +147,7 @@ fn by_several(mut held: Vec<&HeldBy>, masters: usize) -> Option<Holder> {
     })
 }
 
-/// Returns the owners of all tickets that any master has, in order.
+/// Returns the owners of all tickets that any master has, in the order of the tickets.
 pub(crate) fn queue(seen: &[Option<Seen>]) -> Vec<String> {
     let tickets: BTreeSet<_> = seen.iter().flatten().flat_map(|seen| &seen.queue).collect();
     tickets
@@ -171,7 +173,7 @@ mod tests {
                 &["fair 5 2 a:1", "fair 7 2 a:1", "fair 9 1 a:1"],
                 Some("a:1"),
                 2,
-                Some(7), // when two of the three keys have expired
+                Some(7), // two of the three keys have expired by then
             ),
             (
                 &["fair -1 1 a:1", "fair -1 1 a:1", "free 0 0 "],
@@ -209,7 +211,7 @@ mod tests {
             ),
             (&["reentrant 5 1 a:1", "x", free], None),
             (&[free, free], None),
-            // This is how RedissonRedLock holds a lock, and how a split vote looks.
+            // RedissonRedLock holds a lock in this way. A split vote looks the same.
             (
                 &[
                     "reentrant 5 2 a:1",

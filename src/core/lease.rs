@@ -1,10 +1,10 @@
-//! TTL, drift and validity. All arithmetic about time is here. It saturates, and uses integers.
+//! TTL, drift and validity. The arithmetic uses integers and saturates.
 
 use std::time::{Duration, Instant};
 
 use super::config_error::ConfigError;
 
-/// The rate at which clocks may run apart while a lock is held.
+/// The largest difference between the rates of clocks that is allowed while a lock is held.
 ///
 /// The allowance for a TTL is `ttl * ppm / 1,000,000 + 2 ms`. It covers the rate error of both
 /// clocks and the millisecond granularity of Redis' expiry, as in the [Redlock
@@ -30,8 +30,8 @@ impl Drift {
         self.ppm
     }
 
-    /// Returns the part of `ttl` that a holder must not use. It is rounded up, because a smaller
-    /// allowance would be unsafe.
+    /// Returns the part of `ttl` that a holder must not use. The result is rounded up, because a
+    /// smaller allowance would be unsafe.
     pub(crate) fn allowance(self, ttl: Duration) -> Duration {
         let scaled = (ttl.as_nanos() * u128::from(self.ppm)).div_ceil(u128::from(Self::WHOLE));
         u64::try_from(scaled)
@@ -46,21 +46,21 @@ impl Drift {
     }
 }
 
-/// The largest difference between a master's clock and the time in a fresh ticket or in a candidate
-/// for a fencing token. It limits the advantage that a client can have over others because its
-/// clock is wrong.
+/// The largest difference that a master accepts between its clock and the time in a fresh ticket or
+/// in a candidate for a fencing token. It limits the advantage of a client whose clock is wrong.
 pub(crate) const CLOCK_WINDOW: Duration = Duration::from_secs(1);
 
-/// A time to live that was checked. It has whole milliseconds, is long enough for a lock to be won,
-/// and short enough to be sent.
+/// A time to live that was checked. It is a number of whole milliseconds. It is long enough to win
+/// a lock, and at most [`Ttl::MOST`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ttl(u64);
 
 impl Ttl {
-    /// The longest TTL. A longer one is a mistake in units, and its end must fit into an `Instant`.
+    /// The longest TTL. A longer TTL is a mistake in units. The end of a lease must also fit into
+    /// an `Instant`.
     pub(crate) const MOST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-    /// Checks a TTL, and rounds it down to the millisecond, the unit of the masters.
+    /// Checks a TTL, and rounds it down to whole milliseconds, the unit of the masters.
     ///
     /// Refuses a TTL that leaves no validity after a round that takes a whole node timeout.
     pub(crate) fn parse(
@@ -103,8 +103,8 @@ impl Ttl {
     }
 }
 
-/// The time until which a holder may rely on its lock. It is kept as an instant, so that no caller
-/// subtracts the elapsed time a second time.
+/// The time until which a holder may rely on its lock. It is stored as an instant, so no caller can
+/// subtract the elapsed time twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Lease {
     until: Instant,
@@ -113,8 +113,8 @@ pub(crate) struct Lease {
 impl Lease {
     /// Creates the lease of a round that began at `start`.
     ///
-    /// `start` must be read before the first byte is sent. Then no master begins to count the TTL
-    /// earlier, so the key outlives this lease on each master.
+    /// `start` must be read before the first byte is sent. Then each master begins to count the TTL
+    /// after `start`, so the key on each master outlives this lease.
     pub(crate) fn new(start: Instant, ttl: Ttl, drift: Drift) -> Self {
         Self {
             until: start.checked_add(drift.usable(ttl)).unwrap_or(start),

@@ -12,7 +12,7 @@ impl MasterSet {
     /// The most masters that a set can hold.
     pub(crate) const MOST: usize = u64::BITS as usize;
     pub(crate) const NONE: Self = Self(0);
-    /// Every master, however many there are.
+    /// All masters, for any number of masters.
     pub(crate) const ALL: Self = Self(u64::MAX);
 
     pub(crate) fn only(master: usize) -> Self {
@@ -39,7 +39,7 @@ impl MasterSet {
         self.0.count_ones() as usize
     }
 
-    /// Returns whether these are a majority of `masters`.
+    /// Returns whether this set is a majority of `masters` masters.
     pub(crate) fn is_majority_of(self, masters: usize) -> bool {
         self.len() >= majority(masters)
     }

@@ -1,7 +1,8 @@
-//! The rules of the algorithm. No I/O, no clock, no async code and no global randomness.
+//! The rules of the algorithm. The code here uses no I/O, no clock, no async code and no global
+//! randomness.
 //!
-//! The time comes in as `now`, randomness as a number, and a master's answer as a
-//! [`Vote`](quorum::Vote). Each function depends on its arguments only, so that tables and property
+//! Functions get the time as `now`, randomness as a number, and a master's answer as a
+//! [`Vote`](quorum::Vote). Each function depends only on its arguments. So tables and property
 //! tests can check it.
 //!
 //! ```text
@@ -20,7 +21,7 @@
 //! | `lock_state` | whether a lock that was won is still held |
 //! | `command` | the commands that a master executes |
 //! | `words`, `script` | the words of a command, and the texts of its script |
-//! | `reply`, `report`, `held_report` | the vote that a reply stands for |
+//! | `reply`, `refusal_text`, `held_report` | the vote that a reply means |
 //! | `quorum`, `votes` | votes, majorities, and the table of who voted what |
 //! | `round`, `master_set` | one command to all masters, and its outcome |
 //! | `refused`, `wait` | why an attempt did not end in a lock, and how long to wait after it |

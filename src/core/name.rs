@@ -8,13 +8,14 @@ use std::{
 
 use super::config_error::ConfigError;
 
-/// A kind of lock. All kinds of a name exclude each other.
+/// A kind of lock. Locks with the same name exclude each other, even if their kinds differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// A lock that is held once, as in most Redlock libraries.
+    /// A lock that can be held only once at a time, as in most Redlock libraries.
     Mutex,
-    /// A lock that its owner can acquire again while it holds the lock. Redisson's plain lock.
+    /// A lock that its owner can acquire again while it holds the lock. It has the layout of
+    /// Redisson's plain lock.
     Reentrant,
     /// A reentrant lock that serves its waiters in the order in which they came.
     Fair,
@@ -34,19 +35,20 @@ impl fmt::Display for Kind {
 #[derive(Clone, Debug)]
 pub(crate) struct Resource(Arc<Names>);
 
-/// The contents of a [`Resource`], in one allocation: every attempt and every command has a copy.
+/// The contents of a [`Resource`]. They are shared, because every attempt and every command has a
+/// clone of its resource.
 #[derive(Debug)]
 struct Names {
     kind: Kind,
     name: Arc<str>,
     key: Arc<str>,
     channel: Arc<str>,
-    /// The keys of the queue of a fair lock. Other kinds have empty texts here.
+    /// The key of the queue of a fair lock. This text and `deadlines` are empty for other kinds.
     queue: String,
     deadlines: String,
 }
 
-/// Compares kind and key. All other parts follow from these two.
+/// Compares kind and key. All other fields follow from these two.
 impl PartialEq for Resource {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || (self.kind(), self.key()) == (other.kind(), other.key())
@@ -69,11 +71,11 @@ impl Resource {
         };
         let channel = match kind {
             Kind::Mutex => WAKE.key(&key),
-            // Redisson's rule. Names with and without braces may share a channel, which is
-            // harmless: messages are only hints.
+            // This is Redisson's rule. Two keys such as `a` and `{a}` share a channel. This is
+            // harmless, because messages are only hints.
             Kind::Reentrant if key.contains('{') => format!("redisson_lock__channel:{key}"),
             Kind::Reentrant => format!("redisson_lock__channel:{{{key}}}"),
-            // The scripts call the next waiter on the channel of its process.
+            // The scripts call the next waiter on the channel of that waiter's coordinator.
             Kind::Fair => String::new(),
         };
         Self(Arc::new(Names {
@@ -100,7 +102,7 @@ impl Resource {
         &self.0.key
     }
 
-    /// Returns the channel on which a release is published. A fair lock has none.
+    /// Returns the channel on which a release is published. It is empty for a fair lock.
     pub(crate) fn channel(&self) -> &Arc<str> {
         &self.0.channel
     }
@@ -110,12 +112,12 @@ impl Resource {
         FENCE.key(&self.0.key).into()
     }
 
-    /// Returns the key of the tickets of a fair lock's waiters, in order.
+    /// Returns the key of a fair lock's queue, which holds the tickets of its waiters.
     pub(crate) fn queue(&self) -> &str {
         &self.0.queue
     }
 
-    /// Returns the key of the times at which these waiters count as dead.
+    /// Returns the key of a fair lock's deadlines, the times at which its waiters count as dead.
     pub(crate) fn deadlines(&self) -> &str {
         &self.0.deadlines
     }
@@ -125,8 +127,8 @@ impl Resource {
 struct CompanionKey {
     /// The purpose of the key, with a colon at the end.
     prefix: &'static str,
-    /// Letters such that the CRC16 of the prefix, these letters and a colon is zero. Then the CRC16
-    /// of the whole companion key is the CRC16 of the lock's key, so both keys have the same slot.
+    /// Letters for which the CRC16 of the prefix, the letters and a colon is 0. The whole companion
+    /// key then has the same CRC16 as the lock's key, so both keys have the same slot.
     neutral: &'static str,
 }
 
@@ -140,15 +142,15 @@ impl CompanionKey {
         Self { prefix, neutral }
     }
 
-    /// Returns the companion of `key`. It has the slot of `key` in a cluster, and no other key has
-    /// the same companion.
+    /// Returns the companion of `key`. Both have the same slot in a cluster. Different keys have
+    /// different companions.
     fn key(&self, key: &str) -> String {
         let Self { prefix, neutral } = self;
         if has_hash_tag(key) {
             format!("{prefix}:{key}")
         } else if key.contains('}') {
-            // Braces around the key would end at its first `}`. A cluster hashes the whole of such
-            // a key, and the whole of this companion key.
+            // In braces, the hash tag would end at the first `}` of the key. Without braces, a
+            // cluster hashes the whole companion key.
             format!("{prefix}{neutral}:{key}")
         } else {
             format!("{prefix}{{{key}}}")
@@ -156,15 +158,15 @@ impl CompanionKey {
     }
 }
 
-/// Returns whether a cluster hashes only a part of `key`: the text between the first `{` and the
-/// first `}` after it, if there is any.
+/// Returns whether a cluster hashes only a part of `key`. This part is the text between the first
+/// `{` and the first `}` after it, if that text is not empty.
 fn has_hash_tag(key: &str) -> bool {
     let after = key.split_once('{').map(|(_, after)| after);
     let tag = after.and_then(|after| after.split_once('}'));
     tag.is_some_and(|(tag, _)| !tag.is_empty())
 }
 
-/// The template for the keys of locks, in which `{name}` stands for the name, exactly once.
+/// The template for the keys of locks. It contains `{name}` exactly once, in the place of the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyTemplate {
     before: String,
@@ -173,8 +175,8 @@ pub(crate) struct KeyTemplate {
 
 impl KeyTemplate {
     const VARIABLE: &str = "{name}";
-    /// The longest name in bytes. Masters repeat names to subscribers, and a longer name is a
-    /// mistake.
+    /// The length of the longest name in bytes. Masters repeat the name to subscribers in every
+    /// message. A longer name is a mistake.
     const MOST_NAME: usize = 64 * 1024;
 
     pub(crate) fn parse(template: &str) -> Result<Self, ConfigError> {
@@ -192,7 +194,8 @@ impl KeyTemplate {
         }
     }
 
-    /// Returns the lock of this kind and name. An empty name would lock the bare template.
+    /// Returns the lock of this kind and name. An empty name is refused, because its key would be
+    /// the template without a name.
     pub(crate) fn resource(&self, kind: Kind, name: Arc<str>) -> Result<Resource, ConfigError> {
         if name.is_empty() {
             return Err(ConfigError::EmptyName);
@@ -210,8 +213,9 @@ impl KeyTemplate {
         Ok(Resource::new(kind, name, key))
     }
 
-    /// Returns the fair lock `quorlock:check`, whose keys a check uses to try commands. With a key
-    /// template of only `{name}`, no user can acquire a lock of this name, as it is reserved.
+    /// Returns the fair lock `quorlock:check`. A check uses the keys of this lock to try commands.
+    /// With a key template of only `{name}`, this name is reserved, so no user can acquire the
+    /// lock.
     pub(crate) fn example(&self) -> Resource {
         let name: Arc<str> = "quorlock:check".into();
         let key = self.key(&name);
@@ -236,8 +240,8 @@ fn reserved(key: &str) -> ConfigError {
     }
 }
 
-/// The value that the holder of a mutex writes under the key: 20 random bytes in hex, which are new
-/// for every attempt.
+/// The value that the holder of a mutex writes under the key. It consists of 20 random bytes in
+/// hex, and is new for every attempt.
 ///
 /// Any client that knows a token can release the lock, so `Debug` never shows a token.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -260,7 +264,7 @@ impl Token {
         &self.0
     }
 
-    /// Returns a number that differs from token to token, by which load is spread.
+    /// Returns a number that spreads load, because it usually differs from token to token.
     pub(crate) fn spread(&self) -> u8 {
         self.0[0].wrapping_add(self.0[1])
     }
@@ -365,7 +369,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis_cluster() {
-        // The replies of CLUSTER KEYSLOT.
+        // The expected slots are the replies of `CLUSTER KEYSLOT`.
         for (key, expected) in [
             ("123456789", 12_739),
             ("foo{bar}{zap}", 5_061),

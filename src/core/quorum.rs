@@ -6,8 +6,9 @@ use super::held_report::HeldReport;
 
 /// The answer of one master in a round.
 ///
-/// A refusal says that the client does not get or hold the lock there. A failure says nothing about
-/// the lock. After some failures, the master may have done what was asked: see [`Failure`].
+/// A refusal says that the client does not get the lock on that master, or does not hold it there.
+/// A failure says nothing about the lock. After some failures, the master may have executed the
+/// command: see [`Failure`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::exhaustive_enums,
@@ -16,7 +17,7 @@ use super::held_report::HeldReport;
 pub enum Vote {
     /// The master did what was asked.
     Grant,
-    /// The master answered that the lock there is not the client's to acquire, extend or release.
+    /// The master answered that the client cannot acquire, extend or release the lock there.
     Refuse(Refusal),
     /// The master gave no answer that counts as a vote.
     Fail(Failure),
@@ -26,25 +27,25 @@ pub enum Vote {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The master does not hold the lock: it expired or was released, or the master lost it.
+    /// The lock is not held there: it expired or was released, or the master lost it.
     Gone,
     /// Another holder has the lock there.
     Held(HeldReport),
-    /// The name is held there as another kind of lock.
+    /// A lock of another kind is held there under the name.
     OtherKind,
     /// The fair lock is free there, but other waiters come first.
     Queued {
-        /// The position of the client that asked in that master's queue: 1 is next. `None` for an
-        /// attempt that does not wait.
+        /// The position of this client in that master's queue, starting at 1. `None` for an attempt
+        /// that does not wait.
         position: Option<u64>,
     },
     /// The proposed fencing token is not larger than the master's counter.
     Stale {
-        /// The largest proposed token that was accepted there.
+        /// The largest proposed token that the master has accepted.
         counter: u64,
     },
-    /// The client's clock is too far from the master's clock for a position in the queue of a fair
-    /// lock or for a fencing token.
+    /// The client's clock differs too much from the master's clock. The master therefore gives the
+    /// client no position in the queue of a fair lock, or accepts no fencing token from it.
     Skewed {
         /// The time since 1970 on the master's clock.
         clock: Duration,
@@ -58,38 +59,39 @@ impl Refusal {
     }
 }
 
-/// The reason why a master's answer does not count as a vote.
+/// The reason why a master gave no answer that counts as a vote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The coordinator was dropped, or its runtime has shut down. The master may have executed a
-    /// command that was sent before.
+    /// The coordinator was dropped, or its runtime has shut down. If the command was sent before
+    /// that, the master may have executed it.
     Closed,
-    /// The connection broke after the command was sent. The master may have executed it.
+    /// The connection broke after the command was sent. The master may have executed the command.
     Disconnected(Arc<str>),
-    /// The master may have forgotten locks, and has no vote until all of these have ended. Nothing
-    /// was sent.
+    /// The master may have forgotten locks, and has no vote until all forgotten locks have ended.
+    /// The command was not sent.
     Quarantined {
-        /// The rest of the quarantine.
+        /// The time until the quarantine ends.
         remaining: Duration,
     },
     /// The master answered with an error, such as `OOM`, `LOADING`, `READONLY` or `NOPERM`.
     Rejected(Arc<str>),
-    /// The master did not answer within this time, the node timeout. It may have executed the
-    /// command, or may still do so.
+    /// The master did not answer within the node timeout, which is given here. The master may have
+    /// executed the command, or may execute it later.
     TimedOut(Duration),
-    /// The command was never sent: there is no connection, or the master does not keep up with what
-    /// was sent before.
+    /// The command was never sent. There is no connection, or the master has not kept up with the
+    /// commands before.
     Unreachable(Arc<str>),
 }
 
 impl Failure {
-    /// Returns whether the master may have done what was asked.
+    /// Returns whether the master may have executed the command.
     pub(crate) fn may_have_executed(&self) -> bool {
         match self {
             Self::Closed | Self::Disconnected(_) | Self::TimedOut(_) => true,
-            // A server that answers with an error did not execute the command. A script may have
-            // removed dead waiters from a queue by then, but nothing of this client.
+            // A server that answers with an error has not executed the command. Before the error, a
+            // script may have removed dead waiters from a queue. The script has changed nothing of
+            // this client.
             Self::Quarantined { .. } | Self::Rejected(_) | Self::Unreachable(_) => false,
         }
     }
@@ -136,7 +138,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Returns the size of a majority of `masters`, so that any two majorities share a master.
+/// Returns the size of a majority of `masters`. Any two majorities share a master.
 pub(crate) fn majority(masters: usize) -> usize {
     masters / 2 + 1
 }
@@ -152,11 +154,13 @@ pub(crate) enum Verdict {
     Won,
 }
 
-/// A count of one yes or no per master, out of all masters that are configured. If only those that
-/// can be reached were counted, two disjoint "majorities" could win.
+/// A count of yes and no, at most one for each master. A majority is a majority of all masters that
+/// are configured. If only the masters that can be reached were counted, two disjoint "majorities"
+/// could win.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tally {
-    // Bytes, because every lock that is held keeps a tally. There are at most 64 masters.
+    // These are bytes to save memory, because every lock that is held keeps a tally. There are at
+    // most 64 masters.
     masters: u8,
     yes: u8,
     no: u8,

@@ -1,11 +1,11 @@
-//! The text that masters send in place of a grant.
+//! The text that a master sends when it refuses.
 
 use std::time::Duration;
 
 use super::{held_report::HeldReport, quorum::Refusal};
 
-/// Reads a script's refusal, whose format is in `lua/README.md`. Returns `None` if it makes no
-/// sense.
+/// Reads the refusal of a script. `lua/README.md` describes the format. Returns `None` if the text
+/// makes no sense.
 pub(super) fn refusal(text: &str) -> Option<Refusal> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     Some(match word {
@@ -31,15 +31,15 @@ pub(super) fn refusal(text: &str) -> Option<Refusal> {
     })
 }
 
-/// Reads a TTL in milliseconds, where -1 stands for none.
+/// Reads a TTL in milliseconds. -1 means that there is no TTL.
 fn millis(text: &str) -> Option<Option<Duration>> {
     let left: i64 = text.parse().ok()?;
-    // A key lives to the end of its last millisecond.
+    // A key lives to the end of its last millisecond, so 0 counts as 1.
     let left = u64::try_from(left).ok().map(|left| left.max(1));
     Some(left.map(Duration::from_millis))
 }
 
-/// Reads a position in a queue, where 0 stands for none.
+/// Reads a position in a queue. 0 means that the caller is not queued.
 fn position(text: &str) -> Option<Option<u64>> {
     let position = text.parse().ok()?;
     Some((position > 0).then_some(position))

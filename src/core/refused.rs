@@ -7,28 +7,30 @@ use super::round::{Outcome, Round};
 /// The reason why an attempt did not end in a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// Another client holds the lock, for this long unless it extends or releases the lock. `None`
-    /// if the masters do not say how long.
+    /// Another client holds the lock. The lock becomes free after this time, unless that client
+    /// extends or releases it first. `None` if the masters do not say how long it takes.
     HeldUntil(Option<Duration>),
-    /// Too many masters failed for anyone to get the lock.
+    /// Too many masters failed, so no one can get the lock.
     NoQuorum,
     /// Another kind of lock is held under the name.
     OtherKind,
     /// Another task of the same owner was in the middle of an attempt. Nothing was sent.
     OwnerBusy,
-    /// So many masters are in quarantine that the others are no majority, for this long.
+    /// Too many masters are in quarantine, so no majority can vote for this time.
     Quarantined(Duration),
     /// The fair lock is free, but other waiters come first.
     Queued,
-    /// No one has a majority: several attempts split the votes.
+    /// Several attempts split the votes, so none of them has a majority.
     Split,
-    /// A majority granted the lock this long after the start, which left no validity.
+    /// A majority granted the lock, but too late to leave any validity. The duration is the time
+    /// since the start of the round.
     TooSlow(Duration),
 }
 
 impl Refused {
-    /// Returns why `round`, an acquisition, did not end in a lock. The masters say that the lock
-    /// will be free in `free_in`, and `elapsed` has passed since the start of the round.
+    /// Returns why an acquisition did not end in a lock. `round` is its round. According to the
+    /// masters, the lock will be free in `free_in`. `elapsed` is the time since the start of the
+    /// round.
     pub(crate) fn of(
         round: &Round,
         outcome: Outcome,
@@ -44,7 +46,7 @@ impl Refused {
         } else if round.is_other_kind() {
             Self::OtherKind
         } else if round.lets_others_pass() {
-            // Even if another holder has taken it since then, as `free_in` may tell.
+            // This is the reason even if `free_in` says that another client has the lock by now.
             Self::Queued
         } else if free_in == Some(Duration::ZERO) {
             Self::Split
@@ -54,7 +56,7 @@ impl Refused {
     }
 
     /// Returns why `round` did not give a fair lock to a waiter in the queues. A waiter that is not
-    /// the next one waits for a call, whatever is left of the TTL.
+    /// the next one waits until it is called, regardless of the remaining TTL.
     pub(crate) fn in_queue(round: &Round) -> Self {
         if let Some(left) = round.quarantined() {
             Self::Quarantined(left)
@@ -69,7 +71,7 @@ impl Refused {
         }
     }
 
-    /// Returns whether another attempt would be of no use.
+    /// Returns whether another attempt would be useless.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, Self::OtherKind)
     }
@@ -88,8 +90,9 @@ mod tests {
         Duration::from_secs(count)
     }
 
-    /// Counts `g` granted, `h` held by another, `q` free but others come first, `k` held as another
-    /// kind, `f` failed, and `r` in quarantine.
+    /// Returns a round with the vote of each letter. `g` is granted, `h` is held by another, `q` is
+    /// free but others come first, `k` is held as another kind, `f` is failed, and `r` is in
+    /// quarantine.
     fn round(letters: &str) -> Round {
         #[expect(clippy::disallowed_methods, reason = "an origin for the table")]
         let start = std::time::Instant::now();

@@ -4,16 +4,16 @@ use std::time::{Duration, Instant};
 
 use super::lease::Lease;
 
-/// A limit for the renewal of a lock while its guard lives, for
-/// [`Lock::renewal`](crate::Lock::renewal) and [`Builder::renewal`](crate::Builder::renewal).
+/// A limit for the renewal of a lock, for [`Lock::renewal`](crate::Lock::renewal) and
+/// [`Builder::renewal`](crate::Builder::renewal). A lock is renewed only while its guard lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Renewal {
-    /// The lock is never renewed. It ends with its validity unless it is
+    /// The lock is never renewed. It ends when its validity ends, unless it is
     /// [extended](crate::Guard::extend).
     Off,
-    /// The lock is renewed for this long, counted from the round that won it. After that it ends
-    /// with its validity, so that a holder that is alive but stuck does not keep it forever.
+    /// The lock is renewed for this time, counted from the round that won it. After that, it ends
+    /// when its validity ends. So a holder that is alive but stuck does not keep the lock forever.
     UpTo(Duration),
     /// The lock is renewed as long as the guard lives.
     Unlimited,
@@ -22,18 +22,19 @@ pub enum Renewal {
 /// The times at which one held lock is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RenewalPlan {
-    /// The time before the end of a lease at which its renewal is due.
+    /// The time that is left of a lease when its renewal is due.
     ahead: Duration,
     retry: Duration,
-    /// No renewal is due at this instant or later. `None` without a limit.
+    /// No renewal is due at this instant or later. `None` means no limit.
     end: Option<Instant>,
 }
 
 impl RenewalPlan {
-    /// Plans the renewal of a lock whose leases are as long as `lease`, which began at `start`.
-    /// A renewal that failed is tried again after `retry`. Returns `None` for [`Renewal::Off`].
+    /// Plans the renewal of a lock. Each renewal gives a lease as long as `lease`, which began at
+    /// `start`. A renewal that failed is tried again after `retry`. Returns `None` for
+    /// [`Renewal::Off`].
     ///
-    /// A renewal is due with two thirds of a lease left. That leaves time for masters that are
+    /// A renewal is due when two thirds of a lease are left. This leaves time for masters that are
     /// slow, restarting or gone.
     pub(crate) fn new(
         start: Instant,
@@ -43,7 +44,7 @@ impl RenewalPlan {
     ) -> Option<Self> {
         let end = match renewal {
             Renewal::Off => return None,
-            // A limit beyond what the clock can hold counts as no limit.
+            // A limit that does not fit into an `Instant` counts as no limit.
             Renewal::UpTo(limit) => start.checked_add(limit),
             Renewal::Unlimited => None,
         };
@@ -54,7 +55,7 @@ impl RenewalPlan {
         })
     }
 
-    /// Returns this plan with the later end of the two.
+    /// Returns this plan with the later end of the two plans.
     pub(crate) fn or_longer(self, other: Self) -> Self {
         Self {
             end: self.end.zip(other.end).map(|(end, other)| end.max(other)),
@@ -62,7 +63,7 @@ impl RenewalPlan {
         }
     }
 
-    /// Returns when to renew `lease`, whatever its length. `None` if it is the last lease.
+    /// Returns when to renew `lease`, which may have any length. `None` if `lease` is the last one.
     pub(crate) fn due(self, lease: Lease) -> Option<Instant> {
         let due = lease.until().checked_sub(self.ahead)?;
         self.end.is_none_or(|end| due < end).then_some(due)
@@ -98,7 +99,7 @@ mod tests {
         for (at, ttl, due) in [
             (0, 9_002, Some(millis(3_000))),
             (3, 9_002, Some(millis(6_000))),
-            (3, 40_002, Some(seconds(37))), // extended by hand: due near the end of that lease
+            (3, 40_002, Some(seconds(37))), // extended by hand, so it is due late
             (57, 9_002, None),
             (56, 9_002, Some(millis(59_000))),
         ] {

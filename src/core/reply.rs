@@ -9,10 +9,10 @@ use super::{
 };
 
 impl Command {
-    /// Returns the vote that `reply` stands for.
+    /// Returns the vote that `reply` means.
     ///
-    /// An error reply is a failure, whatever it says. There is one exception: WRONGTYPE means that
-    /// a lock of another kind is held under the name.
+    /// An error reply is a failure, with one exception. WRONGTYPE means that a lock of another kind
+    /// is held under the name.
     pub(crate) fn vote(&self, reply: &Reply<'_>) -> Vote {
         let is_mutex = self.action.identity().0.is_some();
         match (&self.action, reply) {
@@ -34,7 +34,7 @@ impl Command {
             (_, Reply::Int(left)) if is_mutex && *left < 0 => {
                 held(Some(Duration::from_millis(left.unsigned_abs())))
             }
-            // For a mutex, only the script that acquires a fenced one replies with a text.
+            // For a mutex, only the script that acquires a fenced mutex replies with a text.
             (Action::Acquire { .. } | Action::Heal { .. }, Reply::Text(text)) => refusal(text),
             (_, Reply::Text(text)) if !is_mutex => refusal(text),
             _ => nonsense(),
@@ -43,7 +43,8 @@ impl Command {
 }
 
 impl Action {
-    /// Returns whether this action takes a mutex without a fencing token, which is done by SET.
+    /// Returns whether this action takes a mutex without a fencing token. An action of this kind is
+    /// sent as SET.
     fn is_set(&self) -> bool {
         match self {
             Self::Acquire { by, key } | Self::Heal { by, key } => {
@@ -66,8 +67,8 @@ fn nonsense() -> Vote {
     Vote::Fail(Failure::Rejected("a reply that makes no sense".into()))
 }
 
-/// Returns whether an error is WRONGTYPE. Redis 6 wraps the errors of a script, so the word is not
-/// always the first one.
+/// Returns whether an error is WRONGTYPE. Redis 6 wraps the errors of a script, so this word may
+/// come later in the text.
 fn is_wrong_type(error: &str) -> bool {
     error.starts_with("WRONGTYPE")
         || (error.starts_with("ERR Error running script") && error.contains(": WRONGTYPE "))

@@ -4,34 +4,35 @@ use std::time::Duration;
 
 use super::lease::{Drift, Ttl};
 
-/// The protection against masters that may have lost the locks they held: by a restart, by
-/// `FLUSHALL`, or because a replica took their place.
+/// The protection against masters that may have lost locks. A master can lose locks by a restart or
+/// by `FLUSHALL`, or because a replica takes its place.
 ///
-/// Such a master is quarantined: it must not vote until every lock that it may have lost is over.
-/// The coordinator keeps the key `quorlock:guard` on every master, and reads it on every dial. A
-/// key that makes no sense counts as changed.
+/// A master that may have lost locks is quarantined. It must not vote until every lock that it may
+/// have lost has ended. The coordinator stores the key `quorlock:guard` on every master, and reads
+/// the key on every dial. A key whose contents make no sense counts as changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RestartGuard {
-    /// No protection. A master that restarts empty may grant a lock that others hold.
+    /// No protection. A master that restarts without its data may grant a lock that another client
+    /// holds.
     Off,
-    /// Quarantines a master whose run id differs from the one in its key. Also quarantines a master
-    /// without the key if any coordinator of this process has used the master before; otherwise the
-    /// master counts as new. A master that cannot be asked (without the right to `INFO`, for
-    /// example) is not watched, and the log says so.
+    /// Quarantines a master whose run id differs from the run id in its key. Also quarantines a
+    /// master without the key, if any coordinator of this process has used the master before.
+    /// Otherwise, a master without the key counts as new. If a master cannot be asked, for example
+    /// without the right to `INFO`, it is used without protection, and the log says so.
     #[default]
     Observed,
-    /// Does the same as `Observed`, and quarantines every master without the key, also when it is
-    /// used for the first time. If other processes counted a master as new, its quarantine starts
-    /// when the first of them saw it. A master that cannot be asked is not used.
+    /// Does the same as `Observed`, but quarantines every master without the key, even if the
+    /// master is used for the first time. If other processes counted a master as new, its
+    /// quarantine starts at the time when the first of them saw it. A master that cannot be asked
+    /// is not used.
     Strict,
 }
 
-/// Returns how long a master that may have lost locks must not vote, if no lock lives longer than
-/// `max_ttl`.
+/// Returns the length of a quarantine. No lock lives longer than `max_ttl`.
 pub(crate) fn quarantine(max_ttl: Ttl, drift: Drift) -> Duration {
-    /// Candidates for fencing tokens may be a second off either way, and the clocks of masters half
-    /// a second.
+    /// The minimum for fencing tokens. A candidate may be one second above or below a master's
+    /// clock. The clock of a master may be wrong by half a second, before and after the loss.
     const TOKENS: Duration = Duration::from_secs(3);
     let ttl = max_ttl.duration();
     ttl.saturating_add(drift.allowance(ttl)).max(TOKENS)
@@ -43,35 +44,38 @@ pub(crate) fn quarantine(max_ttl: Ttl, drift: Drift) -> Duration {
 pub(crate) struct RestartRecord {
     /// The run id of the server process that was seen last.
     pub(crate) run_id: String,
-    /// The time when the master was first seen to have lost locks. 0 if it is not known to have
-    /// lost any.
+    /// The time when the master was first seen to have lost locks. 0 if the master is not known to
+    /// have lost any.
     pub(crate) since: u64,
     /// The run id of the first process in the chain of processes that handed all their data down to
     /// this one.
     pub(crate) origin: String,
     /// `true` if the process is known to lose nothing when it ends.
     pub(crate) is_durable: bool,
-    /// The time when the key was first written. 0 if an earlier version of the crate wrote it,
-    /// which did not store the time.
+    /// The time when the key was first written. 0 if an earlier version of the crate wrote the key,
+    /// because that version did not store the time.
     pub(crate) seen: u64,
 }
 
-/// The knowledge of a client that observes a master.
+/// The facts that a client knows when it observes a master.
 #[cfg(any(test, feature = "test-util"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Observation<'a> {
-    /// The origins by which the client knows the master, each with the milliseconds since its last
-    /// answer. Usually there is one. There is none if the client has never seen the master.
+    /// The origins that the client has seen at this master. Each origin comes with the number of
+    /// milliseconds since the client last heard from that origin. Usually there is one origin.
+    /// There is none if the client has never seen the master.
     pub(crate) known: &'a [(String, u64)],
     pub(crate) is_strict: bool,
-    /// `true` if the master was found to be durable. `None` if the client did not ask, or may not.
+    /// `Some(true)` if the client found the master to be durable. `None` if the client did not ask,
+    /// or lacks the right to ask.
     pub(crate) is_durable: Option<bool>,
 }
 
 #[cfg(any(test, feature = "test-util"))]
 impl RestartRecord {
     /// Returns the record after a client has observed the process `run_id`. `found` is the record
-    /// before. This does the same as `lua/shared/guard.lua` for a master whose log is in order.
+    /// before. This function does the same as `lua/shared/guard.lua` for a master whose append-only
+    /// log is complete and was loaded at the start.
     pub(crate) fn observed(
         found: Option<Self>,
         observation: Observation<'_>,
@@ -93,10 +97,11 @@ impl RestartRecord {
         if record.run_id == run_id {
             record.is_durable = observation.is_durable.unwrap_or(record.is_durable);
             let age = now.saturating_sub(record.since);
-            // The client knows an origin that is not the origin of this process. The process is
-            // another server in three cases: the client that saw it first did not know that origin;
-            // it has the data of another origin; or it lost its locks before the known origin last
-            // answered.
+            // The client knows an origin that is not the origin of this process. The process counts
+            // as another server in three cases:
+            // - The client that saw the process first did not know that origin. Then `since` is 0.
+            // - The process has the data of another origin.
+            // - The process lost its locks before the known origin last answered.
             let is_another = |away| record.since == 0 || record.origin != run_id || age > away;
             if away.is_some_and(is_another) {
                 record = Self::begin(run_id, now, record.is_durable);
@@ -116,12 +121,13 @@ impl RestartRecord {
         record
     }
 
-    /// Returns when the master may last have lost locks, as far as a client may rely on the record.
-    /// 0 if it is not known to have lost any.
+    /// Returns the time from which a client counts the quarantine. 0 if the master is not known to
+    /// have lost locks.
     ///
-    /// A client that counted the master as new knew nothing about it, and a strict client must not
-    /// rely on that. But if the master lost locks, it did so before the record was first written: a
-    /// master that loses locks also loses the record, or has another run id.
+    /// A `since` of 0 means that a client counted the master as new. That client knew nothing about
+    /// the master, so a strict client does not rely on it. A strict client counts from `seen`, the
+    /// time when the record was first written. A master that loses locks after that time also loses
+    /// the record, or gets another run id. So all other losses came before `seen`.
     pub(crate) fn counted_from(&self, is_strict: bool) -> u64 {
         if self.since == 0 && is_strict {
             self.seen
@@ -130,7 +136,7 @@ impl RestartRecord {
         }
     }
 
-    /// Returns the record of a process that has no data of another process.
+    /// Returns the record of a process that has only data of its own.
     fn begin(run_id: &str, now: u64, is_durable: bool) -> Self {
         Self {
             run_id: run_id.to_owned(),
@@ -148,14 +154,15 @@ impl RestartRecord {
 pub(crate) struct Incarnation {
     pub(crate) run_id: String,
     pub(crate) origin: String,
-    /// The time since the master may have lost locks. `None` if it is not known to have lost any.
+    /// The time since the master may have lost locks. `None` if the master is not known to have
+    /// lost any.
     pub(crate) age: Option<Duration>,
     pub(crate) is_durable: bool,
 }
 
 #[cfg(any(test, feature = "redis"))]
 impl Incarnation {
-    /// Reads the reply of `lua/shared/guard.lua`. Returns `None` if it makes no sense.
+    /// Reads the reply of `lua/shared/guard.lua`. Returns `None` if the reply makes no sense.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let words: Vec<_> = text.split(' ').collect();
         let [since, now, run_id, origin, durability] = words[..] else {
@@ -220,8 +227,8 @@ mod tests {
         }
     }
 
-    /// Returns any observation: the number of the known origin, whether the client is strict, and
-    /// the durability that it found.
+    /// Returns a strategy for observations. Each has the number of the known origin, `true` for a
+    /// strict client, and the durability that the client found.
     fn any_observation() -> impl Strategy<Value = (Option<usize>, bool, Option<bool>)> {
         let known = prop::option::of(0..4usize);
         (known, any::<bool>(), any::<Option<bool>>())
@@ -231,13 +238,14 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Event {
         Wait(u64),
-        /// The process ends. The key may come back with the data that was saved.
+        /// The process ends, and a new one starts. The key comes back if the data was saved.
         Restart {
             is_saved: bool,
         },
-        /// `FLUSHALL`, which breaks no connection.
+        /// A `FLUSHALL`. It breaks no connection.
         Flush,
-        /// A client process dials the master. It knows the origin that its last dial found.
+        /// A client process dials the master. The process knows the origin that its last dial
+        /// found.
         Dial {
             process: usize,
             is_strict: bool,
@@ -254,7 +262,7 @@ mod tests {
         ]
     }
 
-    /// A master, and what its clients know about it.
+    /// A master, and the knowledge of its clients.
     #[derive(Default)]
     struct DialledMaster {
         now: u64,
@@ -262,12 +270,13 @@ mod tests {
         key: Option<RestartRecord>,
         /// The time when locks were last lost.
         lost: u64,
-        /// For each client process, the origin that it knows, and when that last answered.
+        /// For each client process, the origin that it knows, and the time when it last heard from
+        /// that origin.
         known: [Option<(String, u64)>; 4],
     }
 
     impl DialledMaster {
-        /// Returns the time from which the client counts the quarantine, if `event` is a dial.
+        /// Runs `event`. For a dial, returns the time from which the client counts the quarantine.
         fn run(&mut self, event: &Event) -> Option<u64> {
             self.now += 1;
             match *event {
@@ -308,7 +317,7 @@ mod tests {
     }
 
     proptest! {
-        /// This holds regardless of the clients that came before, and of what they knew.
+        /// This is true for any clients that came before, regardless of what they knew.
         #[test]
         fn a_strict_client_counts_from_after_the_last_loss(
             events in prop::collection::vec(any_event(), 1..30),
@@ -323,7 +332,7 @@ mod tests {
             }
         }
 
-        /// Therefore, a master that others have used for long enough can vote at once.
+        /// So a master that others have used for longer than a quarantine can vote at once.
         #[test]
         fn a_strict_client_counts_from_the_first_dial_if_nothing_was_lost(
             dials in prop::collection::vec((1..50u64, 0..4usize, any::<bool>()), 1..10),
@@ -338,8 +347,8 @@ mod tests {
             }
         }
 
-        /// Unless the process before was recorded as durable, the first observation after a restart
-        /// notices the restart.
+        /// The first observation after a restart notices the restart, except if the process before
+        /// was recorded as durable.
         #[test]
         fn a_restart_is_a_quarantine_unless_it_was_durable_before_and_is_now(
             observations in prop::collection::vec(any_observation(), 0..6),
@@ -371,7 +380,8 @@ mod tests {
             }
         }
 
-        /// Otherwise every connection would start another quarantine.
+        /// If a second observation counted as another loss, every connection would start another
+        /// quarantine.
         #[test]
         fn a_second_observation_changes_nothing(
             found in prop::option::of(("r[0-2]", 0..200u64, "r[0-2]", any::<bool>(), 0..200u64)),

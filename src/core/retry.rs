@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-/// Random delays between two bounds, which grow with the number of failures.
+/// Random delays between two bounds. The delays grow with the number of failures.
 ///
-/// Because they are random, one of several contenders that split the vote wins the next round.
+/// Contenders that split the vote try again after different delays. So one of them can win the next
+/// round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Backoff {
     least: Duration,
@@ -12,7 +13,7 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// The longest delay. A longer one is a mistake in units.
+    /// The longest delay. A longer delay is a mistake in units.
     const MOST: Duration = Duration::from_secs(60 * 60);
 
     /// Creates a backoff. Returns `None` unless `0 < least <= most <= 1 h`.
@@ -21,7 +22,7 @@ impl Backoff {
         is_range.then_some(Self { least, most })
     }
 
-    /// Creates a backoff from bounds that are known to be good.
+    /// Creates a backoff from bounds that are known to be valid.
     pub(crate) const fn between(least: Duration, most: Duration) -> Self {
         Self { least, most }
     }
@@ -30,9 +31,9 @@ impl Backoff {
         self.least
     }
 
-    /// Returns the delay after failure number `failures`, counted from 0. It lies between `least`
-    /// and a ceiling, which starts at `2 * least` and doubles up to `most`. `random` is spread over
-    /// all of `u64`.
+    /// Returns the delay after failure number `failures`, counted from 0. The delay lies between
+    /// `least` and a ceiling. The ceiling starts at `2 * least` and doubles with each failure, up
+    /// to `most`. `random` must be uniform over all of `u64`.
     pub(crate) fn delay(self, failures: u32, random: u64) -> Duration {
         let ceiling = self
             .least

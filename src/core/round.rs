@@ -12,11 +12,11 @@ use super::{
 /// The outcome of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// No majority can say yes any more.
+    /// A majority can no longer say yes.
     Lost,
     /// The round is not decided yet.
     Pending,
-    /// A majority said yes, but after the limit. Their grants are of no use.
+    /// A majority said yes, but after the limit. The grants are useless.
     TooLate,
     /// A majority said yes in time.
     Won,
@@ -28,14 +28,14 @@ pub(crate) enum Outcome {
 pub(crate) struct Round {
     verb: Verb,
     start: Instant,
-    /// The instant from which on a majority is too late.
+    /// A majority that is reached at this instant or later is too late.
     limit: Option<Instant>,
     tally: Tally,
     /// The number of masters whose first vote was a failure.
     failed: u8,
     cast: CastVotes,
     outcome: Outcome,
-    /// `true` if masters that refuse the command put the caller into their queues.
+    /// `true` if a master that refuses the command puts the caller into its queue.
     queues: bool,
 }
 
@@ -53,15 +53,16 @@ impl Round {
         }
     }
 
-    /// Notes that masters that refuse this round put the caller into their queues.
+    /// Notes that a master that refuses this round puts the caller into its queue.
     pub(crate) fn queue(&mut self) {
         self.queues = true;
     }
 
     /// Counts the vote of `master`. `now` must have been read after the vote came in.
     ///
-    /// Only the first vote of a master counts. The late answer of a master that was given up on
-    /// corrects the table, but only if the round was won. Otherwise the table says why it was not.
+    /// Only the first vote of a master counts. After a failure, the master may still answer late.
+    /// If the round was won, the late answer replaces the failure in the table of votes. Otherwise
+    /// the failure stays in the table, because it explains why the round was not won.
     pub(crate) fn on_vote(&mut self, master: usize, vote: Vote, now: Instant) -> Outcome {
         let Some(slot) = self.cast.get_mut(master) else {
             return self.outcome;
@@ -101,7 +102,7 @@ impl Round {
         self.outcome
     }
 
-    /// Returns whether every master has answered or was given up on.
+    /// Returns whether every master has voted. A failure counts as a vote here.
     pub(crate) fn is_settled(&self) -> bool {
         self.tally.is_complete()
     }
@@ -119,8 +120,9 @@ impl Round {
         })
     }
 
-    /// Returns whether others may have been refused because of this round although it was not won:
-    /// a majority of masters may have the key, and no one else is known to hold the lock.
+    /// Returns whether this round may have kept others from acquiring the lock, although it was not
+    /// won. This is the case if a majority of masters may have the key, and no one else is known to
+    /// hold the lock.
     pub(crate) fn may_have_barred(&self) -> bool {
         let is_held_by_others = self.outcome == Outcome::Lost && !self.lacks_masters();
         !is_held_by_others && self.may_hold().is_majority_of(self.cast.len())
@@ -131,8 +133,8 @@ impl Round {
         self.masters(|vote| vote == Some(&Vote::Grant))
     }
 
-    /// Returns whether all masters that refused say that the fair lock is free there, but other
-    /// waiters come first.
+    /// Returns whether any master refused, and all refusals say that the fair lock is free but
+    /// other waiters come first.
     pub(crate) fn lets_others_pass(&self) -> bool {
         let mut refusals = self.votes_cast().filter_map(|vote| match vote {
             Vote::Refuse(refusal) => Some(refusal),
@@ -142,7 +144,7 @@ impl Round {
         refusals.next().is_some_and(is_queue) && refusals.all(is_queue)
     }
 
-    /// Returns the masters that have not answered and were not given up on.
+    /// Returns the masters that have not voted yet.
     pub(crate) fn unanswered(&self) -> MasterSet {
         self.masters(|vote| vote.is_none())
     }
@@ -169,13 +171,13 @@ impl Round {
         self.majority_say(|vote| matches!(vote, Vote::Refuse(_)))
     }
 
-    /// Returns whether a majority of masters hold the name as another kind of lock.
+    /// Returns whether a majority of masters say that another kind of lock is held under the name.
     pub(crate) fn is_other_kind(&self) -> bool {
         self.majority_say(|vote| matches!(vote, Vote::Refuse(Refusal::OtherKind)))
     }
 
-    /// Returns whether a majority of masters have put the caller into their queues, or granted it
-    /// the lock.
+    /// Returns whether a majority of masters have put the caller into their queues, or granted the
+    /// lock to the caller.
     pub(crate) fn is_queued(&self) -> bool {
         let has_position = |vote: &Vote| {
             matches!(
@@ -186,16 +188,16 @@ impl Round {
         self.queues && self.majority_say(has_position)
     }
 
-    /// Returns whether a majority of masters name the same owner as the holder. Then no one else
-    /// can have the lock before that owner releases it. After a split vote there is no such owner.
+    /// Returns whether a majority of masters name the same owner as the holder. While that owner
+    /// holds the lock, no one else can get it. After a split vote, no owner has such a majority.
     pub(crate) fn is_held_by_one(&self) -> bool {
         self.votes_cast()
             .filter_map(owner)
             .any(|one| self.majority_say(|vote| owner(vote) == Some(one)))
     }
 
-    /// Returns whether any master says that the caller is first in its queue, or has granted it the
-    /// lock.
+    /// Returns whether any master has the caller first in its queue, or has granted the lock to the
+    /// caller.
     pub(crate) fn is_next(&self) -> bool {
         self.votes_cast().any(|vote| match vote {
             Vote::Grant => true,
@@ -205,8 +207,8 @@ impl Round {
         })
     }
 
-    /// Returns how long it takes until the masters that are not quarantined are a majority. `None`
-    /// if they already are.
+    /// Returns the time until a majority of masters is out of quarantine. `None` if a majority
+    /// already is.
     pub(crate) fn quarantined(&self) -> Option<Duration> {
         let left = self.sorted(|vote| match vote {
             Vote::Fail(Failure::Quarantined { remaining }) => Some(*remaining),
@@ -217,8 +219,9 @@ impl Round {
         left.get(missing.checked_sub(1)?).copied()
     }
 
-    /// Returns a candidate above all counters. `None` unless a majority of masters are free to
-    /// accept one, and some of them refused the candidate of this round as stale.
+    /// Returns a candidate above the counters of all masters that refused the candidate of this
+    /// round as stale. `None` if there is no such master, or if fewer than a majority of masters
+    /// granted the lock or refused the candidate as stale.
     pub(crate) fn next_candidate(&self) -> Option<u64> {
         let counter = |vote: &Vote| match vote {
             Vote::Refuse(Refusal::Stale { counter }) => Some(*counter),
@@ -231,7 +234,7 @@ impl Round {
     }
 
     /// Returns the median clock of the masters that say that the time in the ticket or in the
-    /// candidate is off. `None` unless these masters are a majority.
+    /// candidate is too far from their clocks. `None` if fewer than a majority of masters say so.
     pub(crate) fn skewed_to(&self) -> Option<Duration> {
         let clocks = self.sorted(|vote| match vote {
             Vote::Refuse(Refusal::Skewed { clock }) => Some(*clock),
@@ -241,9 +244,9 @@ impl Round {
         middle.filter(|_| clocks.len() >= majority(self.cast.len()))
     }
 
-    /// Returns whether [`next_candidate`] or [`skewed_to`] has no value yet, but may have one when
-    /// more masters have answered. A round can be lost before they do, by failures or by masters
-    /// that another client holds.
+    /// Returns whether a later vote may give a value to [`next_candidate`] or [`skewed_to`], if
+    /// that method has none yet. The round may be lost before that vote, because other masters
+    /// failed or because another client holds the lock on them.
     ///
     /// [`next_candidate`]: Self::next_candidate
     /// [`skewed_to`]: Self::skewed_to
@@ -257,13 +260,14 @@ impl Round {
         may_come(skewed, skewed) || may_come(stale, stale + granted)
     }
 
-    /// Returns whether any master says that the time in the ticket or in the candidate is off.
+    /// Returns whether any master says that the time in the ticket or in the candidate is too far
+    /// from its clock.
     pub(crate) fn is_skewed_to_any(&self) -> bool {
         self.votes_cast().any(is_skewed)
     }
 
-    /// Returns whether so many masters failed that the others are no majority. Then no one can get
-    /// the lock.
+    /// Returns whether so many masters failed that the others are fewer than a majority. In this
+    /// case, no one can get the lock.
     pub(crate) fn lacks_masters(&self) -> bool {
         self.cast.len() - usize::from(self.failed) < majority(self.cast.len())
     }
@@ -292,8 +296,8 @@ impl Round {
     }
 
     /// Returns the time until a majority of masters will be free, if no holder extends the lock. If
-    /// k masters are a majority, it is the k-th smallest remaining TTL. `None` if fewer masters
-    /// have said how long the lock will live there.
+    /// k masters are a majority, this is the k-th smallest remaining TTL. `None` if fewer than k
+    /// masters have said how long the lock will live there.
     pub(crate) fn free_in(&self) -> Option<Duration> {
         let left = self.sorted(|vote| match vote {
             Vote::Refuse(Refusal::Held(report)) => report.remaining(),
@@ -362,8 +366,8 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    /// Returns the vote for a letter: `g` grants, `h` is held by another, `0` is gone, `f` timed
-    /// out, `u` is unreachable.
+    /// Returns the vote for a letter: `g` is granted, `h` is held by another, `0` is gone, `f` is
+    /// timed out, and `u` is unreachable.
     fn vote(letter: char) -> Vote {
         match letter {
             'g' => Vote::Grant,
@@ -379,7 +383,7 @@ mod tests {
         let start = Instant::now();
         let mut round = Round::open(verb, masters, start, limit.map(|at| start + millis(at)));
         for (master, letter) in letters.chars().enumerate() {
-            // Vote number n comes n milliseconds after the start, the first one at once.
+            // Vote number n comes n milliseconds after the start. The first vote has the number 0.
             round.on_vote(master, vote(letter), start + millis(master as u64));
         }
         round.outcome()
@@ -398,9 +402,9 @@ mod tests {
             (Acquire, 3, "fh", Some(9), Lost), // lost before the last master has voted
             (Acquire, 5, "gghf", Some(9), Pending),
             (Acquire, 5, "gghfg", Some(9), Won),
-            (Extend, 3, "0g0", Some(9), Lost), // gone does not count as an extension
+            (Extend, 3, "0g0", Some(9), Lost), // a key that is gone is not extended
             (Extend, 3, "0gg", Some(9), Won),
-            (Release, 3, "0h", None, Won), // already gone, or another's: released
+            (Release, 3, "0h", None, Won), // gone or another's: counts as released
             (Release, 3, "fu", None, Lost),
             (Release, 3, "f0f", None, Lost),
         ] {
@@ -448,8 +452,8 @@ mod tests {
         assert_eq!(round.may_hold(), [0, 2, 4].into_iter().collect());
     }
 
-    /// Returns a refusal in favour of `owner`, for a caller at `position` in the queue. 0 is not
-    /// queued.
+    /// Returns the refusal of a master on which `owner` holds the lock. The caller is at `position`
+    /// in the queue. A position of 0 means that the caller is not queued.
     fn by(owner: &str, position: u64) -> Vote {
         let position = (position > 0).then_some(position);
         let report = HeldReport::owned(Some(millis(5)), owner.to_owned(), 1, position);
@@ -492,7 +496,7 @@ mod tests {
             (vec![by("a", 2), by("a", 1)], true),
             (vec![queued(None), queued(Some(2))], false),
             (vec![queued(Some(1))], true),
-            (vec![Vote::Grant], true), // no one else can have this master now
+            (vec![Vote::Grant], true), // no one else can get the lock on this master now
         ] {
             assert_eq!(round_of(votes.clone()).is_next(), next, "{votes:?}");
         }
@@ -578,10 +582,10 @@ mod tests {
             ("ffs", true),
             ("ffss", true),
             ("ffsg", true),
-            ("ffsh", false), // no majority can be free any more
+            ("ffsh", false), // a majority can no longer be free
             ("hhs", true),
             ("hhsf", false),
-            ("sss", false), // enough is known
+            ("sss", false), // a majority has answered
             ("ssg", false),
             ("ffgg", false), // no master has seen a later candidate
             ("ffk", true),
@@ -636,8 +640,8 @@ mod tests {
         for (masters, letters, disowned) in [
             (3, "0", false),
             (3, "0h", true),
-            (3, "0ff", false),  // masters that fail know nothing
-            (4, "g0gh", false), // the other half bars everyone else
+            (3, "0ff", false),  // a failure says nothing about the lock
+            (4, "g0gh", false), // two of four masters refuse, which is no majority
             (5, "ff00", false),
             (5, "f0h0g", true),
         ] {

@@ -3,7 +3,7 @@
 /// A script that masters run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
-    /// Takes a fenced mutex. Other mutexes are taken without a script.
+    /// Takes a fenced mutex. A mutex that is not fenced is taken with a plain `SET`.
     MutexAcquire,
     MutexExtend,
     MutexRelease,
@@ -19,7 +19,8 @@ pub(crate) enum Script {
     Inspect,
 }
 
-/// The text of a script from `lua/`, after the shared parts that it needs.
+/// Joins the texts of the given files of `lua/`. Shared parts come before the script that uses
+/// them.
 #[cfg(feature = "redis")]
 macro_rules! lua {
     ($($file:literal),+) => {
@@ -27,7 +28,8 @@ macro_rules! lua {
     };
 }
 
-/// The text of a script for a reentrant or a fair lock, after the shared parts that both need.
+/// Joins the given files after `shared/holder` and `shared/ownership`, for a script of a reentrant
+/// or a fair lock.
 #[cfg(feature = "redis")]
 macro_rules! owned {
     ($($file:literal),+) => {
@@ -35,7 +37,7 @@ macro_rules! owned {
     };
 }
 
-/// The text of a release, followed by the tombstone.
+/// Puts the given release into a Lua function, and appends `shared/tombstone`.
 #[cfg(feature = "redis")]
 macro_rules! fenced {
     ($($text:tt)+) => {
@@ -76,7 +78,8 @@ impl Script {
         }
     }
 
-    /// Returns the index of the argument that is the channel on which a release is published.
+    /// Returns the index of the argument with the channel on which a release is published. `None`
+    /// if the script has no such argument.
     #[cfg(feature = "redis")]
     pub(crate) fn channel(self) -> Option<usize> {
         match self {

@@ -15,12 +15,14 @@ impl NodeTimeout {
     /// The shortest and the longest measured timeout.
     const LEAST: Duration = Duration::from_millis(50);
     const MOST: Duration = Duration::from_secs(1);
-    /// The number of round trips in a measured timeout. A loaded master is slower than an idle one.
+    /// The number of round trips in a measured timeout. It is above 1, because a loaded master is
+    /// slower than an idle one.
     const ROUND_TRIPS: u32 = 4;
-    /// The number of node timeouts without a byte from the master after which a connection is given
-    /// up. Otherwise, the commands that pile up in it would be executed when the master recovers.
+    /// The number of node timeouts after which a connection is given up, if no byte has come from
+    /// the master. Otherwise, commands would pile up in the connection. The master would execute
+    /// all of them when the master recovers.
     const SILENT_TIMEOUTS: u32 = 3;
-    /// The factor by which a connection may take longer while bytes come in without a whole reply.
+    /// The factor by which a connection may take longer if bytes come in, but no whole reply.
     const PROGRESS_FACTOR: u32 = 10;
 
     /// Returns the shortest timeout that any master gets.
@@ -38,7 +40,8 @@ impl NodeTimeout {
             Self::Fixed(timeout) => timeout,
             Self::Measured => measured.clamp(Self::LEAST, Self::MOST),
         };
-        // A master whose round trip is longer than a fixed timeout cannot vote, but it is alive.
+        // A master whose round trip is longer than a fixed timeout cannot vote. It is alive, so its
+        // connection is not given up.
         let silence = timeout.max(round_trip.saturating_mul(2)) * Self::SILENT_TIMEOUTS;
         Limits {
             timeout,
@@ -51,11 +54,11 @@ impl NodeTimeout {
 /// The limits for one master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// The time for the answer to a command. When it is over, the vote is a failure.
+    /// The time for the answer to a command. After this time, the vote is a failure.
     pub(crate) timeout: Duration,
-    /// The time without any byte after which the connection is given up.
+    /// The time after which the connection is given up if no byte comes in.
     pub(crate) silence: Duration,
-    /// The time for a whole reply while bytes come in, after which the connection is given up.
+    /// The time after which the connection is given up if bytes come in, but no whole reply.
     pub(crate) progress: Duration,
 }
 

@@ -31,7 +31,7 @@ pub struct Votes {
     cast: Box<[Option<CastVote>]>,
 }
 
-/// One vote, and when it came in.
+/// One vote, and the time from the start of the round until the vote came in.
 #[derive(Clone, Debug)]
 pub(crate) struct CastVote {
     pub(crate) vote: Vote,
@@ -51,8 +51,8 @@ impl CastVote {
     }
 }
 
-/// The votes of one round, one for each master. The votes of up to [`CastVotes::FEW`] masters take
-/// no allocation: there is a round or two for every lock that is held.
+/// The votes of one round, one for each master. Up to [`CastVotes::FEW`] votes are stored without
+/// an allocation, because there are one or two rounds for every lock that is held.
 #[derive(Debug)]
 pub(crate) enum CastVotes {
     Few([Option<CastVote>; Self::FEW], u8),
@@ -139,7 +139,7 @@ impl Votes {
     }
 }
 
-/// Shows `a:6379 granted, b:6379 no answer in 50ms, c:6379 not answered yet`.
+/// Shows, for example, `a:6379 granted, b:6379 no answer in 50ms, c:6379 not answered yet`.
 impl fmt::Display for Votes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, row) in self.iter().enumerate() {
@@ -170,23 +170,24 @@ pub struct VoteRow<'a> {
 }
 
 impl<'a> VoteRow<'a> {
-    /// Returns the master's address, without user name and password.
+    /// Returns the master's address, without the user name and the password.
     pub fn master(&self) -> &'a str {
         self.master
     }
 
-    /// Returns the master's vote, or `None` if it has not voted yet.
+    /// Returns the master's vote. `None` if the master has not voted yet.
     pub fn vote(&self) -> Option<&'a Vote> {
         self.cast.as_ref().map(|cast| &cast.vote)
     }
 
-    /// Returns the time from the start of the round until the master voted or was given up on.
+    /// Returns the time from the start of the round until the master voted, or until the client
+    /// gave up on the master.
     pub fn latency(&self) -> Option<Duration> {
         let cast = self.cast.as_ref()?;
         Some(cast.latency())
     }
 
-    /// Returns why the master gave no answer that counts, if it gave none.
+    /// Returns the master's failure. `None` if the master granted, refused or has not voted yet.
     pub fn failure(&self) -> Option<&'a Failure> {
         match self.vote() {
             Some(Vote::Fail(failure)) => Some(failure),

@@ -1,19 +1,19 @@
-//! The one policy for waiting after an attempt that did not end in a lock.
+//! The policy for waiting after an attempt that did not end in a lock.
 
 use std::time::Duration;
 
 use super::{refused::Refused, retry::Backoff};
 
-/// The time from the end of a TTL to the moment when the key is gone for sure: a key lives to the
-/// end of its last millisecond.
+/// The time that is added to a TTL to be sure that the key is gone. A key lives to the end of its
+/// last millisecond.
 const EXPIRY_MARGIN: Duration = Duration::from_millis(2);
 
 /// The settings for waiting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitPolicy {
-    /// The delay before a retry when no message will say that the lock may be free.
+    /// The delay before a retry if no message can say that the lock may be free.
     pub(crate) retry: Backoff,
-    /// The delay before a retry when a message would say earlier that the lock may be free.
+    /// The delay before a retry if a message can say earlier that the lock may be free.
     pub(crate) poll: Backoff,
 }
 
@@ -29,13 +29,13 @@ pub(crate) enum Notice {
     Unavailable,
 }
 
-/// A wait before the next attempt. Both times count from now.
+/// A wait before the next attempt. Both times are counted from now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
-    /// The time during which messages do not matter.
+    /// The time during which a message does not end the wait.
     pub(crate) pause: Duration,
-    /// The end of the wait, unless a message ends it earlier. If this is not after the pause, no
-    /// message can.
+    /// The time after which the wait ends without a message. If `end` is not after `pause`, no
+    /// message can end the wait.
     pub(crate) end: Duration,
 }
 
@@ -45,7 +45,8 @@ impl Wait {
     }
 }
 
-/// Returns how to wait after an attempt that was `refused`. `failures` attempts had failed before.
+/// Returns the wait after an attempt that was `refused`. `failures` is the number of attempts that
+/// failed before it.
 pub(crate) fn next_wait(
     refused: &Refused,
     notice: Notice,
@@ -59,19 +60,20 @@ pub(crate) fn next_wait(
         Refused::NoQuorum | Refused::OtherKind | Refused::OwnerBusy | Refused::TooSlow(_) => {
             Wait::pause(delay)
         }
-        // No majority can vote before the quarantine ends. After it, the delay keeps waiters from
-        // all coming back at once.
+        // No majority can vote before the quarantine ends. The delay after the quarantine is
+        // random, so waiters do not all come back at once.
         Refused::Quarantined(left) => Wait {
             pause: delay,
             end: left.saturating_add(delay),
         },
-        // The message came before all masters had executed the release. After `soon` they have.
+        // The message came, but some masters had not executed the release yet. After the delay
+        // `soon`, they have.
         Refused::Queued | Refused::Split if notice == Notice::Received => Wait::pause(soon),
-        // A waiter that comes back at once meets the same rivals.
+        // A waiter that came back at once would contend with the same clients again.
         Refused::Queued | Refused::Split => Wait::pause(delay),
         Refused::HeldUntil(left) => {
             let poll = match notice {
-                // Another client was first, or the release has not reached a majority yet.
+                // Another client was faster, or the release has not reached a majority yet.
                 Notice::Received => soon,
                 Notice::Expected => policy.poll.delay(u32::MAX, random),
                 Notice::Unavailable => delay,
@@ -106,7 +108,8 @@ mod tests {
             retry: Backoff::new(millis(10), millis(200)).unwrap(),
             poll: Backoff::new(millis(500), millis(1_500)).unwrap(),
         };
-        // The middle of each range: retries after 15 ms, 25 ms and later 105 ms, polls after 1 s.
+        // This number gives the middle of each range. Retries come after 15 ms, 25 ms and later 105
+        // ms, and polls after 1 s.
         let random = u64::MAX / 2 + 1;
         for (refused, notice, failures, pause, end) in [
             (NoQuorum, Expected, 0, 15, 15),

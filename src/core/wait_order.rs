@@ -8,27 +8,27 @@ use std::{
 /// The waiters of this process for one lock. They contend on the masters one at a time, in the
 /// order in which they came.
 ///
-/// A waiter is a future, which can stay alive without being polled. So a waiter that contends says
-/// when it will act next, and is passed over if it does not. The others then lose a short time,
-/// once: a waiter that was passed over has a turn again only after it was polled. `T` is the means
-/// to wake a waiter whose turn has come.
+/// A waiter is a future, and a future can stay alive without being polled. So the waiter that
+/// contends says when it will act next. If it does not act, it is passed over and another waiter
+/// contends. This costs the others a short time only once, because a waiter that was passed over
+/// has no turn until it is polled again. `T` is the handle that wakes a waiter whose turn has come.
 #[derive(Debug)]
 pub(crate) struct WaitOrder<T> {
-    /// The waiters that have asked for their turn, except the one that contends.
+    /// The waiters that have asked for their turn, without the contender.
     waiting: BTreeMap<u64, T>,
     contender: Option<Contender>,
-    /// The last number that was given out.
+    /// The number of the newest waiter.
     numbers: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Contender {
     number: u64,
-    /// The time at which the contender counts as silent, unless it has acted before.
+    /// The time at which the contender counts as silent if it has not acted.
     due: Instant,
 }
 
-/// The answer to whether a waiter may contend.
+/// The answer to a waiter that asks for its turn.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Turn<T> {
     Contend,
@@ -42,18 +42,19 @@ pub(crate) enum Turn<T> {
 impl<T: Clone> WaitOrder<T> {
     /// The time that a waiter may be late before it counts as silent.
     const GRACE: Duration = Duration::from_secs(2);
-    /// The time by which each waiter checks for a silent contender later than the waiter before it,
-    /// so that the first waiter in order that is still polled takes over.
+    /// The time between the checks of one waiter and the next for a silent contender. Each waiter
+    /// checks this much later than the waiter before it. So the first waiter that is still polled
+    /// takes over.
     const STEP: Duration = Duration::from_millis(10);
 
-    /// Returns a number for a new waiter, which is larger than all numbers before it.
+    /// Returns a number for a new waiter. It is larger than all numbers before it.
     pub(crate) fn number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
     }
 
     /// Returns whether waiter `number` may contend at `now`. A waiter asks before each attempt, and
-    /// again whenever it has waited.
+    /// again after each wait.
     pub(crate) fn turn(
         &mut self,
         number: u64,
@@ -69,7 +70,8 @@ impl<T: Clone> WaitOrder<T> {
             self.contend(number, now);
             return Turn::Contend;
         }
-        // The contender may change meanwhile, and only the new contender is woken then.
+        // The contender may change before `look_again`. Then only the new contender is woken, so
+        // this waiter must ask again soon.
         let soon = now + Self::GRACE + self.delay(number);
         Turn::Wait {
             wakeup: self.waiting.entry(number).or_insert_with(wakeup).clone(),
@@ -77,14 +79,16 @@ impl<T: Clone> WaitOrder<T> {
         }
     }
 
-    /// Notes that waiter `number`, if it contends, will not act before `at`.
+    /// Notes that waiter `number` will not act before `at`. Does nothing if the waiter does not
+    /// contend.
     pub(crate) fn expect(&mut self, number: u64, at: Instant) {
         if self.contends(number) {
             self.contend(number, at);
         }
     }
 
-    /// Notes that the event that the contender waits for has come at `now`, so that it should act.
+    /// Notes that the event for which the contender waits came at `now`. The contender should act
+    /// soon after `now`.
     pub(crate) fn on_event(&mut self, now: Instant) {
         if let Some(contender) = &mut self.contender {
             let due = now.checked_add(Self::GRACE).unwrap_or(now);
@@ -92,9 +96,9 @@ impl<T: Clone> WaitOrder<T> {
         }
     }
 
-    /// Removes waiter `number` if others wait. Returns the means to wake the waiter whose turn it
-    /// is, if that has changed. If so, the waiter that was removed takes a new number, which puts
-    /// it after all others.
+    /// Removes waiter `number` if others wait. If the turn then passes to another waiter, returns
+    /// the handle that wakes that waiter. The removed waiter takes a new number, so it comes after
+    /// all others.
     pub(crate) fn step_back(&mut self, number: u64, now: Instant) -> Option<T> {
         if self.waiting.is_empty() {
             return None;
@@ -102,8 +106,8 @@ impl<T: Clone> WaitOrder<T> {
         self.leave(number, now)
     }
 
-    /// Removes waiter `number`. Returns the means to wake the waiter whose turn it is, if that has
-    /// changed.
+    /// Removes waiter `number`. If the turn then passes to another waiter, returns the handle that
+    /// wakes that waiter.
     pub(crate) fn leave(&mut self, number: u64, now: Instant) -> Option<T> {
         self.waiting.remove(&number);
         if !self.contends(number) {
@@ -152,7 +156,7 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    /// Returns when waiter `number` looks again, in milliseconds after `start`. `None` if it
+    /// Returns when waiter `number` asks again, in milliseconds after `start`. `None` if the waiter
     /// contends.
     fn turn(order: &mut WaitOrder<u64>, number: u64, start: Instant, at: u64) -> Option<u64> {
         match order.turn(number, start + millis(at), || number) {
@@ -193,7 +197,7 @@ mod tests {
             (3, 2_500, Some(2_510)),
             (2, 2_499, Some(2_500)),
             (2, 2_500, None),
-            (1, 3_000, Some(4_500)), // polled again, and still before waiter 3
+            (1, 3_000, Some(4_500)), // it is polled again, and still comes before waiter 3
             (3, 3_000, Some(4_510)),
         ] {
             assert_eq!(
@@ -202,7 +206,7 @@ mod tests {
                 "{number} {at}"
             );
         }
-        order.expect(1, start + millis(9_000)); // it does not contend
+        order.expect(1, start + millis(9_000)); // waiter 1 does not contend
         assert_eq!(turn(&mut order, 3, start, 3_000), Some(4_510));
         assert_eq!(order.leave(2, start + millis(3_000)), Some(1));
         // Waiter 1 is not polled any more.

@@ -1,4 +1,4 @@
-//! The words by which a [`Command`] is sent to a server.
+//! The words of a [`Command`] for a server.
 
 use super::{
     ballot::Ballot,
@@ -13,11 +13,12 @@ use Word::{Bytes, Number};
 
 /// The window for a new candidate, in microseconds.
 const WINDOW: Option<u64> = Some(CLOCK_WINDOW.as_micros() as u64);
-/// No window. The candidate of a key that is put back may have been accepted long ago.
+/// The window for a key that is put back. Its candidate may have been accepted long ago, so any
+/// distance is allowed.
 const NO_WINDOW: Option<u64> = Some(0);
 
 impl Command {
-    /// Calls `send` with the words for a server.
+    /// Calls `send` with the words of this command.
     pub(crate) fn call<T>(&self, send: impl FnOnce(Call<'_>) -> T) -> T {
         self.words().send(send)
     }
@@ -29,7 +30,7 @@ impl Command {
                 _ => self.take(by, key, WINDOW),
             },
             Action::AcquireOrQueue { by, queue, key } => self.take_fair(by, Some(*queue), key),
-            // A heal ignores the queue, as the lock is held.
+            // A heal ignores the queue, because the lock is held.
             Action::Heal { by, key } => self.take(by, key, NO_WINDOW),
             Action::Extend { by, ttl, depth } => {
                 let scripts = [Script::MutexExtend, Script::ReentrantExtend];
@@ -61,8 +62,8 @@ impl Command {
         words.fenced(key.ballot.as_ref(), window)
     }
 
-    /// Returns the words of a script that sets the TTL, and the depth if the lock has one.
-    /// `scripts` are the script for a mutex and the script for the other kinds.
+    /// Returns the words of a script that sets the TTL, and also the depth if the lock has one.
+    /// `scripts` holds the script for a mutex, then the script for the other kinds.
     fn keep<'a>(
         &'a self,
         by: &'a Identity,
@@ -140,16 +141,16 @@ impl Command {
                 words.add_key(resource.queue());
                 words.add_key(resource.deadlines());
             }
-            // Only a fair lock has a queue. An empty key must not be sent: the user may lack the
-            // right to it.
+            // Only a fair lock has a queue. For other kinds, the key of the queue is empty, and the
+            // user may lack the right to an empty key.
             Script::Inspect if resource.kind() == Kind::Fair => words.add_key(resource.queue()),
             _ => {}
         }
         words
     }
 
-    /// Returns the field of a lock's hash that tells the kind of the lock. Its value is the attempt
-    /// that holds the lock.
+    /// Returns the field of a lock's hash that names the kind of the lock. The value of the field
+    /// is the number of the attempt that holds the lock.
     fn marker(&self) -> Word<'static> {
         text(match self.resource.kind() {
             Kind::Fair => "quorlock:fair",
@@ -157,7 +158,8 @@ impl Command {
         })
     }
 
-    /// Returns the channel on which a release is published. It is empty if no waiter is woken.
+    /// Returns the channel on which a release is published. The channel is empty if the release
+    /// wakes no waiter.
     fn channel(&self, wakes: WakeScope) -> Word<'_> {
         text(match wakes {
             WakeScope::Nobody => "",
@@ -181,7 +183,7 @@ fn text(text: &str) -> Word<'_> {
 const MOST_KEYS: usize = 4;
 const MOST_ARGUMENTS: usize = 9;
 
-/// The words of a command. Building and sending them allocates nothing.
+/// The words of a command. No memory is allocated to build or send them.
 struct Words<'a> {
     /// `None` for a plain command, which has arguments only.
     script: Option<Script>,
@@ -214,7 +216,8 @@ impl<'a> Words<'a> {
         self.argument_count += 1;
     }
 
-    /// Adds the key and the arguments that a script gets in addition for a fenced lock.
+    /// Adds the key and the arguments that a script needs for a fenced lock. Does nothing without a
+    /// ballot.
     fn fenced(mut self, ballot: Option<&'a Ballot>, window: Option<u64>) -> Self {
         if let Some(ballot) = ballot {
             self.script = self.script.map(Script::fenced);

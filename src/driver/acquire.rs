@@ -1,4 +1,4 @@
-//! Acquiring a lock: one attempt, or a wait until one is won.
+//! Acquires a lock: makes a single attempt, or waits until an attempt wins the lock.
 
 use std::{pin::pin, time::Duration};
 
@@ -24,7 +24,8 @@ pub(super) async fn try_acquire(
     attempt(shared, request, permit_by).await
 }
 
-/// Waits until the lock is acquired. With a `limit`, the last attempt begins when that is over.
+/// Waits until the lock is acquired. If there is a `limit`, the last attempt begins when that time
+/// has passed.
 pub(super) async fn acquire(
     shared: &Shared,
     request: &LockRequest,
@@ -42,24 +43,24 @@ pub(super) async fn acquire(
         }
     });
     for failures in 0.. {
-        // When one task of the owner wins the lock, the others reenter it. They do not wait until
-        // the guard of that task is dropped.
+        // When one task of the owner wins the lock, the owner's other tasks reenter the lock. They
+        // do not wait until the winner drops its guard.
         let is_held = owned.until_held(Claim::can_reenter);
         if let Some(acquired) = within(is_held, acquired.as_mut()).await {
             return acquired;
         }
         shared.check_open()?;
         let is_last = deadline.is_over();
-        // Reentering needs no permit, which the future `acquired` may have. That future keeps its
-        // position in the queues until this task has reentered.
+        // The future `acquired` may have the permit, but reentering needs no permit. That future
+        // keeps its position in the queues until this task has reentered.
         match reenter(request, &owned).await {
             Some(Err(NotAcquired::Denied(denied))) => {
                 deadline.check(&denied, is_last, failures)?;
                 clock::sleep_until(deadline.limit(shared.retry_at(failures))).await;
             }
             Some(reentered) => return reentered,
-            None => {} // the lock was released meanwhile
+            None => {} // the lock was released or lost meanwhile
         }
     }
-    Err(NotAcquired::Closed) // only after 2^32 failures
+    Err(NotAcquired::Closed) // reached only after 2^32 failures
 }

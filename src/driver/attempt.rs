@@ -1,4 +1,4 @@
-//! One attempt at a lock.
+//! Makes one attempt at a lock.
 
 use std::time::Instant;
 
@@ -18,8 +18,8 @@ use crate::core::{
     round::{Outcome, Round},
 };
 
-/// Makes one attempt. A task of an owner makes it only if the owner's other attempts are over by
-/// the instant that `permit_by` returns.
+/// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
+/// lock are over. If they are not over at the instant that `permit_by` returns, sends nothing.
 pub(super) async fn attempt(
     shared: &Shared,
     request: &LockRequest,
@@ -32,8 +32,8 @@ pub(super) async fn attempt(
         return Ok(decide(shared, Level::new(claim)).await?);
     };
     let owned = owner.lock(&request.resource);
-    // This comes before the wait for the permit, too: another task that waits for the lock may
-    // have the permit, and not be polled while it reenters.
+    // This task tries to reenter before it waits for the permit, too. The future that has the
+    // permit may not be polled now, because the task of that future is reentering.
     if let Some(reentered) = reenter(request, &owned).await {
         return reentered;
     }
@@ -54,7 +54,8 @@ pub(super) async fn attempt(
     Ok(level)
 }
 
-/// Waits for the outcome of the first round, and of further ballots for a fencing token.
+/// Waits for the outcome of the first round. Makes further ballots for a fencing token if they can
+/// win. Takes the attempt back if it was not won.
 async fn decide(shared: &Shared, level: Level) -> Result<Level, Denied> {
     let mut outcome = level.decided_for_ballot().await;
     for _ in 0..MORE_BALLOTS {
@@ -69,24 +70,24 @@ async fn decide(shared: &Shared, level: Level) -> Result<Level, Denied> {
     }
 }
 
-/// Takes back what a round that was not won may have left on the masters. Returns why it was not
-/// won.
+/// Releases the keys that a round may have left on the masters although it was not won. Returns why
+/// the round was not won.
 ///
-/// The answers to the release say how long others hold the lock. The answers to the acquisition of
-/// a mutex by `SET` do not.
+/// The answers to the release say for how long others hold the lock. The answers to a `SET` that
+/// acquires a mutex do not say this.
 async fn give_back(shared: &Shared, level: &Level, outcome: Outcome) -> Denied {
     let release = level.release();
     let acquisition = level.newest_round();
     if outcome == Outcome::Lost && !acquisition.read(Round::lacks_masters) {
         release.decided().await;
     } else {
-        // Waits for the other votes, so that the table of votes is complete. Masters that are down
-        // have failed already, and the time is limited, so this waits for no connection.
+        // Waits for the other votes, to complete the table of votes. Masters that are down have
+        // already cast a failure. The wait is limited, so it does not wait for a connection.
         let end = clock::now() + shared.masters().node_timeout();
         first_of(release.settled(), clock::sleep_until(end)).await;
     }
     if release.read(Round::is_other_kind) {
-        // The acquisition of a mutex by `SET` learns only that the key exists.
+        // The answer to a `SET` says only that the key exists, and not which kind of lock it is.
         return Denied {
             refused: Refused::OtherKind,
             round: Some(release),
@@ -96,7 +97,7 @@ async fn give_back(shared: &Shared, level: &Level, outcome: Outcome) -> Denied {
 }
 
 /// Adds a level to the claim of the owner. Returns `None` if the owner does not hold the lock, or
-/// loses it meanwhile.
+/// loses the lock meanwhile.
 pub(super) async fn reenter(
     request: &LockRequest,
     owned: &OwnedLock<Claim>,
@@ -111,8 +112,8 @@ pub(super) async fn reenter(
         Ok(()) => return Some(Ok(level)),
         Err(NotExtended::NoQuorum { .. }) => Refused::NoQuorum,
         Err(NotExtended::TooSlow(_)) => Refused::TooSlow(round.elapsed(clock::now())),
-        // The lock was lost, which the other guards report. The caller goes on as if the owner had
-        // never held the lock.
+        // The lock was lost, and the owner's other guards report the loss. The caller goes on as if
+        // the owner had never held the lock.
         Err(NotExtended::Config(_) | NotExtended::Expired { .. } | NotExtended::Lost(_)) => {
             return None;
         }

@@ -1,4 +1,5 @@
-//! Clocks and random numbers. No other file reads a clock or draws a random number.
+//! Clocks and random numbers. No other file reads a clock or draws a random number, except for
+//! memory masters, which have clocks of their own.
 
 use std::{
     sync::{
@@ -10,40 +11,41 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// Returns the time on the clock by which locks are held: the monotonic clock, plus the time for
-/// which it stood still because the machine slept.
+/// Returns the time on the clock that leases use. This clock is the monotonic clock plus the time
+/// for which the machine was suspended.
 ///
-/// The monotonic clock stops while a machine is suspended, and the masters' TTLs run on. The wall
-/// clock does not stop. When the wall clock has run ahead of the monotonic clock, the difference
-/// counts as time that has passed. A wall clock that is set forward looks the same, and costs a
-/// holder some validity. A wall clock that is set back changes nothing.
+/// While a machine is suspended, its monotonic clock stops. The wall clock and the masters' TTLs do
+/// not stop. If the wall clock has run ahead of the monotonic clock, the difference counts as time
+/// that has passed. Setting the wall clock forward has the same effect, and costs a holder some
+/// validity. Setting the wall clock back changes nothing.
 ///
-/// Timers, and everything between this process and one master, go by the [`monotonic`] clock alone.
-/// Under tokio's paused clock both are virtual time, which is how tests run the real code.
+/// Timers, and all code that drives a single master, use only the [`monotonic`] clock. If a test
+/// pauses tokio's clock, both clocks show virtual time.
 pub(crate) fn now() -> Instant {
     let now = monotonic();
     compare_clocks(now);
     from_monotonic(now)
 }
 
-/// Converts an instant of the [`monotonic`] clock to the clock of [`now`], by the last comparison
-/// of the clocks. This is for votes: the caller looks at the clock again before it relies on the
-/// outcome.
+/// Converts an instant of the [`monotonic`] clock to the clock of [`now`], without a new comparison
+/// of the clocks. Use this function only for votes. Before a caller relies on the outcome of a
+/// round, it calls [`now`], which compares the clocks.
 pub(crate) fn from_monotonic(at: Instant) -> Instant {
     at + slept()
 }
 
-/// Converts an instant of the clock of [`now`] to the [`monotonic`] clock, for the case that the
-/// machine is not suspended before that instant. Returns `least` if that is later. An instant that
-/// has passed on one clock has passed on the other. The monotonic clock may never have shown the
-/// result: it may have stood still at that time, or the wall clock may have been set forward.
+/// Converts an instant of the clock of [`now`] to the [`monotonic`] clock. Returns `least` if that
+/// is later. For a future instant, the result is right if the machine is not suspended before then.
+/// An instant that has passed on one clock has passed on the other. For a past instant, the
+/// monotonic clock may have shown another time then: the machine may have been suspended since, or
+/// the wall clock may have been set forward.
 pub(crate) fn to_monotonic(at: Instant, least: Instant) -> Instant {
     compare_clocks(monotonic());
     at.checked_sub(slept()).map_or(least, |at| at.max(least))
 }
 
-/// Sleeps until `at` on the clock of [`now`]. Reads that clock at least once a second, in case the
-/// machine was suspended.
+/// Sleeps until `at` on the clock of [`now`]. Reads that clock at least once a second, because the
+/// machine may have been suspended.
 pub(crate) async fn sleep_until(at: Instant) {
     const LONGEST: Duration = Duration::from_secs(1);
     loop {
@@ -63,27 +65,28 @@ pub(crate) fn monotonic() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// The wall clock in microseconds since 1970, for tickets that are compared with those of other
-/// processes.
+/// Returns the time of the wall clock in microseconds since 1970. It is for timestamps that are
+/// compared with those of other processes.
 pub(crate) fn wall_micros() -> u64 {
     let since = wall().duration_since(SystemTime::UNIX_EPOCH);
     u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The total nanoseconds for which the monotonic clock has stood still, at most [`MAX_SLEPT`].
+/// The total time for which the monotonic clock has stood still, in nanoseconds. It is at most
+/// [`MAX_SLEPT`].
 static SLEPT: AtomicU64 = AtomicU64::new(0);
 
-/// About 100 years, by which any instant can be moved. Only tests that set the wall clock back and
-/// forth add up to more.
+/// About 100 years. Any instant can be moved by this time without an overflow. Only tests that set
+/// the wall clock back and forth add up to more.
 const MAX_SLEPT: u64 = 100 * 366 * 24 * 60 * 60 * 1_000_000_000;
 
 fn slept() -> Duration {
     Duration::from_nanos(SLEPT.load(Ordering::Relaxed))
 }
 
-/// Compares the clocks, unless that was done less than a millisecond before `now`, on the
-/// [`monotonic`] clock. If the machine was suspended, that clock may not have moved, so the
-/// suspension is noticed up to a millisecond later.
+/// Compares the clocks. Does nothing if the last comparison was less than a millisecond before
+/// `now` on the [`monotonic`] clock. That clock stands still during a suspension, so a suspension
+/// may be noticed up to a millisecond after it ends.
 fn compare_clocks(now: Instant) {
     const INTERVAL: Duration = Duration::from_millis(1);
     static ORIGIN: LazyLock<Instant> = LazyLock::new(monotonic);
@@ -92,7 +95,8 @@ fn compare_clocks(now: Instant) {
     static LAST: Mutex<Option<Reading>> = Mutex::new(None);
 
     let now = now.saturating_duration_since(*ORIGIN).as_nanos() as u64;
-    // In both directions, as clocks that tests advance do not agree with each other.
+    // `now` may be before the last comparison, because each test that pauses the clock has its own
+    // time.
     if now.abs_diff(DONE.load(Ordering::Relaxed)) < INTERVAL.as_nanos() as u64 {
         return;
     }
@@ -101,7 +105,7 @@ fn compare_clocks(now: Instant) {
     };
     if let Some(reading) = Reading::take() {
         if let Some(last) = *last {
-            let slept = SLEPT.load(Ordering::Relaxed); // changes only under this lock
+            let slept = SLEPT.load(Ordering::Relaxed); // changes only while `LAST` is locked
             let slept = slept.saturating_add(reading.ahead_of(last));
             SLEPT.store(slept.min(MAX_SLEPT), Ordering::Relaxed);
         }
@@ -110,8 +114,8 @@ fn compare_clocks(now: Instant) {
     }
 }
 
-/// A reading of the clocks whose difference shows that the machine was suspended. These are not
-/// tokio's clocks, which tests may pause and advance.
+/// A reading of the two clocks whose comparison shows that the machine was suspended. Both are
+/// clocks of the operating system. Tests may pause and advance tokio's clock, but not these.
 #[derive(Clone, Copy)]
 struct Reading {
     monotonic: Instant,
@@ -130,7 +134,8 @@ fn wall() -> SystemTime {
 }
 
 impl Reading {
-    /// Reads both clocks. Returns `None` if a pause between them would look like sleep.
+    /// Reads both clocks. Returns `None` if the reading takes so long that it could look like a
+    /// suspension.
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place where the crate compares the clocks of the machine"
@@ -143,7 +148,8 @@ impl Reading {
         (monotonic - before < PAUSE).then_some(Self { monotonic, wall })
     }
 
-    /// Returns the nanoseconds that the wall clock has gained on the monotonic clock since `last`.
+    /// Returns by how many nanoseconds the wall clock has run ahead of the monotonic clock since
+    /// `last`.
     fn ahead_of(self, last: Self) -> u64 {
         const NOISE: Duration = Duration::from_millis(5);
         let monotonic = self.monotonic.saturating_duration_since(last.monotonic);
@@ -190,7 +196,7 @@ mod tests {
         Duration::from_millis(AHEAD.load(Ordering::Relaxed))
     }
 
-    /// Acts as if the machine were suspended: the wall clock moves on, and the monotonic clock
+    /// Simulates a suspension of the machine: the wall clock moves on, and the monotonic clock
     /// stands still.
     async fn suspend(time: Duration) {
         let millis = u64::try_from(time.as_millis()).unwrap();
@@ -204,8 +210,8 @@ mod tests {
         tokio::time::advance(Duration::from_millis(2)).await;
     }
 
-    /// Returns the state of the lock after the clocks were compared. A single comparison may fail,
-    /// as a reading of the clocks that takes too long is not used.
+    /// Returns the state of the lock after the clocks were compared. Tries several comparisons,
+    /// because a reading of the clocks that takes too long is not used.
     async fn state(guard: &Guard) -> LockState {
         for _ in 0..4 {
             guard.state();
@@ -214,8 +220,8 @@ mod tests {
         guard.state()
     }
 
-    /// Runs `test` with a paused clock in a process of its own, as a suspension affects all tests
-    /// of a process.
+    /// Runs `test` with a paused clock in a process of its own, because a simulated suspension
+    /// affects all tests of a process.
     fn alone(name: &str, test: impl Future<Output = ()>) {
         const ALONE: &str = "QUORLOCK_TEST_ALONE";
         if env::var_os(ALONE).is_some() {
@@ -268,8 +274,8 @@ mod tests {
                     assert_eq!(now, LockState::Lost(LostReason::Expired));
                     assert!(!guard.is_valid() && guard.remaining().is_zero());
                     let commands = masters[0].commands();
-                    // The masters still have the key, as their clock stood still, too. The lock is
-                    // lost nevertheless.
+                    // The lock is lost although the masters still have the key. Their clock stood
+                    // still, too.
                     assert_eq!(masters[0].keys(), ["r"]);
                     guard.extend(seconds(10)).await.unwrap_err();
                     tokio::time::sleep(seconds(5)).await;
@@ -280,8 +286,8 @@ mod tests {
         );
     }
 
-    /// The timer of `lost` stands still with the monotonic clock. `lost` resolves in time all the
-    /// same.
+    /// The timer of `lost` uses the monotonic clock, which stands still. `lost` still resolves in
+    /// time.
     #[test]
     fn lost_resolves_within_a_second_of_waking_up() {
         alone("lost_resolves_within_a_second_of_waking_up", async {

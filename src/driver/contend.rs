@@ -1,4 +1,4 @@
-//! Waiting for a mutex or a reentrant lock: the waiters of a process make attempts in turn, at
+//! Waits for a mutex or a reentrant lock. The waiters of a coordinator make attempts in turn, at
 //! times when the lock is likely to be free.
 
 use super::{
@@ -19,7 +19,8 @@ use crate::core::{
     wait::{Notice, WaitPolicy, next_wait},
 };
 
-/// Makes attempts until one is won. The last one begins at the deadline, if there is one.
+/// Makes attempts until one wins the lock. If there is a deadline, the last attempt begins at the
+/// deadline.
 pub(super) async fn contend(
     shared: &Shared,
     request: &LockRequest,
@@ -33,8 +34,9 @@ pub(super) async fn contend(
     let mut is_notified = false;
     let mut chances = shared.chances();
     for failures in 0.. {
-        // Waits for the turn of this waiter. In later rounds that is over at once, unless the
-        // waiter has stepped back, or was silent for so long that another waiter has taken over.
+        // Waits for the turn of this waiter. Before a later attempt, the waiter still has its turn
+        // in most cases. It loses its turn if it steps back, or if it is silent for so long that
+        // another waiter takes over.
         waiter.turn(deadline.end).await;
         let is_last = deadline.is_over();
         let timeout = masters.attempt_timeout();
@@ -59,15 +61,15 @@ pub(super) async fn contend(
         chances = shared.note_chance(denied.chance(), start);
         deadline.check(&denied, is_last, failures)?;
         if denied.refused == Refused::OwnerBusy {
-            waiter.step_back(); // so that other owners do not wait for the tasks of this one
+            waiter.step_back(); // other owners do not wait for the tasks of this owner
         }
         is_notified = wait(shared, &waiter, &denied, failures, is_notified, deadline).await;
     }
     Err(NotAcquired::Closed) // only after 2^32 failures
 }
 
-/// Waits until another attempt is worth it. Returns whether the next attempt is made because of a
-/// message about a release. `was_notified` says the same of the attempt that was denied.
+/// Waits until another attempt may win. Returns whether a message about a release causes the next
+/// attempt. `was_notified` says whether such a message caused the attempt that was denied.
 async fn wait(
     shared: &Shared,
     waiter: &LocalWaiter<'_>,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{local_waiters::LocalWaiters, masters::Masters, renewer::Renewer};
 
-/// The parts of a coordinator that a claim uses. When this is dropped, the background tasks of the
-/// coordinator end.
+/// The parts of a coordinator that a claim uses. Dropping this value ends the background tasks of
+/// the coordinator.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) masters: Masters,

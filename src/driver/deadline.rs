@@ -19,12 +19,12 @@ impl Deadline {
         let start = clock::now();
         Self {
             start,
-            // A limit beyond what the clock can hold counts as no limit.
+            // A limit that is too long for the clock counts as no limit.
             end: within.and_then(|within| start.checked_add(within)),
         }
     }
 
-    /// Returns `at`, or the end if that is earlier.
+    /// Returns `at`, or the end of the wait if the end is earlier.
     pub(super) fn limit(self, at: Instant) -> Instant {
         self.end.map_or(at, |end| end.min(at))
     }
@@ -33,9 +33,10 @@ impl Deadline {
         self.end.is_some_and(|end| end <= clock::now())
     }
 
-    /// Returns until when to wait for the permit to make an attempt, which takes `attempt` at most.
-    /// Before the end, that is the end at the latest. For the last attempt, which begins at the
-    /// end, it is one `attempt` after the end: another task's attempt may be under way then.
+    /// Returns until when to wait for the permit to make an attempt. An attempt takes `attempt` at
+    /// most. Before the end of the wait, returns an instant that is not after the end. The last
+    /// attempt begins at the end, when another task's attempt may be under way. So for the last
+    /// attempt, returns the end plus `attempt`.
     pub(super) fn permit_by(self, attempt: Duration) -> Instant {
         let now = clock::now();
         match self.end {
@@ -45,14 +46,15 @@ impl Deadline {
         }
     }
 
-    /// Returns until when a waiter in the queues waits for the permit to make a round. `None`
-    /// without a limit.
+    /// Returns until when a waiter in the queues of a fair lock waits for the permit to make a
+    /// round. Returns `None` if the wait has no limit.
     pub(super) fn queued_permit_by(self, attempt: Duration) -> Option<Instant> {
         let end = self.end?;
         Some(end.checked_add(attempt).unwrap_or(end))
     }
 
-    /// Returns the error for a wait that ends with `last`, which came after this many failures.
+    /// Returns the error for a wait that ends with the denied attempt `last`. `failures` attempts
+    /// had failed before it.
     pub(super) fn expired(self, last: Denied, failures: u32) -> NotAcquired {
         NotAcquired::Deadline {
             waited: clock::now().saturating_duration_since(self.start),
@@ -61,8 +63,8 @@ impl Deadline {
         }
     }
 
-    /// Returns an error unless the wait goes on after `denied`, which came after this many
-    /// failures.
+    /// Returns an error if the wait ends with the attempt `denied`. `failures` attempts had failed
+    /// before it.
     pub(super) fn check(
         self,
         denied: &Denied,

@@ -1,4 +1,4 @@
-//! Acquisitions that did not end in a lock, as values. The face makes errors of them.
+//! Acquisitions that did not end in a lock, as values. The face turns them into errors.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ impl Denied {
         }
     }
 
-    /// Returns the chance to win that this attempt showed.
+    /// Returns the chance to win that this attempt shows.
     pub(crate) fn chance(&self) -> Chance {
         match (&self.refused, &self.round) {
             (Refused::TooSlow(_) | Refused::Quarantined(_), _) => Chance::None,

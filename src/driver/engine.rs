@@ -1,4 +1,4 @@
-//! The driver of a coordinator, put together from its parts.
+//! Assembles the driver of a coordinator from its parts.
 
 use std::{
     fmt::Write as _,
@@ -31,15 +31,15 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Engine {
     shared: Shared,
-    /// The name of this process on the masters.
+    /// The name of this coordinator on the masters: a random UUID.
     process: Arc<str>,
-    /// The number of owners so far.
+    /// The number of owners that were created so far.
     owners: AtomicU64,
 }
 
 impl Engine {
-    /// Starts the background tasks on `runtime`. They end when the last coordinator, lock and guard
-    /// is gone. Supervisors first deliver everything that was posted.
+    /// Starts the background tasks on `runtime`. The tasks end after the last coordinator, lock and
+    /// guard are dropped. Before a supervisor ends, it delivers everything that was posted to it.
     pub(crate) fn start(
         config: Config,
         masters: Vec<(Arc<Mailbox>, Supervisor)>,
@@ -72,7 +72,7 @@ impl Engine {
         self.masters().config()
     }
 
-    /// Creates an owner of this process.
+    /// Creates an owner of this coordinator.
     pub(crate) fn owner(&self) -> LockOwner<Claim> {
         let number = self.owners.fetch_add(1, Ordering::Relaxed) + 1;
         LockOwner::new(&self.process, number)
@@ -88,7 +88,8 @@ impl Engine {
         acquire::try_acquire(&self.shared, request).await
     }
 
-    /// Waits until the lock is acquired. With a `limit`, the last attempt begins when that is over.
+    /// Waits until the lock is acquired. If there is a `limit`, the last attempt begins when that
+    /// time has passed.
     pub(crate) async fn acquire(
         &self,
         request: &LockRequest,
@@ -102,8 +103,8 @@ impl Engine {
         inspect::inspect(self.masters(), resource).await
     }
 
-    /// Refuses new acquisitions, and waits until all releases are delivered, or the keys that they
-    /// delete have expired.
+    /// Refuses new acquisitions. Waits until all releases are delivered, or until the keys that
+    /// these releases delete have expired.
     pub(crate) async fn close(&self) {
         self.shared.close();
         self.masters().pending_releases.delivered().await;
@@ -120,7 +121,7 @@ impl Engine {
     }
 }
 
-/// Returns a random UUID that is made of `bytes`.
+/// Returns a random UUID from the random `bytes`.
 fn uuid(mut bytes: [u8; 16]) -> String {
     bytes[6] = bytes[6] & 0x0f | 0x40; // version 4
     bytes[8] = bytes[8] & 0x3f | 0x80; // the variant of RFC 9562
@@ -129,7 +130,7 @@ fn uuid(mut bytes: [u8; 16]) -> String {
         if matches!(index, 4 | 6 | 8 | 10) {
             text.push('-');
         }
-        let _ = write!(text, "{byte:02x}"); // never fails for a string
+        let _ = write!(text, "{byte:02x}"); // writing to a string never fails
     }
     text
 }

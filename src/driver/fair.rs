@@ -1,4 +1,4 @@
-//! Waiting for a fair lock, in the queues of all masters and with one ticket for all of them.
+//! Waits for a fair lock in the queues of all masters, with the same ticket on all masters.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,22 +26,24 @@ use crate::core::{
     wait::{Notice, WaitPolicy, next_wait},
 };
 
-/// The number of corrections of a ticket's time, or of rounds in which a master disagreed with it,
-/// after which masters no longer check the time. Otherwise masters that disagree on the time could
-/// make a waiter correct its ticket for ever.
+/// The number of times that a waiter corrects the time in its ticket before masters no longer check
+/// that time. Masters also stop checking after this number of rounds in which any master disagrees
+/// with the time. Without this limit, masters that disagree on the time could make a waiter correct
+/// its ticket forever.
 const CORRECTIONS: u32 = 2;
 
-/// The end of a stay in the queues.
+/// The reason why a stay in the queues ends.
 enum Stay {
     Won(Level),
     /// The time in the ticket, or in the candidate, is too far from the clocks of a majority of
-    /// masters, which show this.
+    /// masters. The value is the median of these clocks.
     Skewed(Duration),
-    /// For too long, no majority of masters has answered in time.
+    /// No majority of masters has answered in time for half a waiter timeout.
     Unable,
 }
 
-/// Makes rounds until one is won, from one position in the queues of all masters.
+/// Makes rounds until one wins the lock. Between rounds, waits in the queues of all masters, or
+/// aside.
 pub(super) async fn acquire_fair(
     shared: &Shared,
     request: &LockRequest,
@@ -82,8 +84,8 @@ pub(super) async fn acquire_fair(
             Stay::Unable => {
                 wait.wait_aside().await?;
                 if wait.options.is_fresh {
-                    // The clocks of the masters have moved on, so they would refuse the time in the
-                    // old ticket. No majority knows that ticket.
+                    // The clocks of the masters have moved on, so the masters would refuse the time
+                    // in the old ticket. No majority of masters has seen that ticket.
                     wait.draw_ticket();
                 }
             }
@@ -91,7 +93,8 @@ pub(super) async fn acquire_fair(
     }
 }
 
-/// A wait for a fair lock, with one ticket at a time, in the queues of the masters or aside.
+/// A wait for a fair lock, in the queues of the masters or aside. The waiter has one ticket at a
+/// time.
 struct FairWait<'a> {
     shared: &'a Shared,
     request: &'a LockRequest,
@@ -101,15 +104,16 @@ struct FairWait<'a> {
     ticket: Ticket,
     options: QueueOptions,
     chances: Chances,
-    /// The rest of the quarantine, if the last round was not won because of one.
+    /// The time until the masters that are not in quarantine are a majority. `None` if they were a
+    /// majority in the last round.
     quarantine: Option<Duration>,
     failures: u32,
     /// The number of rounds in a row that were split or had no quorum.
     splits: u32,
-    /// The number of rounds, since the last correction, in which a master disagreed with the time
-    /// in the ticket.
+    /// The number of rounds since the last correction in which a master disagreed with the time in
+    /// the ticket.
     disputes: u32,
-    /// The number of further ballots in a row for a fencing token.
+    /// The number of further ballots that were made in a row for a fencing token.
     ballots: usize,
 }
 
@@ -118,7 +122,7 @@ impl<'a> FairWait<'a> {
     async fn stay(&mut self) -> Result<Stay, NotAcquired> {
         let mut permit = self.permit().await?;
         let mut is_last = self.deadline.is_over();
-        // The first round does not join the queues, as the lock may be free.
+        // The first round does not join the queues, because the lock may be free.
         let identity = self.owner.identity(Some(self.ticket.clone()));
         let context = &self.shared.context;
         let claim = Claim::begin(context, self.request, identity, Some(self.owned.clone()));
@@ -143,21 +147,20 @@ impl<'a> FairWait<'a> {
             drop(permit);
             self.check(&round, outcome, is_last).await?;
             if self.note_round(&round, outcome) == Position::Aside {
-                return Ok(Stay::Unable); // dropping the level also leaves the queues
+                return Ok(Stay::Unable); // dropping `level` also removes the ticket from the queues
             }
             if let Some(waiter) = &waiter {
                 self.wait(waiter, &round).await;
                 self.failures = self.failures.saturating_add(1);
             }
-            // The waiter listens before it first asks for a position in the queues, so that it
-            // misses no call.
+            // The waiter starts to listen before it first joins the queues, so it misses no call.
             let waiter = waiter.get_or_insert_with(|| self.listen());
             permit = self.permit().await?;
             is_last = self.deadline.is_over();
             waiter.begin_attempt();
             level.ask_again(NextRound {
-                // A new attempt, as the command that gives back the grants of the last one may
-                // arrive late.
+                // The round is a new attempt. The command that gives back the grants of the last
+                // attempt may arrive late, and then leaves the grants of the new attempt alone.
                 identity: Some(self.owner.identity(Some(self.ticket.clone()))),
                 queue: Some(self.options),
                 candidate: None,
@@ -165,9 +168,9 @@ impl<'a> FairWait<'a> {
         }
     }
 
-    /// Waits aside, until a majority of masters answer in time or the deadline is over.
+    /// Waits aside until a majority of masters answer in time, or until the deadline.
     async fn wait_aside(&mut self) -> Result<(), NotAcquired> {
-        // No master calls this waiter, but the coordinator does when it is closed.
+        // Masters do not call this waiter. Closing the coordinator wakes it.
         let waiter = self.listen();
         let masters = self.masters();
         let retry = masters.config().retry;
@@ -185,7 +188,7 @@ impl<'a> FairWait<'a> {
             };
             let end = self.deadline.limit(clock::now() + delay);
             waiter.called(end).await;
-            // At the deadline there is a last attempt.
+            // At the deadline, the caller makes a last attempt.
             if self.deadline.is_over() || majority_answers(masters, self.request).await {
                 break;
             }
@@ -207,8 +210,8 @@ impl<'a> FairWait<'a> {
         self.ticket = Ticket::new(timestamp, self.owner.id());
     }
 
-    /// Waits for the permit to make a round. Two attempts of one owner at the same time would take
-    /// each other's grants.
+    /// Waits for the permit to make a round. Without the permit, two attempts of one owner could
+    /// run at the same time and take over each other's grants.
     async fn permit(&self) -> Result<SemaphorePermit<'a>, NotAcquired> {
         let timeout = self.masters().attempt_timeout();
         let end = self.deadline.queued_permit_by(timeout);
@@ -222,7 +225,8 @@ impl<'a> FairWait<'a> {
                 return Ok(permit);
             }
             drop(permit);
-            // Another task of the owner has won. The caller stops polling this future and reenters.
+            // Another task of the owner has won the lock. The caller stops polling this future and
+            // reenters.
             // If the lock was released meanwhile, the caller polls this future again.
             yield_now().await;
         }
@@ -230,8 +234,9 @@ impl<'a> FairWait<'a> {
 
     /// Notes the results of a round that was not won. Returns the position for the next wait.
     fn note_round(&mut self, round: &LiveRound, outcome: Outcome) -> Position {
-        // Two waiters may go by the times of different masters. If neither time has a majority, and
-        // masters kept checking the time, no waiter would ever be the first on a majority.
+        // Two waiters may use the times of different masters, and each time may have only a
+        // minority. If masters kept checking the time, no waiter would ever be the first in the
+        // queues of a majority.
         self.disputes += u32::from(round.read(Round::is_skewed_to_any));
         self.options.is_fresh &= !round.read(Round::is_queued) && self.disputes < CORRECTIONS;
         self.quarantine = round.read(Round::quarantined);
@@ -240,8 +245,8 @@ impl<'a> FairWait<'a> {
         self.chances.position(self.options.waiter_timeout)
     }
 
-    /// Tries another ballot for a fencing token, at most [`MORE_BALLOTS`] times in a row. Returns
-    /// whether it did.
+    /// Posts another ballot for a fencing token, at most [`MORE_BALLOTS`] times in a row. Returns
+    /// whether a ballot was posted.
     fn raise_ballot(&mut self, level: &Level, is_queued: bool) -> bool {
         let queue = is_queued.then_some(self.options);
         let is_raised = self.ballots < MORE_BALLOTS && level.raise_ballot(queue);
@@ -249,7 +254,7 @@ impl<'a> FairWait<'a> {
         is_raised
     }
 
-    /// Returns an error unless the wait goes on after a round that was not won.
+    /// Returns an error if the wait ends with this round, which was not won.
     async fn check(
         &self,
         round: &Arc<LiveRound>,
@@ -258,8 +263,8 @@ impl<'a> FairWait<'a> {
     ) -> Result<(), NotAcquired> {
         let position = self.chances.position(self.options.waiter_timeout);
         if round.read(Round::lacks_masters) || position == Position::Aside {
-            // Waits for the other votes, so that the table of votes is complete. Masters that are
-            // down have failed already.
+            // Waits for the other votes, to complete the table of votes. Masters that are down have
+            // already cast a failure.
             round.settled().await;
         }
         let free_in = round.read(Round::free_in);
@@ -267,13 +272,14 @@ impl<'a> FairWait<'a> {
         self.deadline.check(&denied, is_last, self.failures)
     }
 
-    /// Gives back the grants of a minority: the known ones at once, and those that may still come
-    /// later. A waiter in the queues first waits until all votes are in, until masters call it, or
-    /// for a node timeout. Before a waiter is in the queues, it waits for none of these.
+    /// Gives back the grants of a round that was not won. The masters that have voted get their
+    /// grants back at once. The other masters get theirs back after a wait. The wait ends when all
+    /// votes are in, when masters call the waiter, or after a node timeout. A waiter that is not in
+    /// the queues yet does not wait.
     ///
-    /// A round can be lost before all masters have answered. If the waiter went by the first
-    /// answers alone, it could take itself for the next waiter, or the votes for split, and would
-    /// ask again far too soon.
+    /// The wait is needed because a round can be lost before all masters have answered. From the
+    /// first answers alone, the waiter could wrongly conclude that it is the next waiter, or that
+    /// the votes are split. The waiter would then ask again far too soon.
     async fn give_back(&self, level: &Level, round: &LiveRound, waiter: Option<&FairWaiter<'_>>) {
         let timeout = self.options.waiter_timeout;
         let known = round.read(|round| round.may_hold() - round.unanswered());
@@ -285,11 +291,12 @@ impl<'a> FairWait<'a> {
         level.yield_grants(round.read(Round::may_hold) - known, timeout);
     }
 
-    /// Waits until another round is worth it, or must be made to keep the position.
+    /// Waits until another round may win, or until a round is needed to keep the position in the
+    /// queues.
     async fn wait(&mut self, waiter: &FairWaiter<'_>, round: &LiveRound) {
         let now = clock::now();
-        // A waiter polls well before a master takes it for dead. Waiters do not all poll at the
-        // same time.
+        // A waiter polls well before masters count it as dead. The delay is random, so waiters do
+        // not all poll at the same time.
         let timeout = self.options.waiter_timeout;
         let policy = WaitPolicy {
             retry: self.masters().config().retry,
@@ -337,8 +344,8 @@ mod tests {
                 assert!(wait.await.is_err());
                 arrived.push(owner.id().to_owned());
                 waiting.push(waiter);
-                // The clocks are real ones, and a correction is only as exact as the round trip is
-                // short.
+                // The clocks are real. The error of a correction can be as long as a round trip, so
+                // the waiters come 5 ms apart.
                 let arrival = clock::wall_micros();
                 while clock::wall_micros() < arrival + 5_000 {}
             }
@@ -355,8 +362,8 @@ mod tests {
         }
     }
 
-    /// No majority of masters agree on the time. One client uses one of the two clocks, and one
-    /// client uses the other.
+    /// The masters show two different times, and no majority of masters agree on the time. The two
+    /// waiting clients each use a different one of these times.
     #[tokio::test(start_paused = true)]
     async fn masters_that_disagree_on_the_time_still_serve() {
         const APART: i64 = 3_000_000;

@@ -1,4 +1,5 @@
-//! Waiters of this process for fair locks: the masters call the waiter at the head of the queue.
+//! The waiters of this coordinator for fair locks. A master calls the waiter at the head of its
+//! queue: it publishes the ticket of that waiter.
 
 use std::{
     collections::HashMap,
@@ -15,7 +16,7 @@ use crate::{
     master::{ChannelEvent, Subscriber},
 };
 
-/// The waiters of this process for all fair locks. Masters call them on one channel.
+/// The waiters of this coordinator for all fair locks. Masters call all of them on one channel.
 #[derive(Debug)]
 pub(crate) struct FairWaiters {
     channel: Arc<str>,
@@ -42,15 +43,15 @@ impl FairWaiters {
         }
     }
 
-    /// Listens for calls of `ticket`. A call that is caused by a request after this is missed only
-    /// if its master refuses the subscription, or the connection breaks.
+    /// Listens for calls of `ticket`. Requests that are posted later can cause calls. A call is
+    /// missed only if the master refuses the subscription, or if the connection breaks.
     pub(crate) fn join<'a>(&'a self, masters: &'a Masters, ticket: &Ticket) -> FairWaiter<'a> {
         let wakeup = Arc::<Wakeup>::default();
         let mut waiters = self.inbox.waiters.lock();
         let is_first = waiters.is_empty();
         waiters.insert(ticket.clone(), wakeup.clone());
         if is_first {
-            // While `waiters` is locked, so that a waiter that leaves unsubscribes after this.
+            // Subscribes while `waiters` is locked. A waiter that leaves unsubscribes later.
             masters.subscribe(&self.channel, &self.subscriber());
         }
         FairWaiter {
@@ -61,7 +62,7 @@ impl FairWaiters {
         }
     }
 
-    /// Wakes all waiters, so that they ask again.
+    /// Wakes all waiters, to make them ask again.
     pub(crate) fn wake_all(&self) {
         let waiters: Vec<_> = self.inbox.waiters.lock().values().cloned().collect();
         for wakeup in waiters {
@@ -77,7 +78,7 @@ impl FairWaiters {
 impl Subscriber for Inbox {
     fn on_event(&self, master: usize, event: ChannelEvent<'_>) {
         let ChannelEvent::Message(ticket) = event else {
-            return; // a poll makes up for calls that were missed
+            return; // a waiter that misses a call asks again at its next poll
         };
         let wakeup = self.waiters.lock().get(ticket).cloned();
         if let Some(wakeup) = wakeup {
@@ -103,13 +104,13 @@ pub(crate) struct FairWaiter<'a> {
 }
 
 impl FairWaiter<'_> {
-    /// Forgets the calls before the attempt that begins now.
+    /// Forgets the calls that came before the attempt that begins now.
     pub(crate) fn begin_attempt(&self) {
         *self.wakeup.by.lock() = MasterSet::NONE;
     }
 
-    /// Waits until a majority of masters have called, until `end` at most. After the first call, it
-    /// waits for the other masters only for the shortest retry delay.
+    /// Waits until a majority of masters have called this waiter, or until `end`. After the first
+    /// call, waits for more calls only for the shortest retry delay.
     pub(crate) async fn called(&self, end: Instant) {
         let mut last = None;
         let check = || {

@@ -1,4 +1,4 @@
-//! Asking all masters who holds a lock.
+//! Asks all masters who holds a lock and who waits for it.
 
 use std::{sync::Arc, time::Instant};
 
@@ -16,7 +16,7 @@ use crate::{
     master::CountVotes,
 };
 
-/// The error that too few masters answered to say who holds the lock.
+/// The error for an inspection that too few masters answered.
 #[derive(Debug)]
 pub(crate) struct NotInspected(pub(crate) Arc<LiveRound>);
 
@@ -50,7 +50,7 @@ pub(super) async fn inspect(
     });
     let command = Command::new(resource, Action::Inspect);
     masters.post(command, inquiry.clone());
-    // Waits for all masters: a majority of them may not be enough to name the holder.
+    // Waits for all masters. The answers of a majority may not be enough to name the holder.
     inquiry.round.settled().await;
     if inquiry.round.read(Round::outcome) != Outcome::Won {
         return Err(NotInspected(inquiry.round.clone()));

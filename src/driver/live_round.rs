@@ -21,7 +21,7 @@ use crate::{
     user_code::shielded,
 };
 
-/// A round that masters cast their votes into, each from the task that serves it.
+/// A round that masters vote in. The task that serves a master casts the vote of that master.
 #[derive(Debug)]
 pub(crate) struct LiveRound {
     state: Mutex<State>,
@@ -47,15 +47,15 @@ impl LiveRound {
         })
     }
 
-    /// Waits until the outcome is certain. Only the task that posted the round may wait: a second
-    /// one would take the place of its waker.
+    /// Waits until the outcome is certain. Only the task that posted the round may wait here. The
+    /// round keeps a single waker, so a second task would replace the waker of the first.
     pub(crate) async fn decided(&self) -> Outcome {
         poll_fn(|cx| {
             match self.read(Round::outcome) {
                 Outcome::Pending => {}
                 outcome => return Poll::Ready(outcome),
             }
-            // Wakers are code of the program: they are cloned and dropped while the state is
+            // A waker runs code of the program, so it is cloned and dropped while the state is
             // unlocked.
             let mut waker = Some(cx.waker().clone());
             let mut state = self.state.lock();
@@ -71,14 +71,15 @@ impl LiveRound {
         .await
     }
 
-    /// Waits until every master has answered or was given up on.
+    /// Waits until every master has voted. The vote of a master that does not answer in time is a
+    /// failure.
     pub(crate) async fn settled(&self) {
         poll_fn(|cx| {
             if self.read(Round::is_settled) {
                 return Poll::Ready(());
             }
-            // Declared before `state`, so that a waker that is not kept is dropped after the
-            // unlock.
+            // `waker` is declared before `state`. If the waker is not kept, it is dropped after the
+            // state is unlocked.
             let waker = cx.waker().clone();
             let mut state = self.state.lock();
             if state.round.is_settled() {
@@ -100,7 +101,7 @@ impl LiveRound {
         look(&self.state.lock().round)
     }
 
-    /// Returns how long the round has been under way.
+    /// Returns the time from the start of the round to `now`.
     pub(crate) fn elapsed(&self, now: Instant) -> Duration {
         self.read(|round| now.saturating_duration_since(round.start()))
     }
@@ -109,14 +110,14 @@ impl LiveRound {
         self.read(Round::outcome) == Outcome::Pending
     }
 
-    /// Returns whether there was no majority, or only one that came too late.
+    /// Returns whether the round can no longer win: there is no majority, or it came too late.
     pub(crate) fn has_failed(&self) -> bool {
         matches!(self.read(Round::outcome), Outcome::Lost | Outcome::TooLate)
     }
 
-    /// Counts a vote that was read at `now` on the monotonic clock, and wakes no task. Returns the
-    /// result of `look`, which is given the round and its outcome before the vote. The caller must
-    /// call [`wake`](Self::wake) next.
+    /// Counts a vote that was read at `now` on the monotonic clock. Then calls `look` with the
+    /// round and with the outcome before the vote, and returns the result of `look`. Wakes no task:
+    /// the caller must call [`wake`](Self::wake) next.
     pub(crate) fn cast<T>(
         &self,
         master: usize,
@@ -151,7 +152,7 @@ impl LiveRound {
         } else {
             Vec::new()
         };
-        drop(state); // a task that is woken may lock it at once
+        drop(state); // a task that is woken may lock the state at once
         for waker in decided.into_iter().chain(settled) {
             shielded(|| waker.wake());
         }
@@ -159,7 +160,7 @@ impl LiveRound {
 }
 
 impl Drop for LiveRound {
-    /// Drops the wakers of tasks that did not wait to the end.
+    /// Drops the wakers of tasks that have stopped waiting.
     fn drop(&mut self) {
         let state = self.state.get_mut();
         let wakers = state.decided.take().into_iter();
@@ -178,7 +179,7 @@ impl CountVotes for Arc<LiveRound> {
     }
 }
 
-/// Counts nothing, for requests whose votes do not matter.
+/// A counter that ignores all votes, for requests whose votes do not matter.
 #[derive(Debug)]
 pub(crate) struct IgnoreVotes;
 

@@ -1,4 +1,5 @@
-//! Waiters of this process for mutexes and reentrant locks: they take turns to contend.
+//! The waiters of this coordinator for mutexes and reentrant locks. They contend in turn: for each
+//! lock, one waiter makes attempts, and the others wait for their turn.
 
 use std::{
     collections::HashMap,
@@ -25,7 +26,7 @@ use crate::{
     user_code::shielded,
 };
 
-/// The wait queues of this process, one for each lock that a task waits for.
+/// The wait queues of this coordinator, one for each lock that a task waits for.
 #[derive(Debug, Default)]
 pub(crate) struct LocalWaiters {
     queues: Mutex<HashMap<Resource, Arc<WaitQueue>>>,
@@ -33,19 +34,19 @@ pub(crate) struct LocalWaiters {
     count: AtomicUsize,
 }
 
-/// The waiters for one lock. One of them at a time contends on the masters, in the order in which
-/// they came.
+/// The waiters for one lock. They contend on the masters one at a time, in the order in which they
+/// came.
 #[derive(Debug, Default)]
 struct WaitQueue {
     state: Mutex<State>,
-    /// Sent when an event has changed the state.
+    /// Notified when an event has changed the state.
     changed: Signal,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The number of waiters. It changes only while [`LocalWaiters::queues`] is locked as well, as
-    /// a queue without waiters is removed from there.
+    /// The number of waiters. It changes only while [`LocalWaiters::queues`] is locked, too. A
+    /// queue without waiters is removed from that map.
     waiters: usize,
     order: WaitOrder<Arc<Notify>>,
     is_subscribed: bool,
@@ -55,9 +56,9 @@ struct State {
     subscribed_before: MasterSet,
     /// The masters that have refused the subscription.
     denied: MasterSet,
-    /// `true` if a holder has released the lock since the attempt began, or may have.
+    /// `true` if a holder has released, or may have released, the lock since the attempt began.
     is_released: bool,
-    /// The masters on which a lost round has given the key back since the attempt began.
+    /// The masters that have deleted the key of a lost round since the attempt began.
     given_back: MasterSet,
 }
 
@@ -86,11 +87,12 @@ impl LocalWaiters {
         }
     }
 
-    /// Notes that a guard of this process has just posted its release. A waiter that contends now
-    /// finds the lock free on every master, as its commands are sent after the release.
+    /// Notes that a guard of this coordinator has just posted its release. A waiter that contends
+    /// now finds the lock free on every master, because its commands are sent after the release.
     ///
-    /// This is cheap while no task waits for any lock. A waiter whose attempt can fail because of
-    /// this guard has joined its queue before the release was posted, so the count includes it.
+    /// This method is cheap while no task waits for any lock: it only reads the number of queues. A
+    /// waiter can miss the lock because of this guard only if it joined its queue before the
+    /// release was posted. So the number includes the queue of that waiter.
     pub(crate) fn released(&self, resource: &Resource) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
@@ -101,7 +103,7 @@ impl LocalWaiters {
         }
     }
 
-    /// Makes every waiter that contends try again.
+    /// Wakes the contending waiter of every lock, to make it try again.
     pub(crate) fn wake_all(&self) {
         let queues: Vec<_> = self.queues.lock().values().cloned().collect();
         for queue in queues {
@@ -109,7 +111,7 @@ impl LocalWaiters {
         }
     }
 
-    /// Removes `waiter`. Returns the means to wake the waiter whose turn has come, if there is one.
+    /// Removes `waiter`. Returns the handle that wakes the next waiter, if its turn has come.
     fn remove(&self, waiter: &LocalWaiter<'_>) -> Option<Arc<Notify>> {
         let mut queues = self.queues.lock();
         let mut state = waiter.queue.state.lock();
@@ -121,7 +123,7 @@ impl LocalWaiters {
         queues.remove(waiter.resource);
         self.count.store(queues.len(), Ordering::Release);
         if state.is_subscribed {
-            // While the queues are locked, so that the next waiter to join subscribes after this.
+            // Unsubscribes while `queues` is locked. The next waiter to join subscribes later.
             let subscriber = waiter.queue.subscriber();
             let channel = waiter.resource.channel();
             waiter.masters.unsubscribe(channel, &subscriber);
@@ -141,8 +143,8 @@ pub(crate) struct LocalWaiter<'a> {
 }
 
 impl LocalWaiter<'_> {
-    /// Waits for the turn of this waiter to contend, until `deadline` at most. The waiter may have
-    /// to wait again after the next attempt, if it was not polled for too long.
+    /// Waits until this waiter has its turn to contend, or until `deadline`. If the waiter is not
+    /// polled for too long, it loses its turn and must wait again.
     pub(crate) async fn turn(&self, deadline: Option<Instant>) {
         loop {
             let now = clock::now();
@@ -161,12 +163,12 @@ impl LocalWaiter<'_> {
         }
     }
 
-    /// Notes that this waiter does not act before `at`, if it is its turn.
+    /// If this waiter has its turn, notes that it does not act before `at`.
     pub(crate) fn expect(&self, at: Instant) {
         self.queue.state.lock().order.expect(self.number, at);
     }
 
-    /// Sleeps until `at`, without losing the turn.
+    /// Sleeps until `at`. The waiter keeps its turn meanwhile.
     pub(crate) async fn sleep_until(&self, at: Instant) {
         self.expect(at);
         clock::sleep_until(at).await;
@@ -185,16 +187,18 @@ impl LocalWaiter<'_> {
         wake(next);
     }
 
-    /// Forgets the releases before the attempt that begins now.
+    /// Forgets the releases that came before the attempt that begins now.
     pub(crate) fn begin_attempt(&self) {
         let mut state = self.queue.state.lock();
         state.is_released = false;
         state.given_back = MasterSet::NONE;
     }
 
-    /// Subscribes to the releases on all masters. Then waits until a majority has confirmed or
-    /// refused, or a release comes, until `end` at most. Returns whether the subscription is new.
-    /// If so, a release may have been missed just before, and the lock is worth another attempt.
+    /// Subscribes to releases on all masters. Then waits until a majority of masters have confirmed
+    /// the subscription, or a majority have refused it. A release or `end` also ends the wait.
+    ///
+    /// Returns whether the subscription is new. A release just before a new subscription may have
+    /// been missed, so the caller makes another attempt.
     pub(crate) async fn subscribe(&self, end: Instant) -> bool {
         {
             let mut state = self.queue.state.lock();
@@ -215,13 +219,14 @@ impl LocalWaiter<'_> {
         true
     }
 
-    /// Waits until the lock seems to be free, until `end` at most. Returns whether it does.
+    /// Waits until the lock seems to be free, or until `end`. Returns whether the lock seems to be
+    /// free.
     ///
-    /// The lock seems to be free when a holder has released it. The masters in `granted` granted
-    /// the last attempt, and do not have the key any more. They are free, and so are those on which
-    /// other attempts have given the key back. The lock also seems to be free when all these are a
-    /// majority, and some key was given back. In this way a waiter does not wake itself, and
-    /// waiters do not wake each other while a holder has a majority.
+    /// The lock seems to be free when a holder has released it. The masters in `granted` are free:
+    /// they granted the last attempt, and have deleted its key since. Masters that have deleted the
+    /// key of another lost round are free, too. The lock also seems to be free when all these
+    /// masters are a majority, and at least one has announced the deletion. So a waiter does not
+    /// wake itself, and waiters do not wake each other while a holder has a majority.
     pub(crate) async fn released(&self, granted: MasterSet, end: Instant) -> bool {
         let masters = self.masters.count();
         let is_free = |state: &State| {
@@ -252,8 +257,8 @@ impl Drop for LocalWaiter<'_> {
     }
 }
 
-/// Wakes the waiter whose turn has come. The caller must hold no mutex, as a waker is code of the
-/// program.
+/// Wakes the waiter whose turn has come. The caller must hold no mutex, because a waker runs code
+/// of the program.
 fn wake(next: Option<Arc<Notify>>) {
     if let Some(next) = next {
         shielded(|| next.notify_one());
@@ -261,7 +266,7 @@ fn wake(next: Option<Arc<Notify>>) {
 }
 
 impl State {
-    /// Notes that a holder has released the lock, so that the waiter that contends tries again.
+    /// Notes that a holder has released the lock. The waiter that contends then tries again.
     fn released(&mut self) {
         self.is_released = true;
         self.order.on_event(clock::now());
@@ -285,8 +290,9 @@ impl Subscriber for WaitQueue {
         match event {
             ChannelEvent::Disconnected => state.subscribed.remove(master),
             ChannelEvent::Subscribed => {
-                // A repeated confirmation comes over a new connection. Messages since the old one
-                // broke are lost, and a release may have been among them.
+                // If the master has confirmed before, this confirmation comes over a new
+                // connection. Messages after the end of the old connection are lost. One of them
+                // may have announced a release.
                 state.is_released |= state.subscribed_before.contains(master);
                 state.subscribed.insert(master);
                 state.subscribed_before.insert(master);
@@ -359,8 +365,8 @@ mod tests {
         drop(got.expect("three masters are one").unwrap());
     }
 
-    /// At whichever poll a waiter is dropped, the others still hear of releases. The last waiter
-    /// unsubscribes.
+    /// A waiter can be dropped at any poll. The other waiters still hear of releases, and the last
+    /// waiter unsubscribes.
     #[tokio::test(start_paused = true)]
     #[expect(
         clippy::disallowed_methods,
@@ -386,7 +392,7 @@ mod tests {
                 dropped.await.is_ok_and(|got| got.is_none()),
                 "{polls} polls"
             );
-            // Time for requests under way, and for the next waiter to subscribe.
+            // Leaves time for the requests under way, and for the next waiter to subscribe.
             tokio::time::sleep(millis(400)).await;
             subscribed += usize::from(masters.iter().all(|master| master.listeners() == 1));
             held.release().await.unwrap();
@@ -402,7 +408,7 @@ mod tests {
         assert_eq!(subscribed, 31);
     }
 
-    /// Polls `future` at most `polls` times, whenever it wakes its task, and drops it.
+    /// Polls `future` each time that it wakes its task, at most `polls` times. Then drops it.
     async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         let mut left = polls;

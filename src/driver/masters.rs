@@ -1,4 +1,4 @@
-//! All masters of a coordinator: where requests are posted.
+//! All masters of a coordinator. Requests are posted here.
 
 use std::{
     sync::{Arc, Weak},
@@ -13,8 +13,8 @@ use crate::{
     master::{CountVotes, Mailbox, Request, Subscriber},
 };
 
-/// The masters of a coordinator, and its settings. Their supervisors end when this is dropped and
-/// everything that was posted is delivered.
+/// The masters of a coordinator, and the settings of the coordinator. After this value is dropped,
+/// the supervisors of the masters deliver everything that was posted, and end.
 #[derive(Debug)]
 pub(crate) struct Masters {
     config: Config,
@@ -49,16 +49,16 @@ impl Masters {
         &self.addresses
     }
 
-    /// Returns the longest node timeout of the masters that were dialled. Before the first dial, it
-    /// is the shortest node timeout that a master can have.
+    /// Returns the longest node timeout of the masters that were dialled. Before the first dial,
+    /// returns the shortest node timeout that a master can have.
     pub(crate) fn node_timeout(&self) -> Duration {
         let timeouts = self.mailboxes.iter().map(|mailbox| mailbox.node_timeout());
         let longest = timeouts.flatten().max();
         longest.unwrap_or_else(|| self.config.node_timeout.least())
     }
 
-    /// Returns how long an attempt takes at most: a round, which may wait for first connections,
-    /// and another one to say why the lock was refused.
+    /// Returns the longest time that an attempt takes. An attempt has two rounds: an acquisition,
+    /// which may wait for first connections, and a release, which says why the lock was refused.
     pub(crate) fn attempt_timeout(&self) -> Duration {
         let mut mailboxes = self.mailboxes.iter();
         let rounds = self.node_timeout() * 2;
@@ -69,8 +69,8 @@ impl Masters {
         }
     }
 
-    /// Returns how long a waiter of a fair lock may be silent. That is at least four node timeouts
-    /// of the slowest master, so that a waiter does not count as dead after one lost poll.
+    /// Returns how long a waiter of a fair lock may be silent. The result is at least four node
+    /// timeouts of the slowest master, so a waiter does not count as dead after one lost poll.
     pub(crate) fn waiter_timeout(&self) -> Duration {
         self.config.waiter_timeout.max(self.node_timeout() * 4)
     }
@@ -84,7 +84,8 @@ impl Masters {
         self.post_to(MasterSet::ALL, command, votes_to);
     }
 
-    /// Posts `command` to some masters. Neither blocks nor spawns, so `Drop` may call this.
+    /// Posts `command` to some masters. This method neither blocks nor spawns a task, so `Drop` may
+    /// call it.
     pub(crate) fn post_to<C: CountVotes + 'static>(
         &self,
         masters: MasterSet,
@@ -94,8 +95,9 @@ impl Masters {
         self.deliver(masters, &request(command, MasterSet::NONE, votes_to));
     }
 
-    /// Posts `command`, a release, to every master. Only `publishers` tell waiters of it. Returns
-    /// the request, which may run code of the program when the last reference to it is dropped.
+    /// Posts `command`, a release, to every master. Only the masters in `publishers` tell waiters
+    /// of the release. Returns the request. Dropping the last reference to the request may run code
+    /// of the program.
     pub(crate) fn post_release<C: CountVotes + 'static>(
         &self,
         command: Command,
@@ -115,9 +117,9 @@ impl Masters {
         }
     }
 
-    /// Returns up to two connected masters, which will tell waiters of a release. One would not be
-    /// enough, as it may have just died. If all masters did so, a release would cost each master a
-    /// quarter more. `spread` chooses the masters.
+    /// Returns up to two connected masters, which will tell waiters of a release. A single master
+    /// is not enough, because that master may have just died. If all masters told the waiters, a
+    /// release would cost each master a quarter more. `spread` chooses the masters.
     pub(crate) fn publishers(&self, spread: u8) -> MasterSet {
         let count = self.count();
         (0..count)

@@ -1,5 +1,5 @@
-//! Drives all masters: rounds, claims, renewal and waiting. The only floor that reads a clock or
-//! spawns tasks.
+//! Drives all masters: rounds, claims, renewal and waiting. This floor also reads the clock, draws
+//! random numbers and spawns the background tasks.
 
 mod acquire;
 mod attempt;

@@ -1,4 +1,5 @@
-//! Owners and their locks: one attempt at a time, and one claim for all tasks of an owner.
+//! Owners and their locks. For each lock, an owner makes one attempt at a time, and all tasks of
+//! the owner share one claim.
 
 use std::{
     collections::HashMap,
@@ -20,18 +21,18 @@ use crate::core::{
     name::Resource,
 };
 
-/// An owner of reentrant and fair locks. Generic over the claim `C`, so that claims can import this
-/// file.
+/// An owner of reentrant and fair locks. The claim is a type parameter, because the file of the
+/// claim imports this file, and imports form no cycle.
 pub(crate) struct LockOwner<C> {
     id: Arc<str>,
-    /// The number of attempts so far, for all locks together.
+    /// The number of attempts that this owner has made so far, at all locks together.
     attempts: AtomicU64,
     /// The locks that the owner holds or tries to acquire.
     locks: Mutex<HashMap<Resource, Weak<OwnedLock<C>>>>,
 }
 
 impl<C> LockOwner<C> {
-    /// Creates owner `number` of `process`.
+    /// Creates owner `number` of the coordinator that is called `process` on the masters.
     pub(crate) fn new(process: &str, number: u64) -> Self {
         Self {
             id: format!("{process}:{number}").into(),
@@ -44,8 +45,8 @@ impl<C> LockOwner<C> {
         &self.id
     }
 
-    /// Returns the identity of a new attempt, whose number is larger than the numbers of all
-    /// earlier attempts. An attempt at a fair lock has a ticket.
+    /// Returns the identity of a new attempt. The number of the attempt is larger than the numbers
+    /// of all earlier attempts. Only an attempt at a fair lock has a ticket.
     pub(crate) fn identity(&self, ticket: Option<Ticket>) -> Identity {
         let owner = OwnerAttempt {
             owner: self.id.clone(),
@@ -81,34 +82,35 @@ impl<C> fmt::Debug for LockOwner<C> {
     }
 }
 
-/// The state that one owner has for one lock: its attempts, one at a time, and the claim that the
-/// last successful one won.
+/// The state that one owner has for one lock: the permit to make an attempt, and the claim of the
+/// last attempt that won the lock.
 pub(crate) struct OwnedLock<C> {
     owner: Arc<LockOwner<C>>,
     resource: Resource,
-    /// The permit to make an attempt. Two attempts of one owner at the same time would take each
-    /// other's grants.
+    /// The permit to make an attempt. Without it, two attempts of one owner could run at the same
+    /// time and take over each other's grants.
     permit: Semaphore,
     claim: Mutex<Weak<C>>,
     is_won: Signal,
 }
 
 impl<C> OwnedLock<C> {
-    /// Waits for the permit to make an attempt, until `end` at most. Keep the permit until the
-    /// attempt is won, or the command that takes it back is posted. Without an `end`, this wait has
-    /// no bound: the future that has the permit may not be polled any more.
+    /// Waits for the permit to make an attempt, or until `end`. Keep the permit until the attempt
+    /// is won, or until the command that takes the attempt back is posted. Without an `end`, this
+    /// method may wait forever, because the future that has the permit may no longer be polled.
     pub(crate) async fn permit(&self, end: Option<Instant>) -> Option<SemaphorePermit<'_>> {
         let permit = async { self.permit.acquire().await.ok() };
         let Some(end) = end else {
             return permit.await;
         };
         let mut permitted = None;
-        // The permit first: a task that runs again long after `end` gets one that is free.
+        // The permit is polled first. A task that runs again long after `end` gets the permit if it
+        // is free.
         first_of(async { permitted = permit.await }, clock::sleep_until(end)).await;
         permitted
     }
 
-    /// Returns the claim that was won last, while a guard keeps it.
+    /// Returns the claim that was won last, if a guard still keeps it alive.
     pub(crate) fn claim(&self) -> Option<Arc<C>> {
         self.claim.lock().upgrade()
     }
@@ -119,7 +121,7 @@ impl<C> OwnedLock<C> {
         self.is_won.notify();
     }
 
-    /// Waits until the owner has a claim that `is_held`.
+    /// Waits until the owner has a claim for which `is_held` returns `true`.
     pub(crate) async fn until_held(&self, is_held: impl Fn(&C) -> bool) {
         let check = || match self.claim() {
             Some(claim) if is_held(&claim) => ControlFlow::Break(()),

@@ -11,15 +11,14 @@ use std::{
 
 use super::{clock, signal::Signal};
 
-/// The releases of a coordinator that have not reached every master that they are owed to.
+/// The releases of a coordinator that some masters must still get.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingReleases(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     count: AtomicUsize,
-    /// The expiry of the last key that any of the releases deletes, in microseconds after the
-    /// origin.
+    /// The latest expiry of the keys that the releases delete, in microseconds after the origin.
     until: AtomicU64,
     origin: Instant,
     done: Signal,
@@ -35,8 +34,8 @@ impl PendingReleases {
         }))
     }
 
-    /// Counts a release until the returned value is dropped. The keys that it deletes expire at
-    /// `keys_until`, on the monotonic clock.
+    /// Counts a release until the returned value is dropped. The keys that the release deletes
+    /// expire at `keys_until` on the monotonic clock.
     pub(crate) fn add(&self, keys_until: Instant) -> PendingRelease {
         let until = self.0.micros(keys_until);
         self.0.until.fetch_max(until, Ordering::AcqRel);
@@ -44,7 +43,7 @@ impl PendingReleases {
         PendingRelease(self.0.clone())
     }
 
-    /// Waits until no release is pending, or all keys have expired.
+    /// Waits until no release is pending, or until all keys that the releases delete have expired.
     pub(crate) async fn delivered(&self) {
         let check = || {
             let until = self.0.until.load(Ordering::Acquire);
@@ -67,8 +66,8 @@ impl Inner {
     }
 }
 
-/// A pending release. It is a part of the posted release, so it is dropped when every master has
-/// answered or is no longer owed the release.
+/// A pending release. The posted release contains this value. Both are dropped when every master
+/// has answered or is no longer owed the release.
 #[derive(Debug)]
 pub(crate) struct PendingRelease(Arc<Inner>);
 

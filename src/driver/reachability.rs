@@ -1,4 +1,4 @@
-//! Finding out whether a majority of masters answer in time, without asking for a lock.
+//! Checks whether a majority of masters answer in time, without asking for a lock.
 
 use super::{claim::LockRequest, clock, live_round::LiveRound, masters::Masters};
 use crate::core::{
@@ -7,7 +7,8 @@ use crate::core::{
     round::Round,
 };
 
-/// Returns whether another attempt may win. A waiter that is aside asks the masters.
+/// Returns whether another attempt may win. If the waiter is aside, asks the masters whether they
+/// answer in time.
 pub(super) async fn may_win(masters: &Masters, request: &LockRequest, chances: Chances) -> bool {
     match chances.position(masters.waiter_timeout()) {
         Position::Aside => majority_answers(masters, request).await,
@@ -15,9 +16,9 @@ pub(super) async fn may_win(masters: &Masters, request: &LockRequest, chances: C
     }
 }
 
-/// Returns whether a majority of masters answer an inspection while a lock that was asked for at
-/// the same time would be valid. Errors count as answers: the next attempt shows whether they
-/// matter.
+/// Returns whether a majority of masters answer an inspection in time. An answer is in time while a
+/// lock that was asked for together with the inspection would still be valid. An error counts as an
+/// answer. The next attempt shows whether the error matters.
 pub(super) async fn majority_answers(masters: &Masters, request: &LockRequest) -> bool {
     if !masters.has_quorum() {
         return false;

@@ -1,4 +1,4 @@
-//! Renews locks: one schedule and one task for all guards of a coordinator.
+//! Renews locks. All guards of a coordinator share one schedule and one task.
 
 use std::{
     collections::VecDeque,
@@ -20,13 +20,14 @@ use crate::core::round::Round;
 
 /// A claim that can be renewed.
 pub(crate) trait Renew: Send + Sync {
-    /// Renews the lock if that is due at `now`. Returns when to call this again, if at all, and the
-    /// round of the renewal that was posted, if any.
+    /// Renews the lock if its renewal is due at `now`. Returns when to call this method again, or
+    /// `None` if it need not be called again. Also returns the round of the renewal, if a renewal
+    /// was posted.
     fn renew(self: Arc<Self>, now: Instant) -> (Option<Instant>, Option<Arc<LiveRound>>);
 }
 
-/// Renews locks when they are due. Renewals that are due at the same time share a batch per master,
-/// and the task waits for none of them, unless there are very many: see [`Backlog`].
+/// Renews locks when their renewal is due. Renewals that are due at the same time share a batch per
+/// master. The task waits for votes only if very many renewals are under way, see [`Backlog`].
 #[derive(Default)]
 pub(crate) struct Renewer {
     state: Mutex<State>,
@@ -62,7 +63,7 @@ impl Renewer {
         state.wake();
     }
 
-    /// Renews claims when they are due, until the coordinator is gone.
+    /// Renews claims when they are due, until [`close`](Self::close) is called.
     pub(crate) async fn run(self: Arc<Self>) {
         let mut backlog = Backlog::default();
         while let Some(due) = self.next_due().await {
@@ -78,8 +79,8 @@ impl Renewer {
         }
     }
 
-    /// Waits until there is a claim, and returns when the next one is due. Returns `None` when
-    /// closed.
+    /// Waits until there is a claim. Returns the instant at which the next claim is due, or `None`
+    /// if the renewer is closed.
     async fn next_due(&self) -> Option<Instant> {
         poll_fn(|cx| {
             let mut state = self.state.lock();
@@ -96,7 +97,8 @@ impl Renewer {
         .await
     }
 
-    /// Sleeps until `due`, or until a claim that is due earlier is added.
+    /// Sleeps until `due`. Returns early if a claim that is due earlier is added, or if the renewer
+    /// is closed.
     async fn sleep_until(&self, due: Instant) {
         let mut sleep = pin!(clock::sleep_until(due));
         poll_fn(|cx| {
@@ -115,7 +117,7 @@ impl Renewer {
 
     /// Renews up to `BATCH` of the claims that are due at `now`.
     fn renew_some(&self, now: Instant) -> Option<Batch> {
-        /// The number of claims after which other tasks can run.
+        /// The number of claims that are renewed before other tasks can run.
         const BATCH: usize = 128;
         let mut batch: Option<Batch> = None;
         for _ in 0..BATCH {
@@ -145,7 +147,8 @@ impl std::fmt::Debug for Renewer {
 }
 
 impl State {
-    /// Wakes the task of the renewer, which is a task of tokio: this only schedules it.
+    /// Wakes the task of the renewer. It is a tokio task, so its waker runs no code of the program
+    /// and may be called while the state is locked.
     fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -160,13 +163,13 @@ struct Batch {
     renewals: usize,
 }
 
-/// Batches that some masters have not answered yet, oldest first. They limit the number of renewals
-/// under way: if more were posted than the masters answer within the node timeout, the last ones
-/// would fail needlessly, and would be posted again.
+/// The batches that some masters have not answered yet, oldest first. The backlog limits the number
+/// of renewals under way. Masters can answer only a limited number of renewals within the node
+/// timeout. Any further renewals would time out, and would be posted again.
 ///
-/// Masters answer in order, so a batch is decided, or settled, with its last round. While a
-/// majority answers, a master that hangs delays no renewal, unless very many are due. Then it
-/// delays them by one node timeout, until it counts as down.
+/// Masters answer in order. So a batch is decided when its last round is decided, and settled when
+/// its last round is settled. While a majority answers, a master that hangs delays renewals only if
+/// very many are due. The delay is one node timeout. After that, the master counts as down.
 #[derive(Debug, Default)]
 struct Backlog {
     batches: VecDeque<Batch>,
@@ -178,7 +181,7 @@ impl Backlog {
     /// The number of renewals that may lack the answer of a slow master.
     const UNSETTLED: usize = 4 * Self::UNDECIDED;
 
-    /// Adds a batch and waits until more may be posted.
+    /// Adds a batch and waits until more renewals may be posted.
     async fn push(&mut self, batch: Batch) {
         self.batches.push_back(batch);
         if let Some(round) = self.newest_before(Self::UNDECIDED) {
@@ -193,8 +196,8 @@ impl Backlog {
         }
     }
 
-    /// Returns the last round of the newest batch that, together with all later batches, has at
-    /// least `renewals` renewals. `None` if the whole backlog has fewer.
+    /// Counts the renewals of the batches, newest batch first. Returns the last round of the batch
+    /// with which the count reaches `renewals`. Returns `None` if the whole backlog has fewer.
     fn newest_before(&self, renewals: usize) -> Option<&LiveRound> {
         let mut posted = 0;
         let mut batches = self.batches.iter().rev();

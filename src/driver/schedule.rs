@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BinaryHeap, mem, time::Instant};
 
 /// A set of timers. Removing a timer frees its value at once. A few bytes of the timer may stay in
-/// the heap until it would have been due.
+/// the heap until the timer would have been due.
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
     due: BinaryHeap<Reverse<(Instant, TimerKey)>>,
@@ -17,7 +17,7 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// The key of a timer. It is not used again after the timer was removed.
+/// The key of a timer. The key is not used again after the timer was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TimerKey {
     slot: u32,
@@ -44,7 +44,7 @@ impl<T: Clone> Schedule<T> {
         key
     }
 
-    /// Removes a timer, unless that was done before.
+    /// Removes a timer, unless it was removed before.
     pub(crate) fn remove(&mut self, key: TimerKey) {
         if self.is_current(key) {
             let slot = &mut self.slots[key.slot as usize];
@@ -52,7 +52,7 @@ impl<T: Clone> Schedule<T> {
             slot.value = None;
             self.free.push(key.slot);
         }
-        // The timers of locks that are held for a short time must not fill the heap.
+        // Removed timers must not fill the heap when many locks are held for a short time.
         if self.due.len() > 64 + 4 * (self.slots.len() - self.free.len()) {
             let mut due = mem::take(&mut self.due).into_vec();
             due.retain(|Reverse((_, key))| self.is_current(*key));
@@ -71,8 +71,8 @@ impl<T: Clone> Schedule<T> {
         None
     }
 
-    /// Stops the timer that is due first, if it is due at `now`, and returns it. The caller must
-    /// then [`restart`](Self::restart) or [`remove`](Self::remove) it.
+    /// Stops the timer that is due first if it is due at `now`. Returns its key and its value. The
+    /// caller must then [`restart`](Self::restart) or [`remove`](Self::remove) the timer.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(TimerKey, T)> {
         self.next_due().filter(|due| *due <= now)?;
         let Reverse((_, key)) = self.due.pop()?;

@@ -1,4 +1,4 @@
-//! Waiting for one of two futures.
+//! Waits for one of two futures.
 
 use std::{
     future::{Future, poll_fn},
@@ -11,8 +11,8 @@ pub(crate) async fn first_of(first: impl Future<Output = ()>, second: impl Futur
     within(first, second).await;
 }
 
-/// Runs `work` until `end` completes. Returns `None` without polling `work` if `end` is complete
-/// at once.
+/// Runs `work` until `end` completes. Returns the output of `work`, or `None` if `end` completes
+/// first. `end` is polled before `work`.
 pub(crate) async fn within<T>(
     end: impl Future<Output = ()>,
     work: impl Future<Output = T>,

@@ -20,7 +20,7 @@ use crate::core::chances::{Chance, Chances};
 pub(crate) struct Shared {
     pub(crate) context: Arc<Context>,
     pub(crate) fair_waiters: FairWaiters,
-    /// The chances of waiters to win, which all waiters of the coordinator share.
+    /// The chances of waiters to win. All waiters of the coordinator share them.
     chances: Mutex<Chances>,
     is_closed: AtomicBool,
 }
@@ -47,27 +47,27 @@ impl Shared {
         Ok(())
     }
 
-    /// Refuses new acquisitions, and wakes all waiters so that they notice it.
+    /// Refuses new acquisitions. Wakes all waiters, to make them notice the close.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.context.local_waiters.wake_all();
         self.fair_waiters.wake_all();
     }
 
-    /// Returns when to try again after this many failures, by the retry delay alone.
+    /// Returns when to try again after `failures` failures, according to the retry delay alone.
     pub(crate) fn retry_at(&self, failures: u32) -> Instant {
         let retry = self.masters().config().retry;
         clock::now() + retry.delay(failures, clock::random_u64())
     }
 
-    /// Returns the chances of a waiter that comes now.
+    /// Returns the chances of a waiter that begins to wait now.
     pub(crate) fn chances(&self) -> Chances {
         let chances = *self.chances.lock();
         chances.at(clock::now(), self.masters().waiter_timeout())
     }
 
-    /// Notes the chance of an attempt that began at `start` and is over now. Returns the chances
-    /// with it.
+    /// Notes the chance of an attempt that began at `start` and is over now. Returns the new
+    /// chances.
     pub(crate) fn note_chance(&self, chance: Chance, start: Instant) -> Chances {
         let now = clock::now();
         let mut chances = self.chances.lock();

@@ -1,4 +1,4 @@
-//! Waking tasks that wait for a condition.
+//! Wakes tasks that wait for a condition.
 
 use std::{ops::ControlFlow, pin::pin, time::Instant};
 
@@ -7,26 +7,26 @@ use tokio::sync::Notify;
 use super::{clock, select::first_of};
 use crate::user_code::shielded;
 
-/// Wakes tasks that wait for a condition, which each of them checks by itself.
+/// A signal for tasks that wait for a condition. Each task checks its condition itself.
 #[derive(Debug, Default)]
 pub(crate) struct Signal(Notify);
 
 impl Signal {
-    /// Makes every task that waits check its condition again. The caller must hold no mutex, as a
-    /// waker is code of the program.
+    /// Makes every task that waits check its condition again. The caller must hold no mutex,
+    /// because a waker runs code of the program.
     pub(crate) fn notify(&self) {
         shielded(|| self.0.notify_waiters());
     }
 
-    /// Waits until `check` breaks. `check` is called at once, and after it continued at the next
-    /// signal, or at the instant that it returned if that is earlier.
+    /// Waits until `check` returns `Break`. Calls `check` at once, and then again after every
+    /// signal. If `check` returns `Continue` with an instant, also calls `check` at that instant.
     pub(crate) async fn wait<T>(
         &self,
         mut check: impl FnMut() -> ControlFlow<T, Option<Instant>>,
     ) -> T {
         loop {
             let mut signal = pin!(self.0.notified());
-            signal.as_mut().enable(); // registers before the check, so that no signal is missed
+            signal.as_mut().enable(); // registers before the check, to miss no signal
             match check() {
                 ControlFlow::Break(done) => return done,
                 ControlFlow::Continue(None) => signal.await,
@@ -35,7 +35,7 @@ impl Signal {
         }
     }
 
-    /// Waits until `is_done`, or until `end`.
+    /// Waits until `is_done` returns `true`, or until `end`.
     pub(crate) async fn wait_until(&self, end: Instant, mut is_done: impl FnMut() -> bool) {
         self.wait(|| {
             if is_done() || clock::now() >= end {

@@ -1,4 +1,4 @@
-//! Timestamps for tickets and fencing tokens, by the clocks of the masters.
+//! Timestamps for tickets and fencing tokens. They follow the clocks of the masters.
 
 use std::{
     sync::atomic::{AtomicI64, AtomicU64, Ordering},
@@ -8,19 +8,19 @@ use std::{
 use super::clock;
 use crate::user_code::shielded;
 
-/// Hands out timestamps in microseconds since 1970. Each is larger than all that were handed out or
-/// noted before it, back to the last correction.
+/// A source of timestamps in microseconds since 1970. Each timestamp is larger than all timestamps
+/// that were handed out or noted since the last correction.
 #[derive(Debug, Default)]
 pub(crate) struct Timestamps {
     /// The largest timestamp that was handed out or noted since the last correction.
     last: AtomicU64,
-    /// The microseconds by which the clocks of the masters are ahead of the local one.
+    /// The microseconds by which the clocks of the masters are ahead of the local clock.
     pub(super) offset: AtomicI64,
 }
 
 impl Timestamps {
-    /// Returns the time of the masters, as far as it is known, or one more than the last timestamp
-    /// if that is later.
+    /// Returns the time of the masters, estimated from the local clock. If the last timestamp is
+    /// not earlier than this time, returns the last timestamp plus one.
     pub(crate) fn next(&self) -> u64 {
         let offset = self.offset.load(Ordering::Relaxed);
         let now = clock::wall_micros().saturating_add_signed(offset);
@@ -30,18 +30,18 @@ impl Timestamps {
         last.map_or(now, after)
     }
 
-    /// Notes a timestamp that the masters have seen.
+    /// Notes a timestamp that the masters have seen. Later timestamps are larger.
     pub(crate) fn note(&self, timestamp: u64) {
         self.last.fetch_max(timestamp, Ordering::Relaxed);
     }
 
-    /// Follows the clocks of the masters from now on, which show `theirs`.
+    /// Follows the clocks of the masters from now on. At this moment, these clocks show `theirs`.
     pub(crate) fn correct(&self, theirs: Duration) {
         let theirs = i64::try_from(theirs.as_micros()).unwrap_or(i64::MAX);
         let ours = i64::try_from(clock::wall_micros()).unwrap_or(i64::MAX);
         let offset_us = theirs.saturating_sub(ours);
         let before = self.offset.swap(offset_us, Ordering::Relaxed);
-        // A smaller difference can also mean that a ticket took long to arrive.
+        // A smaller difference may only mean that a ticket took long to arrive.
         if offset_us.abs_diff(before) > 500_000 {
             shielded(|| {
                 tracing::warn!(
@@ -50,7 +50,7 @@ impl Timestamps {
                 );
             });
         }
-        // Otherwise the next timestamps would follow one from a clock that was ahead.
+        // The last timestamp may come from a clock that was ahead. The next ones may be smaller.
         self.last.store(0, Ordering::Relaxed);
     }
 }
@@ -94,8 +94,8 @@ mod tests {
         offset.store(ahead, Ordering::Relaxed);
     }
 
-    /// The table lists the rounds of three acquisitions: by a client with a wrong clock, by one
-    /// with a right clock, and by the first one again.
+    /// The table lists the numbers of rounds of three acquisitions. A client with a wrong clock
+    /// makes the first and the third one. A client with a right clock makes the second one.
     #[tokio::test(start_paused = true)]
     async fn a_wrong_clock_costs_a_round_or_two() {
         for kind in KINDS {
@@ -103,7 +103,7 @@ mod tests {
                 (0, [1, 1, 1]),
                 (900_000, [1, 2, 1]),  // the counter is ahead of the right clock
                 (-900_000, [1, 1, 2]), // the counter is ahead of the wrong clock
-                (HOUR, [2, 1, 1]),     // corrected by the masters
+                (HOUR, [2, 1, 1]),     // the masters correct the wrong clock
                 (-HOUR, [2, 1, 1]),
             ] {
                 let masters = masters(3);
@@ -118,7 +118,8 @@ mod tests {
                     let guard = lock(kind, locks).acquire().await.unwrap();
                     let token = guard.fencing_token().unwrap();
                     assert!(token > last, "{kind} {ahead}: {token} after {last}");
-                    // A waiter for a fair lock starts again with another ticket.
+                    // A waiter for a fair lock starts again with another ticket. The count of
+                    // rounds starts again, too.
                     let rounds = if kind == Kind::Fair && ahead.abs() == HOUR {
                         1
                     } else {
@@ -158,8 +159,8 @@ mod tests {
         }
     }
 
-    /// A round is lost before a majority have said that the candidate is too low, if one master
-    /// does not answer.
+    /// If one master does not answer, a round is lost before a majority of masters have said that
+    /// the candidate is too low.
     #[tokio::test(start_paused = true)]
     async fn the_next_waiter_raises_its_ballot_while_a_master_is_down() {
         for (size, down, off) in [
@@ -264,7 +265,7 @@ mod tests {
         }
     }
 
-    /// The tokens of a lock so far.
+    /// The fencing tokens that a lock has given so far.
     #[derive(Default)]
     struct Seen {
         /// The largest token of an acquisition that has returned.
@@ -281,8 +282,8 @@ mod tests {
         }
     }
 
-    /// Runs sixteen processes, with tasks that contend for one lock. From time to time a task
-    /// deletes the lock that it holds.
+    /// Simulates sixteen processes. In each, four tasks contend for one lock. From time to time, a
+    /// task deletes the lock that it holds.
     async fn contend(kind: Kind, turns: usize) {
         const PROCESSES: i64 = 16;
         const TASKS: usize = 4;
@@ -312,7 +313,7 @@ mod tests {
                         let guard = lock.acquire().await.unwrap();
                         seen.note(&guard, before);
                         if (turn + task) % 8 == 7 {
-                            // Exclusion is broken: the next holder comes before the release.
+                            // This breaks exclusion: the next holder comes before the release.
                             masters.iter().for_each(|master| master.delete("r"));
                             tokio::time::sleep(Duration::from_millis(2)).await;
                         }
@@ -338,7 +339,7 @@ mod tests {
         }
     }
 
-    /// Run it by `cargo test --release --lib a_million -- --ignored`. It takes some minutes.
+    /// Run this test with `cargo test --release --lib a_million -- --ignored`. It takes minutes.
     #[tokio::test(start_paused = true)]
     #[ignore = "takes minutes"]
     async fn a_million_tokens_of_clients_with_wrong_clocks() {

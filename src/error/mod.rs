@@ -1,6 +1,6 @@
-//! The errors, one type for each operation. Each variant says what the masters may still hold.
+//! The errors, one type for each operation.
 //!
-//! A message includes the message of its cause, so `source` returns nothing.
+//! A message includes the message of its cause, so `source` returns `None`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,11 +13,11 @@ mod from_driver;
 ///
 /// After any of these errors the attempt holds nothing. Every attempt that sent something and did
 /// not win the lock is followed by a release on all masters. A master that cannot be reached is
-/// owed the release until the TTL has passed. If the owner of a reentrant or fair lock held it
-/// before, that lock is as valid as it was.
+/// owed the release until the TTL has passed. If the owner of a reentrant or fair lock held the
+/// lock before, its other guards are as valid as they were.
 ///
-/// [`last_attempt`](Self::last_attempt) looks through [`Deadline`](Self::Deadline) to the error of
-/// the last attempt, which decides what to do:
+/// To decide what to do, match on the error of the last attempt. After a
+/// [`Deadline`](Self::Deadline), [`last_attempt`](Self::last_attempt) returns the error inside it:
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -82,10 +82,10 @@ pub enum AcquireError {
         last: Box<Self>,
     },
 
-    /// Too many masters failed. No client can get this lock until enough of them are back.
+    /// Too many masters failed. This client cannot get the lock until enough of them are back.
     ///
-    /// This is also the error if some masters are down and too many of the others are quarantined:
-    /// `votes` says which ones, and for how long
+    /// The error is the same if some masters are down and too many of the others are quarantined.
+    /// `votes` shows which masters are quarantined, and for how long
     /// ([`Failure::Quarantined`](crate::Failure::Quarantined)).
     #[error(
         "could not lock {name:?}: only {} of {} masters voted (need {}): {votes}",
@@ -116,10 +116,11 @@ pub enum AcquireError {
     },
 
     /// Another task of the same [owner](crate::Owner) has been in the middle of an attempt at this
-    /// lock for longer than an attempt takes. This attempt sent nothing.
+    /// lock for longer than an attempt takes. The attempt that got this error sent nothing.
     ///
-    /// Tasks of one owner make their attempts one after the other. Try again later, unless that
-    /// task no longer polls its future: see [`Lock`](crate::Lock#futures-that-are-not-polled).
+    /// Tasks of one owner make their attempts one after the other. Try again later. This does not
+    /// help if the other task no longer polls its future: see
+    /// [`Lock`](crate::Lock#futures-that-are-not-polled).
     #[error(
         "could not lock {name:?}: another task of its owner is in the middle of an attempt, \
          try again later"
@@ -130,8 +131,8 @@ pub enum AcquireError {
         name: Arc<str>,
     },
 
-    /// So many masters may have forgotten locks, for example after a restart, that the others are
-    /// no majority. A master that may have forgotten locks has no vote until all of these locks
+    /// Too many masters may have forgotten locks, for example after a restart. The other masters
+    /// are no majority. A master that may have forgotten locks has no vote until all of these locks
     /// have ended.
     #[error(
         "could not lock {name:?}: too many masters may have forgotten locks, \
@@ -141,7 +142,7 @@ pub enum AcquireError {
     Quarantined {
         /// The lock's name.
         name: Arc<str>,
-        /// The time until enough masters may vote again. Wait for it and try again, as
+        /// The time until enough masters may vote again. Try again after this time, as
         /// [`Lock::acquire`](crate::Lock::acquire) does.
         remaining: Duration,
         /// The votes of the round that failed.
@@ -193,13 +194,13 @@ impl AcquireError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Contention {
-    /// Other holders have the lock on so many masters that the rest are no majority.
+    /// Other holders have the lock on too many masters. The other masters are no majority.
     Held {
         /// The time until a majority of masters will be free, unless a holder extends or releases
-        /// the lock. `None` if too few masters said so, or if the lock has no TTL.
+        /// the lock. `None` if too few masters reported a time, or if the lock has no TTL.
         ///
-        /// Masters report it when they take back what they granted to this attempt. So it may be
-        /// about a holder that came after the attempt.
+        /// Masters may report this time when they answer the release that follows the attempt. So
+        /// the time may belong to a holder that came after the attempt.
         remaining: Option<Duration>,
     },
     /// The fair lock is free on a majority of masters, but other waiters come first.
@@ -231,7 +232,7 @@ fn describe(reason: Contention, votes: &Votes) -> String {
 ///
 /// After [`Lost`](Self::Lost) and [`Expired`](Self::Expired) the guard is not valid. After any
 /// other error it is as valid as before. No master's key was created, deleted or shortened. Masters
-/// that confirmed keep the key for the new TTL, which does not make the guard valid for longer.
+/// that confirmed keep the key for the new TTL, but the guard is not valid for longer.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtendError {
@@ -239,8 +240,8 @@ pub enum ExtendError {
     #[error(transparent)]
     Config(#[from] ConfigError),
 
-    /// The guard's validity ended before the extension was asked for, and nothing was sent; or it
-    /// ended before the calling task ran again.
+    /// The guard's validity has ended. If it ended before the call, nothing was sent. It may also
+    /// end after a majority has confirmed, before the calling task runs again.
     #[error("could not extend {name:?}: its validity ended {since:.1?} ago")]
     #[non_exhaustive]
     Expired {
@@ -250,7 +251,7 @@ pub enum ExtendError {
         since: Duration,
     },
 
-    /// A majority of masters say that the guard does not hold the lock: the lock is lost.
+    /// The lock is lost: a majority of masters say that the guard does not hold it.
     #[error("could not extend {name:?}: it is lost: {votes}")]
     #[non_exhaustive]
     Lost {
@@ -276,8 +277,8 @@ pub enum ExtendError {
         votes: Votes,
     },
 
-    /// A majority confirmed, but after the guard's validity had ended, or after the extended
-    /// validity would have ended.
+    /// A majority confirmed too late: the guard's validity had ended, or the extended validity
+    /// would have ended by then.
     #[error("could not extend {name:?}: a majority confirmed too late to be of use: {votes}")]
     #[non_exhaustive]
     TooSlow {
@@ -335,8 +336,8 @@ pub enum RunError<E> {
     #[error("{0}")]
     Body(E),
 
-    /// The lock was lost before the body ended. The body was dropped where it waited, or it
-    /// returned a value too late.
+    /// The lock was lost before the body ended. The body was dropped unfinished, or it returned a
+    /// value too late.
     #[error(transparent)]
     Lost(#[from] LostError),
 }
@@ -345,11 +346,11 @@ pub enum RunError<E> {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// Fewer than a majority of masters confirmed. The others are owed the release until the TTL
-    /// has passed, when their keys expire. There is nothing left to do.
+    /// Fewer than a majority of masters confirmed. The other masters are owed the release until the
+    /// TTL has passed. Then their keys expire. The caller need not do anything.
     ///
-    /// If the owner has other guards of the lock, only one level was released, and nothing is owed:
-    /// the next extension or release tells the masters the depth.
+    /// If the owner has other guards of the lock, only one level was released. No master is owed
+    /// that release, because the next extension or release tells the masters the depth.
     #[error(
         "released {name:?} on only {} of {} masters (need {}), \
          the others are owed the release until the TTL has passed: {votes}",

@@ -17,7 +17,7 @@ pub(crate) struct MasterConfig {
     pub(crate) now: fn() -> Instant,
     pub(crate) random: fn() -> u64,
     pub(crate) restart_tracker: RestartTracker,
-    /// The time for which a master that may have forgotten locks has no vote.
+    /// The length of a quarantine, from the moment at which a master may have forgotten locks.
     pub(crate) quarantine: Duration,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,

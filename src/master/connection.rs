@@ -1,4 +1,4 @@
-//! A connection to a master of either kind, as its supervisor uses it.
+//! A connection as a supervisor uses it. The master may be a server or a memory master.
 
 use std::{
     future::Future,
@@ -16,7 +16,7 @@ use super::{
 pub(super) trait Dial: Send + 'static {
     type Connection: Connection;
 
-    /// Opens a connection. The supervisor sets the deadline.
+    /// Opens a connection. The caller limits the time for it.
     fn dial(&mut self)
     -> impl Future<Output = Result<Dialled<Self::Connection>, DialError>> + Send;
 }
@@ -26,18 +26,18 @@ pub(super) struct Dialled<C> {
     pub(super) connection: C,
     /// The time that the master took to answer the first request.
     pub(super) round_trip: Duration,
-    /// The time since the master may have forgotten locks, or `None` if nothing suggests that it
-    /// did.
+    /// The time since the moment at which the master may have forgotten locks. `None` if there is
+    /// no sign that it forgot any.
     pub(super) age: Option<Duration>,
 }
 
 /// An open connection. Replies come in the order of sends.
 pub(super) trait Connection: Transmit + Send {
-    /// Drops the bytes that were not sent, so that the master never receives them. Called before a
+    /// Drops the bytes that were not sent. The master then never receives them. Called before a
     /// connection to a silent master is closed.
     fn give_up(&mut self) {}
 
-    /// Writes and reads as much as possible, and hands each reply to `in_flight`. Resolves when the
-    /// connection is broken, with the reason.
+    /// Writes and reads as much as possible, and hands each reply to `in_flight`. Resolves with the
+    /// reason when the connection breaks.
     fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>>;
 }

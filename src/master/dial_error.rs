@@ -7,7 +7,7 @@ use tokio::time::timeout;
 #[cfg(feature = "redis")]
 use super::redis::wire_error::WireError;
 
-/// The rights that the restart guard needs, as `ACL SETUSER` takes them.
+/// The rights that the restart guard needs, in the syntax of `ACL SETUSER`.
 macro_rules! guard_rights {
     () => {
         "+eval +info +time +hmget +hset ~quorlock:guard"
@@ -15,7 +15,7 @@ macro_rules! guard_rights {
 }
 pub(crate) use guard_rights;
 
-/// The reason why there is no connection to a master. Texts from the server are its error replies.
+/// The reason why a dial failed.
 #[derive(Debug, thiserror::Error)]
 #[cfg_attr(
     not(any(feature = "redis", test)),
@@ -24,7 +24,8 @@ pub(crate) use guard_rights;
 pub(crate) enum DialError {
     #[error("{0}")]
     Connect(io::Error),
-    /// Another server answered during the dial, so the answers may be about two servers.
+    /// A server with another origin answered at the address during the dial. The question of this
+    /// dial did not name that origin, so the dial must be repeated.
     #[error("another server answered at this address during the dial")]
     Changed,
     #[error("refused the database: {0}")]
@@ -66,7 +67,7 @@ pub(crate) enum DialError {
 }
 
 impl DialError {
-    /// Returns whether the server speaks another protocol.
+    /// Returns whether the server speaks a protocol other than RESP.
     pub(crate) fn is_no_redis(&self) -> bool {
         #[cfg(feature = "redis")]
         return matches!(self, Self::Wire(WireError::NotResp));
@@ -75,7 +76,7 @@ impl DialError {
     }
 }
 
-/// Gives up a dial that is not over after `limit`.
+/// Runs `dial`. Gives up the dial if it is not over after `limit`.
 pub(super) async fn in_time<T>(
     limit: Duration,
     dial: impl Future<Output = Result<T, DialError>>,

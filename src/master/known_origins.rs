@@ -1,4 +1,5 @@
-//! The origins by which this process knows a master. All coordinators of the process share them.
+//! The origins that this process has found at each master. All coordinators of the process share
+//! them.
 
 use std::{sync::Arc, time::Instant};
 
@@ -6,10 +7,11 @@ use parking_lot::Mutex;
 
 use super::dial_error::DialError;
 
-/// The known origins of the servers that answered at the address of one master. Clones share them.
+/// The origins of the servers that answered at the address of one master. Clones share the same
+/// list.
 ///
-/// An origin is the run id of the process that a server's data goes back to. The instant is when
-/// that process, or one that inherited its data, last answered.
+/// An origin is the run id of the process that a server's data began with. The instant is the time
+/// when that process, or a process that inherited its data, last answered.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownOrigins(Arc<Mutex<Vec<(String, Instant)>>>);
 
@@ -18,17 +20,17 @@ pub(super) struct KnownOrigins(Arc<Mutex<Vec<(String, Instant)>>>);
 type Masters = std::collections::BTreeMap<String, KnownOrigins>;
 
 impl KnownOrigins {
-    /// Returns the known origins of the master with this address and database. They outlive the
-    /// coordinators that use the master.
+    /// Returns the known origins of the master with this address and database. They are kept after
+    /// the last coordinator that uses the master is gone.
     #[cfg(feature = "redis")]
     pub(super) fn of(address: &str) -> Self {
         static MASTERS: Mutex<Masters> = Mutex::new(Masters::new());
         find(&mut MASTERS.lock(), address)
     }
 
-    /// Returns each known origin with the milliseconds since it was last heard from. They are
-    /// rounded up, as the master counts whole milliseconds. There are several origins if several
-    /// servers answer at one address.
+    /// Returns each known origin with the number of milliseconds since a server with that origin
+    /// last answered. The number is rounded up, because the master counts whole milliseconds. There
+    /// are several origins if several servers answer at one address.
     pub(super) fn known(&self, now: Instant) -> Vec<(String, u64)> {
         let origins = self.0.lock();
         let known = origins.iter().map(|(origin, heard)| {
@@ -39,12 +41,13 @@ impl KnownOrigins {
         known.collect()
     }
 
-    /// Notes that a server with this origin answered at `now`. The question named the origins that
-    /// were known at `asked`.
+    /// Notes that a server with this origin answered at `now`. The question to the server named all
+    /// origins that were known at `asked`.
     ///
-    /// Drops the origins that the question named: if the server has another origin, it counts its
-    /// quarantine from a later time than that at which those were heard from. Fails if another
-    /// origin was heard from after `asked`, as the question did not say so.
+    /// Removes the other origins that last answered before `asked`, because the question named
+    /// them. A server that does not have a named origin counts its quarantine from a time after
+    /// that origin's last answer. Fails if another origin answered after `asked`, because the
+    /// question could not take that answer into account.
     pub(super) fn meet(&self, origin: &str, asked: Instant, now: Instant) -> Result<(), DialError> {
         let mut origins = self.0.lock();
         origins.retain(|(known, heard)| known != origin && *heard > asked);
@@ -55,7 +58,7 @@ impl KnownOrigins {
         Ok(())
     }
 
-    /// Notes when a connection to the server with this origin last had an answer.
+    /// Notes that a server with this origin answered at `at`.
     pub(super) fn hear(&self, origin: &str, at: Instant) {
         let mut origins = self.0.lock();
         match origins.iter_mut().find(|(known, _)| known == origin) {
@@ -70,11 +73,12 @@ impl KnownOrigins {
     }
 }
 
-/// Returns the known origins of the master at `address`, and bounds the number of masters that no
-/// coordinator uses.
+/// Returns the known origins of the master at `address`. If the master is new and too many are
+/// remembered, forgets the unused master that answered longest ago.
 #[cfg(feature = "redis")]
 fn find(masters: &mut Masters, address: &str) -> KnownOrigins {
-    /// The most masters that are remembered, unless more are in use: those are never forgotten.
+    /// The most masters that are remembered. Masters in use are never forgotten, even if there are
+    /// more of them.
     const MAX: usize = 4096;
     if let Some(known) = masters.get(address) {
         return known.clone();
@@ -110,7 +114,7 @@ mod tests {
         known_origins.hear("a", start); // reported late, by a connection that ended earlier
         let known = known_origins.known(start + 2 * SECOND);
         assert_eq!(known, [("a".to_owned(), 1_001)]);
-        // A later process of the server, which was told of the first one.
+        // A later process of the server answers. The question named origin `a`.
         known_origins
             .meet("b", start + 2 * SECOND, start + 3 * SECOND)
             .unwrap();
@@ -120,7 +124,7 @@ mod tests {
         known_origins.hear("a", start + 4 * SECOND);
         let known = known_origins.known(start + 4 * SECOND);
         assert_eq!(known, [("b".to_owned(), 1_001), ("a".to_owned(), 1)]);
-        // The next server that answers was told of both.
+        // The next question names both origins.
         let (asked, now) = (start + 4 * SECOND, start + 5 * SECOND);
         known_origins.meet("b", asked, now).unwrap();
         assert_eq!(known_origins.known(now), [("b".to_owned(), 1)]);

@@ -1,24 +1,27 @@
-//! The check whether a connection is still worth waiting for.
+//! The rules for giving up a silent connection.
 
 use std::time::{Duration, Instant};
 
 use crate::core::timeout::{Limits, NodeTimeout};
 
-/// The limits for waiting for a master, and the time since which it has been silent.
+/// The time limits of a connection, and the times from which the silence of its master counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Liveness {
     node_timeout: NodeTimeout,
-    /// The shortest time that a reply took, while replies were measured. A slower reply may have
-    /// waited for the replies before it.
+    /// The shortest time of a measured reply. Longer times are ignored, because a slow reply may
+    /// have waited for earlier replies.
     round_trip: Duration,
     limits: Limits,
-    /// Set if a faster reply could lower the limits. Most masters are so near that none can.
+    /// Set if a faster reply could lower the limits. Most masters are near, and have the lowest
+    /// limits already.
     can_improve: bool,
-    /// The time of the last byte, or of a command that was sent after all others had been answered.
+    /// The time when the last byte came. A later send replaces this time if no other command was
+    /// unanswered.
     last_byte: Instant,
-    /// The time of the last whole reply, or of such a command.
+    /// The time when the last whole reply came. A later send replaces this time in the same case.
     last_reply: Instant,
-    /// Set once a stall of this process was forgiven, until the next [`restart`](Self::restart).
+    /// Set when a stall of this process is forgiven. Cleared by the next
+    /// [`restart`](Self::restart).
     is_forgiven: bool,
 }
 
@@ -47,14 +50,14 @@ impl Liveness {
         self.is_forgiven = false;
     }
 
-    /// Notes that bytes came, whatever they are.
+    /// Notes that bytes came, even if they do not complete a reply.
     #[cfg(feature = "redis")]
     pub(super) fn on_bytes(&mut self, now: Instant) {
         self.last_byte = now;
     }
 
-    /// Lowers the limits if a reply at `now` to a command that was sent at `sent` is the fastest so
-    /// far. Returns whether they may have changed.
+    /// Measures a reply that came at `now`, to a command that was sent at `sent`. Lowers the limits
+    /// if the reply is the fastest so far. Returns whether the limits may have changed.
     pub(super) fn measure(&mut self, sent: Instant, now: Instant) -> bool {
         if !self.can_improve {
             return false;
@@ -69,10 +72,11 @@ impl Liveness {
         true
     }
 
-    /// Restarts at `now` if this process was stalled until long after `due`, so that replies may
-    /// have arrived that it has not read. Returns whether it restarted. Does so at most once
-    /// between two replies: a process that is always late must give up a silent master all the
-    /// same.
+    /// Calls [`restart`](Self::restart) and returns `true` if this process was stalled until long
+    /// after `due`. Replies may have arrived during the stall, and this process has not read them.
+    ///
+    /// At most one stall is forgiven between two replies. Even a process that is always late must
+    /// give up a silent master.
     pub(super) fn forgive_stall(&mut self, due: Instant, now: Instant) -> bool {
         let was_stalled = now.saturating_duration_since(due) >= self.limits.timeout / 2;
         let is_forgiven = was_stalled && !self.is_forgiven;

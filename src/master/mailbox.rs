@@ -19,18 +19,19 @@ use super::{
 };
 use crate::{core::quorum::Failure, user_code::shielded};
 
-/// The queue of one master. Posting never blocks, never spawns and needs no runtime.
+/// The queue of one master. Posting never blocks, never spawns a task and needs no runtime.
 ///
-/// Requests are sent in the order of their posts: a release that is posted after its acquire is
-/// executed after it.
+/// Requests are sent in the order of their posts. A release that is posted after its acquisition is
+/// therefore executed after that acquisition.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     master: usize,
     address: Arc<str>,
     now: fn() -> Instant,
-    /// Set while the phase is `Serving`. It is read without the lock, so it may be out of date.
+    /// Set while the phase is `Serving`. The flag is read without the lock, so it may be out of
+    /// date.
     is_serving: AtomicBool,
-    /// The node timeout in microseconds; 0 until the first dial is over.
+    /// The node timeout in microseconds. 0 until the first dial is over.
     node_timeout: AtomicU64,
     state: Mutex<State>,
 }
@@ -49,7 +50,7 @@ struct State {
 
 #[derive(Debug, Default)]
 enum Phase {
-    /// The first dial is under way. Requests wait for it.
+    /// The first dial is under way. Requests wait until it is over.
     #[default]
     Dialling,
     /// There is no connection. Requests fail at once.
@@ -77,8 +78,8 @@ impl Mailbox {
         &self.address
     }
 
-    /// Posts `request`. If it fails at once, as while the master is down, its vote is cast before
-    /// this returns.
+    /// Posts `request`. If the request fails at once, its vote is cast before this method returns.
+    /// Requests fail at once while the master is down, for example.
     pub(crate) fn post(&self, request: Arc<Request>) {
         let mut state = self.state.lock();
         if let Some(failure) = state.immediate_failure(&request, self.master, self.now) {
@@ -103,12 +104,12 @@ impl Mailbox {
         self.node_timeout.store(micros, Ordering::Relaxed);
     }
 
-    /// Returns whether there is a connection, or was one a moment ago.
+    /// Returns whether there is a connection. The answer may be slightly out of date.
     pub(crate) fn is_serving(&self) -> bool {
         self.is_serving.load(Ordering::Relaxed)
     }
 
-    /// Subscribes `subscriber` to `channel`, over this connection and the next ones.
+    /// Subscribes `subscriber` to `channel`, on the current connection and all later ones.
     pub(crate) fn subscribe(&self, channel: &Arc<str>, subscriber: Weak<dyn Subscriber>) {
         let mut state = self.state.lock();
         if state.subscriptions.add(channel, subscriber) {
@@ -139,8 +140,8 @@ impl Mailbox {
         state.wake();
     }
 
-    /// Moves what was posted to `requests` and `changes`, which are empty. `cx` is woken by the
-    /// next post.
+    /// Moves the posted requests into `requests`, and the changes of subscriptions into `changes`.
+    /// Both vectors must be empty. The next post wakes `cx`.
     pub(super) fn take(
         &self,
         cx: &Context<'_>,
@@ -153,7 +154,7 @@ impl Mailbox {
         state.set_waker(cx);
     }
 
-    /// Returns whether nothing will be posted any more and nothing is left to deliver.
+    /// Returns whether the mailbox is empty and nothing more will be posted.
     pub(super) fn is_done(&self) -> bool {
         self.state.lock().is_done()
     }
@@ -173,13 +174,14 @@ impl Mailbox {
     /// Gives up the releases that are no longer owed at `now`.
     pub(super) fn expire(&self, now: Instant) {
         let (expired, must_log) = self.state.lock().owed.expire(self.master, now);
-        drop(expired); // without the lock: the drop may wake a task that posts
+        drop(expired); // the lock is free: the drop may wake a task that posts
         if must_log {
             self.log_given_up();
         }
     }
 
-    /// Takes the master's vote away until `until`, as it may have forgotten locks.
+    /// Begins a quarantine that ends at `until`. Queued requests that would take or keep a lock
+    /// fail at once.
     pub(super) fn quarantine(&self, until: Instant) {
         let mut state = self.state.lock();
         state.quarantine = Some(until);
@@ -192,7 +194,8 @@ impl Mailbox {
         }
     }
 
-    /// Notes that there is a connection, with this node timeout. Returns what the master is owed.
+    /// Notes that there is a connection with this node timeout. Returns the releases that the
+    /// master is owed.
     pub(super) fn serve(&self, timeout: Duration) -> Owed {
         self.set_node_timeout(timeout);
         let mut state = self.state.lock();
@@ -202,8 +205,9 @@ impl Mailbox {
         mem::take(&mut state.owed)
     }
 
-    /// Notes that there is no connection. Until there is one, every request fails at once.
-    /// `unanswered` are the requests of the last connection, each with its vote if that is open.
+    /// Notes that there is no connection. Every request fails at once until a dial succeeds.
+    /// `unanswered` has the requests that are left from the last connection. Each comes with the
+    /// vote to cast, or with `None` if its vote has been cast.
     pub(super) fn down(
         &self,
         unanswered: impl IntoIterator<Item = (Arc<Request>, Option<Failure>)>,
@@ -224,7 +228,7 @@ impl Mailbox {
         }
     }
 
-    /// Fails every request from now on. Called when the supervisor ends.
+    /// Fails all queued requests and all later ones. Called when the supervisor ends.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.phase = Phase::Down(Failure::Closed);
@@ -233,7 +237,7 @@ impl Mailbox {
         let owed = mem::take(&mut state.owed);
         let subscribers = state.subscriptions.disconnect();
         drop(state);
-        drop((owed, subscribers)); // without the lock: the drop may wake a task that posts
+        drop((owed, subscribers)); // the lock is free: the drop may wake a task that posts
         for request in queued {
             self.fail(&request, Failure::Closed);
         }
@@ -243,8 +247,9 @@ impl Mailbox {
         request.fail(self.master, failure, (self.now)());
     }
 
-    /// Casts the open votes in order, without the lock, as a task that a vote wakes may post. Then
-    /// keeps what the master is owed, which may depend on these votes.
+    /// Casts the open votes in order. The lock is free meanwhile, because a vote may wake a task
+    /// that posts. Then keeps the releases that the master is owed. The votes come first, because
+    /// they may decide which releases are owed.
     fn fail_all(&self, requests: Vec<(Arc<Request>, Option<Failure>)>) {
         for (request, failure) in &requests {
             if let Some(failure) = failure {
@@ -257,7 +262,7 @@ impl Mailbox {
         }
     }
 
-    /// Logs that the master is owed more releases than are kept for it.
+    /// Logs that releases were given up because the master was owed too many.
     pub(super) fn log_given_up(&self) {
         let master = &self.address;
         shielded(|| {
@@ -267,7 +272,7 @@ impl Mailbox {
 }
 
 impl State {
-    /// Returns why `request` fails at once, if it does.
+    /// Returns the failure of `request` if the request fails at once.
     fn immediate_failure(
         &self,
         request: &Request,
@@ -296,7 +301,7 @@ impl State {
         self.is_abandoned && self.requests.is_empty() && self.owed.is_empty()
     }
 
-    /// Keeps `request` for the next connection, if the master is owed it.
+    /// Keeps `request` for the next connection if it is an owed release.
     fn owe(&mut self, master: usize, request: &Arc<Request>) {
         let is_closed = matches!(self.phase, Phase::Down(Failure::Closed));
         if !is_closed && request.is_owed_to(master) {
@@ -312,8 +317,8 @@ impl State {
         }
     }
 
-    /// Wakes the supervisor. Done under the lock: the waker is tokio's, and only schedules the
-    /// task.
+    /// Wakes the supervisor. The lock may be held meanwhile, because the waker is tokio's and only
+    /// schedules the task.
     fn wake(&self) {
         if let Some(waker) = &self.waker {
             waker.wake_by_ref();

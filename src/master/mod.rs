@@ -1,4 +1,4 @@
-//! One master: how it is reached, and how its replies become votes.
+//! Connects to one master, and makes votes of its replies.
 //!
 //! This floor knows commands and votes. It does not know what a majority is.
 

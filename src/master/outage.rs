@@ -1,18 +1,19 @@
-//! The outages of one master, and what the log says about them.
+//! The outages of one master, and the log messages about them.
 
 use std::time::Duration;
 
 use super::in_flight::InFlight;
 use crate::user_code::shielded;
 
-/// The failures of a master since it last worked. The log has one warning about each outage, and
-/// one message when the outage is over or seems to be.
+/// The failures of a master since it last worked. The log gets one warning when an outage begins,
+/// and one message when the master seems to work again.
 ///
-/// An outage is over when a connection has worked for a second. A master that accepts connections
-/// and answers nothing, or that comes and goes, is one outage, however often it is dialled.
+/// An outage ends with a connection that works for at least a second. All failures before that
+/// belong to the same outage. For example, a master that accepts every connection and never answers
+/// has one outage, however often it is dialled.
 #[derive(Debug, Default)]
 pub(super) struct Outage {
-    /// The number of dials that failed and connections that broke.
+    /// The number of dials that failed and connections that broke in this outage.
     failures: u32,
     /// Set if the last connection was given up because the master was silent.
     is_silent: bool,
@@ -23,7 +24,7 @@ pub(super) struct Outage {
 }
 
 impl Outage {
-    /// Notes that there is a connection.
+    /// Notes that a dial succeeded.
     pub(super) fn connected(&mut self, master: &str) {
         if self.is_end_logged || self.was_useless {
             shielded(|| tracing::debug!(%master, "connected"));
@@ -41,8 +42,8 @@ impl Outage {
         }
     }
 
-    /// Returns how many commands may be unanswered on the next connection. A master that did not
-    /// answer on the last one is sent only a few until it does.
+    /// Returns how many commands may be unanswered when the next connection begins. If the master
+    /// was silent on the last connection, it gets only a few commands until it answers.
     pub(super) fn window(&self) -> usize {
         if self.is_silent {
             InFlight::CAREFUL_WINDOW
@@ -51,8 +52,8 @@ impl Outage {
         }
     }
 
-    /// Notes how the connection ended. `was_given_up` means that the master was silent for too
-    /// long.
+    /// Notes that the connection ended after `age`. `was_given_up` is set if the master was silent
+    /// for too long.
     pub(super) fn disconnected(&mut self, was_given_up: bool, has_answered: bool, age: Duration) {
         const LEAST: Duration = Duration::from_secs(1);
         self.is_silent = was_given_up;
@@ -63,7 +64,7 @@ impl Outage {
         }
     }
 
-    /// Notes a failure. Returns the number of failures before it in this outage.
+    /// Notes a failure. Returns the number of earlier failures in this outage.
     pub(super) fn failed(&mut self, master: &str, why: &str) -> u32 {
         let before = self.failures;
         self.failures = before.saturating_add(1);

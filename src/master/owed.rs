@@ -1,4 +1,4 @@
-//! Releases that a master must get although their votes have been cast.
+//! Releases that a master must still get after their votes have been cast.
 
 use std::{
     collections::VecDeque,
@@ -10,31 +10,33 @@ use std::{
 use super::request::Request;
 use crate::core::retry::Backoff;
 
-/// The releases that are owed to one master, in the order of their posts.
+/// The releases that are owed to one master, in the order in which they are sent. A release that
+/// fails moves to the end.
 ///
-/// They are sent as fast as the master answers them. After an error reply, one of them at a time is
-/// sent, after a pause, until one succeeds. A release is owed until the key that it would delete
-/// has expired.
+/// Releases are sent as fast as the master answers them. After an error reply, they are sent one at
+/// a time, each after a pause, until one succeeds. A release is no longer owed once the key that it
+/// would delete has expired.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
     releases: VecDeque<Arc<Request>>,
-    /// The releases that were sent over this connection and not answered.
+    /// The number of owed releases that were sent over this connection and are not answered.
     in_flight: usize,
-    /// The limit of `in_flight` after an error reply: 1, and one more with each success.
+    /// The limit of `in_flight`, or `None` before the first error reply. An error reply sets it to
+    /// 1, and each success adds 1.
     limit: Option<usize>,
     /// The number of pauses since the last success.
     failures: u32,
     /// The end of the pause after an error reply.
     retry_at: Option<Instant>,
-    /// The releases that were given up because there were too many.
+    /// The releases that were given up because there were too many. `expire` removes them.
     given_up: Vec<Arc<Request>>,
-    /// Set once the log has said that releases were given up, until none is owed.
+    /// Set once the log has said that releases were given up. Cleared when no release is owed.
     is_logged: bool,
 }
 
 impl Owed {
-    /// The most releases that are kept for one master. When there are more, the oldest are given
-    /// up: their locks end on that master with the TTL.
+    /// The most releases that are kept for one master. If there are more, the oldest are given up.
+    /// Their locks end on that master when their TTL is over.
     const MAX: usize = 32_768;
     /// The pause after an error reply.
     const PAUSE: Backoff =
@@ -44,7 +46,7 @@ impl Owed {
         self.releases.is_empty()
     }
 
-    /// Keeps `release`. If there are too many, the oldest one is given up.
+    /// Adds `release`. If there are then too many releases, the oldest one is given up.
     pub(super) fn push(&mut self, release: Arc<Request>) {
         self.releases.push_back(release);
         if self.releases.len() > Self::MAX {
@@ -62,8 +64,8 @@ impl Owed {
     }
 
     /// Removes the releases that were given up, and the oldest ones that are no longer owed to
-    /// `master` at `now`. They must be dropped without a lock, as a task that waits for them is
-    /// woken then. Also returns whether the log must say that releases were given up.
+    /// `master` at `now`. The caller must hold no mutex when it drops them, because the drop may
+    /// wake tasks. Also returns whether to log that releases were given up.
     pub(super) fn expire(&mut self, master: usize, now: Instant) -> (Vec<Arc<Request>>, bool) {
         let first = self
             .releases
@@ -77,8 +79,8 @@ impl Owed {
         (removed, must_log)
     }
 
-    /// Returns the next release to send to `master`, if one may be sent now. Half of the `window`
-    /// commands that may be unanswered are left to new requests.
+    /// Returns the next release to send to `master`, if one may be sent now. At most `window`
+    /// commands may be unanswered. Half of that number is left to new requests.
     pub(super) fn next(
         &mut self,
         master: usize,
@@ -113,8 +115,8 @@ impl Owed {
         self.retry_at = None;
     }
 
-    /// Keeps a release that was answered with an error, and begins a pause unless there is one.
-    /// `was_owed` means that [`next`](Self::next) returned it.
+    /// Keeps a release that was answered with an error. Begins a pause if none is under way.
+    /// `was_owed` is set if [`next`](Self::next) returned the release.
     pub(super) fn failed(
         &mut self,
         release: Arc<Request>,

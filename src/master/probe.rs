@@ -1,4 +1,4 @@
-//! A connection of its own to one master, for the time of a check.
+//! A separate connection to one master, opened for a check.
 
 #[cfg(not(any(feature = "redis", feature = "test-util")))]
 use std::{convert::Infallible, marker::PhantomData};
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::core::{quorum::Failure, timeout::NodeTimeout};
 
-/// Dials one master for a check. The connection takes no commands about locks.
+/// Dials one master for a check. The connection carries no lock commands.
 pub(crate) struct Probe {
     pub(crate) address: Arc<str>,
     pub(super) connect_timeout: Duration,
@@ -81,7 +81,7 @@ impl Probe {
 /// An open connection for questions.
 pub(crate) struct Session<'a> {
     link: Link<'a>,
-    /// The time for each answer.
+    /// The time for all answers of one call.
     timeout: Duration,
 }
 
@@ -95,7 +95,7 @@ enum Link<'a> {
 }
 
 impl Session<'_> {
-    /// Asks all `questions` at once. Returns an answer for each one.
+    /// Asks all `questions` at once. Returns one answer for each question.
     pub(crate) async fn ask(&mut self, questions: &[Question<'_>]) -> Vec<Answer> {
         let mut answers = Vec::new();
         let asking = async {
@@ -117,9 +117,9 @@ impl Session<'_> {
         answers
     }
 
-    /// Asks whether the master restarted, as every dial does, unless the coordinator has asked the
-    /// process with this run id before. Asking the same process again would hide that its guard key
-    /// was lost, since the question writes the key.
+    /// Asks whether the master restarted, as every dial does. Does nothing if the coordinator has
+    /// asked the process with this run id before. The question writes the guard key. Asking the
+    /// same process again would hide that the key was lost.
     pub(crate) async fn observe(&mut self, run_id: Option<&str>) -> Result<(), ProbeError> {
         let asking = async {
             match &mut self.link {

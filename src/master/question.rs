@@ -1,4 +1,4 @@
-//! The questions of a check, which change nothing on a master.
+//! The questions of a check. They change nothing on a master.
 
 use crate::core::quorum::Failure;
 
@@ -12,7 +12,8 @@ use crate::core::quorum::Failure;
     )
 )]
 pub(crate) enum Question<'a> {
-    /// Runs `lua/shared/check.lua` with these arguments. The answer is its text.
+    /// Runs `lua/shared/check.lua` with these arguments. The answer is the text that the script
+    /// returns.
     Facts(&'a [&'a str]),
     /// Asks for a setting by its name. The answer is `None` if the master does not know it.
     Setting(&'static str),

@@ -1,4 +1,4 @@
-//! A command on its way to the masters, and where their votes on it go.
+//! A command on its way to the masters, and the receiver of their votes.
 
 #[cfg(feature = "redis")]
 use std::sync::OnceLock;
@@ -14,32 +14,35 @@ use crate::core::{
 
 /// The receiver of the votes on one [`Request`].
 ///
-/// Every master that the request was posted to casts at least one vote, the first one at the latest
-/// when its node timeout is over. Another vote follows if a reply comes after that. The node
-/// timeout begins when the command is sent. Before that, the command may wait for the first dial,
-/// or for up to one node timeout while the master does not keep up.
+/// Every master to which the request was posted casts at least one vote. The first vote comes at
+/// the latest when the node timeout of the master is over. If a reply comes later, another vote
+/// follows. The node timeout begins when the command is sent. Before that, the command may have to
+/// wait for the first dial. If the master does not keep up, the command may also wait for up to one
+/// node timeout.
 pub(crate) trait CountVotes: Send + Sync {
-    /// Counts a vote of `master`. `now` was read after the vote was known.
+    /// Counts a vote of `master`. `now` is the time, read after the vote was known.
     fn count(&self, master: usize, vote: Vote, now: Instant);
 
-    /// Takes the text of a reply that says more than a vote can. The vote is counted right after.
+    /// Takes the text of a reply that says more than a vote can. The vote of that reply is counted
+    /// next.
     fn note(&self, _master: usize, _text: &str) {}
 
-    /// Returns until when `master` is owed the command even if it cannot be reached now, or `None`
-    /// if it is not owed the command. At that time, the key that the command would delete on the
-    /// master has expired.
+    /// Returns the time until which `master` is owed the command, or `None` if it is not owed the
+    /// command. An owed command is sent later if the master cannot be reached now. At the returned
+    /// time, the key that the command would delete on the master has expired.
     fn owed_until(&self, _master: usize) -> Option<Instant> {
         None
     }
 }
 
-/// One command for some of the masters, which share it.
+/// One command, shared by the masters to which it is posted.
 pub(crate) struct Request<C: ?Sized = dyn CountVotes> {
     pub(crate) command: Command,
-    /// The masters on which a command that wakes waiters publishes its message. On all other
-    /// masters the command wakes no one.
+    /// The masters on which the command may publish a message to wake waiters. On all other
+    /// masters, the command wakes no one.
     publishers: MasterSet,
-    /// The time of the post. The node timeout of each master begins later, with the send.
+    /// The time of the post. The node timeout of each master begins later, when the command is
+    /// sent.
     pub(crate) posted: Instant,
     /// The encoded command, which is the same for all masters. The first send creates it.
     #[cfg(feature = "redis")]
@@ -76,12 +79,12 @@ impl<C: CountVotes + ?Sized> Request<C> {
         self.votes_to.owed_until(master).is_some()
     }
 
-    /// Casts a failed vote of `master`.
+    /// Casts the vote of `master` as a failure.
     pub(super) fn fail(&self, master: usize, failure: Failure, now: Instant) {
         self.votes_to.count(master, Vote::Fail(failure), now);
     }
 
-    /// Returns the command for `master`, which wakes no one if `master` is not a publisher.
+    /// Returns the command for `master`. The command wakes no one if `master` is not a publisher.
     pub(super) fn command_for(&self, master: usize) -> Command {
         let command = self.command.clone();
         if self.wakes_on(master) {

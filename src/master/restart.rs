@@ -1,4 +1,4 @@
-//! The memory of which server each master of a coordinator is, and of what is known of that server.
+//! Remembers which server each master of a coordinator is, and the origin of its data.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -7,13 +7,13 @@ use parking_lot::Mutex;
 use super::{dial_error::DialError, known_origins::KnownOrigins};
 use crate::core::restart::RestartGuard;
 
-/// Notices masters that restarted, and a server that is listed twice. All dialers of a coordinator
-/// share one.
+/// Keeps what dials need to notice that a master has restarted, or that two masters are the same
+/// server. All dialers of a coordinator share one tracker.
 #[derive(Clone, Debug)]
 pub(crate) struct RestartTracker {
     pub(crate) guard: RestartGuard,
-    /// Set if masters are declared to keep all data over restarts, so that each dial asks whether
-    /// they do.
+    /// Set if the user has declared that masters keep all data over restarts. Each dial then asks
+    /// whether its master does.
     #[cfg_attr(
         not(feature = "redis"),
         expect(dead_code, reason = "only servers are asked")
@@ -21,30 +21,32 @@ pub(crate) struct RestartTracker {
     pub(super) expects_durable: bool,
     now: fn() -> Instant,
     masters: Arc<Mutex<BTreeMap<usize, Met>>>,
-    /// The origins by which this process knows the master that is dialled.
+    /// The known origins of the master that is dialled.
     known_origins: KnownOrigins,
 }
 
-/// A master of this coordinator, as the last dial found it.
+/// The findings of the last dial of one master.
 #[derive(Clone, Debug)]
 struct Met {
-    /// The run id of the server. It is kept so that no server votes as two masters. `None` after a
-    /// dial reached the server of another master and was refused. When two servers swap addresses,
-    /// the other master is the server that this one was, and must not be refused for it.
+    /// The run id of the server. No other master may be a server with this run id, because no
+    /// server may vote as two masters.
+    ///
+    /// `None` after a dial reached the server of another master and was refused. Two servers may
+    /// have swapped addresses. A dial of the other master may then find the run id that was here.
     server: Option<String>,
-    /// The run id of the process that the data of the server goes back to.
+    /// The run id of the process that the server's data began with.
     origin: String,
-    /// The origins by which this process knows the master.
+    /// The known origins of the master.
     known_origins: KnownOrigins,
 }
 
-/// The question of a dial whether the master may have forgotten locks.
+/// A question that a dial asks the master: may it have forgotten locks?
 #[derive(Debug)]
 pub(super) struct RestartQuery {
     master: usize,
     known_origins: KnownOrigins,
-    /// The origins by which the master is known, each with the milliseconds since it was last heard
-    /// from.
+    /// The known origins of the master, each with the number of milliseconds since a server with
+    /// that origin last answered.
     pub(super) known: Vec<(String, u64)>,
     asked: Instant,
 }
@@ -60,7 +62,7 @@ impl RestartTracker {
         }
     }
 
-    /// Returns the same tracker for the dialer of a master with `known_origins`.
+    /// Returns a clone of this tracker for the dialer of a master with `known_origins`.
     pub(super) fn with(&self, known_origins: &KnownOrigins) -> Self {
         Self {
             known_origins: known_origins.clone(),
@@ -68,8 +70,8 @@ impl RestartTracker {
         }
     }
 
-    /// Returns the same tracker for the dialer of the master at `address`. The address includes the
-    /// database, as each database has a guard key of its own.
+    /// Returns a clone of this tracker for the dialer of the master at `address`. The address
+    /// includes the database, because each database has its own guard key.
     #[cfg(feature = "redis")]
     pub(super) fn at(&self, address: &str) -> Self {
         match self.guard {
@@ -89,8 +91,9 @@ impl RestartTracker {
         }
     }
 
-    /// Notes that a master is the server with this run id, and the origin of its data. Fails if
-    /// another master is the same server.
+    /// Notes that the master of `query` is the server with `run_id`, and that its data has this
+    /// `origin`. Fails if another master is the same server, or if a server with another origin
+    /// answered after the query.
     pub(super) fn meet(
         &self,
         query: &RestartQuery,
@@ -102,7 +105,8 @@ impl RestartTracker {
         let mut same = masters.iter().filter(|(_, met)| is_same(met));
         let other = same.find_map(|(other, _)| (*other != master).then_some(other + 1));
         if let Some(other) = other {
-            // The origin stays: the master's own server may come back without its locks.
+            // Only the run id is removed. The origin is kept, because the master's own server may
+            // come back without its locks.
             if let Some(met) = masters.get_mut(&master) {
                 met.server = None;
             }
@@ -119,16 +123,17 @@ impl RestartTracker {
         Ok(())
     }
 
-    /// Returns whether the process with this run id need not be asked whether it restarted: a dial
-    /// of this coordinator has asked it, or the restart guard is off.
+    /// Returns `true` if a dial of this coordinator has asked the process with this run id whether
+    /// it restarted. Also returns `true` if the restart guard is off, because then the question is
+    /// never asked.
     pub(super) fn has_met(&self, master: usize, run_id: Option<&str>) -> bool {
         let masters = self.masters.lock();
         let met = masters.get(&master).and_then(|met| met.server.as_deref());
         self.guard == RestartGuard::Off || (met.is_some() && met == run_id)
     }
 
-    /// Returns a tracker for a connection that does not replace the one of the supervisor. It knows
-    /// the same servers, and its dial does not change which server a master is.
+    /// Returns a tracker for the connection of a check. The new tracker has a copy of the servers
+    /// that this tracker knows. The check does not change which server a master is.
     pub(super) fn detached(&self) -> Self {
         let masters = self.masters.lock().clone();
         Self {
@@ -137,7 +142,7 @@ impl RestartTracker {
         }
     }
 
-    /// Notes when a connection to `master` last had an answer.
+    /// Notes that `master` answered at `at`.
     pub(super) fn heard(&self, master: usize, at: Instant) {
         if let Some(met) = self.masters.lock().get(&master) {
             met.known_origins.hear(&met.origin, at);
@@ -168,7 +173,7 @@ mod tests {
         let text = refused.to_string();
         assert!(text.contains("the same server as master 1"), "{text}");
         assert_eq!(origin(1), (Some("b".to_owned()), None));
-        // Both are met anew: the servers have swapped addresses.
+        // The servers have swapped addresses.
         meet(0, "b", "b").unwrap();
         meet(1, "a", "a").unwrap();
         // A later process has the data of server b.
@@ -178,7 +183,7 @@ mod tests {
         meet(0, "c", "b").unwrap();
     }
 
-    /// Each coordinator counts votes of its own.
+    /// Each coordinator counts its own votes, so both may use the server.
     #[test]
     fn two_coordinators_may_use_the_same_server_and_share_its_origins() {
         let known = KnownOrigins::default();

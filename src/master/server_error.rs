@@ -1,5 +1,4 @@
-//! The error replies of servers. Their words differ between versions, and only this file knows
-//! them.
+//! The meanings of the error replies of servers. The words differ between versions.
 
 /// The meaning of an error reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,7 +6,7 @@ pub(crate) enum ServerError {
     ChannelDenied,
     CommandDenied,
     KeyDenied,
-    /// The server reads its data, and answers nothing until it has read all of it.
+    /// The server is still reading its data from disk, and refuses commands until it has finished.
     Loading,
     /// The server takes no more connections.
     MaxClients,
@@ -15,18 +14,19 @@ pub(crate) enum ServerError {
     NoProtocol,
     /// The server does not have the script.
     NoScript,
-    /// A state of the server that may pass, such as `BUSY`.
+    /// A temporary state of the server, such as `BUSY`.
     State,
-    /// The command does not exist, is renamed or switched off, or may not be used in a script.
+    /// The command does not exist, has another name, is switched off, or may not be used in a
+    /// script.
     UnknownCommand,
-    /// Nothing can be written now. The code of the error says why.
+    /// The server refuses writes at present. The text is the code of the error, such as `OOM`.
     WritesRefused(&'static str),
     /// Any other error of a command.
     Other,
 }
 
-/// The words of Redis 6, 7 and 8, of Valkey, and of the crate's own scripts. The first match
-/// counts.
+/// Words in the error replies of Redis 6, 7 and 8, of Valkey, and of the crate's own scripts. The
+/// first row whose words are in an error decides.
 const WORDS: [(&str, ServerError); 22] = [
     ("LOADING", ServerError::Loading),
     ("max number of clients", ServerError::MaxClients),
@@ -63,7 +63,7 @@ impl ServerError {
     }
 
     /// Returns whether the server will refuse the same command until a right or the server's
-    /// configuration is changed. All other errors may pass.
+    /// configuration is changed. All other errors may be temporary.
     pub(crate) fn is_denial(self) -> bool {
         matches!(
             self,
@@ -78,7 +78,8 @@ pub(crate) fn in_short(error: &str) -> String {
     without_user(text.trim_end_matches('.'))
 }
 
-/// Returns an error reply without the name of the user, which may contain any word.
+/// Returns an error reply without the name of the user. The name may contain any word, including
+/// those in `WORDS`.
 fn without_user(error: &str) -> String {
     if let Some((before, rest)) = error.split_once("User ")
         && let Some((_, after)) = rest.split_once(" has no permissions")

@@ -1,4 +1,4 @@
-//! A master as users give it, and how its supervisor starts.
+//! A master as users give it, and the start of its supervisor.
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
@@ -13,11 +13,11 @@ use super::{
     supervisor::supervise,
 };
 
-/// One master, as given to [`Builder::master`](crate::Builder::master): a URL, a
+/// One master, as given to [`Builder::master`](crate::Builder::master). It is made from a URL, a
 /// [`MemoryMaster`], or a ready `redis::Client`.
 ///
-/// URLs are `redis://[user][:password@]host[:port][/db]`, `rediss://` for TLS (feature `tls`), and
-/// `unix:///path[?db=n&user=..&pass=..]`.
+/// The forms of URLs are `redis://[user][:password@]host[:port][/db]`, `rediss://` for TLS (feature
+/// `tls`), and `unix:///path[?db=n&user=..&pass=..]`.
 #[derive(Debug)]
 pub struct MasterSpec(Spec);
 
@@ -26,7 +26,8 @@ enum Spec {
     Memory(MemoryMaster),
     #[cfg(feature = "redis")]
     Redis(Box<redis::Endpoint>),
-    /// The reason why the master cannot be used. `build` reports it, with the master's number.
+    /// The reason why the master cannot be used. `Builder::build` reports the reason and the
+    /// master's number.
     Bad(String),
 }
 
@@ -106,7 +107,8 @@ impl From<&MemoryMaster> for MasterSpec {
 pub(crate) type Supervisor = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl MasterSpec {
-    /// Returns the address without secrets. Two masters with the same address are the same server.
+    /// Returns the address without secrets, or the reason why the master cannot be used. Two
+    /// masters with the same address are the same server.
     pub(crate) fn address(&self) -> Result<Arc<str>, String> {
         match &self.0 {
             #[cfg(feature = "test-util")]
@@ -117,7 +119,8 @@ impl MasterSpec {
         }
     }
 
-    /// Returns the probe that a check uses to dial this master, which is number `master`.
+    /// Returns the probe with which a check dials this master. `master` is the number of the
+    /// master.
     #[cfg_attr(
         not(any(feature = "redis", feature = "test-util")),
         expect(unreachable_code, reason = "there are no masters to dial")
@@ -140,7 +143,8 @@ impl MasterSpec {
         })
     }
 
-    /// Returns the mailbox of this master, which is number `master`, and the task that serves it.
+    /// Returns the mailbox of this master, and the task that serves the mailbox. `master` is the
+    /// number of the master.
     pub(crate) fn open(
         self,
         master: usize,

@@ -6,9 +6,9 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// A receiver of the messages on a channel. Messages are hints: any of them may get lost.
+/// A receiver of the messages on a channel. Any message may get lost, so messages are only hints.
 pub(crate) trait Subscriber: Send + Sync + fmt::Debug {
-    /// Handles an event on a channel of `master` that this subscriber subscribed to.
+    /// Handles an event from `master` on a subscribed channel.
     fn on_event(&self, master: usize, event: ChannelEvent<'_>);
 }
 
@@ -21,18 +21,18 @@ pub(crate) enum ChannelEvent<'a> {
     Disconnected,
     /// A message was published.
     Message(&'a str),
-    /// The master confirmed the subscription: messages are received from now on.
+    /// The master confirmed the subscription. Messages arrive from now on.
     Subscribed,
 }
 
-/// A subscription that begins, or one that ends.
+/// The beginning or the end of a subscription.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) channel: Arc<str>,
     pub(super) begins: bool,
 }
 
-/// The subscribers of one master. They outlive its connections.
+/// The subscribers to channels of one master. They stay when a connection breaks.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     channels: BTreeMap<Arc<str>, Vec<Weak<dyn Subscriber>>>,
@@ -46,7 +46,8 @@ impl Subscriptions {
     pub(super) fn add(&mut self, channel: &Arc<str>, subscriber: Weak<dyn Subscriber>) -> bool {
         let subscribers = self.channels.entry(channel.clone()).or_default();
         subscribers.push(subscriber);
-        // Sent even if the channel has other subscribers: the new one needs a confirmation as well.
+        // The change is sent even if the channel has other subscribers. The new subscriber needs a
+        // confirmation, too.
         self.change(channel, true)
     }
 
@@ -62,8 +63,8 @@ impl Subscriptions {
         }
     }
 
-    /// Adds a change to send. Does nothing without a connection: the next connection subscribes to
-    /// all channels at once. Returns whether there is a change to send.
+    /// Adds a change to send. Does nothing without a connection, because the next connection
+    /// subscribes to all channels when it begins. Returns whether there is a change to send.
     fn change(&mut self, channel: &Arc<str>, begins: bool) -> bool {
         if self.is_connected {
             let channel = channel.clone();
@@ -72,7 +73,8 @@ impl Subscriptions {
         self.is_connected
     }
 
-    /// Notes that there is a connection, and adds a subscription to each channel.
+    /// Notes that there is a connection. The changes to send are now a subscription to each
+    /// channel.
     pub(super) fn connect(&mut self) {
         self.is_connected = true;
         let all = self.channels.keys().map(|channel| Change {

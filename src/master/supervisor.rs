@@ -1,5 +1,5 @@
-//! The task that serves one master: it dials, sends requests in order, matches replies with them,
-//! and gives up requests and connections in time.
+//! The task that serves one master. It dials the master, sends requests in order, and matches
+//! replies with requests. It gives up requests and connections that take too long.
 
 use std::{
     future::{Future, poll_fn},
@@ -22,15 +22,16 @@ use super::{
 };
 use crate::user_code::shielded;
 
-/// Serves `mailbox` until it is done.
+/// Serves `mailbox` until nothing is left to deliver and nothing more will be posted.
 ///
-/// While the master is down, its requests fail at once, so that callers do not wait for it.
+/// Requests fail at once while the master is down, so callers do not wait.
 pub(super) fn supervise<D: Dial>(
     dialer: D,
     mailbox: Arc<Mailbox>,
     config: MasterConfig,
 ) -> impl Future<Output = ()> + Send {
-    // Created outside the future, which the runtime may drop without ever polling it.
+    // `closing` is created outside the future. The mailbox is then closed even if the runtime drops
+    // the future without polling it.
     let closing = CloseOnDrop(mailbox);
     async move {
         let closing = closing;
@@ -71,7 +72,8 @@ async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
     }
 }
 
-/// Takes the master's vote away as long as locks that it may have forgotten `age` ago may be held.
+/// Quarantines the master if it may have forgotten locks `age` ago. The quarantine lasts until
+/// those locks have expired.
 fn quarantine(mailbox: &Mailbox, config: &MasterConfig, age: Option<Duration>) {
     let left = age.map(|age| config.quarantine.saturating_sub(age));
     if let Some(left) = left.filter(|left| !left.is_zero()) {
@@ -83,8 +85,8 @@ fn quarantine(mailbox: &Mailbox, config: &MasterConfig, age: Option<Duration>) {
     }
 }
 
-/// Runs `step`. Meanwhile, gives up releases in the mailbox that are no longer owed. Returns `None`
-/// once the mailbox is done.
+/// Runs `step` and returns its output. Meanwhile, gives up releases in the mailbox that are no
+/// longer owed. Returns `None` if the mailbox is done before `step` is.
 async fn unless_done<T>(mailbox: &Mailbox, step: impl Future<Output = T>) -> Option<T> {
     let mut step = pin!(step);
     let mut timer = LazyTimer::default();
@@ -102,8 +104,8 @@ async fn unless_done<T>(mailbox: &Mailbox, step: impl Future<Output = T>) -> Opt
     .await
 }
 
-/// Serves one connection until it breaks, and returns why it did. Returns `None` once the mailbox
-/// is done.
+/// Serves one connection until the connection breaks or is given up, and returns the reason.
+/// Returns `None` once the mailbox is done.
 async fn serve<C: Connection>(
     dialled: Dialled<C>,
     outage: &mut Outage,
@@ -115,7 +117,7 @@ async fn serve<C: Connection>(
     let mut timer = LazyTimer::default();
     let (mut requests, mut changes) = (Vec::new(), Vec::new());
     let ended = poll_fn(|cx| {
-        // More iterations than this would keep other tasks waiting.
+        // More iterations in one poll would delay other tasks.
         for _ in 0..8 {
             mailbox.take(cx, &mut requests, &mut changes);
             in_flight.send(&mut connection, &mut requests, &mut changes);
@@ -154,16 +156,16 @@ async fn serve<C: Connection>(
     Some(why)
 }
 
-/// Tells the restart tracker of the last reply. Called while the connection lasts, too, as the
-/// other coordinators of this process rely on it.
+/// Tells the restart tracker when the last reply came. All coordinators of this process share this
+/// time, so it is also updated while the connection lasts.
 fn track_reply(in_flight: &InFlight<'_>, mailbox: &Mailbox, config: &MasterConfig) {
     if let Some(at) = in_flight.last_reply {
         config.restart_tracker.heard(mailbox.master(), at);
     }
 }
 
-/// Closes the mailbox when the supervisor ends, also when its runtime ends, so that no task waits
-/// for a vote that is never cast.
+/// Closes the mailbox when the supervisor ends or is dropped. No task then waits for a vote that is
+/// never cast.
 struct CloseOnDrop(Arc<Mailbox>);
 
 impl Drop for CloseOnDrop {

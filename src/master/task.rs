@@ -13,14 +13,14 @@ use tokio::{
 };
 
 /// Lets other tasks run, and lets the runtime handle its timers and sockets, before this task goes
-/// on. A task that only wakes itself is polled many times before the runtime does that.
+/// on. A task that merely wakes itself may be polled many times before the runtime handles them.
 pub(super) fn poll_yield<T>(cx: &mut Context<'_>) -> Poll<T> {
     let _ = pin!(yield_now()).poll(cx);
     Poll::Pending
 }
 
 /// A timer that is reset only after it fired, or for an earlier deadline. Most replies come in
-/// time, so resetting the timer for each deadline would be waste.
+/// time, so it would be wasteful to reset the timer for each deadline.
 #[derive(Default)]
 pub(super) struct LazyTimer {
     sleep: Option<Pin<Box<Sleep>>>,
@@ -28,8 +28,8 @@ pub(super) struct LazyTimer {
 }
 
 impl LazyTimer {
-    /// Resolves at `at` or earlier, with an instant that has passed. It resolves earlier if the
-    /// timer was set for a deadline that no longer exists.
+    /// Resolves at `at`, or earlier if the timer is still set for an earlier deadline. Returns the
+    /// instant for which the timer was set.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<Instant> {
         let at = tokio::time::Instant::from_std(at);
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(at)));

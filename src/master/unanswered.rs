@@ -1,17 +1,19 @@
-//! Commands that were sent and not answered.
+//! Commands that were sent and have no reply yet.
 
 use std::{collections::VecDeque, mem, sync::Arc, time::Instant};
 
 use super::request::Request;
 
-/// The unanswered commands of one connection, oldest first: replies come in the order of sends. A
-/// command stays here after its vote was given up, as its reply may still come.
+/// The unanswered commands of one connection, oldest first. Replies come in the same order. A
+/// command whose deadline is over gets a failed vote and stays here, because its reply may still
+/// come.
 #[derive(Debug, Default)]
 pub(super) struct Unanswered {
     commands: VecDeque<Sent>,
     /// The number of commands at the front that are known to have their vote.
     expired: usize,
-    /// The number of commands that were sent twice, so that deadlines are out of order.
+    /// The number of commands that were sent twice. If there are any, deadlines may be out of
+    /// order.
     resent: usize,
 }
 
@@ -20,9 +22,9 @@ pub(super) struct Sent {
     pub(super) item: Item,
     pub(super) at: Instant,
     deadline: Instant,
-    /// Set once the vote has been cast, and if there is no vote to cast.
+    /// Set if the vote has been cast, or if the command has no vote.
     is_expired: bool,
-    /// Set if the command was sent because the master is owed it.
+    /// Set if the command is a release that was sent because the master is owed it.
     pub(super) is_owed: bool,
     /// Set if the command was sent a second time, with its script.
     pub(super) is_resent: bool,
@@ -44,15 +46,16 @@ impl Unanswered {
         self.commands.len()
     }
 
-    /// Adds a command that was sent at `now`. The node timeout begins then: the master is not to
-    /// blame for a stall of this process before the send.
+    /// Adds a command that was sent at `now`. The node timeout begins at `now`, because a stall of
+    /// this process before the send is no fault of the master.
     pub(super) fn push(&mut self, item: Item, is_owed: bool, now: Instant, deadline: Instant) {
         let latest = self.commands.back().map(|sent| sent.deadline);
         self.commands.push_back(Sent {
             is_expired: is_owed || matches!(item, Item::Change(_)),
             item,
             at: now,
-            // Deadlines stay in order, although the timeout shrinks when a faster reply is seen.
+            // The timeout shrinks when a faster reply is seen. Deadlines stay in order because of
+            // `max`.
             deadline: latest.map_or(deadline, |latest| latest.max(deadline)),
             is_owed,
             is_resent: false,
@@ -70,12 +73,12 @@ impl Unanswered {
         Some(sent)
     }
 
-    /// Makes the oldest command the newest and returns it, if it may be sent once more. It may not
-    /// be if it was sent twice, nor if it takes what a later command gives back: it would then be
-    /// executed after that command.
+    /// Moves the oldest command to the end and returns it, if it may be sent again. Each command
+    /// may be sent at most twice. A command that takes a lock must not be sent again after the
+    /// command that gives the lock back. The lock would otherwise stay taken.
     #[cfg(feature = "redis")]
     pub(super) fn resend(&mut self) -> Option<Arc<Request>> {
-        /// The most later commands that are searched.
+        /// The most commands that are searched for the one that gives the lock back.
         const MAX: usize = 1_024;
         let mut commands = self.commands.iter();
         let oldest = commands.next()?;
@@ -100,7 +103,7 @@ impl Unanswered {
         Some(request)
     }
 
-    /// Returns when the next vote must be given up.
+    /// Returns the earliest deadline of an open vote.
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
         while self
             .commands
@@ -116,7 +119,8 @@ impl Unanswered {
         open.map(|sent| sent.deadline).min()
     }
 
-    /// Passes each request whose vote must be given up at `now` to `give_up`, once.
+    /// Calls `give_up` with each request that has an open vote and whose deadline is over at `now`.
+    /// Its vote is no longer open then.
     pub(super) fn expire(&mut self, now: Instant, mut give_up: impl FnMut(&Request)) {
         let first = self.expired.min(self.commands.len());
         for sent in self.commands.range_mut(first..) {
@@ -133,7 +137,7 @@ impl Unanswered {
         }
     }
 
-    /// Takes out all requests. The flag is `true` if the vote of the request is open.
+    /// Takes out all requests. Each comes with a flag that is `true` if its vote is open.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = (Arc<Request>, bool)> + use<> {
         (self.expired, self.resent) = (0, 0);
         let commands = mem::take(&mut self.commands).into_iter();

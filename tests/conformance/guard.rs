@@ -8,13 +8,13 @@ use super::*;
 const KEY: &str = "quorlock:guard";
 const TEXT: &str = include_str!("../../lua/shared/guard.lua");
 
-/// The run id of the process that is asked, or of a process before it, or none.
+/// The run id of the process that is asked, of an earlier process, or of no process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Id {
     Own,
-    /// The process before.
+    /// The process before the one that is asked.
     Old,
-    /// The process before that one.
+    /// The process before `Old`.
     Older,
     Nobody,
 }
@@ -27,18 +27,19 @@ enum At {
     /// A time long ago.
     Then,
     Now,
-    /// A time in the future, as if the clock had been set back since.
+    /// A time in the future. A record has it if the clock was set back.
     Later,
 }
 use At::{Later, Never, Now, Then};
 
 /// A record: run id, since, origin, durable, seen.
 type Row = (Id, At, Id, bool, At);
-/// The record before; the origin that the caller knows; whether the caller is strict; the
-/// durability that was found; the record after.
+/// The record before, the origin that the caller knows, whether the caller is strict, the
+/// durability that the caller found, and the record after.
 type Case = (Option<Row>, Id, bool, Option<bool>, Row);
 
-/// The milliseconds since the known origin last answered: longer than the time since [`Then`].
+/// The milliseconds since the known origin last answered. This is longer than the time since
+/// [`Then`].
 const LONG_AGO: u64 = 1 << 50;
 
 const OBSERVED: bool = false;
@@ -47,7 +48,7 @@ const YES: Option<bool> = Some(true);
 const NO: Option<bool> = Some(false);
 
 const CASES: &[Case] = &[
-    // No key.
+    // There is no key.
     (None, Nobody, OBSERVED, None, (Own, Never, Own, false, Now)),
     (None, Nobody, STRICT, None, (Own, Now, Own, false, Now)),
     (None, Own, OBSERVED, None, (Own, Now, Own, false, Now)),
@@ -56,7 +57,7 @@ const CASES: &[Case] = &[
     (None, Nobody, OBSERVED, YES, (Own, Never, Own, true, Now)),
     (None, Old, OBSERVED, YES, (Own, Now, Own, true, Now)),
     (None, Nobody, STRICT, NO, (Own, Now, Own, false, Now)),
-    // The same process.
+    // The process that is asked wrote the record.
     (
         Some((Own, Never, Own, false, Then)),
         Nobody,
@@ -150,7 +151,7 @@ const CASES: &[Case] = &[
         None,
         (Own, Now, Own, true, Now),
     ),
-    // Another process.
+    // Another process wrote the record.
     (
         Some((Old, Never, Old, false, Then)),
         Nobody,
@@ -186,7 +187,7 @@ const CASES: &[Case] = &[
         YES,
         (Own, Now, Own, true, Now),
     ),
-    // The process before was durable. This one is not, or is not known to be.
+    // The process before was durable. The new process is not durable, or its durability is unknown.
     (
         Some((Old, Never, Old, true, Then)),
         Old,
@@ -201,7 +202,7 @@ const CASES: &[Case] = &[
         None,
         (Own, Now, Own, false, Now),
     ),
-    // Both are durable. A quarantine does not end sooner.
+    // Both processes are durable. A running quarantine does not end sooner.
     (
         Some((Old, Never, Old, true, Then)),
         Old,
@@ -237,7 +238,7 @@ const CASES: &[Case] = &[
         YES,
         (Own, Then, Older, true, Then),
     ),
-    // The process has the data of another origin than the one that the caller knows.
+    // The data of the process comes from a different origin than the one that the caller knows.
     (
         Some((Old, Never, Old, true, Then)),
         Older,
@@ -252,7 +253,7 @@ const CASES: &[Case] = &[
         YES,
         (Own, Now, Own, true, Now),
     ),
-    // The same, after another client has looked.
+    // The process took over data, and another client has already updated the record.
     (
         Some((Own, Then, Old, true, Then)),
         Old,
@@ -281,8 +282,8 @@ const CASES: &[Case] = &[
         None,
         (Own, Now, Own, true, Now),
     ),
-    // The record of an earlier version, without the time when it was first written. In one case,
-    // the clock was set back.
+    // An earlier version wrote the record, without the time of the first write. In one case, the
+    // clock was set back.
     (
         Some((Own, Never, Own, false, Never)),
         Nobody,
@@ -333,7 +334,7 @@ fn known_by(origin: String, away: u64) -> Vec<(String, u64)> {
     known.into_iter().collect()
 }
 
-/// The values of the names in the table.
+/// The values of `Own` and `Now` in the table.
 struct World<'a> {
     own: &'a str,
     now: u64,
@@ -415,7 +416,7 @@ fn a_server_follows_the_table() {
         let age = (from > 0).then(|| Duration::from_millis(now - from));
         assert_eq!(found.age, age, "{case:?}");
         assert!(age.is_some() || !is_strict, "{case:?}");
-        // A second observation changes nothing, by a client that knows the origin or does not.
+        // A second observation changes nothing. The second client may know the origin or not.
         for known in ["", &*expected.origin] {
             ask(known, None);
             assert_eq!(read(&server), expected, "{case:?}");
@@ -423,8 +424,9 @@ fn a_server_follows_the_table() {
     }
 }
 
-/// A master that lost its locks before the known origin last answered is another server. Each row:
-/// the milliseconds since the loss, and since the last answer; whether it is another server.
+/// A master that lost its locks before the known origin last answered is another server. Each row
+/// has the milliseconds since the loss, the milliseconds since the last answer, and whether the
+/// master is another server.
 const OTHERS: [(u64, u64, bool); 3] = [
     (500_000, 900_000, false),
     (500_000, 100_000, true),
@@ -478,8 +480,8 @@ fn a_server_that_is_another_one_starts_a_new_quarantine() {
     }
 }
 
-/// Two origins that a caller knows for one master, with the milliseconds since their last answers;
-/// whether a master that lost its locks 500 s ago starts a new quarantine.
+/// Two origins that a caller knows for one master, with the milliseconds since their last answers.
+/// The `bool` tells whether a master that lost its locks 500 s ago starts a new quarantine.
 type Several = ([(Id, u64); 2], bool);
 
 const SEVERAL: &[Several] = &[

@@ -1,5 +1,5 @@
-//! One suite for memory masters and servers: the same rows must give the same votes and leave the
-//! same keys.
+//! One suite for memory masters and servers. The same rows must give the same votes on both, and
+//! leave the same keys.
 //!
 //! Most tests of the crate run on memory masters. Because of this suite, their results hold for
 //! servers.
@@ -62,7 +62,8 @@ mod store;
 mod times;
 mod words;
 
-/// Posts several commands at once, as a release follows an acquisition that was lost.
+/// Posts several commands without waiting for votes. A lost acquisition and its release follow each
+/// other in this way.
 #[tokio::test]
 async fn the_order_of_posts_is_the_order_of_execution() {
     for mut subject in subjects().await {
@@ -91,7 +92,7 @@ async fn the_order_of_posts_is_the_order_of_execution() {
 async fn a_key_lives_for_its_ttl_and_not_much_longer() {
     const TTL: Duration = Duration::from_millis(60);
     for mut subject in subjects().await {
-        // Acquired with the TTL, and extended to it.
+        // One key is acquired with the TTL. The other key is extended to the TTL.
         for (key, first) in [("acquired", TTL), ("extended", TTL / 6)] {
             let mut before = now();
             let acquire = command(Verb::Acquire, key, 'A', first);
@@ -162,7 +163,7 @@ async fn a_vote_is_in_time() {
     }
 }
 
-/// A command waits for the first dial. Its timeout begins after that.
+/// A command waits for the first dial, and its timeout begins after the dial.
 #[tokio::test(start_paused = true)]
 async fn a_vote_is_in_time_during_the_first_dial() {
     for (fault, after, expected) in [
@@ -202,8 +203,8 @@ async fn a_vote_is_in_time_when_the_command_is_on_its_way() {
     }
 }
 
-/// An owed command is sent before newer ones. Its first vote, a failure, was cast when it was
-/// posted.
+/// An owed command is sent before newer commands. When an owed command is posted while the master
+/// is down, a failure is cast as its first vote.
 #[tokio::test(start_paused = true)]
 async fn a_vote_is_in_time_after_an_owed_command() {
     let mut subject = Subject::memory(MILLISECOND * 50);
@@ -213,7 +214,7 @@ async fn a_vote_is_in_time_after_an_owed_command() {
     let release = command(Verb::Release, "key", 'A', seconds(40));
     subject.post(release, Some(now() + seconds(40)));
     subject.store.memory().inject(Fault::None);
-    // The next dial is after a pause of 30 ms.
+    // The master is dialled again after a pause of 30 ms.
     tokio::time::sleep(MILLISECOND * 28).await;
     subject.store.memory().inject(delay(80));
     tokio::time::sleep(MILLISECOND * 90).await;
@@ -246,8 +247,8 @@ fn a_vote_is_in_time_whatever_happens() {
                     .unwrap();
                 runtime.block_on(async {
                     let subject = Subject::memory(MILLISECOND * 50);
-                    // One timeout until the command is sent, and one until the answer. The first
-                    // dial comes before both.
+                    // The command has one timeout until it is sent, and one timeout until its
+                    // answer. The first dial comes before both.
                     let mut longest = MILLISECOND * 2 * 50;
                     if is_connected {
                         tokio::time::sleep(MILLISECOND).await;
@@ -296,13 +297,14 @@ async fn a_supervisor_that_ends_fails_all_votes() {
     }
 }
 
-/// Runs each row on both kinds of master. Then runs it again, and sends every command that may be
-/// copied twice: this must leave the same keys, and the copies must publish nothing.
+/// Runs each row twice on both kinds of master. The second run sends two copies of every command
+/// that may be repeated. It must leave the same keys as the first run, and the copies must publish
+/// nothing.
 async fn check(rows: &[&str]) {
     for mut subject in subjects().await {
         for (number, row) in rows.iter().enumerate() {
             for copies in [1, 2] {
-                // Tries again if the machine stood still so long that candidates are too old.
+                // Tries again if the machine stalled for so long that the candidates are too old.
                 for again in 0.. {
                     let key = format!("{number} {copies} {again}");
                     let start = now();
@@ -322,13 +324,13 @@ async fn check(rows: &[&str]) {
 fn runner(cases: u32) -> TestRunner {
     TestRunner::new(Config {
         cases,
-        failure_persistence: None, // a failure prints its smallest case
+        failure_persistence: None, // not needed: a failure prints its smallest case
         ..Config::default()
     })
 }
 
-/// Checks when and how a master votes on a command of each verb. `before` and `after` run before
-/// and after the command is posted.
+/// Checks the vote of a master on a command of each verb, and the time of the vote. `before` and
+/// `after` run before and after the command is posted.
 async fn check_time(
     before: impl AsyncFn(&MemoryMaster),
     after: impl AsyncFn(&MemoryMaster),
@@ -393,7 +395,7 @@ struct Subject {
     store: Store,
     mailbox: Arc<Mailbox>,
     supervisor: AbortHandle,
-    /// The wall clock at the start of the row, from which candidates are counted.
+    /// The wall clock at the start of the row. Candidates are relative to this time.
     began: u64,
     answers: UnboundedSender<Answer>,
     votes: UnboundedReceiver<Answer>,
@@ -404,7 +406,7 @@ type Answer = (tokio::time::Instant, Vote, String);
 
 /// Returns both kinds of master, or only a memory master if there is no server to start.
 async fn subjects() -> Vec<Subject> {
-    // Long enough for any stall of the machine.
+    // This timeout is longer than any stall of the machine.
     let timeout = seconds(20);
     let mut subjects = vec![Subject::memory(timeout)];
     if !server::only_urls() {
@@ -480,8 +482,8 @@ impl Subject {
         }
     }
 
-    /// Runs one step. Sends a command `copies` times if it may be copied, and returns its first
-    /// answer.
+    /// Runs one step and returns its answer. A command that may be repeated is sent `copies` times,
+    /// and its first answer is returned.
     async fn run(&mut self, key: &str, step: &Step, copies: usize) -> String {
         let command = match step {
             Step::Command(command) => command,
@@ -512,7 +514,7 @@ impl Subject {
         answer
     }
 
-    /// Sends a command. Returns the vote, and the messages that were published.
+    /// Sends a command. Returns the vote and the messages that were published.
     async fn answer(&mut self, key: &str, command: &RowCommand) -> String {
         self.store.listen(key);
         let ballot = command.ballot.map(|off| Ballot {
@@ -594,7 +596,7 @@ impl CountVotes for AnswerBox {
     fn count(&self, master: usize, vote: Vote, _now: Instant) {
         assert_eq!(master, 0);
         let note = std::mem::take(&mut *self.note.lock());
-        let _ = self.answers.send((now(), vote, note)); // no one may wait for a later vote
+        let _ = self.answers.send((now(), vote, note)); // a later vote may have no receiver
     }
 
     fn note(&self, _master: usize, text: &str) {

@@ -21,7 +21,7 @@ fn random_steps_do_the_same_on_both_kinds_of_master() {
                 .map(|subject| runtime.block_on(random_run(subject, &steps, *run)))
                 .collect();
             if ran.iter().any(|ran| ran.took > seconds(1)) {
-                return Ok(()); // the machine stood still, and candidates are too old
+                return Ok(()); // the machine stalled, and the candidates are too old
             }
             let slack = ran.iter().map(|ran| ran.took).sum();
             for other in &ran[1..] {
@@ -45,7 +45,7 @@ async fn random_run(subject: &mut Subject, steps: &Steps, run: usize) -> Ran {
     subject.began = wall_micros();
     let mut seen = Vec::new();
     let mut left = Vec::new();
-    // The steps run once as they are, and once with each command that may be copied sent twice.
+    // The steps run twice. The second run sends two copies of every command that may be repeated.
     for copies in [1, 2] {
         let keys = [0, 1].map(|key| format!("{run} {copies} {key}"));
         for (key, step) in steps {
@@ -69,8 +69,8 @@ async fn random_run(subject: &mut Subject, steps: &Steps, run: usize) -> Ran {
     Ran { seen, took }
 }
 
-/// Returns a state without dead waiters. A command that is sent twice removes more dead waiters:
-/// those that were after its own ticket in the first run.
+/// Returns a state without dead waiters. The second copy of a command may remove dead waiters that
+/// were after its own ticket when the first copy ran.
 fn without_dead_waiters(state: &str) -> String {
     let words: Vec<_> = state.split(' ').collect();
     let bars: Vec<_> = (0..words.len()).filter(|&at| words[at] == "|").collect();
@@ -81,7 +81,7 @@ fn without_dead_waiters(state: &str) -> String {
     if waiters.is_empty() || waiters.contains(&"unqueued") {
         return state.to_owned();
     }
-    // A waiter with almost no time left is dead in a moment.
+    // A waiter with at most a second left counts as dead.
     let is_alive = |waiter: &&[&str]| words::time(waiter[1]).is_some_and(|left| left > 1.0);
     let living = waiters.chunks(2).filter(is_alive);
     let living: Vec<_> = living.flatten().copied().collect();
@@ -176,7 +176,7 @@ fn any_command() -> impl Strategy<Value = RowCommand> {
         )
 }
 
-/// Returns candidates. Most of them are in the window, and stay in it for a second.
+/// Returns candidates. The masters accept most of them for at least a second.
 fn any_candidate() -> impl Strategy<Value = i64> {
     let candidates = [
         600_000, 600_000, 600_001, 700_000, 800_000, 900_000, 9_000_000, 9_000_001, -9_000_000,

@@ -1,5 +1,5 @@
-//! The rows. Each row is a series of steps on one lock. After each step and a colon come the answer
-//! and the messages that are published. After `left` come the keys that are left.
+//! The rows. Each row is a series of steps on one lock. After a command and a colon come its answer
+//! and the messages that it publishes. After `left` come the keys that are left.
 
 use super::check;
 
@@ -8,7 +8,8 @@ async fn a_mutex_is_acquired() {
     check(&[
         "acquire A 40s: granted, left A 40s",
         "acquire A 40s: granted, acquire B 80s: held -, left A 40s",
-        // A token belongs to one attempt, so finding it there is no success.
+        // A token belongs to one attempt, so an acquisition fails even if the key holds its own
+        // token.
         "acquire A 40s: granted, acquire A 80s: held -, left A 40s",
         "write 40s, acquire A 80s: held -, left another's 40s",
         "write -, acquire A 40s: held -, left another's -",
@@ -60,14 +61,15 @@ async fn a_reentrant_lock_is_acquired() {
         "reentrant acquire a1: granted, left a=1 reentrant=1 40s",
         "reentrant acquire a1 x3: granted, left a=3 reentrant=1 40s",
         "reentrant acquire a1: granted, delete, reentrant acquire b1: granted, left b=1 reentrant=1 40s",
-        // Its owner acquires it again. The depth is set, and the TTL is never shortened.
+        // The owner acquires the lock again. The depth is set, and the TTL is never shortened.
         "reentrant acquire a1: granted, reentrant acquire a1 x2 80s: granted, left a=2 reentrant=1 80s",
         "reentrant acquire a1 80s: granted, reentrant acquire a1 x2 40s: granted, left a=2 reentrant=1 80s",
         "write-hash a=1 reentrant=1 -, reentrant acquire a1 40s: granted, left a=1 reentrant=1 40s",
-        // Another owner tries to acquire it.
+        // Another owner tries to acquire the lock.
         "reentrant acquire a1 x2: granted, reentrant acquire b1: held a x2 40s, left a=2 reentrant=1 40s",
         "write-hash a=1 reentrant=1 -, reentrant acquire b1: held a x1 -, left a=1 reentrant=1 modeless -",
-        // A later attempt of the same owner takes over. An earlier one, which is late, does not.
+        // A later attempt of the same owner takes over the lock. A late command of an earlier
+        // attempt does not.
         "reentrant acquire a1 x2: granted, reentrant acquire a2: granted, left a=1 reentrant=2 40s",
         "reentrant acquire a2: granted, reentrant acquire a1 x5 80s: held a x1 40s, left a=1 reentrant=2 40s",
         "reentrant acquire a9: granted, reentrant acquire a10: granted, left a=1 reentrant=10 40s",
@@ -75,7 +77,7 @@ async fn a_reentrant_lock_is_acquired() {
         // Locks of Redisson.
         "write-hash b=2 40s, reentrant acquire a1: held b x2 40s, left b=2 40s",
         "write-hash a=2 40s, reentrant acquire a1: held a x2 40s, left a=2 40s",
-        // Other kinds, and keys that are no locks.
+        // Locks of other kinds, and keys that are no locks.
         "acquire A 40s: granted, reentrant acquire a1: kind, left A 40s",
         "fair acquire a1: granted, reentrant acquire a1: kind, left a=1 fair=1 40s",
         "fair acquire a1: granted, reentrant acquire b1: kind, left a=1 fair=1 40s",
@@ -87,7 +89,8 @@ async fn a_reentrant_lock_is_acquired() {
         "write-hash a=1 odd=1 40s, reentrant acquire b1: kind, left a=1 odd=1 40s",
         "write-hash reentrant=1 40s, reentrant acquire a1: kind, left reentrant=1 modeless 40s",
         "write-hash a=1 b=1 reentrant=1 40s, reentrant acquire c1: kind, left a=1 b=1 reentrant=1 modeless 40s",
-        // A lock of an earlier version gets the field with the next acquisition.
+        // A lock of an earlier version has no field `mode`. The owner's next acquisition adds the
+        // field.
         "write-hash a=1 reentrant=1 40s, reentrant acquire b1: held a x1 40s, left a=1 reentrant=1 modeless 40s",
         "write-hash a=1 reentrant=1 mode=quorlock 40s, reentrant acquire b1: held a x1 40s, left a=1 reentrant=1 40s",
         // The read-write lock of Redisson.
@@ -95,7 +98,7 @@ async fn a_reentrant_lock_is_acquired() {
         "write-hash mode=write 40s, reentrant acquire a1: kind, left mode=write 40s",
         "write-hash mode=quorlock 40s, reentrant acquire a1: kind, left mode=quorlock 40s",
         "write-hash a=1 mode=quorlock 40s, reentrant acquire b1: kind, left a=1 mode=quorlock 40s",
-        // A lock of this crate that others have changed.
+        // Locks of this crate that other clients have changed.
         "write-hash a=1 reentrant=1 mode=quorlock b=1 40s, reentrant acquire a1 x2: kind, left a=1 b=1 reentrant=1 40s",
         "write-hash a=1 reentrant=1 mode=write b=1 40s, reentrant acquire a2: kind, left a=1 b=1 mode=write reentrant=1 modeless 40s",
         "write-hash a=1 reentrant=1 odd=1 40s, reentrant acquire a1: kind, left a=1 odd=1 reentrant=1 modeless 40s",
@@ -118,7 +121,7 @@ async fn a_reentrant_lock_is_extended() {
         "write-hash a=1 40s, reentrant extend a1 80s: held a x1 40s, left a=1 40s",
         "acquire A 40s: granted, reentrant extend a1 80s: kind, left A 40s",
         "fair acquire a1: granted, reentrant extend a1 80s: kind, left a=1 fair=1 40s",
-        // A lock that others have changed.
+        // Locks that other clients have changed.
         "write-hash a=1 reentrant=1 mode=quorlock b=1 40s, reentrant extend a1 80s: kind, left a=1 b=1 reentrant=1 40s",
         "write-hash a=1 reentrant=1 mode=write b=1 40s, reentrant extend a1 80s: kind, left a=1 b=1 mode=write reentrant=1 modeless 40s",
         "write-hash a=1 reentrant=1 mode=read 40s, reentrant extend a1 80s: kind, left a=1 mode=read reentrant=1 modeless 40s",
@@ -135,7 +138,7 @@ async fn a_reentrant_lock_is_released() {
         "reentrant acquire a1: granted, reentrant release b1 lost: held a x1 40s, left a=1 reentrant=1 40s",
         "reentrant release a1 lost: gone, left nothing",
         "reentrant acquire a1 x3: granted, reentrant release a1: granted +redisson:0, left nothing",
-        // One level.
+        // A release of one level sets the depth that is left.
         "reentrant acquire a1 x3: granted, reentrant release a1 x2: granted, left a=2 reentrant=1 40s",
         "reentrant acquire a1 x2: granted, reentrant release a1 x1: granted, reentrant release a1: granted +redisson:0, left nothing",
         "reentrant release a1: gone, left nothing",
@@ -152,7 +155,7 @@ async fn a_reentrant_lock_is_released() {
         "acquire A 40s: granted, reentrant release a1: kind, left A 40s",
         "fair acquire a1: granted, reentrant release a1: kind, left a=1 fair=1 40s",
         "write-hash a=1 reentrant=1 40s, reentrant release a1: granted +redisson:0, left nothing",
-        // Fields of others stay.
+        // Fields of other clients stay.
         "write-hash a=1 reentrant=1 mode=quorlock b=1 40s, reentrant release a1: granted, left b=1 40s",
         "write-hash a=1 reentrant=1 mode=write b=1 40s, reentrant release a1: granted, left b=1 mode=write 40s",
     ])
@@ -166,20 +169,20 @@ async fn a_fair_lock_is_acquired() {
         "fair acquire a1 ~20s: granted, left a=1 fair=1 40s",
         "fair acquire a1 ~20s fresh: granted, left a=1 fair=1 40s",
         "fair acquire a1: granted, delete, fair acquire b1: granted, left b=1 fair=1 40s",
-        // Its owner acquires it again, before all waiters.
+        // The owner acquires the lock again, before all waiters.
         "fair acquire a1: granted, fair acquire a1 x2 80s: granted, left a=2 fair=1 80s",
         "fair acquire a1 80s: granted, fair acquire a1 x2 40s: granted, left a=2 fair=1 80s",
         "fair acquire a1: granted, enqueue b@2 20s, fair acquire a1 x2: granted, left a=2 fair=1 40s | b@2 20s | - -",
-        // Another owner tries to acquire it, and waits or does not wait.
+        // Another owner tries to acquire the lock, with and without waiting.
         "fair acquire a1 x2: granted, fair acquire b1: held a x2 40s, left a=2 fair=1 40s",
         "write-hash a=1 fair=1 -, fair acquire b1: held a x1 -, left a=1 fair=1 modeless -",
         "fair acquire a1: granted, fair acquire b1 ~20s: held a x1 #1 40s, left a=1 fair=1 40s | b@2 20s | 40s 40s",
-        // Several attempts, as with reentrant locks.
+        // One owner makes several attempts, as with reentrant locks.
         "fair acquire a1 x2: granted, fair acquire a2: granted, left a=1 fair=2 40s",
         "fair acquire a2: granted, fair acquire a1 x5 80s: held a x1 40s, left a=1 fair=2 40s",
         "fair acquire a2: granted, fair acquire a1 ~20s: held a x1 #1 40s, left a=1 fair=2 40s | a@1 20s | 40s 40s",
         "fair acquire a9: granted, fair acquire a10: granted, left a=1 fair=10 40s",
-        // Other kinds, and keys that are no locks. No waiter is queued there.
+        // Locks of other kinds, and keys that are no locks. The waiter is not queued.
         "acquire A 40s: granted, fair acquire a1 ~20s: kind, left A 40s",
         "reentrant acquire a1: granted, fair acquire a1 ~20s: kind, left a=1 reentrant=1 40s",
         "reentrant acquire a1: granted, fair acquire b1 ~20s: kind, left a=1 reentrant=1 40s",
@@ -200,10 +203,10 @@ async fn a_fair_lock_is_acquired() {
 #[tokio::test]
 async fn a_fair_lock_has_a_queue() {
     check(&[
-        // The order is that of the tickets, not that of the calls.
+        // Waiters are ordered by their tickets, not by their calls.
         "fair acquire a1: granted, fair acquire c1 ~20s: held a x1 #1 40s, fair acquire b1 ~20s: held a x1 #1 40s, fair acquire c1 ~20s: held a x1 #2 40s, left a=1 fair=1 40s | b@2 20s c@3 20s | 40s 40s",
         "fair acquire a1: granted, fair acquire b1 @3 ~20s: held a x1 #1 40s, fair acquire c1 @3 ~20s: held a x1 #2 40s, left a=1 fair=1 40s | b@3 20s c@3 20s | 40s 40s",
-        // The last call sets the deadline. The longest sets the TTL of the queue.
+        // The last call sets the deadline. The longest waiter timeout sets the TTL of the queue.
         "fair acquire a1: granted, fair acquire b1 ~20s: held a x1 #1 40s, fair acquire b1 ~30s: held a x1 #1 40s, left a=1 fair=1 40s | b@2 30s | 60s 60s",
         "fair acquire a1: granted, fair acquire b1 ~30s: held a x1 #1 40s, fair acquire b1 ~20s: held a x1 #1 40s, left a=1 fair=1 40s | b@2 20s | 60s 60s",
         "enqueue b@2 20s, enqueue c@3 20s, fair acquire c1: queued, left nothing | b@2 20s c@3 20s | - -",
@@ -214,8 +217,8 @@ async fn a_fair_lock_has_a_queue() {
         // ticket.
         "enqueue b@2 20s, fair acquire a1 ~20s: granted, left a=1 fair=1 40s | b@2 20s | 40s 40s",
         "enqueue b@2 20s, fair acquire a1: queued, left nothing | b@2 20s | - -",
-        // Dead waiters are removed from the head of the queue, and only from there. If the lock is
-        // free, the waiter that is then first is woken.
+        // Dead waiters are removed only from the head of the queue. If the lock is free, the waiter
+        // that becomes the first is woken.
         "enqueue b@2 -5s, fair acquire c1: granted, left c=1 fair=1 40s",
         "enqueue b@2 -, fair acquire c1: granted, left c=1 fair=1 40s",
         "enqueue a@1 -5s, enqueue b@2 -, enqueue b@3 20s, fair acquire c1 @9: queued +turn-b:b@3, left nothing | b@3 20s | - -",
@@ -223,10 +226,10 @@ async fn a_fair_lock_has_a_queue() {
         "enqueue a@1 -5s, enqueue b@2 20s, fair acquire b1 ~20s: granted, left b=1 fair=1 40s",
         "enqueue b@2 20s, enqueue c@3 -5s, fair acquire a1 @9: queued, left nothing | b@2 20s c@3 -5s | - -",
         "fair acquire c1: granted, enqueue a@1 -5s, enqueue b@2 20s, fair acquire b1 ~20s: held c x1 #1 40s, left c=1 fair=1 40s | b@2 20s | 40s 40s",
-        // A waiter that calls in time is not dead. One that calls too late is queued again.
+        // A waiter that calls in time is not dead. A waiter that calls too late is queued again.
         "enqueue a@1 20s, enqueue b@2 -5s, fair acquire b1 ~20s: queued #2, left nothing | a@1 20s b@2 20s | 40s 40s",
         "enqueue a@1 -5s, enqueue b@2 20s, fair acquire a1 ~20s: granted, left a=1 fair=1 40s | b@2 20s | 40s 40s",
-        // The time in a ticket that is new must be near the master's clock.
+        // The time in a new ticket must be near the master's clock.
         "fair acquire a1: granted, fair acquire b1 ~20s fresh: skewed, left a=1 fair=1 40s",
         "enqueue a@1 20s, fair acquire b1 ~20s fresh: skewed, left nothing | a@1 20s | - -",
         "enqueue a@1 20s, enqueue b@2 20s, fair acquire b1 ~20s fresh: queued #2, left nothing | a@1 20s b@2 20s | 40s 40s",
@@ -265,7 +268,8 @@ async fn a_fair_lock_is_released() {
         "fair acquire a1: granted, enqueue b@2 -5s, enqueue c@3 20s, fair release a1: granted +turn-c:c@3, left nothing | c@3 20s | - -",
         "fair acquire a1: granted, enqueue b@2 -5s, fair release a1: granted, left nothing",
         "fair acquire a1: granted, enqueue a@1 20s, enqueue b@2 20s, fair release a1: granted +turn-b:b@2, left nothing | b@2 20s | - -",
-        // A waiter leaves the queue. If it was first and the lock is free, the next one is woken.
+        // A waiter leaves the queue. If it was first and the lock is free, the next waiter is
+        // woken.
         "fair acquire a1: granted, fair acquire b1 ~20s: held a x1 #1 40s, fair release b1: held a x1 40s, left a=1 fair=1 40s",
         "fair acquire a1: granted, enqueue b@2 20s, enqueue c@3 20s, fair release b1: held a x1 40s, left a=1 fair=1 40s | c@3 20s | - -",
         "enqueue b@2 20s, enqueue c@3 20s, fair release b1: gone +turn-c:c@3, left nothing | c@3 20s | - -",
@@ -298,7 +302,7 @@ async fn a_fair_lock_is_yielded() {
         "fair yield a1 ~20s: gone, left nothing",
         "fair acquire a1: granted, fair yield b1 ~20s: gone, left a=1 fair=1 40s",
         "fair acquire a9: granted, fair yield a10 ~20s: granted, left nothing | a@1 20s | 40s 40s",
-        // Too late, after a release or a later attempt.
+        // The yield comes too late, after a release or a later attempt.
         "fair acquire a10: granted, fair yield a9 ~20s: gone, left a=1 fair=10 40s",
         "fair acquire a1: granted, fair release a1: granted, fair yield a1 ~20s: gone, left nothing",
         "fair acquire a1: granted, fair acquire a2: granted, fair yield a1 ~20s: gone, left a=1 fair=2 40s",
@@ -362,14 +366,14 @@ async fn a_fenced_mutex_is_acquired() {
         "acquire A ^500: granted, left A 40s ^500 2592000s",
         "count ^400, acquire A ^500: granted, left A 40s ^500 2592000s",
         "count ^400, acquire A ^400+1: granted, left A 40s ^400+1 2592000s",
-        // Another attempt has won with this candidate, or with a later one.
+        // Another attempt has won with this candidate or a larger one.
         "count ^500, acquire A ^500: stale ^500, left nothing ^500 -",
         "count ^600, acquire A ^500: stale ^600, left nothing ^600 -",
         "count ^5000, acquire A ^500: stale ^5000, left nothing ^5000 -",
         // Candidates are compared as numbers, not as texts.
         "count-nine, acquire A ^500: granted, left A 40s ^500 2592000s",
-        // Candidates too far from the master's clock are refused. One above a counter that is too
-        // far ahead is accepted.
+        // Candidates that are too far from the master's clock are refused. If the counter itself is
+        // too far ahead, the next number after the counter is accepted.
         "acquire A ^-9000: skewed, left nothing",
         "acquire A ^9000: skewed, left nothing",
         "count ^400, acquire A ^9000: skewed, left nothing ^400 -",
@@ -377,14 +381,14 @@ async fn a_fenced_mutex_is_acquired() {
         "count ^8000, acquire A ^8000+2: skewed, left nothing ^8000 -",
         "count ^-9000, acquire A ^-9000: stale ^-9000, left nothing ^-9000 -",
         "count ^-9000, acquire A ^-9000+1: skewed, left nothing ^-9000 -",
-        // The same attempt again, with the same candidate, a larger one or a smaller one.
+        // The same attempt acquires the lock again, with the same, a larger or a smaller candidate.
         "acquire A ^500: granted, acquire A ^500 80s: granted, left A 80s ^500 2592000s",
         "acquire A 80s ^500: granted, acquire A ^500: granted, left A 80s ^500 2592000s",
         "acquire A ^500: granted, acquire A ^600 80s: granted, left A 80s ^600 2592000s",
         "acquire A ^600: granted, acquire A ^500 80s: stale ^600, left A 40s ^600 2592000s",
         "acquire A ^500: granted, acquire A ^9000 80s: skewed, left A 40s ^500 2592000s",
         "acquire A ^500: granted, delete, acquire A ^500: stale ^500, left nothing ^500 2592000s",
-        // A lock that another attempt holds is refused, with any candidate.
+        // If another attempt holds the lock, every candidate is refused.
         "acquire A ^500: granted, acquire B ^600: held 40s, left A 40s ^500 2592000s",
         "acquire A ^500: granted, acquire B ^9000: held 40s, left A 40s ^500 2592000s",
         "write -, acquire A ^500: held -, left another's -",
@@ -417,7 +421,7 @@ async fn a_fenced_reentrant_lock_is_acquired() {
         "reentrant acquire a2 ^500: granted, reentrant acquire a1 ^600: held a x1 40s, left a=1 reentrant=2 40s ^500 2592000s",
         "acquire A ^500: granted, reentrant acquire a1 ^600: kind, left A 40s ^500 2592000s",
         "reentrant acquire a1 x2 ^500: granted, reentrant extend a1 x3 80s ^500: granted, left a=3 reentrant=1 80s ^500 2592000s",
-        // One level of two. Its candidate counts, too.
+        // One of two levels is released.
         "reentrant acquire a1 x2 ^500: granted, reentrant release a1 x1 ^500: granted, left a=1 reentrant=1 40s ^500 2592000s",
     ])
     .await;
@@ -438,12 +442,12 @@ async fn a_fenced_fair_lock_is_acquired() {
         "fair acquire a1 ^500: granted, fair acquire a2 ^500: stale ^500, left a=1 fair=1 40s ^500 2592000s",
         "fair acquire a1 ^500: granted, fair acquire a2 ^600: granted, left a=1 fair=2 40s ^600 2592000s",
         "fair acquire a1 ^500: granted, fair acquire b1 ^600: held a x1 40s, left a=1 fair=1 40s ^500 2592000s",
-        // The candidate of a waiter does not count before its turn.
+        // The candidate of a waiter does not change the counter before its turn.
         "fair acquire a1 ^500: granted, fair acquire b1 ^600 ~20s: held a x1 #1 40s, left a=1 fair=1 40s | b@2 20s | 40s 40s ^500 2592000s",
         "enqueue b@2 20s, fair acquire c1 ^500: queued, left nothing | b@2 20s | - -",
         "enqueue b@2 20s, fair acquire b1 ^500: granted, left b=1 fair=1 40s ^500 2592000s",
         "enqueue b@2 20s, fair acquire a1 ^500 ~20s: granted, left a=1 fair=1 40s | b@2 20s | 40s 40s ^500 2592000s",
-        // A waiter that is next and has too small a candidate keeps its position.
+        // The next waiter keeps its position if its candidate is too small.
         "enqueue b@2 20s, count ^600, fair acquire b1 ^500: stale ^600, left nothing | b@2 20s | - - ^600 -",
         "enqueue b@2 20s, count ^600, fair acquire a1 ^500 ~20s: stale ^600, left nothing | a@1 20s b@2 20s | 40s 40s ^600 -",
         "enqueue b@2 -5s, count ^600, fair acquire c1 ^500: stale ^600, left nothing ^600 -",
@@ -458,13 +462,13 @@ async fn a_released_attempt_cannot_win_any_more() {
     check(&[
         "acquire A ^500: granted, release A ^500: granted +wake:0, left nothing ^500 2592000s",
         "acquire A ^500: granted, release A ^500: granted +wake:0, acquire A ^500: stale ^500, left nothing ^500 2592000s",
-        // The release comes first: the acquisition failed, or comes later.
+        // The release arrives first. The acquisition has failed, or arrives later.
         "release A ^500: gone, left nothing ^500 2592000s",
         "release A ^500: gone, acquire A ^500: stale ^500, left nothing ^500 2592000s",
         "release A ^500: gone, acquire B ^600: granted, acquire A ^500: held 40s, left B 40s ^600 2592000s",
         "acquire B ^500: granted, release A ^600: held 40s, left B 40s ^600 2592000s",
         "acquire B ^500: granted, release A ^600: held 40s, acquire B ^500: stale ^600, left B 40s ^600 2592000s",
-        // The counter never goes down. Its TTL is prolonged only if it is raised.
+        // The counter never goes down. Its TTL is prolonged only if the counter is raised.
         "count ^600, release A ^500: gone, left nothing ^600 -",
         "count ^500, release A ^500: gone, left nothing ^500 -",
         "count-nine, release A ^500: gone, left nothing ^500 2592000s",
@@ -482,7 +486,7 @@ async fn a_released_attempt_cannot_win_any_more() {
     .await;
 }
 
-/// A key is put back only if no one has held the lock since.
+/// A key is put back only if no one else has held the lock since it was lost.
 #[tokio::test]
 async fn a_fenced_lock_is_put_back() {
     check(&[
@@ -491,7 +495,7 @@ async fn a_fenced_lock_is_put_back() {
         "count ^500, heal A ^500+1: granted, left A 40s ^500+1 2592000s",
         "count ^600, heal A ^500: stale ^600, left nothing ^600 -",
         "count ^9000, heal A ^9000: granted, left A 40s ^9000 -",
-        // The lock may have been won long ago.
+        // The candidate may be far from the clock, because the lock may have been won long ago.
         "heal A ^-9000: granted, left A 40s ^-9000 2592000s",
         "heal A ^9000: granted, left A 40s ^9000 2592000s",
         "acquire A ^500: granted, heal A ^500 80s: granted, left A 80s ^500 2592000s",
@@ -508,8 +512,8 @@ async fn a_fenced_lock_is_put_back() {
     .await;
 }
 
-/// If the counter's key holds something else, a fenced lock cannot be acquired. Its holder can
-/// release it, and the key stays as it is.
+/// If the counter's key holds something else, a fenced lock cannot be acquired. A holder can
+/// release the lock, and the counter's key stays as it is.
 #[tokio::test]
 async fn a_key_that_is_no_counter_is_reported() {
     const NO_COUNTER: &str = "failed: answered ERR the key .. is not a counter: delete it";
@@ -525,11 +529,11 @@ async fn a_key_that_is_no_counter_is_reported() {
         "count-text, heal A ^500: NO, left nothing text -",
         "count-text, release A ^500: gone, left nothing text -",
         "acquire A ^500: granted, count-text, release A ^500: granted +wake:0, left nothing text -",
-        // A text as long as a candidate, which sorts before it.
+        // The text is as long as a candidate and sorts before it.
         "count-letters, acquire A ^500: NO, left nothing 0123456789abcdef -",
         "count-hexadecimal, acquire A ^500: NO, left nothing 0x10 -",
         "count-hexadecimal, release A ^500: gone, left nothing 0x10 -",
-        // A key with a TTL, which stays.
+        // The key has a TTL and keeps it.
         "count-text-60s, acquire A ^500: NO, left nothing text 60s",
         "count-text-60s, acquire A ^9000: NO, left nothing text 60s",
         "count-text-60s, release A ^500: gone, left nothing text 60s",
@@ -540,7 +544,7 @@ async fn a_key_that_is_no_counter_is_reported() {
     check(&rows.each_ref().map(String::as_str)).await;
 }
 
-/// A free lock is not reported as another kind because of its companion keys.
+/// A free lock whose queue is no sorted set is not reported as a lock of another kind.
 #[tokio::test]
 async fn a_key_that_is_no_queue_is_reported() {
     const NO_SET: &str = "failed: answered ERR the key .. is not a sorted set: delete it";
@@ -549,10 +553,10 @@ async fn a_key_that_is_no_queue_is_reported() {
         "spoil-queue, fair acquire a1 ~20s: NO, left nothing spoilt-queue 60s",
         "spoil-queue, write 40s, fair acquire a1 ~20s: kind, left another's 40s spoilt-queue 60s",
         "fair acquire a1: granted, spoil-queue, fair acquire b1 ~20s: NO, left a=1 fair=1 40s spoilt-queue 60s",
-        // A waiter is not put into one of the two keys only.
+        // The waiter is put into neither of the two keys.
         "fair acquire a1: granted, spoil-deadlines, fair acquire b1 ~20s: NO, left a=1 fair=1 40s spoilt-deadlines 60s",
         "enqueue b@2 -, spoil-deadlines, fair acquire c1 ~20s: NO, left nothing | b@2 - | - 60s spoilt-deadlines 60s",
-        // The lock can be released all the same.
+        // The lock can still be released.
         "fair acquire a1: granted, spoil-queue, fair release a1: granted, left nothing spoilt-queue 60s",
         "fair acquire a1: granted, spoil-deadlines, fair release a1: granted, left nothing spoilt-deadlines 60s",
         "fair acquire a1: granted, enqueue b@2 -, spoil-deadlines, fair release a1: granted, left nothing | b@2 - | - 60s spoilt-deadlines 60s",

@@ -7,7 +7,7 @@
 //! - `x2`: the depth
 //! - `@2`: the time in the ticket
 //! - `~20s`: the waiter timeout
-//! - `^500`: the candidate of a fenced lock, in milliseconds from the start of the row; `^500+1` is
+//! - `^500`: the candidate of a fenced lock, in milliseconds from the start of the row. `^500+1` is
 //!   one microsecond more
 //! - `fresh`: no majority has seen the ticket
 //! - `quiet`: the release wakes no one
@@ -20,11 +20,11 @@ use crate::core::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
 pub(super) enum Step {
     Command(RowCommand),
     Delete,
-    /// Writes a string without this crate: the token of this letter, or another text for `?`.
+    /// Writes a string as another client would: the token of this letter, or another text for `?`.
     Write(char, Option<Duration>),
-    /// Writes a hash without this crate.
+    /// Writes a hash as another client would.
     WriteHash(Vec<(String, String)>, Option<Duration>),
-    /// Writes the counter of a fenced lock, in microseconds like a candidate.
+    /// Writes the counter of a fenced lock, in microseconds from the start of the row.
     Count(i64),
     /// Writes a text or a hash, with a TTL, in place of the counter.
     Miscount(&'static str, Option<Duration>),
@@ -32,7 +32,7 @@ pub(super) enum Step {
     Spoil {
         is_queue: bool,
     },
-    /// Puts a ticket into the queue, with a deadline in this many seconds if there is one.
+    /// Puts a ticket into the queue. Its deadline, if there is one, is this many seconds from now.
     Enqueue(String, Option<i64>),
 }
 
@@ -129,7 +129,7 @@ impl RowCommand {
         }
     }
 
-    /// Returns whether the command may be sent twice. Only SET, which takes a mutex, may not.
+    /// Returns whether the command may be sent twice. Only the SET that takes a mutex may not.
     pub(super) fn may_be_copied(&self) -> bool {
         self.ballot.is_some()
             || self.kind != Kind::Mutex
@@ -222,8 +222,8 @@ pub(super) fn candidate(micros: i64) -> String {
 }
 
 /// Parses a field of a hash. `a=1` is the field of an owner. `reentrant=1`, `fair=1` and `odd=1`
-/// are fields that tell the kind. Where a row writes the keys that are left, a lock of this crate
-/// also has the field `mode=quorlock`, unless the row says `modeless`.
+/// are fields that tell the kind. Among the keys that are left, a lock of this crate also has the
+/// field `mode=quorlock`, unless the row says `modeless`.
 pub(super) fn parse_field(text: &str) -> (String, String) {
     let (name, value) = text.split_once('=').unwrap();
     let name = match name {

@@ -165,8 +165,8 @@ impl Store {
             .collect()
     }
 
-    /// Returns the state of a lock: its holder; its waiters and when each of them counts as dead;
-    /// the TTLs of the queue and of the deadlines.
+    /// Returns the state of a lock: its holder, its waiters with their deadlines, and the TTLs of
+    /// the queue and of the deadlines.
     pub(super) fn state(&self, key: &str) -> String {
         let fair = resource(Kind::Fair, key);
         let mut spoilt = String::new();
@@ -234,7 +234,7 @@ impl Store {
                     .map(|(field, value)| format!("{}={value}", short(field)))
                     .collect();
                 fields.sort();
-                // A lock that this version has written has the field.
+                // A lock that this version of the crate wrote has the field `mode`.
                 let is_ours =
                     |field: &String| field.starts_with("reentrant=") || field.starts_with("fair=");
                 match (fields.iter().any(is_ours), has_mode) {
@@ -254,7 +254,7 @@ impl Store {
             Self::Memory(master) => master.pttl(key),
             Self::Real(server, _) => {
                 let ttl = server.command(&["PTTL", key]).parse::<i64>().unwrap();
-                // -1 without a TTL, -2 without a key.
+                // PTTL replies -1 without a TTL, and -2 without a key.
                 u64::try_from(ttl).ok().map(Duration::from_millis)
             }
         };

@@ -1,4 +1,4 @@
-//! The effects of time, by the masters' own clocks.
+//! The effects of time, measured by the masters' own clocks.
 
 use super::*;
 use crate::core::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
@@ -13,7 +13,7 @@ fn fair(verb: Verb, who: char, waiter_timeout: Duration) -> RowCommand {
     }
 }
 
-/// Returns an acquisition of a fair lock with a ticket of its own.
+/// Returns an acquisition of a fair lock by owner b. Its ticket has the time `drawn`.
 fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
     let by = FairAttempt {
         owner: OwnerAttempt {
@@ -71,7 +71,7 @@ async fn a_waiter_that_does_not_poll_is_passed_over() {
     const TIMEOUT: Duration = Duration::from_millis(20);
     for mut subject in subjects().await {
         let mut key = 0;
-        // Tries again if the machine stood still so long that b is already dead.
+        // Tries again if the machine stalled for so long that b is already dead.
         loop {
             key += 1;
             let key = format!("key {key}");
@@ -126,7 +126,8 @@ async fn an_inspection_shows_a_thousand_waiters() {
     }
 }
 
-/// A ticket whose time is off by more than a second is not queued, unless it is queued already.
+/// A new ticket whose time is off by more than a second is not queued. A ticket that is already in
+/// the queue stays there.
 #[tokio::test]
 async fn the_time_in_a_ticket_is_checked_by_the_masters_clock() {
     for mut subject in subjects().await {
@@ -139,7 +140,7 @@ async fn the_time_in_a_ticket_is_checked_by_the_masters_clock() {
             (-700, true),
             (-1300, false),
         ] {
-            // Tries again if the machine stood still so long that the clocks may disagree.
+            // Tries again if the machine stalled for so long that the clocks may disagree.
             loop {
                 key += 1;
                 let key = format!("{key}");
@@ -160,7 +161,7 @@ async fn the_time_in_a_ticket_is_checked_by_the_masters_clock() {
                             (before..=after).contains(&clock),
                             "{before} {clock} {after}"
                         );
-                        // As if a majority had seen the ticket.
+                        // Queues the ticket as if a majority had seen it.
                         subject.ask(queue_up(&key, drawn, false)).await;
                     }
                     _ => assert!(is_queued, "{off}"),

@@ -11,7 +11,8 @@ pub(super) fn written(vote: &Vote, note: &str) -> String {
         Vote::Refuse(Refusal::OtherKind) => "kind".to_owned(),
         Vote::Refuse(Refusal::Queued { position }) => format!("queued{}", position_of(*position)),
         Vote::Refuse(Refusal::Skewed { .. }) => "skewed".to_owned(),
-        // `Subject::answer` writes a counter relative to the start of the row instead.
+        // `Subject::answer` writes this vote itself, with a counter relative to the start of the
+        // row.
         Vote::Refuse(Refusal::Stale { counter }) => format!("stale {counter}"),
         Vote::Refuse(Refusal::Held(report)) => {
             let holder = report.owner().map_or_else(String::new, |owner| {

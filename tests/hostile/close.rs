@@ -1,4 +1,4 @@
-//! `close` returns by the longest TTL, and background tasks end.
+//! `close` returns at the latest when the longest TTL is over, and background tasks end.
 
 use std::{
     sync::{
@@ -36,7 +36,7 @@ fn close_returns_by_the_longest_ttl_without_any_server() {
     );
 }
 
-/// Connections break while attempts are posted and dropped from other threads.
+/// Connections break while other threads post and drop attempts.
 #[test]
 fn close_returns_by_the_longest_ttl_after_connections_broke_under_load() {
     in_own_process(
@@ -197,5 +197,5 @@ fn four_threads() -> Runtime {
         .unwrap()
 }
 
-/// Far more than any TTL here, to allow for a busy machine.
+/// This is far longer than any TTL here, to allow for a busy machine.
 const LATE: Duration = Duration::from_secs(6);

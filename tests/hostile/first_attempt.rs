@@ -41,7 +41,7 @@ fn a_free_lock_is_won_at_the_first_attempt_however_far_the_masters_are() {
     );
 }
 
-/// The same, with a process for each attempt.
+/// Each attempt is made in a new process.
 #[test]
 fn a_fresh_process_gets_a_free_lock_at_the_first_attempt() {
     if servers::only_urls() {
@@ -145,8 +145,8 @@ fn the_first_attempt_does_not_wait_for_an_unreachable_master() {
     );
 }
 
-/// Checks that no call waits for the fifth master, at `url`, while four masters answer: that wait
-/// would last for the whole connect timeout.
+/// Checks that no call waits for the fifth master, at `url`, while four masters answer. A call that
+/// waits would take the whole connect timeout.
 async fn check_no_wait_for(url: String) {
     if servers::only_urls() {
         return;
@@ -175,7 +175,8 @@ async fn check_no_wait_for(url: String) {
     }
 }
 
-/// Returns a port that accepts no more connections, with the sockets that keep it full.
+/// Returns a port that accepts no more connections, and the sockets that keep it full. Returns
+/// `None` if the system still accepts connections.
 async fn full_listener() -> io::Result<Option<(u16, (tokio::net::TcpListener, Vec<TcpStream>))>> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
@@ -192,5 +193,5 @@ async fn full_listener() -> io::Result<Option<(u16, (tokio::net::TcpListener, Ve
 }
 
 const ROUNDS: usize = 3;
-/// Long enough that a wait for it stands out.
+/// This timeout is so long that the test notices a call that waits for it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -53,8 +53,8 @@ fn a_flood_over_a_unix_socket_delays_no_call_on_two_threads() {
     );
 }
 
-/// Checks that calls return long before the flood's end, and that the connection to the flooding
-/// master is given up.
+/// Checks that calls return long before the flood ends. Also checks that the connection to the
+/// flooding master is given up.
 fn check_no_delay(runtime: &Runtime, over: Over) {
     if servers::only_urls() {
         return;
@@ -123,7 +123,7 @@ impl Floods {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// The number of floods that the client cut short.
+    /// Returns the number of floods that the client cut short.
     fn cut_short(&self) -> usize {
         self.cut_short.load(Ordering::Relaxed)
     }

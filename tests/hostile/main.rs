@@ -1,7 +1,8 @@
-//! The crate on hostile, slow and broken masters: every call returns, and the load stays bounded.
+//! Tests with hostile, slow and broken masters. Every call returns, and the load stays bounded.
 //!
-//! Each test runs in a process of its own, one after the other, because tests measure their
-//! process: its memory, log, panics and tasks. `./dev bench hostile` runs the long forms.
+//! Each test runs in a process of its own, because the tests measure the memory, log, panics and
+//! tasks of their process. Only one test runs at a time. `./dev bench hostile` runs longer forms of
+//! these tests.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! Tests in a process of their own: the test binary runs again for one test in_own_process.
+//! Runs each test in a process of its own: the test binary starts itself again for one test.
 
 use std::{
     env,
@@ -13,8 +13,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::child_output::output_of;
 
-/// Runs `body` in a process of its own, while no other test of this file runs. Fails if the process
-/// does not end within `TIME_LIMIT`.
+/// Runs `body` in a process of its own. Only one of these processes runs at a time. Fails if the
+/// process does not end within `TIME_LIMIT` plus the length of the fuzz test.
 ///
 /// `test` is the path of the calling test.
 pub(crate) fn in_own_process(test: &str, body: impl FnOnce()) {

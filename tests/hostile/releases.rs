@@ -26,7 +26,7 @@ fn a_failed_release_is_repeated_at_a_bounded_rate() {
         "releases::a_failed_release_is_repeated_at_a_bounded_rate",
         || {
             run(async {
-                // In sequence, they would take three times as long.
+                // One after the other, these measurements would take three times as long.
                 let (one, ten, hundred) = tokio::join!(
                     commands_for(1, PERIOD),
                     commands_for(10, PERIOD),
@@ -44,7 +44,7 @@ fn a_failed_release_is_repeated_at_a_bounded_rate() {
     );
 }
 
-/// A real server, which wants replicas and has none.
+/// The master is a real server that requires replicas for writes and has none.
 #[test]
 fn a_release_refused_for_lack_of_replicas_is_repeated_at_a_bounded_rate() {
     if servers::only_urls() {
@@ -77,7 +77,7 @@ fn a_release_refused_for_lack_of_replicas_is_repeated_at_a_bounded_rate() {
     );
 }
 
-/// A hundred releases arrive soon after the error stops, and not one per probe.
+/// A hundred releases arrive soon after the error stops, without a pause before each of them.
 #[test]
 fn releases_arrive_soon_after_the_error_stops() {
     in_own_process(
@@ -97,7 +97,7 @@ fn releases_arrive_soon_after_the_error_stops() {
                 sleep(Duration::from_secs(2)).await;
                 server.fail(false);
                 let start = Instant::now();
-                // Returns once no release is pending.
+                // `close` returns once no release is pending.
                 timeout(PERIOD * 2, locks.close())
                     .await
                     .expect("releases are still pending");
@@ -151,7 +151,8 @@ fn acquisitions_go_on_at_a_master_that_refuses_releases() {
     );
 }
 
-/// The number of scripts sent to the server, including those that it did not run.
+/// Returns the number of script calls that the server received, including calls that it did not
+/// run.
 fn script_calls(server: &Server) -> u64 {
     let said = server.command(&["INFO", "commandstats"]);
     let lines = said.lines();
@@ -188,5 +189,6 @@ fn coordinator(urls: impl Iterator<Item = String>) -> Coordinator {
 }
 
 const PERIOD: Duration = Duration::from_secs(5);
-/// A probe is sent about once a second. The rest allows for a busy machine.
+/// While a master answers with errors, one release is sent about once a second. The rest of this
+/// time allows for a busy machine.
 const SOON: Duration = Duration::from_secs(4);

@@ -1,5 +1,5 @@
-//! Single replies that no server should give: each call returns, and locks still work through the
-//! other masters.
+//! Masters give replies that no server should give. Every call returns, and locks still work
+//! through the other masters.
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// A confirmation in place of a reply must not cost the vote of that reply.
+/// A confirmation comes in place of a reply. The command without a reply must still get its vote.
 #[test]
 fn a_confirmation_in_place_of_a_reply_loses_no_vote() {
     in_own_process(
@@ -62,8 +62,8 @@ fn a_master_without_scripts_is_not_sent_them_without_end() {
                 drop(locks.mutex("a").try_acquire().await);
                 tokio::time::sleep(Duration::from_secs(2)).await;
                 let commands: usize = fakes.iter().map(Fake::commands).sum();
-                // Acquire and release, each repeated with the whole script, and the pending release
-                // a few times.
+                // Each master gets the acquisition, the release, and the release with the whole
+                // script. Each master also gets the pending release a few times.
                 assert!(commands < 3 * 40, "{commands} commands for one lock in 2 s");
             });
         },
@@ -96,7 +96,7 @@ fn calls_return_when_replies_belong_to_no_command() {
         "replies::calls_return_when_replies_belong_to_no_command",
         || {
             run(async {
-                // Sent before any command.
+                // The extra replies are sent before any lock command.
                 let fakes = [(); 3].map(|()| {
                     Fake::tcp(|peer| {
                         while let Some(words) = peer.command() {
@@ -146,7 +146,7 @@ fn one_of_three_that_confirms_in_place_of_replies_costs_no_lock() {
     );
 }
 
-/// The masters turn hostile while guards are held. Calls on those guards return, too.
+/// The masters turn hostile while a guard is held. Calls on that guard return, too.
 #[test]
 fn calls_on_a_guard_return_when_masters_turn_hostile() {
     in_own_process(
@@ -175,7 +175,7 @@ fn calls_on_a_guard_return_when_masters_turn_hostile() {
     );
 }
 
-/// Makes every call while all masters give the replies of `reply`.
+/// Checks that every call returns while all masters give the replies of `reply`.
 async fn all_calls_return(reply: fn(&[Vec<u8>]) -> Vec<u8>) {
     let fakes = [(); 3].map(|()| falsifying(reply));
     assert_calls_return(&coordinator(&fakes)).await;

@@ -1,4 +1,5 @@
-//! A slow or silent master gets no more load than the others, and takes no unbounded memory.
+//! A slow or silent master gets no more load than the other masters, and the client's memory stays
+//! bounded.
 
 use std::time::Duration;
 
@@ -34,7 +35,8 @@ fn a_master_slower_than_the_node_timeout_gets_no_more_commands_than_the_others()
     );
 }
 
-/// One of five masters is 200 ms away.
+/// One of five masters has a round trip of 200 ms. Checks that this master gets no more commands
+/// than the others.
 fn check_commands(set: impl FnOnce(Builder) -> Builder) {
     if servers::only_urls() {
         return;
@@ -48,7 +50,7 @@ fn check_commands(set: impl FnOnce(Builder) -> Builder) {
             .ttl(Duration::from_secs(30));
         let locks = set(builder).build().unwrap();
         let load = Load::start(&locks, 500, None);
-        // Pending releases pile up first.
+        // Pending releases pile up in the first period.
         sleep(PERIOD).await;
         let before: Vec<_> = masters.iter().map(lock_commands).collect();
         sleep(PERIOD).await;
@@ -74,7 +76,7 @@ fn check_commands(set: impl FnOnce(Builder) -> Builder) {
     });
 }
 
-/// However often the master is dialled, and although every dial succeeds.
+/// The master is dialled several times, and every dial succeeds.
 #[test]
 fn a_master_that_greets_and_hangs_up_is_one_outage() {
     in_own_process(
@@ -123,7 +125,7 @@ fn a_master_that_never_answers_takes_no_unbounded_memory() {
     );
 }
 
-/// The same with a real server that holds back all writes.
+/// The silent master is a real server that holds back all writes.
 #[test]
 fn a_paused_master_takes_no_unbounded_memory() {
     if servers::only_urls() {
@@ -142,7 +144,7 @@ fn a_paused_master_takes_no_unbounded_memory() {
     );
 }
 
-/// Checks that the memory stays bounded. The last of `urls` is silent.
+/// Checks that the memory stays bounded. The master at the last of `urls` is silent.
 async fn check_memory(urls: Vec<String>, log: Log) {
     let locks = Coordinator::builder()
         .masters(&urls)
@@ -150,7 +152,7 @@ async fn check_memory(urls: Vec<String>, log: Log) {
         .build()
         .unwrap();
     let load = Load::start(&locks, 0, Some(Duration::from_secs(600)));
-    // By then, the most releases are pending that may be for one master.
+    // After this many locks, the number of pending releases for one master is at its limit.
     load.reach(HALF, MOST).await;
     let (before, first) = (process_stats::rss_mb(), load.won());
     load.reach(first + HALF, MOST).await;
@@ -166,7 +168,7 @@ async fn check_memory(urls: Vec<String>, log: Log) {
     );
     load.stop().await;
     assert!(won >= HALF, "only {won} locks");
-    // Without a bound, it would be 50 MB.
+    // Without a bound, memory would grow by 50 MB.
     assert!(grown < 10.0, "{grown} MB more in {} locks", won - first);
     assert!(warnings <= 1, "{warnings} warnings:\n{}", log.lines());
 }

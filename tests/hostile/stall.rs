@@ -1,5 +1,4 @@
-//! A stall of the client, or a burst of commands, is no fault of the masters: no connection is
-//! given up for it.
+//! No connection is given up because of a stall of the client or a burst of commands.
 
 use std::{thread, time::Duration};
 
@@ -120,10 +119,10 @@ fn coordinator(fakes: &[Fake]) -> Coordinator {
         .unwrap()
 }
 
-/// The time that a master takes for a command. The answers arrive while the stall is noticed, not
-/// before.
+/// The time that a master takes for a command. This time is so long that answers arrive only after
+/// this process has noticed the stall.
 const ANSWER: Duration = Duration::from_millis(15);
 
 const NODE_TIMEOUT: Duration = Duration::from_millis(100);
-/// Longer than a connection may be silent.
+/// This is longer than a connection may be silent.
 const STALL: Duration = Duration::from_millis(400);

@@ -1,4 +1,4 @@
-//! A reply that arrives in tiny pieces costs time in proportion to its length.
+//! A reply that arrives in tiny pieces costs processor time in proportion to its length.
 
 use std::{
     io,
@@ -26,9 +26,9 @@ fn a_reply_in_tiny_pieces_costs_time_in_proportion_to_its_length() {
     in_own_process(
         "tiny_pieces::a_reply_in_tiny_pieces_costs_time_in_proportion_to_its_length",
         || {
-            // Everything runs on this thread, whose processor time is measured.
+            // Everything runs on this thread, and the processor time of this thread is measured.
             current_thread().block_on(async {
-                let _ = cost(50_000).await; // one-time costs
+                let _ = cost(50_000).await; // the first call has one-time costs
                 let half = cost(100_000).await.min(cost(100_000).await);
                 let whole = cost(200_000).await.min(cost(200_000).await);
                 let ratio = whole.as_secs_f64() / half.as_secs_f64();
@@ -39,7 +39,7 @@ fn a_reply_in_tiny_pieces_costs_time_in_proportion_to_its_length() {
     );
 }
 
-/// Returns the processor time of one call whose reply, an array, has `length` bytes.
+/// Returns the processor time of one call. The reply to the call is an array of `length` bytes.
 async fn cost(length: usize) -> Duration {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -68,8 +68,8 @@ async fn cost(length: usize) -> Duration {
     cost
 }
 
-/// Answers the greeting, and then the first command in small pieces, each of which is read before
-/// the next is sent.
+/// Answers the greeting. Then answers the first command in small pieces. The client reads each
+/// piece before the next piece is sent.
 async fn send_in_pieces(stream: &TcpStream, length: usize) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut input = Vec::new();
@@ -93,7 +93,7 @@ async fn send_in_pieces(stream: &TcpStream, length: usize) -> io::Result<()> {
     reply.extend(b":1\r\n".repeat(length / 4));
     for piece in reply.chunks(PIECE) {
         write(stream, piece).await?;
-        // The other task reads the piece before the clock advances.
+        // The client's task reads the piece during this sleep.
         sleep(Duration::from_millis(1)).await;
     }
     Ok(())
@@ -111,6 +111,7 @@ async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The size of a piece: no divisor of a value's length, so that values are cut in the middle.
+/// The size of a piece. It is not a multiple of 4, the length of a value, so values are cut in the
+/// middle.
 const PIECE: usize = 501;
 const NODE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Acquisitions: when they win or lose, and how long the lock is then valid.
+//! Acquisitions, their outcomes, and the validity of the locks.
 
 use std::{pin::pin, time::Duration};
 
@@ -41,8 +41,8 @@ async fn an_attempt_is_lost_as_soon_as_a_majority_is_impossible() {
     let expires = Instant::now() + seconds(5);
     world.inject([10, 20, 30, 40, 45].map(delay));
     let (took, error) = timed(world.lock().try_acquire()).await;
-    // Three masters have refused after 30 ms. The release is sent then, and after 30 ms more three
-    // masters have answered it.
+    // Three masters have refused after 30 ms, and the release is sent. Three masters have answered
+    // the release after 30 ms more.
     assert_eq!(took, millis(60));
     let AcquireError::Contended {
         reason: Contention::Held { remaining },
@@ -53,7 +53,8 @@ async fn an_attempt_is_lost_as_soon_as_a_majority_is_impossible() {
         panic!("held by another holder");
     };
     assert_eq!(said(&votes)[..3], ["held by another holder"; 3]);
-    // The first of the three said so 20 ms ago. It is the last of them to become free.
+    // The refusals name no time, but the answers to the release do. The first of these answers is
+    // 20 ms old and names the longest time.
     assert_eq!(Instant::now() - millis(20) + remaining.unwrap(), expires);
 }
 
@@ -94,8 +95,8 @@ async fn two_of_four_masters_are_no_majority() {
             "held by another holder"
         ]
     );
-    // Two of the four masters are free now. A third one is free when the other client's key
-    // expires.
+    // Two of the four masters are free now. A third master is free when the other client's keys
+    // expire.
     assert_eq!(remaining, Some(seconds(5)));
     assert_eq!(world.holders(), ["another", "", "", "another"]);
 }
@@ -206,7 +207,8 @@ async fn an_answer_after_the_node_timeout_is_still_shown() {
     assert_eq!(latency, Some(millis(80)));
 }
 
-/// After its node timeout, a master counts as failed, whatever it answers later.
+/// A master that does not answer within the node timeout counts as failed, even if it answers
+/// later.
 #[tokio::test(start_paused = true)]
 async fn an_answer_after_the_node_timeout_does_not_count() {
     let world = World::new(3).await;
@@ -259,7 +261,8 @@ async fn a_lock_on_sixty_four_masters_is_won_healed_and_released() {
         (33, 31, 33)
     );
 
-    // The last master loses the key and gets it back, once the others have confirmed without it.
+    // The last master loses the key. The extension puts the key back after the other masters have
+    // confirmed.
     world.masters[63].forget();
     assert!(guard.extend(seconds(20)).await.is_err());
     world.masters[0].set(NAME, world.masters[62].get(NAME).unwrap(), None);
@@ -267,7 +270,7 @@ async fn a_lock_on_sixty_four_masters_is_won_healed_and_released() {
     assert_eq!(guard.settled().await.granted_count(), 34);
     assert_eq!(world.holders()[63], "mine");
 
-    // The last master is owed the release, too.
+    // The last master is down during the release, so it is owed the release.
     world.masters[63].inject(Fault::Down);
     guard.release().await.unwrap();
     sleep(seconds(1)).await;

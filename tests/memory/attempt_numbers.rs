@@ -1,4 +1,4 @@
-//! Attempts are numbered, so that late commands do no harm.
+//! The numbers of attempts. They make late commands harmless.
 
 use quorlock::MemoryMaster;
 use tokio::time::sleep;
@@ -7,7 +7,8 @@ use crate::world::{World, seconds};
 
 const NAME: &str = "fair";
 
-/// A command that takes back one round's grants may arrive after the next round's commands.
+/// The command that gives back the grants of one round may arrive after the commands of the next
+/// round.
 #[tokio::test(start_paused = true)]
 async fn every_round_for_a_fair_lock_has_its_own_attempt_number() {
     let world = World::new(3).await;
@@ -17,7 +18,7 @@ async fn every_round_for_a_fair_lock_has_its_own_attempt_number() {
     let owner = world.locks.owner();
     let lock = world.locks.fair(NAME, &owner);
     let waits = tokio::spawn(async move { lock.acquire().await.unwrap() });
-    sleep(seconds(10)).await; // one of three masters grants it, over and over
+    sleep(seconds(10)).await; // each attempt gets a grant from one of the three masters
 
     world.masters[0].delete(NAME);
     let guard = waits.await.unwrap();

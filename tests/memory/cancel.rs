@@ -47,7 +47,7 @@ async fn a_dropped_acquire_within_leaves_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_acquire_leaves_nothing() {
     dropped_anywhere(8, async |world, end| {
-        world.occupy(0..3, millis(60)); // the lock is won afterwards
+        world.occupy(0..3, millis(60)); // the lock becomes free after 60 ms
         let lock = world.lock();
         end.of(lock.acquire()).await.is_some()
     })
@@ -202,9 +202,9 @@ impl End {
     }
 }
 
-/// Runs `case` on five masters, of which three are slow, one hangs and one is mute. Drops its
-/// future at one end after the other, until it completes before the end. That takes at least
-/// `polls` polls.
+/// Runs `case` repeatedly, each time on five new masters: three are slow, one hangs and one is
+/// mute. Each run drops the future at a later point, until the future completes before that point.
+/// Fails if the future needs fewer than `polls` polls.
 async fn dropped_anywhere(polls: usize, case: impl AsyncFn(&World, End) -> bool) {
     let mut needed = 0;
     while !is_done(&case, End::Polls(needed)).await {

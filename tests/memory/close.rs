@@ -1,4 +1,4 @@
-//! `close` as a barrier, and where guards and coordinators may be dropped.
+//! `close` waits for owed releases, and guards and coordinators may be dropped anywhere.
 
 use std::{pin::pin, sync::mpsc, thread};
 
@@ -81,8 +81,8 @@ async fn close_does_not_end_live_guards() {
     assert_eq!(world.holders(), [""; 3]);
 }
 
-/// The guard is in doubt: no one knows whether the masters would still confirm it. That is no
-/// reason for `close` to wait, nor for the guard to give up.
+/// The guard is in doubt: its last renewal has no majority. `close` does not wait, and the lock is
+/// renewed when the masters work again.
 #[tokio::test(start_paused = true)]
 async fn close_does_not_end_a_guard_in_doubt() {
     for fault in [Fault::Hang, Fault::Mute, Fault::Down, error()] {
@@ -106,7 +106,8 @@ async fn close_does_not_end_a_guard_in_doubt() {
     }
 }
 
-/// The last renewal counts, too: it was sent, and its outcome is unknown.
+/// The masters executed the last renewal, but their replies were lost. If the masters do not answer
+/// the release, `close` waits until the TTL of that renewal has passed.
 #[tokio::test(start_paused = true)]
 async fn close_waits_until_masters_release_or_forget_a_dropped_guard_in_doubt() {
     for comes_back in [Some(seconds(2)), None] {
@@ -138,7 +139,7 @@ async fn close_waits_until_masters_release_or_forget_a_dropped_guard_in_doubt() 
     }
 }
 
-/// The connection to a hanging master is given up later than the TTL ends.
+/// The client gives up the connection to the hanging master only after the TTL has passed.
 #[tokio::test(start_paused = true)]
 async fn close_returns_when_the_ttl_has_passed_whatever_a_master_does() {
     let timeouts = |builder: quorlock::Builder| builder.node_timeout(seconds(3)).ttl(seconds(5));
@@ -150,8 +151,8 @@ async fn close_returns_when_the_ttl_has_passed_whatever_a_master_does() {
     assert!(seconds(4) < took && took <= seconds(5), "{took:?}");
 }
 
-/// A posted release is delivered by the masters' tasks. A future that still waits for its result
-/// does not delay `close`.
+/// The masters' tasks deliver a posted release. `close` does not wait for a `release` future that
+/// is not polled.
 #[tokio::test(start_paused = true)]
 async fn close_does_not_wait_for_a_release_future_that_is_not_polled() {
     let world = World::new(3).await;
@@ -164,7 +165,8 @@ async fn close_does_not_wait_for_a_release_future_that_is_not_polled() {
     release.await.unwrap();
 }
 
-/// A future that still waits for the release after its lost attempt does not delay `close`, either.
+/// After a lost attempt, `try_acquire` waits for its release. `close` does not wait for a
+/// `try_acquire` future that is not polled.
 #[tokio::test(start_paused = true)]
 async fn close_does_not_wait_for_a_lost_attempt_that_is_not_polled() {
     let world = World::new(3).await;
@@ -190,32 +192,32 @@ async fn a_guard_dropped_on_a_plain_thread_is_released() {
     assert_eq!(world.holders(), [""; 3]);
 }
 
-/// The drop itself wakes waiters in the same process, also on a thread without a runtime.
+/// Dropping a guard wakes waiters in the same process, even on a thread without a runtime.
 #[tokio::test(start_paused = true)]
 async fn a_guard_dropped_on_a_plain_thread_wakes_waiters() {
     let world = World::new(3).await;
     let others = Coordinator::new(&world.masters).unwrap();
-    // Another process may hear of the release from the first master before the others have executed
-    // it, and make one attempt in vain.
+    // A waiter in another process may hear of the release from the first master before the other
+    // masters have executed it. The waiter then makes one attempt that fails.
     for (locks, most) in [(&world.locks, 11), (&others, 450)] {
         let guard = world.locks.mutex(NAME).try_acquire().await.unwrap();
         let lock = locks.mutex(NAME);
         let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
-        sleep(seconds(20)).await; // renewed meanwhile
+        sleep(seconds(20)).await; // the lock is renewed meanwhile
         let commands = world.commands();
         thread::spawn(move || drop(guard)).join().unwrap();
-        assert_eq!(world.commands(), commands); // this runtime stands still until the test waits
+        assert_eq!(world.commands(), commands); // no task of this runtime runs until the next await
         let next = timeout(millis(most), waiting).await.unwrap().unwrap();
         thread::spawn(move || drop(next)).join().unwrap();
-        sleep(millis(1)).await; // passes when all tasks are idle
+        sleep(millis(1)).await; // the paused clock advances when all tasks are idle
         assert_eq!(world.holders(), [""; 3]);
     }
     world.close().await;
     others.close().await;
 }
 
-/// The tasks that hold the lock, wait for it, or wait for its loss end with the runtime. Keys whose
-/// releases cannot be delivered any more expire with the TTL.
+/// The runtime ends the tasks that hold the lock, wait for it, or wait for its loss. Keys that can
+/// no longer be released expire with the TTL.
 #[test]
 fn guards_and_waiters_end_with_their_runtime() {
     let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
@@ -232,7 +234,7 @@ fn guards_and_waiters_end_with_their_runtime() {
             sleep(seconds(1)).await;
             if is_lost {
                 masters.iter().for_each(|master| master.inject(Fault::Hang));
-                sleep(millis(2_500)).await; // while a renewal is under way
+                sleep(millis(2_500)).await; // a renewal is then under way
             }
         });
         let (sender, ended) = mpsc::channel();
@@ -279,7 +281,8 @@ fn a_guard_may_outlive_its_runtime() {
     });
 }
 
-/// The caller runs on one runtime and the supervisors on another, which ends while they are asked.
+/// The caller runs on one runtime, and the supervisors run on another. The supervisors' runtime
+/// ends during the call.
 #[test]
 fn a_call_does_not_wait_for_a_runtime_that_ended() {
     let runtime = Runtime::new().unwrap();
@@ -315,12 +318,13 @@ async fn a_coordinators_tasks_end_with_its_last_handle() {
     let before = tasks();
     let world = World::new(3).await;
     world.masters[2].inject(Fault::Down);
-    // Passes once the master is known to be down, so that it is not owed a release.
+    // After this, the master is known to be down. It is sent no acquisition, so it is owed no
+    // release.
     sleep(millis(1)).await;
     let guard = world.guard().await;
     let World { locks, .. } = world;
     let lock = locks.mutex(NAME);
-    // One task for each master, and one that renews the locks.
+    // There is one task for each master, and one task that renews the locks.
     assert_eq!(tasks(), before + 4);
     drop((locks, lock));
     sleep(seconds(1)).await;
@@ -330,7 +334,7 @@ async fn a_coordinators_tasks_end_with_its_last_handle() {
     assert_eq!(tasks(), before);
 }
 
-/// The first dial leads nowhere, and the connect timeout is longer than the TTL.
+/// The first dial to one master gets no answer, and the connect timeout is longer than the TTL.
 #[tokio::test(start_paused = true)]
 async fn close_returns_by_the_longest_ttl_during_a_first_dial() {
     let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
@@ -343,8 +347,8 @@ async fn close_returns_by_the_longest_ttl_during_a_first_dial() {
     assert!(took <= seconds(1) + millis(100), "{took:?}");
 }
 
-/// The release is in flight to a master that stands still, and a connection is given up only after
-/// more than the TTL.
+/// One master hangs and does not answer the release. The client gives up the connection only after
+/// the TTL has passed.
 #[tokio::test(start_paused = true)]
 async fn close_returns_by_the_longest_ttl_while_a_master_stands_still() {
     for (node_timeout, ttl) in [(50, 60), (2_000, 2_500), (60_000, 62_000)] {

@@ -242,5 +242,5 @@ async fn lock_names_and_masters_can_be_any_strings() {
     assert!(matches!(error, ConfigError::BadMaster { master: 1, .. }));
 }
 
-/// A TTL of 366 days is the longest allowed: more is a mistake in units.
+/// The longest TTL that is allowed, 366 days. A longer TTL is a mistake in units.
 const YEAR: Duration = seconds(366 * 24 * 60 * 60);

@@ -1,4 +1,4 @@
-//! Connections: when they are given up, and when masters are dialled again.
+//! The end of connections that do not answer, and new dials.
 
 use quorlock::Fault;
 use tokio::time::sleep;
@@ -17,7 +17,7 @@ async fn a_connection_is_given_up_after_three_silent_node_timeouts() {
     let silence = (millis(50), "no answer in 50ms".to_owned());
     assert_eq!(ask("at 0").await, silence);
     assert_eq!(ask("at 50").await, silence);
-    // The connection is given up when this request's node timeout ends, too.
+    // The connection is given up when the node timeout of this third request ends.
     assert_eq!(ask("at 100").await.0, millis(50));
 
     // From now on, requests to this master fail at once.
@@ -94,7 +94,7 @@ async fn a_first_attempt_waits_for_the_first_dials() {
 async fn a_first_attempt_ends_when_the_outcome_is_certain() {
     let world = World::new(3).await;
     for (faults, took, error) in [
-        // The third master may complete the table of votes for a node timeout.
+        // After the outcome is certain, the third master has one node timeout to add its vote.
         (vec![Fault::Down, Fault::Down, Fault::Hang], 50, "refused"),
         (vec![Fault::Hang, Fault::Hang], 1_000, "no connection in 1s"),
     ] {
@@ -120,7 +120,7 @@ async fn far_masters_have_more_time_to_answer() {
         drop(locks.mutex("first").try_acquire().await.unwrap());
         world.inject_all(&Fault::Hang);
         let (took, error) = timed(locks.mutex("second").try_acquire()).await;
-        // The release after a lost round waits for the same time.
+        // The release after the lost round takes one more node timeout.
         assert_eq!(took, millis(2 * timeout), "{delays}");
         error.unwrap_err();
         world.clear_faults();
@@ -131,7 +131,7 @@ async fn far_masters_have_more_time_to_answer() {
     locks.mutex("first").try_acquire().await.unwrap_err();
 }
 
-/// An error reply is an answer: it costs the vote, not the connection.
+/// After an error reply, the vote is a failure, but the connection stays open.
 #[tokio::test(start_paused = true)]
 async fn error_replies_do_not_end_a_connection() {
     let world = World::new(1).await;

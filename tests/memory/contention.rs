@@ -1,4 +1,4 @@
-//! Many tasks want the same lock, through two coordinators that stand for two processes.
+//! Many tasks want the same lock. They use two coordinators, as two processes would.
 
 use std::sync::{
     Arc,
@@ -51,7 +51,7 @@ async fn tasks_hold_the_lock_one_at_a_time_and_all_are_served() {
     }
 }
 
-/// On several threads and in real time.
+/// The tasks run on several threads and in real time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_update_is_lost() {
     let world = World::with(5, |builder| builder.retry_delay(millis(1), millis(4))).await;
@@ -84,7 +84,7 @@ async fn no_update_is_lost() {
     assert_eq!(count.load(Ordering::SeqCst) as usize, TASKS * TURNS);
 }
 
-/// A critical section, in which only one task may be.
+/// A critical section. Only one task may be inside at a time.
 #[derive(Default)]
 struct CriticalSection {
     inside: AtomicUsize,

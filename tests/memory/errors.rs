@@ -134,7 +134,7 @@ async fn failed_extensions_are_explained() {
         r#"could not extend "orders/42": it is lost: a holds nothing, b granted, c held by another holder for 60.0s"#,
     );
 
-    // Once lost, the lock stays lost, whatever its validity.
+    // The lock is still reported as lost after its validity has ended.
     sleep(Instant::from_std(guard.valid_until()) - Instant::now() + millis(1)).await;
     assert_text(
         &world,
@@ -261,7 +261,7 @@ fn assert_text(world: &World, error: impl Display, expected: &str) {
     let mut text = error.to_string();
     let addresses = world.addresses();
     let names = ["a", "b", "c", "d", "e"].into_iter().zip(&addresses);
-    // Replaces the last address first, since `memory:1` is a part of `memory:10`.
+    // Replaces the last address first, because `memory:1` is a part of `memory:10`.
     for (name, address) in names.collect::<Vec<_>>().into_iter().rev() {
         text = text.replace(address, name);
     }

@@ -39,7 +39,6 @@ async fn an_extension_never_shortens_the_validity() {
     }
 }
 
-/// The present validity ends later than a short TTL would. Confirming it does not need more.
 #[tokio::test(start_paused = true)]
 async fn a_lock_can_be_extended_any_number_of_times() {
     let world = World::new(3).await;
@@ -74,7 +73,6 @@ async fn an_expired_guard_stays_expired() {
     }
 }
 
-/// In its last millisecond, the lock may still be extended.
 #[tokio::test(start_paused = true)]
 async fn a_guard_can_be_extended_in_its_last_millisecond() {
     let (_world, guard) = held_for_a_second().await;
@@ -183,8 +181,8 @@ async fn an_extension_after_a_stall_beyond_the_old_validity_is_too_slow() {
 /// The masters confirm in time, but the client stalls before it reads the votes.
 #[tokio::test(start_paused = true)]
 async fn an_extension_whose_votes_are_read_late_is_valid_until_its_new_end() {
-    // After the old validity, the extension still gives the new one. After the new one, it gives
-    // nothing.
+    // The extension succeeds even after the old validity has ended. It fails after the new validity
+    // has ended.
     for (pause, expected) in [
         (9_000, Ok(())),
         (59_397, Ok(())),
@@ -218,7 +216,7 @@ async fn an_extension_by_an_unusable_ttl_is_refused_and_not_sent() {
     assert_eq!(before, (snapshot(&world, &guard), world.commands()));
 }
 
-/// A dropped extension completes without its caller.
+/// An extension takes effect even if its future is dropped.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_extension_still_takes_effect() {
     let (world, guard) = held_for_a_second().await;
@@ -244,7 +242,7 @@ async fn two_extensions_can_run_at_once() {
     assert_eq!(guard.validity(), valid(seconds(30)) - millis(20));
 }
 
-/// An extension keeps other clients out, in fact and not only on paper.
+/// No other client can acquire the lock while the extended validity lasts.
 #[tokio::test(start_paused = true)]
 async fn an_extension_keeps_other_clients_out() {
     let (world, guard) = held_for_a_second().await;

@@ -27,7 +27,7 @@ fn queues(world: &World) -> Vec<Vec<String>> {
     world.masters.iter().map(queue).collect()
 }
 
-/// Starts a task that waits for the lock and returns when it got it.
+/// Starts a task that waits for the lock. The task returns the time at which it got the lock.
 fn waiter(locks: &Coordinator) -> (Owner, JoinHandle<Instant>) {
     let owner = locks.owner();
     let lock = locks.fair(NAME, &owner);
@@ -40,7 +40,7 @@ fn waiter(locks: &Coordinator) -> (Owner, JoinHandle<Instant>) {
     (owner, task)
 }
 
-/// Puts a waiter into the queue that never asks again.
+/// Puts a waiter into the queues. This waiter never polls again.
 async fn dead_waiter(locks: &Coordinator) -> Owner {
     let owner = locks.owner();
     let lock = locks.fair(NAME, &owner);
@@ -65,7 +65,7 @@ async fn several_dead_waiters_delay_the_next_by_no_more_than_one() {
         let start = Instant::now();
         drop(guard);
         let took = timeout(seconds(60), task).await.unwrap().unwrap() - start;
-        // At the latest, the dead waiters are dropped at the poll of a waiter after them.
+        // The next waiter removes the dead waiters before it, at the latest when it polls.
         assert!(
             took > WAITER_TIMEOUT / 2 && took < WAITER_TIMEOUT * 4 / 3 + millis(50),
             "{took:?}"
@@ -108,7 +108,7 @@ async fn a_master_that_restarts_empty_learns_the_order_again() {
         master.forget();
         sleep(WAITER_TIMEOUT).await;
         master.inject(Fault::None);
-        sleep(seconds(10)).await; // until it is dialled, polled and renewed
+        sleep(seconds(10)).await; // the master is dialled, polled, and gets a renewal
         assert_eq!(queues(&world), vec![owners.clone(); 3]);
     }
     drop(guard);
@@ -121,7 +121,7 @@ async fn a_master_that_restarts_empty_learns_the_order_again() {
     world.close().await;
 }
 
-/// Slow masters, dead ones, and one that stands still.
+/// One of three masters is down, hangs, loses its replies, or is slow.
 #[tokio::test(start_paused = true)]
 async fn a_minority_of_faulty_masters_does_not_change_the_order() {
     for fault in [Fault::Down, Fault::Hang, Fault::Mute, delay(30), delay(70)] {
@@ -175,7 +175,7 @@ async fn a_long_waiter_keeps_its_position_and_asks_about_once_a_second() {
         assert_eq!(queues(&world), vec![owners.clone(); 3]);
     }
     let asked = world.commands()[0] - before;
-    // A poll every 0.75 to 1 s from each waiter, and the renewals.
+    // Each waiter polls every 0.75 to 1 s. The other commands are renewals.
     assert!((3 * 3_600..3 * 4_800 + 1_800).contains(&asked), "{asked}");
     drop(guard);
     for task in tasks {
@@ -193,7 +193,7 @@ async fn a_waiter_that_gives_up_leaves_the_others_in_order() {
         waiters.push(waiter(&world.locks));
         sleep(millis(10)).await;
     }
-    // A waiter in the middle leaves, and the next one.
+    // A waiter in the middle leaves. Then the first waiter leaves.
     for (at, left) in [(1, [0, 2, 3].as_slice()), (0, &[2, 3])] {
         waiters[at].1.abort();
         sleep(millis(10)).await;

@@ -1,5 +1,5 @@
-//! Every fault with every verb: a fault of one master in three costs nothing. A fault of two costs
-//! the lock, but takes no longer than the node timeout.
+//! Every fault with every verb. If one of three masters is faulty, every call succeeds. If two are
+//! faulty, calls fail, but no round takes longer than the node timeout.
 
 use quorlock::{AcquireError, ExtendError, Fault, ReleaseError};
 use tokio::{task::yield_now, time::sleep};
@@ -8,7 +8,7 @@ use crate::world::{
     REDIAL, World, delay, error, held_for_a_second, millis, said, seconds, timed, valid,
 };
 
-/// The faults, with the time in milliseconds until the master's vote is cast, and that vote.
+/// Each fault, the milliseconds until the faulty master's vote is cast, and the text of that vote.
 fn faults() -> [(Fault, u64, &'static str); 5] {
     [
         (Fault::Down, 0, "unreachable: connection reset"),
@@ -36,12 +36,12 @@ async fn an_acquisition_fails_in_time_with_two_faulty_masters() {
     for (fault, after, vote) in faults() {
         let world = with_fault(World::new(3).await, 2, &fault).await;
         let (took, error) = timed(world.lock().try_acquire()).await;
-        // The release takes as long again. Its replies tell why the round failed.
+        // The attempt also waits for the votes on its release, which takes as long again.
         assert_eq!(took, millis(2 * after), "{:?}", fault);
         let Err(AcquireError::NoQuorum { votes, .. }) = error else {
             panic!("{:?}: {error:?}", fault);
         };
-        // The first votes count, whatever the masters answer to the release.
+        // The error shows the votes on the acquisition, not the answers to the release.
         assert_eq!(said(&votes), [vote, vote, "granted"]);
         assert_eq!(world.holders()[2], "");
     }
@@ -109,12 +109,12 @@ async fn a_release_returns_in_time_with_two_faulty_masters() {
             panic!("{:?}: {error:?}", fault);
         };
         assert_eq!(said(&votes)[..2], [vote, vote]);
-        sleep(millis(1)).await; // the round may be lost before the third master has answered
+        sleep(millis(1)).await; // the round may end before the third master has answered
         assert_eq!(world.holders()[2], "");
     }
 }
 
-/// A majority may be slow.
+/// Two of three masters are slow, and one hangs.
 #[tokio::test(start_paused = true)]
 async fn every_verb_works_with_slow_masters() {
     let world = World::new(3).await;
@@ -136,7 +136,6 @@ async fn every_verb_works_with_slow_masters() {
     assert_eq!(took, millis(30));
 }
 
-/// Masters work normally after a fault has gone.
 #[tokio::test(start_paused = true)]
 async fn masters_work_after_a_fault_has_gone() {
     for (fault, ..) in faults() {
@@ -152,7 +151,7 @@ async fn masters_work_after_a_fault_has_gone() {
     }
 }
 
-/// Injects `fault` into the first `masters`, and waits until it shows.
+/// Injects `fault` into the first `masters`, and lets other tasks notice it.
 async fn with_fault(world: World, masters: usize, fault: &Fault) -> World {
     world.inject((0..masters).map(|_| fault.clone()));
     yield_now().await;

@@ -40,8 +40,8 @@ async fn tokens_grow_while_any_one_master_fails_in_any_way() {
     }
 }
 
-/// Any two majorities have exactly one master in common, which has seen fewer locks than the
-/// others.
+/// Each acquisition is made without one or two of the five masters. Any two majorities have at
+/// least one master in common.
 #[tokio::test(start_paused = true)]
 async fn tokens_grow_while_different_majorities_take_turns() {
     let world = World::new(5).await;
@@ -88,7 +88,8 @@ async fn tokens_grow_where_one_master_after_the_other_forgets_its_counter() {
         last = larger(&guard, last, &format!("turn {turn}"));
         guard.release().await.unwrap();
     }
-    // All masters forget at once: the clock has advanced past the forgotten tokens.
+    // All masters forget at once. The clock has passed the forgotten tokens, so new tokens are
+    // larger.
     world.masters.iter().for_each(|master| master.forget());
     let guard = fenced(Kind::Mutex, &Coordinator::new(&world.masters).unwrap());
     larger(&guard.acquire().await.unwrap(), last, "all masters forgot");
@@ -101,7 +102,7 @@ async fn counters_ahead_of_the_clock_cost_exactly_one_more_round() {
             (2, 500_000, 1),
             (3, 500_000, 2),
             (5, 500_000, 2),
-            (2, 10_000_000, 1), // far outside the window
+            (2, 10_000_000, 1), // far outside the window of candidates
             (3, 10_000_000, 2),
             (5, 10_000_000, 2),
         ] {
@@ -137,7 +138,7 @@ async fn extension_renewal_and_healing_keep_the_token() {
         assert_eq!(guard.fencing_token(), token);
         for master in &world.masters {
             master.forget();
-            sleep(seconds(30)).await; // renewed several times
+            sleep(seconds(30)).await; // several renewals
             assert_eq!(guard.fencing_token(), token);
             assert_eq!(said(&guard.settled().await), ["granted"; 3]);
             let counter = master.get(COUNTER).unwrap();
@@ -223,8 +224,8 @@ async fn locks_with_and_without_a_token_exclude_each_other_and_tokens_still_grow
     }
 }
 
-/// The acquisition arrives after its release, at a master that stood still and over a connection
-/// that was given up.
+/// One master hangs, and the client gives up the connection that carries the acquisition. The
+/// master executes the acquisition only after the release.
 #[tokio::test(start_paused = true)]
 async fn an_acquisition_that_arrives_after_its_own_release_takes_nothing() {
     for kind in KINDS {
@@ -232,7 +233,7 @@ async fn an_acquisition_that_arrives_after_its_own_release_takes_nothing() {
         world.masters[0].inject(Fault::Hang);
         let guard = fenced(kind, &world.locks).acquire().await.unwrap();
         let token = guard.fencing_token().unwrap();
-        // The release raises the counter. This imitates that.
+        // Imitates the release, which raises the counter.
         world.masters[0].set(COUNTER, token.to_string(), None);
         sleep(seconds(1)).await; // until the connection is given up
         world.masters[0].inject(Fault::None);

@@ -1,5 +1,5 @@
-//! Masters that lost the key get it back from an extension that a majority confirmed, and from
-//! nothing else.
+//! An extension that a majority confirmed puts the key back on masters that lost it. Nothing else
+//! does.
 
 use std::pin::pin;
 
@@ -99,8 +99,8 @@ async fn nothing_is_put_back_by_an_extension_that_is_too_late() {
     assert_eq!(world.holders(), ["", "mine", "mine"]);
 }
 
-/// The extension finds nothing on the master after the release was posted. The release may still be
-/// waited for, or be confirmed by the others.
+/// The lock is released before the extension finds that one master has no key. By then, a majority
+/// has confirmed the release, or the release still waits for votes.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_put_back_after_the_release() {
     for (release_after, others) in [(0, 45), (0, 0), (10, 45), (10, 0), (39, 45), (39, 0)] {
@@ -121,7 +121,7 @@ async fn nothing_is_put_back_after_the_release() {
     }
 }
 
-/// The key is on its way when the lock is released.
+/// The command that puts the key back is on its way when the lock is released.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_put_back_is_released() {
     for release_after in [41, 60, 79] {
@@ -154,7 +154,7 @@ async fn a_key_that_was_put_back_is_owed_its_release() {
 
     world.masters[0].inject(Fault::Down);
     guard.release().await.unwrap();
-    // The restored key lives until then.
+    // After 50 s, the key that was put back has not expired yet.
     sleep(seconds(50)).await;
     assert_eq!(world.holders(), ["mine", "", ""]);
     world.clear_faults();
@@ -184,7 +184,7 @@ async fn a_key_that_may_have_been_put_back_is_owed_its_release() {
     assert_eq!(world.holders(), [""; 3]);
 }
 
-/// The restored key lives longer than the others, as it was written later.
+/// The key that was put back expires later than the others, because it was written later.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_was_put_back_is_owed_its_release_for_longer() {
     let world = World::new(3).await;
@@ -216,8 +216,8 @@ async fn another_clients_key_is_left_alone() {
     );
 }
 
-/// Another client takes the key after the master answered that it was gone, and before it is put
-/// back.
+/// One master answers that the key is gone. Before the key is put back, another client takes the
+/// lock on that master.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_another_client_took_meanwhile_is_left_alone() {
     let world = World::new(3).await;
@@ -232,7 +232,7 @@ async fn a_key_that_another_client_took_meanwhile_is_left_alone() {
     assert_eq!(said(&guard.votes())[0], "holds nothing");
 }
 
-/// Healing is no separate round, so no call waits for it.
+/// Healing is not a separate round, so no call waits for it.
 #[tokio::test(start_paused = true)]
 async fn an_extension_does_not_wait_for_healing() {
     let world = World::new(3).await;
@@ -249,8 +249,8 @@ async fn an_extension_does_not_wait_for_healing() {
     assert_eq!(said(&votes)[0], "holds nothing");
 }
 
-/// A master answers that it holds nothing, after the lock has ended. Nothing has read the guard's
-/// state meanwhile.
+/// One master answers that it holds nothing, but only after the lock has ended. No call has read
+/// the guard's state meanwhile.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_put_back_when_the_validity_is_over() {
     let world = World::with(3, |builder| builder.node_timeout(seconds(4))).await;

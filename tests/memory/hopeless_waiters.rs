@@ -1,4 +1,4 @@
-//! Waiters that cannot win step aside, and do not slow down those that can.
+//! Waiters that cannot win step aside, and do not slow down other waiters.
 
 use std::time::Duration;
 
@@ -49,8 +49,8 @@ async fn grants(locks: &Coordinator, kind: Kind) -> u32 {
     grants
 }
 
-/// Compares how often a near client gets the lock alone, and next to a client that cannot win. The
-/// hopeless client waits without a limit, or again and again for a second.
+/// Compares how often a near client gets the lock without and with a hopeless client, which cannot
+/// win. The hopeless client waits without a limit, or repeatedly for a second.
 async fn check_every_kind(near: &Coordinator, hopeless: &Coordinator) {
     for kind in KINDS {
         check_kind(near, hopeless, kind).await;
@@ -95,7 +95,8 @@ async fn a_waiter_that_is_cut_off_from_a_majority_does_not_hold_up_others() {
     let near = coordinator(&masters[..3], millis(50)).await;
     let part = [masters[0].clone(), masters[3].clone(), masters[4].clone()];
     let part = coordinator(&part, millis(50)).await;
-    // Each majority needs both masters that are still up, and the waiter sees only one of them.
+    // Two masters stay up. They are a majority for the near client, but the other client has only
+    // one of them.
     for master in &masters[2..] {
         master.inject(Fault::Down);
     }
@@ -153,8 +154,8 @@ async fn a_waiter_steps_aside_while_it_cannot_win_and_comes_back_with_its_ticket
             assert!(queued[0].len() == 1 && queued.iter().all(|queue| *queue == queued[0]));
             two.inject_into_two(&fault);
             let start = Instant::now();
-            // A poll may come up to a third of the waiter timeout later. After that, half a waiter
-            // timeout passes.
+            // The next poll may come up to a third of the waiter timeout later. The waiter steps
+            // aside half a waiter timeout after that poll.
             sleep_until(start + millis(1_400)).await;
             assert_eq!(two.queues()[0], queued[0], "{fault:?}");
             sleep_until(start + millis(2_800)).await;
@@ -258,9 +259,9 @@ async fn a_waiter_that_stepped_aside_wins_when_another_task_of_its_owner_does() 
     drop(guard);
 }
 
-/// After half a waiter timeout without a majority, one of three masters stays down. The waiter is
-/// in the queue again and is not overtaken by later ones. The masters have different delays, so a
-/// round is lost before the majority has answered.
+/// No majority answers for longer than half a waiter timeout, so the waiter steps aside. Then just
+/// a majority comes back, and the waiter is in the queue again. The masters have different delays,
+/// so a round may be lost before a majority has answered.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_comes_back_to_the_queue_when_a_bare_majority_is_up() {
     for size in [3, 4, 5] {
@@ -290,8 +291,8 @@ async fn a_waiter_comes_back_to_the_queue_when_a_bare_majority_is_up() {
     }
 }
 
-/// Every grant arrives after its validity has ended, since the TTL is too short for the masters'
-/// distance. They still answer within the node timeout.
+/// The TTL is too short for the distance to the masters: every grant arrives after its validity has
+/// ended. The masters still answer within the node timeout.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_whose_ttl_is_too_short_does_not_hold_up_others() {
     let masters = masters(3);

@@ -9,7 +9,7 @@ use crate::world::*;
 
 const TTL: Duration = seconds(10); // the default
 
-/// The time until a renewal has been answered.
+/// The longest time until the next renewal has been answered.
 fn period() -> Duration {
     valid(TTL) / 3 + millis(10)
 }
@@ -27,7 +27,7 @@ async fn a_key_that_a_majority_lost_is_a_lost_lock_at_the_next_renewal() {
         assert_eq!(lost.reason, LostReason::Disowned);
         assert!(took <= period(), "{took:?}");
         sleep(TTL * 2).await;
-        // the keys were never written again, and the remaining ones have expired
+        // No key was written again, and the remaining keys have expired.
         let left = vec![""; 5];
         assert_eq!(world.holders(), left);
     }
@@ -78,8 +78,7 @@ async fn another_owner_on_a_minority_neither_ends_the_lock_nor_is_harmed() {
     );
 }
 
-/// All ways to ask agree that the lock is lost, whatever ended it, and still do when the masters
-/// work again.
+/// All methods that tell the lock's state report the loss, even after the masters work again.
 #[tokio::test(start_paused = true)]
 async fn a_lost_lock_stays_lost() {
     for (reason, fault) in [

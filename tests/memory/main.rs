@@ -1,8 +1,7 @@
-//! The crate as users see it, on memory masters and with a paused clock, which advances whenever
+//! Tests of the public API, on memory masters and with a paused clock. The clock advances whenever
 //! all tasks wait.
 //!
-//! Times are exact: a test asserts after how many milliseconds something happens, not within how
-//! many.
+//! Times are exact: many tests assert the millisecond at which something happens.
 
 #![allow(
     clippy::disallowed_methods,

@@ -26,7 +26,7 @@ fn depths(world: &World, owner: &Owner) -> Vec<u64> {
     world.masters.iter().map(depth).collect()
 }
 
-/// Returns which of an owner's attempts holds the lock on each master.
+/// Returns the number of the attempt that holds the lock on each master.
 fn attempts(world: &World) -> Vec<Option<u64>> {
     let attempt = |master: &quorlock::MemoryMaster| {
         let fields = master.hash(NAME)?;
@@ -40,14 +40,13 @@ fn attempts(world: &World) -> Vec<Option<u64>> {
 
 async fn assert_nothing_left(world: &World) {
     world.close().await;
-    sleep(millis(1)).await; // for the answers that no call waits for
+    sleep(millis(1)).await; // lets the answers arrive that no call waits for
     for master in &world.masters {
         assert_eq!(master.keys(), [""; 0]);
     }
 }
 
-/// Takes one guard after the other, in an order that is neither that of their acquisition nor its
-/// reverse.
+/// Removes one guard. Repeated calls remove the guards in a mixed order.
 fn pick(guards: &mut Vec<Guard>) -> Option<Guard> {
     let most = guards.len().checked_sub(1)?;
     Some(guards.swap_remove(guards.len() * 37 % (most + 1)))
@@ -90,7 +89,7 @@ async fn a_hundred_tasks_of_one_owner_share_what_one_of_them_acquires() {
     }
 }
 
-/// An owner's tasks are inside with no other owner, and every task gets in.
+/// Two owners never hold the lock at the same time, and every task gets the lock.
 #[tokio::test(start_paused = true)]
 async fn tasks_of_two_owners_exclude_each_other_and_all_get_in() {
     for kind in BOTH {
@@ -125,7 +124,8 @@ async fn tasks_of_two_owners_exclude_each_other_and_all_get_in() {
     }
 }
 
-/// A release of the first attempt is pending for a master that the second attempt holds, too.
+/// The release of the first attempt is pending on one master. The second attempt holds the lock on
+/// the same master.
 #[tokio::test(start_paused = true)]
 async fn a_pending_release_takes_nothing_from_the_owners_next_attempt() {
     for kind in BOTH {
@@ -181,7 +181,7 @@ async fn an_owner_reenters_during_a_rolling_restart_of_all_masters() {
     }
 }
 
-/// A master misses first an added level, then a removed one.
+/// A master first misses that a level is added, and later that a level is removed.
 #[tokio::test(start_paused = true)]
 async fn a_master_that_missed_a_change_of_depth_learns_it_from_the_next_renewal() {
     for kind in BOTH {
@@ -206,7 +206,8 @@ async fn a_master_that_missed_a_change_of_depth_learns_it_from_the_next_renewal(
             sleep(seconds(10)).await;
             assert_eq!(depths(&world, &owner), [1; 3]);
 
-            // A level that a master does not know of does not make it keep the lock.
+            // The master missed the inner level, but the release still removes the lock from the
+            // master.
             world.masters[0].inject(fault.clone());
             let inner = lock.try_acquire().await.unwrap();
             drop((outer, inner));
@@ -216,8 +217,8 @@ async fn a_master_that_missed_a_change_of_depth_learns_it_from_the_next_renewal(
     }
 }
 
-/// Redisson unlocks a node that did not answer, which takes a level from a lock that was held there
-/// before. Quorlock must not.
+/// After a failed attempt, Redisson unlocks nodes that did not answer. The unlock takes a level
+/// from a lock that was held there before. Quorlock must not do that.
 #[tokio::test(start_paused = true)]
 async fn a_failed_reentry_takes_no_level_from_the_held_lock() {
     for kind in BOTH {
@@ -259,7 +260,7 @@ async fn an_acquisition_whose_replies_got_lost_is_taken_back() {
         sleep(seconds(2)).await; // until the masters are dialled
         assert_eq!(depths(&world, &owner), [0; 3]);
 
-        // The reply of one master gets lost. The lock is held there as well.
+        // The reply of one master gets lost, but the lock is held on that master as well.
         world.inject([Fault::Mute]);
         let guard = lock.try_acquire().await.unwrap();
         assert_eq!(said(&guard.settled().await)[1..], ["granted"; 2]);
@@ -288,7 +289,7 @@ async fn all_guards_of_an_owner_see_the_loss_and_the_owner_can_acquire_anew() {
         }
         let new = lock.acquire_within(seconds(1)).await.unwrap();
         assert_eq!((new.depth(), old[0].depth()), (1, 2));
-        // Dropping the old guards, including the last one, takes no level from the new lock.
+        // Releasing the old guards, including the last one, takes no level from the new lock.
         for guard in old {
             assert!(!guard.is_valid());
             guard.release().await.unwrap();
@@ -346,7 +347,7 @@ async fn a_reentry_extends_the_renewal_limit() {
                 .acquire()
                 .await
                 .unwrap(),
-        ); // a reentry never shortens it
+        ); // a reentry never shortens the limit
         sleep(millis(4_500)).await;
         assert!(outer.is_valid() && inner.is_valid());
         let lost = timeout(seconds(3), inner.lost()).await.unwrap();
@@ -400,8 +401,9 @@ async fn a_master_that_lost_the_lock_gets_it_back_while_others_wait() {
             assert_eq!(depths(&world, &owner), [2; 3], "{kind} {master}");
 
             world.masters[master].forget();
-            // Renewals, with polls in between. A waiter that has just been granted the lock there,
-            // and yields, can keep one renewal from putting it back, but not all.
+            // The lock is renewed, and the other owner polls in between. A grant to the waiter on
+            // this master can keep one renewal from putting the lock back. The waiter gives its
+            // grant back, so a later renewal succeeds.
             for _ in 0..4 {
                 sleep(seconds(15)).await;
                 if depths(&world, &owner) == [2; 3] {
@@ -448,7 +450,7 @@ async fn a_waiter_is_told_at_once_that_the_coordinator_was_closed() {
     }
 }
 
-/// On two threads, so that one task gives up the lock just when another is about to reenter it.
+/// The runtime has two threads. A task may release the lock just when another task reenters it.
 #[test]
 fn tasks_of_one_owner_that_come_and_go_never_get_stuck() {
     for kind in BOTH {
@@ -475,7 +477,7 @@ fn tasks_of_one_owner_that_come_and_go_never_get_stuck() {
     }
 }
 
-/// The renewer has stopped renewing the lock by then.
+/// After a longer pause, the renewer has stopped renewing the lock before the reentry.
 #[tokio::test(start_paused = true)]
 async fn a_reentry_after_renewal_has_ended_starts_it_again() {
     for kind in BOTH {
@@ -517,8 +519,7 @@ async fn a_reentry_sends_one_command_to_each_master() {
     }
 }
 
-/// The owner's other tasks would reenter, but the first task has released the lock again by their
-/// turn.
+/// The first task of the owner may release the lock before the owner's other tasks can reenter it.
 #[tokio::test(start_paused = true)]
 async fn a_task_that_cannot_reenter_in_time_keeps_its_queue_position() {
     for held_for in 0..6 {

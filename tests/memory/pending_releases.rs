@@ -1,4 +1,4 @@
-//! Releases that could not be delivered, and are delivered when the master is back.
+//! Releases that cannot be delivered at once. They are delivered when the master is back.
 
 use quorlock::{Fault, MemoryMaster, ReleaseError, Renewal};
 use tokio::time::{Instant, sleep};
@@ -50,7 +50,7 @@ async fn a_master_that_had_been_given_up_gets_the_release() {
     sleep(seconds(1)).await;
     world.clear_faults();
     assert!(until_free(&world.masters[0]).await <= REDIAL);
-    // the extension, which was still in its socket, and the release
+    // The master executes the extension, which was still in its socket, and the release.
     assert_eq!(world.masters[0].commands(), commands + 2);
 }
 
@@ -96,7 +96,7 @@ async fn a_master_that_answers_with_an_error_gets_the_release_later() {
     guard.release().await.unwrap();
     sleep(seconds(3)).await;
     assert_eq!(world.holders(), ["mine", "", ""]);
-    // The release is not retried all the time.
+    // The release is repeated only after pauses.
     assert!(world.masters[0].commands() < 20);
 
     world.clear_faults();
@@ -104,7 +104,8 @@ async fn a_master_that_answers_with_an_error_gets_the_release_later() {
     world.close().await;
 }
 
-/// [`Guard::release`](quorlock::Guard::release) and a dropped guard behave alike.
+/// A dropped guard and [`Guard::release`](quorlock::Guard::release) leave the same pending
+/// releases.
 #[tokio::test(start_paused = true)]
 async fn the_release_of_a_dropped_guard_is_pending_as_well() {
     let world = World::new(3).await;
@@ -169,7 +170,7 @@ async fn a_pending_release_ends_with_the_extended_ttl() {
     );
 }
 
-/// A pending release that ends early does not end the others.
+/// The short TTL ends one pending release. The other releases stay pending.
 #[tokio::test(start_paused = true)]
 async fn every_pending_release_has_its_own_end() {
     let world = World::new(3).await;
@@ -214,13 +215,13 @@ async fn every_pending_release_has_its_own_end() {
 async fn a_master_that_was_never_asked_has_no_pending_release() {
     let world = World::new(3).await;
     world.masters[0].inject(Fault::Down);
-    sleep(millis(1)).await; // passes once the master is known to be down
+    sleep(millis(1)).await; // after this, the master is known to be down
     world.guard().await.release().await.unwrap();
     let (took, ()) = timed(world.close()).await;
     assert_eq!(took, millis(0));
 }
 
-/// A refusal means that the lock is not held there, but a master that never answered may hold it.
+/// A master that never answered may hold the lock, so it is owed the release.
 #[tokio::test(start_paused = true)]
 async fn a_master_whose_answer_was_lost_has_a_pending_release() {
     let world = World::new(3).await;
@@ -242,8 +243,8 @@ async fn until_free(master: &MemoryMaster) -> tokio::time::Duration {
     start.elapsed()
 }
 
-/// A master's full queue is given up before all of it was sent. No release overtakes its
-/// acquisition.
+/// The queue of a master is so full that some commands are never sent. No release is executed
+/// before its acquisition.
 #[tokio::test(start_paused = true)]
 async fn a_release_does_not_overtake_its_acquisition_when_the_queue_is_full() {
     let world = World::new(3).await;

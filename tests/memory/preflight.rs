@@ -33,11 +33,11 @@ async fn a_fault_is_a_finding_and_nothing_else_is() {
         ),
     ] {
         masters[1].inject(fault.clone());
-        sleep(Duration::from_millis(1)).await; // so that the connection breaks
+        sleep(Duration::from_millis(1)).await; // the connection breaks meanwhile
         let report = locks.check().await;
         assert_eq!(found(&report), [expected], "{fault:?} {report}");
         masters[1].inject(Fault::None);
-        sleep(Duration::from_secs(2)).await; // so that it is dialled again
+        sleep(Duration::from_secs(2)).await; // the master is dialled again meanwhile
     }
 }
 
@@ -81,7 +81,7 @@ async fn fewer_than_a_majority_can_vote() {
     assert_eq!(found(&report), expected, "{report}");
     assert!(locks.mutex("r").try_acquire().await.is_err());
 
-    // Masters that are new to a strict guard only need a quarantine.
+    // Under a strict guard, new masters are in quarantine. The report only warns of this.
     let builder = Coordinator::builder().restart_guard(RestartGuard::Strict);
     let masters = (0..3).map(|_| MemoryMaster::new());
     let locks = builder.masters(masters).build().unwrap();

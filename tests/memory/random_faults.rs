@@ -1,8 +1,8 @@
-//! Clients that act at random on masters that fail at random: there are never two valid guards of
-//! one name, and nothing is left in the end.
+//! Clients act at random on masters that fail at random. There are never two valid guards of one
+//! name, and no key is left in the end.
 //!
-//! The actions of clients and masters follow from a seed, which is printed when a run fails. The
-//! crate's own delays and tokens do not.
+//! A seed determines the actions of clients and masters, and is printed when a run fails. The seed
+//! does not determine the crate's own delays and tokens.
 
 use std::{cell::RefCell, rc::Rc, thread, time::Duration};
 
@@ -38,7 +38,7 @@ fn no_two_clients_hold_a_lock_at_once_whatever_happens() {
         won += seen.won;
         extended += seen.extended;
     }
-    // Masters that always fail would keep everything exclusive, and test nothing.
+    // If every attempt failed, the test would find no error and show nothing.
     assert!(
         won > 20 * SEEDS && extended > 20 * SEEDS,
         "{won} won, {extended} extended"
@@ -72,12 +72,12 @@ async fn run(seed: u64) -> Seen {
     }
     let longest = millis(LONGEST_TTL);
     for locks in locks {
-        // A pending release ends with the TTL, which is noticed only at the next dial.
+        // A pending release ends with the TTL, but its end is noticed only at the next dial.
         timeout(longest + millis(1_100), locks.close())
             .await
             .unwrap();
     }
-    // The keys of commands that were executed late, when a master came back, have expired.
+    // A master that comes back may execute late commands. Their keys expire within the longest TTL.
     sleep(longest + millis(1)).await;
     for master in &masters {
         assert_eq!(master.keys(), [""; 0]);
@@ -176,7 +176,7 @@ impl Stage {
     }
 }
 
-/// Acquires in one of several ways, some of which are abandoned halfway.
+/// Acquires the lock in one of several ways. Some of these ways drop the future halfway.
 async fn acquire(lock: &Lock, random: &mut Random) -> Option<Guard> {
     let limit = millis(random.below(300));
     match random.below(4) {

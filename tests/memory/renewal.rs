@@ -1,4 +1,4 @@
-//! Locks that are kept by renewing them, with the paused clock.
+//! Renewed locks, with the paused clock.
 
 use quorlock::{ExtendError, Fault, Guard, LockState, LostReason, Renewal};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -7,7 +7,7 @@ use crate::world::*;
 
 const TTL: std::time::Duration = seconds(10); // the default
 
-/// Returns whether `at` is `now`, to the resolution of the paused clock: a millisecond.
+/// Returns whether `now` is `at` or at most 2 ms later. The paused clock counts in milliseconds.
 fn is_close(at: std::time::Instant, now: Instant) -> bool {
     let now = now.into_std();
     now >= at && now - at <= millis(2)
@@ -73,7 +73,7 @@ async fn three_of_five_masters_that_hang_put_the_lock_in_doubt_and_then_end_it()
     let guard = renewed_guard(&world).await;
     let until = guard.valid_until();
     world.inject([Fault::Hang, Fault::Hang, Fault::Hang]);
-    sleep(valid(TTL) / 3 + millis(60)).await; // a renewal and its node timeout
+    sleep(valid(TTL) / 3 + millis(60)).await; // until a renewal has timed out
     assert_eq!(guard.state(), LockState::InDoubt);
     guard.ensure_held().unwrap();
     sleep_until(Instant::from_std(until - millis(2))).await;
@@ -101,8 +101,8 @@ async fn masters_that_come_back_in_time_end_the_doubt() {
     }
 }
 
-/// The guard is released in every phase of a renewal. The last renewal is under way when the
-/// release is posted.
+/// The guard is released in every phase of a renewal. A renewal may be under way when the release
+/// is posted.
 #[tokio::test(start_paused = true)]
 async fn no_renewal_is_sent_after_a_release() {
     let world = World::with(3, |builder| builder.ttl(millis(600))).await;
@@ -113,9 +113,9 @@ async fn no_renewal_is_sent_after_a_release() {
         }
         let guard = world.locks.mutex(NAME).acquire().await.unwrap();
         if run % 3 == 0 {
-            world.masters[(run % 2) as usize].delete(NAME); // put back by the renewal
+            world.masters[(run % 2) as usize].delete(NAME); // the renewal puts the key back
         }
-        // From shortly before the first renewal is due until after its last answer.
+        // The times range from shortly before the first renewal is due to after its last answer.
         let due = guard.valid_until() - guard.validity().mul_f64(0.75);
         let at = Instant::from_std(due).max(Instant::now()) + millis(run % 100);
         sleep_until(at).await;
@@ -126,7 +126,7 @@ async fn no_renewal_is_sent_after_a_release() {
             guard.release().await.unwrap();
         }
         if run % 100 == 0 {
-            sleep(millis(100)).await; // the slowest delivery
+            sleep(millis(100)).await; // longer than the slowest delivery
             assert_eq!(world.holders(), [""; 3], "run {run}");
             let commands = world.commands();
             sleep(seconds(2)).await;
@@ -240,7 +240,7 @@ async fn a_lock_extended_by_hand_is_not_renewed_more_often_than_any_other() {
     for (before, after) in before.iter().zip(world.commands()) {
         assert!(after - before <= often, "{} renewals", after - before);
     }
-    sleep(seconds(60)).await; // and renewed afterwards
+    sleep(seconds(60)).await; // the lock is renewed meanwhile
     assert_eq!(guard.state(), LockState::Held);
 }
 
@@ -277,7 +277,7 @@ async fn a_thousand_locks_are_kept_while_a_master_hangs() {
         }
     }
     for (before, after) in before.iter().zip(world.commands()).skip(1) {
-        // One renewal per period: none is left out or repeated.
+        // Each lock is renewed once per period.
         let most = 1_000 * (periods + 1);
         assert!((1_000 * (periods - 1)..=most).contains(&(after - before)));
     }
@@ -310,7 +310,7 @@ fn renewed_guards_outlive_their_runtime_without_harm() {
     std::thread::spawn(move || drop(guard)).join().unwrap();
     let guard = guards.pop().unwrap();
     runtime().block_on(async {
-        // No task is left to renew the lock, and its loss is still reported.
+        // No task is left to renew the lock, but its loss is still reported.
         let lost = tokio::time::timeout(seconds(5), guard.lost()).await;
         assert_eq!(lost.unwrap().reason, LostReason::Expired);
     });
@@ -318,8 +318,8 @@ fn renewed_guards_outlive_their_runtime_without_harm() {
     drop(world);
 }
 
-/// All renewals are due at once. As many are sent as masters can answer in time, and then as many
-/// more.
+/// All renewals are due at the same time. The renewer sends as many as the masters can answer in
+/// time, waits for the answers, and sends more.
 #[tokio::test(start_paused = true)]
 async fn renewals_wait_for_the_answers_to_earlier_ones() {
     let world = World::new(5).await;
@@ -329,7 +329,7 @@ async fn renewals_wait_for_the_answers_to_earlier_ones() {
     let due = guards[0].valid_until() - valid(TTL) * 2 / 3;
     let mut posted = 0;
     for round in 1..=6 {
-        // Half a delay after the answers to the last renewals.
+        // Waits until half a delay after the answers to the last renewals.
         sleep_until(Instant::from_std(due) + millis(round * 31 + 14)).await;
         let commands = world.commands()[0] - before[0];
         let more = commands - posted;
@@ -347,14 +347,14 @@ async fn renewals_wait_for_the_answers_to_earlier_ones() {
     world.locks.close().await;
 }
 
-/// Two of five masters hang. The others decide, and no renewal waits for the two.
+/// Two of five masters do not answer. The other three decide, and no renewal waits for the two.
 #[tokio::test(start_paused = true)]
 async fn renewals_do_not_wait_for_masters_that_hang() {
     for (fault, count, late) in [
         (Fault::Hang, 1_500, millis(5)),
         (Fault::Down, 1_500, millis(5)),
         (Fault::Mute, 1_500, millis(5)),
-        // The delay lasts until the masters count as down.
+        // Renewals are late until the masters count as down.
         (Fault::Hang, 6_000, millis(160)),
     ] {
         let world = World::new(5).await;

@@ -1,5 +1,4 @@
-//! Masters that may have forgotten locks have no vote until those locks are over, to the
-//! millisecond.
+//! Masters that may have forgotten locks do not vote until those locks are over.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::*;
 
-const TTL: Duration = seconds(10); // the default, and the longest here
+const TTL: Duration = seconds(10); // the default, and the longest TTL in these tests
 /// The longest TTL and the allowance for clocks that differ.
 const QUARANTINE: Duration = millis(10_102);
 /// The longest pause before the first dial of a master after it was down.
@@ -70,7 +69,7 @@ async fn votes(locks: &Coordinator) -> Votes {
     }
 }
 
-/// Returns the time until `master` has a vote, or `None` if it has one.
+/// Returns the time until `master` has a vote, or `None` if it has a vote now.
 async fn quarantine(locks: &Coordinator, master: usize) -> Option<Duration> {
     match votes(locks).await.iter().nth(master).unwrap().failure() {
         Some(Failure::Quarantined { remaining: left }) => Some(*left),
@@ -79,7 +78,8 @@ async fn quarantine(locks: &Coordinator, master: usize) -> Option<Duration> {
     }
 }
 
-/// Restarts a master empty. Returns how long it has no vote once it is connected again.
+/// Restarts a master empty, and waits for the new connection. Returns the time until the master has
+/// a vote, or `None` if it has a vote now.
 async fn restarted(world: &World, master: usize) -> Option<Duration> {
     restart_empty(&world.masters[master]).await;
     for _ in 0..FIRST_REDIAL.as_millis() {
@@ -109,7 +109,7 @@ async fn a_master_that_restarted_empty_votes_again_when_its_quarantine_is_over()
         assert!(left <= millis(2), "{left:?}");
         sleep(millis(3)).await;
         assert_eq!(quarantine(&world.locks, 0).await, None);
-        // The same applies to a client that dials the master then.
+        // A client that dials the master now counts the master's vote, too.
         let others = coordinator(&world, guard).await;
         assert_eq!(quarantine(&others, 0).await, None);
     }
@@ -133,8 +133,8 @@ async fn a_broken_connection_is_no_restart() {
     }
 }
 
-/// Later clients use the end that the master reports, and do not start a new quarantine. Neither
-/// does a connection that breaks.
+/// Clients that come later use the end that the master reports. Neither a new client nor a broken
+/// connection starts a new quarantine.
 #[tokio::test(start_paused = true)]
 async fn all_clients_agree_on_the_end_of_a_quarantine() {
     let world = world(3, RestartGuard::Observed).await;
@@ -154,8 +154,8 @@ async fn all_clients_agree_on_the_end_of_a_quarantine() {
     assert!(mine.abs_diff(left - seconds(6)) <= millis(5), "{mine:?}");
 }
 
-/// The majority of the first holder is two of three masters. One of them forgets, and the third was
-/// never asked.
+/// The first holder has two of three masters. One of the two forgets the lock, and the third master
+/// never held it.
 #[tokio::test(start_paused = true)]
 async fn a_second_holder_comes_after_the_first_has_ended_or_before_without_the_restart_guard() {
     for guard in [
@@ -184,7 +184,7 @@ async fn a_second_holder_comes_after_the_first_has_ended_or_before_without_the_r
                 guard == RestartGuard::Off,
                 "{guard:?} {kind:?} {took:?}"
             );
-            // A single master's key is over as soon as the master forgets it.
+            // The wait is not much longer than the quarantine.
             assert!(
                 took < QUARANTINE + seconds(2),
                 "{guard:?} {kind:?} {took:?}"
@@ -193,7 +193,8 @@ async fn a_second_holder_comes_after_the_first_has_ended_or_before_without_the_r
     }
 }
 
-/// A client that has never seen a master takes an empty one for new, unless it is strict.
+/// A client that has never seen a master counts an empty master as new. A strict client quarantines
+/// the master instead.
 #[tokio::test(start_paused = true)]
 async fn a_newcomer_that_only_observes_trusts_an_empty_master() {
     for (guard, is_two) in [
@@ -247,7 +248,7 @@ async fn a_strict_client_does_not_trust_an_observer() {
     }
 }
 
-/// By then, every lock that the masters forgot is over.
+/// After a quarantine, every lock that the masters may have forgotten is over.
 #[tokio::test(start_paused = true)]
 async fn a_strict_client_trusts_masters_that_others_have_used_for_a_quarantine() {
     let world = world(3, RestartGuard::Observed).await;
@@ -255,7 +256,7 @@ async fn a_strict_client_trusts_masters_that_others_have_used_for_a_quarantine()
     let early = newcomer(&world, RestartGuard::Strict).await;
     let left = quarantine(&early, 0).await.unwrap();
     assert!(left.abs_diff(QUARANTINE / 2) <= millis(5), "{left:?}");
-    // Clients that only observe count the votes meanwhile, also over a new connection.
+    // Meanwhile, a client that only observes counts the masters' votes, even over a new connection.
     let observer = newcomer(&world, RestartGuard::Observed).await;
     assert_eq!(quarantine(&observer, 0).await, None);
     sleep(QUARANTINE / 2 + millis(2)).await;
@@ -280,7 +281,7 @@ async fn a_process_knows_a_master_that_one_of_its_coordinators_has_seen() {
         assert_eq!(first.settled().await.granted_count(), 2);
         world.masters[2].delete(NAME);
         restart_empty(&world.masters[1]).await;
-        // The new coordinator dials before the one that holds the lock does.
+        // The new coordinator dials the master before the holder's coordinator does.
         let made_anew = coordinator(&world, RestartGuard::Observed).await;
         let second = lock(kind, &made_anew, &made_anew.owner());
         assert!(second.try_acquire().await.is_err(), "{kind}");
@@ -290,7 +291,8 @@ async fn a_process_knows_a_master_that_one_of_its_coordinators_has_seen() {
     }
 }
 
-/// The record that the first coordinator writes is no reason for the others to trust the master.
+/// The first coordinator writes a new record to the master. The other coordinators still quarantine
+/// the master.
 #[tokio::test(start_paused = true)]
 async fn all_coordinators_of_a_process_quarantine_a_forgetful_master() {
     for guard in GUARDED {
@@ -347,7 +349,8 @@ async fn a_majority_in_quarantine_is_its_own_error_and_says_when_it_ends() {
     }
 }
 
-/// Waiters send nothing as long as no majority can vote, except to keep a position in a queue.
+/// While no majority can vote, a waiter sends nothing. Only a waiter for a fair lock polls, to keep
+/// its position in the queue.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_asks_again_when_a_majority_has_left_quarantine() {
     for (kind, most) in [(Kind::Mutex, 8), (Kind::Reentrant, 8), (Kind::Fair, 48)] {
@@ -413,7 +416,7 @@ async fn a_first_dial_that_ends_in_quarantine_fails_the_attempt_at_once() {
         matches!(&refused, AcquireError::Quarantined { remaining: left, .. } if *left >= QUARANTINE - millis(30)),
         "{refused}"
     );
-    assert!(took <= millis(25), "{took:?}"); // the dial, and the release of the grants
+    assert!(took <= millis(25), "{took:?}"); // the time of the dial and of the release
     assert_eq!(world.holders(), [""; 3]);
 }
 
@@ -425,7 +428,7 @@ async fn a_quarantined_master_refuses_extensions_but_takes_releases_and_inspecti
         held.settled().await;
         let token = world.masters[0].get(NAME).unwrap();
         restarted(&world, 0).await.unwrap();
-        // the key that a snapshot would have restored
+        // Writes the key that a snapshot would have restored.
         world.masters[0].set(NAME, token, Some(seconds(60)));
 
         held.extend(TTL).await.unwrap();
@@ -443,7 +446,7 @@ async fn a_quarantined_master_refuses_extensions_but_takes_releases_and_inspecti
     }
 }
 
-/// The master was sent nothing.
+/// The quarantined master receives no acquisition and no extension.
 #[tokio::test(start_paused = true)]
 async fn a_quarantined_master_is_owed_nothing() {
     let world = world(3, RestartGuard::Observed).await;
@@ -476,7 +479,7 @@ async fn a_lock_is_renewed_without_a_quarantined_master_and_put_back_afterwards(
     }
 }
 
-/// The time between two restarts is a quarantine, and a renewal that puts the lock back.
+/// Between two restarts, a quarantine ends and a renewal puts the lock back.
 #[tokio::test(start_paused = true)]
 async fn a_lock_survives_restarts_one_by_one_that_are_slower_than_the_quarantine() {
     let world = world(3, RestartGuard::Observed).await;
@@ -489,8 +492,8 @@ async fn a_lock_survives_restarts_one_by_one_that_are_slower_than_the_quarantine
     }
 }
 
-/// Too many masters have no vote at a time, so the lock is not renewed any more and ends. No one
-/// else has it before.
+/// Too many masters are in quarantine at the same time, so the lock cannot be renewed and ends. No
+/// other client gets the lock before it ends.
 #[tokio::test(start_paused = true)]
 async fn a_lock_ends_when_restarts_are_faster_than_the_quarantine() {
     for pause in [seconds(1), QUARANTINE / 2] {
@@ -569,7 +572,7 @@ async fn the_longest_ttl_defaults_to_a_minute_or_the_ttl_and_without_the_restart
     assert!(error.contains("the maximum is 60s"), "{error}");
 }
 
-/// The time until the next renewal has put a key back.
+/// The longest time until a renewal has put a key back.
 fn renewal() -> Duration {
     valid(TTL) / 3 + millis(10)
 }

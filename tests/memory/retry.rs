@@ -1,4 +1,4 @@
-//! Waiting for a lock: when attempts are repeated, and when they end.
+//! Waiting for a lock: the times of repeated attempts, and the end of the wait.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ async fn delays_are_random_within_their_bounds() {
     let mut runs = Vec::new();
     for _ in 0..3 {
         let world = World::new(3).await;
-        // so that no release is announced
+        // With this fault, no release is announced.
         world.inject_all(&Fault::ErrorReply("OOM no room".into()));
         let lock = world.lock();
         let (result, attempts) = tokio::join!(
@@ -115,8 +115,8 @@ async fn the_deadline_is_overrun_by_two_attempts_at_most() {
                 panic!("unexpected error");
             };
             assert_eq!(waited, took);
-            // One attempt is under way at the deadline, and one begins then. Each takes one round,
-            // and one release that tells why it failed.
+            // One attempt may be under way at the deadline, and another attempt begins then. Each
+            // attempt takes one round and one release.
             assert!(
                 took >= limit && took <= limit + millis(200),
                 "{fault:?}: {took:?} of {limit:?}"
@@ -133,7 +133,6 @@ async fn a_time_limit_beyond_the_clocks_range_is_no_limit() {
     assert!(guard.is_valid());
 }
 
-/// Waiting goes on while no client can get the lock.
 #[tokio::test(start_paused = true)]
 async fn a_wait_goes_on_while_masters_are_down() {
     let world = World::new(3).await;
@@ -155,7 +154,7 @@ async fn a_waiter_gets_the_lock_soon_after_it_is_free() {
     assert!(took > seconds(30) && took < millis(30_202), "{took:?}");
 }
 
-/// Contenders that split the vote do not stay in step.
+/// After a split vote, the next attempt follows within a short random delay.
 #[tokio::test(start_paused = true)]
 async fn a_split_vote_is_tried_again() {
     let world = World::new(5).await;
@@ -167,7 +166,7 @@ async fn a_split_vote_is_tried_again() {
     assert!(took >= millis(5) && took <= millis(21), "{took:?}");
 }
 
-/// Returns when `master` was asked, within `time` from now.
+/// Returns the times at which `master` was asked, within `time` from now.
 async fn attempts(master: &MemoryMaster, time: Duration) -> Vec<Duration> {
     let start = Instant::now();
     let mut attempts = Vec::new();

@@ -1,4 +1,4 @@
-//! A lost round leaves nothing on the masters, whatever state they were in.
+//! A lost round leaves no keys on the masters, whatever their faults are.
 
 use std::pin::pin;
 
@@ -7,18 +7,18 @@ use tokio::time::sleep;
 
 use crate::world::{World, delay, error, millis, seconds, start};
 
-/// Another client holds three of five masters. The other two have the fault when they are asked,
-/// and recover from it a second later.
+/// Another client holds three of five masters. The other two have the fault during the attempt, and
+/// recover a second later.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_left_on_masters_with_a_fault() {
     for fault in [
         Fault::None,
-        delay(20),  // answered
-        delay(80),  // answered late
-        delay(500), // answered after they were given up
+        delay(20),  // the answer is in time
+        delay(80),  // the answer is late
+        delay(500), // the answer comes after the connection was given up
         Fault::Down,
         Fault::Hang,
-        Fault::Mute, // executed the command, but the reply was lost
+        Fault::Mute, // the command is executed, but the reply is lost
         error(),
     ] {
         let world = World::new(5).await;
@@ -31,7 +31,7 @@ async fn nothing_is_left_on_masters_with_a_fault() {
     }
 }
 
-/// The fault begins after the master has granted, before the round is lost.
+/// The fault begins after the masters have granted the lock and before the round is lost.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_left_on_masters_that_granted_and_then_failed() {
     for fault in [Fault::Down, Fault::Hang, Fault::Mute, delay(500)] {
@@ -51,7 +51,8 @@ async fn nothing_is_left_on_masters_that_granted_and_then_failed() {
     }
 }
 
-/// Fails unless the round was lost to the other client, and has left nothing once `fault` is gone.
+/// Checks that the round was refused by the other client, and that no keys are left after `fault`
+/// has gone.
 async fn check_rolled_back(world: &World, error: &AcquireError, fault: &Fault) {
     assert!(
         matches!(error, AcquireError::Contended { .. }),
@@ -64,7 +65,7 @@ async fn check_rolled_back(world: &World, error: &AcquireError, fault: &Fault) {
     assert_eq!(world.holders(), holders, "{fault:?}");
 }
 
-/// The release removes the keys, not their TTL.
+/// The release removes the keys, so they do not have to expire.
 #[tokio::test(start_paused = true)]
 async fn a_lost_round_is_taken_back_at_once() {
     let world = World::new(5).await;
@@ -83,7 +84,7 @@ async fn a_lost_round_is_taken_back_at_once() {
     assert_eq!(seen, [2; 5]);
 }
 
-/// A minority answers, and a majority does not.
+/// Only a minority of the masters answers.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_left_without_a_quorum() {
     for fault in [delay(80), Fault::Down, Fault::Hang, Fault::Mute] {

@@ -86,7 +86,7 @@ async fn the_body_is_dropped_when_the_lock_is_lost() {
     }
 }
 
-/// The result and the loss are both there when the body is polled again.
+/// The body returns its error as soon as it is told of the loss.
 #[tokio::test(start_paused = true)]
 async fn the_error_of_the_body_takes_precedence_over_the_loss() {
     let world = World::new(3).await;
@@ -161,8 +161,8 @@ async fn a_run_that_is_dropped_at_any_millisecond_leaves_nothing() {
     assert!(ran.iter().all(|count| *count > 5), "{ran:?}");
 }
 
-/// The points include every millisecond of two renewals, one of which must put the key back on a
-/// master.
+/// The run is dropped at every millisecond of two renewals. One of the renewals must put the key
+/// back on a master.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_dropped_while_it_is_renewed_leaves_nothing_and_the_next_gets_it() {
     let ttl = millis(300);

@@ -1,8 +1,8 @@
-//! Many tasks that want the same locks, of all kinds at once: dropped at random polls, renewed,
-//! reentered, closed, on masters that fail at random. Nothing hangs, no two owners hold a lock, and
-//! nothing is left.
+//! Many tasks want the same locks, of all kinds at once. Futures are dropped at random polls, locks
+//! are renewed and reentered, coordinators are closed, and masters fail at random. No call hangs,
+//! no two owners hold a lock at the same time, and no lock is left on a master.
 //!
-//! The actions follow from a seed, which is printed when a run fails.
+//! A seed determines the actions, and is printed when a run fails.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, thread, time::Duration};
 
@@ -85,7 +85,7 @@ impl Task {
                 _ => Renewal::Unlimited,
             };
             let lock = lock(&self.locks, &self.owners[which], name).renewal(renewal);
-            // A mutex has no owner: each acquisition is one.
+            // A mutex has no owner, so each acquisition counts as an owner of its own.
             let owner = match name {
                 0 | 3 => 1_000_000 + random.below(1 << 40),
                 _ => (self.number / 100) * 100 + which as u64,
@@ -120,7 +120,7 @@ impl Task {
             3 => timeout(limit, lock.acquire()).await.ok(),
             4 => Some(lock.try_acquire().await),
             5 => {
-                // Polled for a while, then not polled, then again.
+                // Polls the future for a while, then not at all, then again.
                 let mut acquire = Box::pin(lock.acquire());
                 if let Ok(got) = timeout(limit, acquire.as_mut()).await {
                     return Some(got);
@@ -130,7 +130,7 @@ impl Task {
             }
             6 => Some(lock.acquire_within(limit * 5).await),
             _ => {
-                // Whatever happens, a waiter is served in the end.
+                // Every waiter gets the lock in the end.
                 let patience = if self.faults { 600 } else { 120 };
                 let got = timeout(seconds(patience), lock.acquire()).await;
                 Some(got.unwrap_or_else(|_| panic!("{lock:?} was never acquired")))
@@ -159,7 +159,7 @@ impl Task {
                     let _ = polled(polls, guard.extend(TTL)).await;
                 }
                 2 if !name.contains("mutex") && name != "fenced" => {
-                    // Another task of the owner, at the same time.
+                    // Acquires the lock once more, as another task of the owner would.
                     let inner = lock.acquire_within(millis(300));
                     if let Ok(inner) = inner.await {
                         let inner = Rc::new(inner);
@@ -251,7 +251,7 @@ async fn run(seed: u64, with_faults: bool, closes: bool) -> u64 {
         tasks.spawn_local(async move {
             let when = Random::new(seed).below(6_000);
             sleep(millis(when)).await;
-            // It waits for what is owed, while others still hold locks.
+            // `close` waits for owed releases while other coordinators still hold locks.
             let closed = timeout(seconds(600), locks.close()).await;
             closed.expect("close hangs");
             (0, 0)
@@ -349,7 +349,7 @@ fn a_storm_on_masters_that_fail_ends_when_the_coordinator_is_closed() {
     runs(true, true);
 }
 
-/// In real time and on several threads: no task waits for another forever.
+/// Runs in real time and on several threads. No task waits for another forever.
 #[test]
 #[ignore = "takes half a minute"]
 fn a_storm_on_several_threads_ends() {

@@ -1,5 +1,5 @@
-//! Futures that were polled once and are not polled any more, such as the loser of a `select!` on
-//! `&mut future`.
+//! Futures that were polled once and are not polled any more. An example is a `&mut future` in a
+//! `select!` in which another branch completes first.
 
 use std::time::Duration;
 
@@ -58,13 +58,14 @@ async fn an_attempt_fails_while_another_task_of_its_owner_makes_one() {
         assert_eq!(took, 2 * NODE_TIMEOUT);
         let text = r#"could not lock "orders/42": another task of its owner is in the middle of an attempt, try again later"#;
         assert_eq!(error.to_string(), text);
-        // The first attempt continues where it was.
+        // The first attempt continues when it is polled again.
         drop(first.await.unwrap());
         drop(lock.try_acquire().await.unwrap());
     }
 }
 
-/// Each attempt takes 40 ms, and a task may be the last of 50.
+/// Each attempt takes 40 ms, and the tasks make their attempts one after the other. The last of the
+/// 50 tasks must also give up in time.
 #[tokio::test(start_paused = true)]
 async fn tasks_of_one_owner_give_up_at_their_limit() {
     for kind in &kinds()[1..] {
@@ -88,7 +89,7 @@ async fn tasks_of_one_owner_give_up_at_their_limit() {
     }
 }
 
-/// The waiters of a process contend one at a time. Some of the earlier ones are not polled any
+/// The waiters of a process contend one at a time. Some of the earlier waiters are not polled any
 /// more.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_takes_over_from_unpolled_ones() {
@@ -113,7 +114,7 @@ async fn a_waiter_takes_over_from_unpolled_ones() {
         let (took, guard) = waiting.await.unwrap();
         assert!(took <= seconds(5), "{took:?}");
         drop(guard.unwrap());
-        // A waiter that was passed over once does not cost that time again.
+        // A waiter that was passed over once does not delay the others again.
         let wait = async {
             for _ in 0..20 {
                 drop(lock.acquire().await.unwrap());
@@ -128,7 +129,7 @@ async fn a_waiter_takes_over_from_unpolled_ones() {
     }
 }
 
-/// Only one waiter contends, however many there are and however many of them are not polled.
+/// Only one waiter contends at a time, even if there are many waiters and some are not polled.
 #[tokio::test(start_paused = true)]
 async fn the_masters_are_asked_no_more_often_when_waiters_are_not_polled() {
     let mut sent = Vec::new();
@@ -155,7 +156,8 @@ async fn the_masters_are_asked_no_more_often_when_waiters_are_not_polled() {
     assert!(sent[1] <= sent[0] * 5 / 4, "{sent:?}");
 }
 
-/// The tasks of one owner wait for each other's attempts. Other owners do not.
+/// The tasks of one owner wait for each other's attempts. The tasks of other owners do not wait for
+/// them.
 #[tokio::test(start_paused = true)]
 async fn an_owner_whose_task_is_not_polled_does_not_hold_up_others() {
     let world = World::new(3).await;
@@ -185,8 +187,8 @@ async fn an_owner_whose_task_is_not_polled_does_not_hold_up_others() {
     assert!(free.elapsed() <= seconds(6), "{:?}", free.elapsed());
 }
 
-/// The contending waiter is not polled any more, and the lock is released long before its next
-/// attempt. The release was its time to ask, so it is passed over 2 s later.
+/// The contending waiter is not polled any more. The lock is released long before the waiter's next
+/// planned attempt. The waiter does not respond to the release, so it is passed over 2 s later.
 #[tokio::test(start_paused = true)]
 async fn an_unpolled_waiter_is_passed_over_soon_after_a_release() {
     for kind in &kinds()[..2] {
@@ -213,8 +215,8 @@ async fn an_unpolled_waiter_is_passed_over_soon_after_a_release() {
     }
 }
 
-/// The task that waits gets to run again long after its limit, as when the machine was suspended or
-/// the runtime was blocked. The lock has become free meanwhile.
+/// The waiting task runs again only long after its limit, for example because the machine was
+/// suspended. The lock has become free meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_is_polled_long_after_its_limit_makes_its_last_attempt() {
     for kind in kinds() {

@@ -1,5 +1,5 @@
-//! Code of the program that this crate runs: wakers and `tracing` subscribers, which may panic or
-//! call back into the crate.
+//! User code that this crate runs: wakers and `tracing` subscribers. They may panic or call back
+//! into the crate.
 
 use std::{
     future::Future,
@@ -36,8 +36,8 @@ fn waker(wakes: impl Fn() + Send + Sync + 'static) -> Waker {
     Arc::new(OnWake(wakes)).into()
 }
 
-/// Runs `test` on a thread of its own, and fails if that does not end: code that waits for a mutex
-/// that it has locked itself waits for ever.
+/// Runs `test` on a thread of its own, and fails if the thread does not end. Code that locks the
+/// same mutex twice would wait forever.
 fn assert_ends(test: impl AsyncFnOnce() + Send + 'static) {
     let (sender, ended) = mpsc::channel();
     let thread = thread::spawn(move || {
@@ -50,7 +50,7 @@ fn assert_ends(test: impl AsyncFnOnce() + Send + 'static) {
     }
 }
 
-/// The loss is found by a master's task or by the renewer.
+/// A master's task or the renewer finds the loss.
 #[tokio::test(start_paused = true)]
 async fn a_subscriber_that_panics_at_a_loss_does_not_stop_renewals() {
     for in_watchdog in [false, true] {
@@ -64,7 +64,7 @@ async fn a_subscriber_that_panics_at_a_loss_does_not_stop_renewals() {
         let world = World::with(3, |builder| builder.ttl(millis(600))).await;
         let victim = world.locks.mutex("victim").acquire().await.unwrap();
         if in_watchdog {
-            advance(seconds(1)).await; // a stall beyond the end of the validity
+            advance(seconds(1)).await; // a stall that lasts longer than the validity
         } else {
             world
                 .masters
@@ -137,7 +137,7 @@ fn a_subscriber_may_read_the_guard_that_is_lost() {
     });
 }
 
-/// The waker of one waiter starts another wait for the same lock, and drops it.
+/// The waker of one waiter starts a second wait for the same lock, and drops that wait.
 #[test]
 fn a_waker_may_wait_for_the_same_lock_when_the_coordinator_is_closed() {
     let mutex = |locks: &Coordinator| locks.mutex("r");
@@ -159,7 +159,7 @@ fn a_waker_may_wait_for_the_same_lock_when_the_coordinator_is_closed() {
             };
             let lock = kind(&world.locks);
             let mut waiter = Box::pin(lock.acquire());
-            // Enough time for the waiter to be queued, or to subscribe.
+            // After 100 ms, the waiter is queued or has subscribed.
             for _ in 0..100 {
                 let waits = waiter.as_mut().poll(&mut Context::from_waker(&waits));
                 assert!(matches!(waits, Poll::Pending));

@@ -13,17 +13,18 @@ use tokio::{
 
 use crate::world::*;
 
-/// The longest time that a subscribed waiter relies on messages, and a little time for the attempt.
+/// The longest time between two polls of a subscribed waiter, plus a little time for the attempt.
 const POLL: Duration = millis(1_600);
 
-/// Returns a coordinator that stands for another process.
+/// Returns a coordinator that acts as another process.
 async fn another(masters: &[MemoryMaster]) -> Coordinator {
     let locks = Coordinator::new(masters).unwrap();
     sleep(millis(1)).await;
     locks
 }
 
-/// Starts a task that waits for the lock, and returns when it got it.
+/// Starts a task that waits for the lock. The task returns the time at which it got the lock, and
+/// the guard.
 fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
     let lock = locks.mutex(NAME);
     tokio::spawn(async move {
@@ -45,7 +46,7 @@ async fn a_release_in_another_process_wakes_a_waiter_at_once() {
     for masters in [1, 3, 5] {
         let world = World::new(masters).await;
         let others = another(&world.masters).await;
-        // After a few polls, the least pause between two attempts may come first.
+        // A waiter that has polled a few times may pause for up to 10 ms before its next attempt.
         for (wait, most) in [(100, 1), (450, 1), (3_000, 11)] {
             let guard = world.locks.mutex(NAME).acquire().await.unwrap();
             let waiting = waiter(&others);
@@ -81,7 +82,7 @@ async fn a_release_in_the_same_process_wakes_a_waiter_at_once() {
         sleep(millis(wait)).await;
         drop(guard);
         let took = wait_of(waiting).await;
-        assert!(took <= millis(11), "{took:?}"); // the least pause between attempts, at most
+        assert!(took <= millis(11), "{took:?}"); // one pause between attempts
     }
 }
 
@@ -120,7 +121,7 @@ async fn a_waiter_that_gives_up_does_not_delay_the_wait_queue() {
     let refused = world.lock().acquire_within(millis(300)).await.unwrap_err();
     assert!(matches!(refused, AcquireError::Deadline { .. }));
     for aborted in &waiting[..9] {
-        aborted.abort(); // the waiter whose turn it is among them
+        aborted.abort(); // one of them is the waiter whose turn it is
     }
     sleep(millis(20)).await;
     drop(guard);
@@ -141,13 +142,14 @@ async fn an_unannounced_release_is_noticed_within_the_poll_interval() {
         world.masters.iter().for_each(|master| master.delete(NAME));
         let took = wait_of(waiting).await;
         assert!(took <= millis(most + 1), "{took:?}");
-        // Four seconds of polls with two commands each, and the three subscriptions and attempts in
-        // the beginning.
+        // The waiter polls for four seconds, with two commands per poll. The first attempts and the
+        // subscription take at most ten more commands.
         assert!(before[0] <= 4_000 / least * 2 + 10, "{before:?}");
     }
 }
 
-/// Neither attempt knows that it had the lock, and others may have been refused because of it.
+/// The attempt has taken the lock, but it is dropped or fails without knowing this. Other clients
+/// may have been refused meanwhile.
 #[tokio::test(start_paused = true)]
 async fn taking_back_an_attempt_without_a_result_wakes_other_waiters() {
     for is_dropped in [true, false] {
@@ -155,7 +157,7 @@ async fn taking_back_an_attempt_without_a_result_wakes_other_waiters() {
         let others = another(&world.masters).await;
         world.occupy(0..3, seconds(600));
         let waiting = waiter(&others);
-        // the waiter has subscribed, has tried again, and relies on messages for 500 ms
+        // By then, the waiter has subscribed and tried again. It does not poll for the next 500 ms.
         sleep(millis(20)).await;
         world.masters.iter().for_each(|master| master.delete(NAME));
         let lock = world.lock();
@@ -169,7 +171,7 @@ async fn taking_back_an_attempt_without_a_result_wakes_other_waiters() {
             assert_eq!(world.holders(), ["mine"; 3]);
         } else {
             assert_eq!(world.holders(), ["mine"; 3]);
-            world.clear_faults(); // its connections break, and the replies are lost
+            world.clear_faults(); // the connections break, and the replies are lost
             let error = attempt.await.unwrap_err();
             assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
         }
@@ -178,8 +180,8 @@ async fn taking_back_an_attempt_without_a_result_wakes_other_waiters() {
     }
 }
 
-/// A client of Redisson has three of five masters. Every attempt takes the other two and gives them
-/// back, which it must announce for Redisson's waiters.
+/// A client of Redisson holds the lock on three of five masters. Every attempt is granted the lock
+/// on the other two, and releases it. The release must publish a message for Redisson's waiters.
 #[tokio::test(start_paused = true)]
 async fn waiters_are_not_woken_by_grants_that_lost_rounds_give_back() {
     let world = World::new(5).await;
@@ -195,8 +197,8 @@ async fn waiters_are_not_woken_by_grants_that_lost_rounds_give_back() {
     let before = world.commands();
     sleep(seconds(20)).await;
     for (before, after) in before.into_iter().zip(world.commands()) {
-        // Two waiters for twenty seconds, with at most two attempts per second and two commands
-        // each.
+        // There are two waiters for twenty seconds. Each waiter makes at most two attempts per
+        // second, with two commands each.
         assert!(
             after - before <= 2 * 20 * 2 * 2,
             "{} commands",
@@ -223,7 +225,7 @@ async fn an_unannounced_release_is_noticed_by_polling() {
 async fn a_key_that_expires_is_noticed_by_its_ttl() {
     for masters in [3, 5] {
         let world = World::new(masters).await;
-        // The last key of a majority decides.
+        // The lock is free when the keys of a majority have expired.
         for (n, master) in world.masters.iter().enumerate() {
             master.set(NAME, ANOTHER, Some(millis(200 + 50 * n as u64)));
         }
@@ -242,13 +244,13 @@ async fn a_holder_that_died_is_waited_for_no_longer_than_its_ttl() {
     guard.stop_renewing();
     let gone = world.ttls().into_iter().flatten().max().unwrap();
     let took = wait_of(waiter(&world.locks)).await;
-    // a poll just before the end is followed by a pause
+    // A poll just before the end fails, and a short pause follows.
     assert!(took <= gone + millis(15), "{took:?}");
     drop(guard);
 }
 
-/// The holder is killed when it has just won, has renewed for long, or has a renewal under way. The
-/// waiter gets the lock after the keys are gone from a majority, and not much later.
+/// The holder is killed just after it has won, after many renewals, or during a renewal. The waiter
+/// gets the lock soon after the keys are gone from a majority.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_gets_the_lock_of_a_killed_holder_when_its_ttl_ends() {
     for lived in [20, 1_000, 3_297, 3_302, 3_310, 9_000, 60_000] {
@@ -267,8 +269,8 @@ async fn a_waiter_gets_the_lock_of_a_killed_holder_when_its_ttl_ends() {
             "{lived} ms: {ttls:?}"
         );
         let took = wait_of(waiter(&world.locks)).await;
-        // A key still exists in the millisecond in which it expires. A poll just before that is
-        // followed by a pause.
+        // A key still exists in the millisecond in which it expires. A poll just before that fails,
+        // and a short pause follows.
         assert!(took > ttls[1], "{lived} ms: {took:?} of {ttls:?}");
         assert!(
             took <= ttls[1] + millis(15),
@@ -316,7 +318,7 @@ async fn a_message_lost_with_its_connection_does_not_delay_the_waiter() {
         assert_eq!(world.holders(), [""; 3]);
         world.clear_faults();
         let took = wait_of(waiting).await;
-        // The masters are dialled and asked again, sometimes after an attempt without a quorum.
+        // The client dials the masters and asks again. An attempt without a quorum may come first.
         assert!(took <= millis(350), "{took:?}");
     }
 }
@@ -338,8 +340,8 @@ async fn a_release_while_all_masters_are_down_is_noticed_when_they_are_back() {
     }
 }
 
-/// Each wait is shorter than the shortest poll interval, so none of the releases was found by
-/// polling alone.
+/// A subscribed waiter polls at intervals of at least 500 ms. Without messages, one of the many
+/// waits would exceed the limit of 450 ms.
 #[tokio::test(start_paused = true)]
 async fn no_wake_up_is_lost() {
     let world = World::new(3).await;
@@ -369,11 +371,11 @@ async fn a_waiter_for_a_silent_holder_only_polls() {
     let AcquireError::Deadline { attempts, .. } = refused else {
         panic!("{refused}");
     };
-    assert!((40..=124).contains(&attempts), "{attempts}"); // every 0.5 s to 1.5 s
+    assert!((40..=124).contains(&attempts), "{attempts}"); // one attempt every 0.5 s to 1.5 s
     sleep(millis(10)).await;
     for (before, after) in before.iter().zip(world.commands()) {
-        // Two commands for each attempt: itself and its release. Two more: a subscription and its
-        // end.
+        // Each attempt sends an acquisition and a release. The subscription and its end are two
+        // more commands.
         assert_eq!(after - before, 2 * u64::from(attempts) + 2);
     }
 }
@@ -408,7 +410,7 @@ async fn a_waiter_is_told_that_the_coordinator_was_closed() {
     assert!(matches!(refused, Err(AcquireError::Closed)));
 }
 
-/// The lock is released now and then, so that the future is dropped at each of its await points.
+/// The lock is released after 40 ms, so the future can be dropped at each of its await points.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_dropped_at_any_poll_leaves_nothing_and_the_next_gets_the_lock() {
     for local in [true, false] {

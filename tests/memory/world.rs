@@ -28,7 +28,7 @@ impl World {
             .masters(&masters))
         .build()
         .unwrap();
-        sleep(millis(1)).await; // passes when all masters are connected
+        sleep(millis(1)).await; // after this, all masters are connected
         Self { masters, locks }
     }
 
@@ -41,7 +41,7 @@ impl World {
         self.lock().try_acquire().await.unwrap()
     }
 
-    /// Closes the coordinator, which waits for pending releases. Fails rather than hang.
+    /// Closes the coordinator and waits for pending releases. Fails if this takes an hour.
     pub(crate) async fn close(&self) {
         let closing = timeout(seconds(3_600), self.locks.close());
         closing.await.unwrap();
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// Returns the owner of the key on each master.
+    /// Returns who holds the lock on each master: `mine`, `another`, or an empty string for no one.
     pub(crate) fn holders(&self) -> Vec<&'static str> {
         let holder = |master: &MemoryMaster| match master.get(NAME) {
             Some(value) if value == ANOTHER => "another",
@@ -107,7 +107,7 @@ pub(crate) async fn renewed_guard(world: &World) -> Guard {
     world.locks.mutex(NAME).try_acquire().await.unwrap()
 }
 
-/// Returns three masters on which our lock has been held for a second.
+/// Returns three masters and the guard of a lock that all of them have held for a second.
 pub(crate) async fn held_for_a_second() -> (World, Guard) {
     let world = World::new(3).await;
     let guard = world.guard().await;
@@ -116,7 +116,7 @@ pub(crate) async fn held_for_a_second() -> (World, Guard) {
     (world, guard)
 }
 
-/// Returns the lock that most tests use, as a lock of this kind.
+/// Returns a lock of this kind, with the name that most tests use.
 pub(crate) fn lock(kind: Kind, locks: &Coordinator, owner: &Owner) -> Lock {
     match kind {
         Kind::Reentrant => locks.reentrant(NAME, owner),
@@ -144,8 +144,8 @@ pub(crate) async fn timed<T>(future: impl Future<Output = T>) -> (Duration, T) {
     (start.elapsed(), output)
 }
 
-/// Runs a process that lives for `time`, as far as masters can tell, and kills it: its connections
-/// break, and nothing is dropped that could clean up. The calling runtime does nothing meanwhile.
+/// Imitates a process that is killed after `time`. Its connections break, and no destructor runs.
+/// The calling runtime does nothing meanwhile.
 pub(crate) async fn killed_after(
     time: Duration,
     masters: &[MemoryMaster],
@@ -156,7 +156,7 @@ pub(crate) async fn killed_after(
         let runtime = paused_runtime();
         let mut life = Box::pin(async { life(Coordinator::new(masters).unwrap()).await });
         let ended = runtime.block_on(async {
-            // the process has its own paused clock, and masters use both clocks
+            // Advances the paused clock of the process to the time of the caller's paused clock.
             sleep_until(born).await;
             timeout(time, life.as_mut()).await
         });

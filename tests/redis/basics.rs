@@ -20,7 +20,7 @@ fn a_lock_is_a_string_with_a_ttl_on_every_master() {
         let guard = lock.try_acquire().await.unwrap();
         let after = Instant::now();
 
-        // 60 s less 1 % less 2 ms, counted from the start of the round.
+        // The validity is 60 s less 1 % less 2 ms, counted from the start of the round.
         let usable = Duration::from_millis(60_000 - 600 - 2);
         assert!((before + usable..=after + usable).contains(&guard.valid_until()));
         assert!(guard.validity() <= usable);
@@ -140,7 +140,7 @@ fn a_lock_that_is_not_extended_expires() {
             .renewal(Renewal::Off);
         let guard = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
         let next = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
-        // Two grants at a time would mean that the masters forgot the lock before the guard did.
+        // If the guard were still valid, two clients would hold the lock at once.
         assert!(!guard.is_valid());
         let expired = guard.extend(Duration::from_secs(1)).await;
         assert!(matches!(expired, Err(ExtendError::Expired { .. })));
@@ -186,14 +186,15 @@ fn a_guard_outlives_the_closing_of_its_coordinator() {
     });
 }
 
-/// Each coordinator has a connection to each master. A connection that stays open after its
-/// coordinator is gone means a task that never ends.
+/// Each coordinator has a connection to each master. If a connection stays open after its
+/// coordinator is gone, a task never ends.
 #[test]
 fn connections_end_with_their_coordinator() {
     with_masters(3, async |masters| {
         for _ in 0..100 {
             let locks = coordinator(patient(), &masters);
-            // Posted and dropped at once: the last release is sent when no handle is left.
+            // The release is posted, and the coordinator is dropped at once. So the release is sent
+            // when no handle is left.
             drop(locks.mutex("r").acquire().await.unwrap());
         }
         until("only the test's own connections", async || {

@@ -1,4 +1,4 @@
-//! A dropped future leaves nothing on the masters, at whatever point it is dropped.
+//! A future can be dropped at any point, and leaves nothing on the masters.
 
 use std::{
     future::{Future, poll_fn},
@@ -12,14 +12,14 @@ use tokio::time::timeout;
 
 use crate::common::*;
 
-/// The moment, after its last poll, at which a future is dropped.
+/// The moment after its last poll at which a future is dropped.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
     AtOnce,
     WhenWoken,
 }
 
-/// Polls `future` at most `polls` times and drops it. Returns its output if it completed.
+/// Polls `future` at most `polls` times and drops it. Returns its output if it completes.
 async fn polled<T>(future: impl Future<Output = T>, polls: usize, moment: Moment) -> Option<T> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -37,8 +37,9 @@ async fn polled<T>(future: impl Future<Output = T>, polls: usize, moment: Moment
     .await
 }
 
-/// Runs `step` with 0, 1, 2, ... polls until it returns that the future completed, on a coordinator
-/// that is still connecting and on one that is connected. Afterwards no master may have a key.
+/// Runs `step` with 0, 1, 2, ... polls until `step` returns that the future completed. Does this
+/// with coordinators that are still connecting, and with coordinators that are connected. Fails if
+/// a master has a key after a step.
 async fn at_every_poll(
     masters: &[Server],
     mut step: impl AsyncFnMut(&Lock, usize, Moment) -> bool,
@@ -89,8 +90,8 @@ fn dropped_acquisitions_of_a_free_lock_leave_nothing() {
     });
 }
 
-/// Another client holds two of three masters, so each round is lost, and its grant on the third
-/// master must be given back.
+/// Another client holds two of three masters, so each round is lost. The grant of the third master
+/// must be given back.
 #[test]
 fn dropped_acquisitions_of_a_held_lock_leave_nothing() {
     with_masters(3, async |masters| {
@@ -117,7 +118,7 @@ fn dropped_acquisitions_of_a_held_lock_leave_nothing() {
     });
 }
 
-/// One master has lost the key, which is put back while the extension is dropped.
+/// One master has lost the key. The key is put back while the extension is dropped.
 #[test]
 fn dropped_extensions_leave_nothing() {
     with_masters(3, async |masters| {

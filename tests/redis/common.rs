@@ -1,4 +1,4 @@
-//! Helpers shared by the tests of this crate.
+//! Helpers that the tests share.
 
 use std::{
     future::Future,
@@ -15,15 +15,15 @@ pub(crate) use crate::{
     support::server::{self, Server},
 };
 
-/// The limit for one test, however slow the machine is. A test that hangs fails after it.
+/// The time limit for one test, even on a slow machine. A test that hangs fails after this time.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// A TTL longer than any test: a key that is gone was released.
+/// A TTL that is longer than any test. With this TTL, a key that is gone was released.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 
 pub(crate) const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 
-/// Runs `test` on `n` masters of its own. Skips it if no server can be started.
+/// Runs `test` on `n` masters of its own. Skips the test if no server can be started.
 pub(crate) fn with_masters(n: usize, test: impl AsyncFnOnce(Vec<Server>)) {
     if server::only_urls() {
         return;
@@ -32,7 +32,7 @@ pub(crate) fn with_masters(n: usize, test: impl AsyncFnOnce(Vec<Server>)) {
     run(test(masters));
 }
 
-/// Runs `test` on a runtime of its own, and fails if it does not end.
+/// Runs `test` on a runtime of its own. Fails if the test does not end in time.
 pub(crate) fn run(test: impl Future<Output = ()>) {
     runtime().block_on(async {
         if timeout(TEST_TIMEOUT, test).await.is_err() {
@@ -49,8 +49,8 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// A builder with a node timeout that a busy machine does not reach, for tests without slow
-/// masters.
+/// Returns a builder with a long node timeout, for tests without slow masters. Even on a busy
+/// machine, no master reaches this timeout.
 pub(crate) fn patient() -> Builder {
     Coordinator::builder()
         .restart_guard(RestartGuard::Off)
@@ -59,7 +59,7 @@ pub(crate) fn patient() -> Builder {
         .ttl(LONG)
 }
 
-/// A builder with timeouts that quickly show which master is slow.
+/// Returns a builder with short timeouts, for tests with slow masters.
 pub(crate) fn brisk() -> Builder {
     Coordinator::builder()
         .restart_guard(RestartGuard::Off)
@@ -72,7 +72,7 @@ pub(crate) const fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// Returns the lock called `name`, which `owner` owns unless it is a mutex.
+/// Returns the lock `name` of this kind. `owner` is not used for a mutex.
 pub(crate) fn lock_of_kind(kind: Kind, name: &str, locks: &Coordinator, owner: &Owner) -> Lock {
     match kind {
         Kind::Reentrant => locks.reentrant(name, owner),
@@ -89,7 +89,7 @@ pub(crate) fn coordinator(builder: Builder, masters: &[Server]) -> Coordinator {
     builder.masters(urls(masters)).build().unwrap()
 }
 
-/// Closes `locks`, and fails if that has to wait for a TTL.
+/// Closes `locks`. Fails if the close has to wait for a TTL.
 pub(crate) async fn close_at_once(locks: &Coordinator) {
     let closed = timeout(TEST_TIMEOUT / 8, locks.close()).await;
     assert!(
@@ -98,7 +98,7 @@ pub(crate) async fn close_at_once(locks: &Coordinator) {
     );
 }
 
-/// Fails unless all masters have no keys at all.
+/// Fails if a master has any key.
 #[track_caller]
 pub(crate) fn assert_no_keys(masters: &[Server]) {
     for (number, master) in masters.iter().enumerate() {
@@ -117,8 +117,8 @@ pub(crate) fn pttl(master: &Server, key: &str) -> i64 {
     master.command(&["PTTL", key]).parse().unwrap()
 }
 
-/// Repeats `look` until it returns something. For events that are not signalled, such as a server's
-/// own work or the reconnection of a master.
+/// Repeats `look` until it returns `Some`. This function is for events that nothing announces, for
+/// example the work of a server or a reconnection.
 pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {

@@ -1,5 +1,5 @@
-//! Many contenders in two processes, and a counter that shows whether two of them ever held the
-//! lock at once.
+//! Many contenders in two processes. A counter shows whether two contenders ever held the lock at
+//! once.
 
 use std::{env, fs, path::PathBuf, time::Duration};
 
@@ -12,7 +12,7 @@ const PROCESSES: u64 = 2;
 const TASKS: u64 = 32;
 const TURNS: u64 = 3;
 
-/// Set in the processes that contend, each of which is a second run of this test.
+/// An environment variable of the contending processes. Each of them is a second run of this test.
 const MASTERS: &str = "QUORLOCK_CONTENTION_MASTERS";
 const COUNTER: &str = "QUORLOCK_CONTENTION_COUNTER";
 

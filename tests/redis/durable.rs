@@ -1,4 +1,5 @@
-//! Masters declared to keep all writes, on servers that do and on servers that only seem to.
+//! Masters that are declared to keep all writes. Some of the servers do keep all writes, and others
+//! only seem to do so.
 
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use crate::{
     restart_guard::{ALWAYS, KEY, connected, copy_once, guarded, is_copy, is_quarantined, lock},
 };
 
-/// A builder that trusts the declaration that masters keep all writes. No test outlives a
-/// quarantine.
+/// Returns a builder that trusts the declaration that masters keep all writes. A quarantine lasts
+/// longer than any test.
 fn trusting() -> Builder {
     patient()
         .restart_guard(RestartGuard::Observed)
@@ -20,7 +21,7 @@ fn trusting() -> Builder {
         .max_ttl(LONG)
 }
 
-/// Returns whether the first master has a vote, once it is reachable again.
+/// Waits until the first master is reachable again. Returns whether it has a vote.
 async fn has_vote(locks: &Coordinator) -> bool {
     let lock = locks.mutex("vote probe");
     until("a vote or none", async || {
@@ -36,8 +37,8 @@ async fn has_vote(locks: &Coordinator) -> bool {
     .await
 }
 
-/// The masters are killed over and over, all at once, and behave as if they had only been
-/// unreachable.
+/// All masters are killed at once, several times. After each restart, they behave as if they had
+/// only been unreachable.
 #[test]
 fn masters_that_keep_all_writes_vote_at_once_and_still_have_their_locks() {
     if server::is_before_7() {
@@ -74,15 +75,16 @@ fn masters_that_keep_all_writes_vote_at_once_and_still_have_their_locks() {
                 held.release().await.unwrap();
                 drop(acquire_on_all(&other).await);
             }
-            // A client without trust goes by the content of the guard key.
+            // A client that does not trust the declaration relies on the content of the guard key.
             let other = guarded(RestartGuard::Observed).masters(urls(&masters));
             assert!(has_vote(&other.build().unwrap()).await);
         }
     });
 }
 
-/// Restarts a master twice. Takes its start options, the settings changed before it is first used,
-/// and whether it is expected to count as durable over each of the two restarts.
+/// Restarts a master twice. `options` are its start options. `settings` are changed before the
+/// master is first used. `expected` says for each of the two restarts whether the master counts as
+/// durable over that restart.
 async fn check_durability(options: &[&str], settings: &[&str], expected: [bool; 2]) {
     let mut masters = server::masters(2);
     masters.insert(0, Server::start_with(options));
@@ -96,7 +98,8 @@ async fn check_durability(options: &[&str], settings: &[&str], expected: [bool; 
     assert_eq!(has_vote(&locks).await, expected[0], "{row}");
     let newcomer = trusting().masters(urls(&masters)).build().unwrap();
     assert_eq!(has_vote(&newcomer).await, expected[0], "{row}");
-    // Without trust, the master is in quarantine for longer than the test.
+    // If the master did not count as durable over the first restart, it is in quarantine for longer
+    // than the test. So the second check compares origins, and not votes.
     let origin = || masters[0].command(&["HGET", KEY, "origin"]);
     let before = origin();
     masters[0].restart();
@@ -118,17 +121,17 @@ fn a_master_that_was_not_durable_before_or_is_not_now_has_no_vote() {
             check_durability(&ALWAYS, &[], [true, true]),
             check_durability(everysec, &[], [false, false]),
             check_durability(&and_pauses, &[], [false, false]),
-            // As if durability had been switched on just before the restart.
+            // These rows simulate that durability was switched on just before the restart.
             check_durability(&ALWAYS, &["appendfsync", "everysec"], [false, true]),
             check_durability(&ALWAYS, &pauses, [false, true]),
-            // As if durability had been switched off by the restart.
+            // This row simulates that the restart switched durability off.
             check_durability(everysec, &["appendfsync", "always"], [false, false]),
         );
     });
 }
 
-/// At the restart, the master loads a snapshot, and its log is off. Switching the log on afterwards
-/// does not bring back lost writes.
+/// At the restart, the log of the master is off, and the master loads a snapshot. Switching the log
+/// on later does not bring back lost writes.
 #[test]
 fn a_log_switched_on_after_the_restart_does_not_count() {
     if server::is_before_7() {
@@ -164,8 +167,8 @@ fn a_log_switched_on_after_the_restart_does_not_count() {
     });
 }
 
-/// The replica's log has everything that it was sent, including the guard key, but not the writes
-/// that it was not sent.
+/// The log of the replica has all writes that the master sent to it, including the guard key. The
+/// log lacks the writes that the master did not send.
 #[test]
 fn a_promoted_replica_has_no_vote_however_durable_it_is() {
     if server::is_before_7() {

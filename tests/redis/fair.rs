@@ -1,6 +1,8 @@
-//! Fair locks on real servers: what Redisson's own tests demand of `RFairLock`, and more.
+//! Fair locks on real servers. These tests demand all that Redisson's own tests demand of
+//! `RFairLock`, and more.
 //!
-//! `RedissonFairLockTest`, with the tests here or the reason why there is none:
+//! The list has each test of `RedissonFairLockTest`, with the tests here that cover it or the
+//! reason why there are none:
 //!
 //! - testLeaseTimeout: `locks_that_expire_pass_to_the_next_waiter_in_order`
 //! - testMultipleLocks, testConcurrency_SingleInstance, testConcurrencyLoop_MultiInstance,
@@ -12,13 +14,13 @@
 //! - testLockAcquiredBooleanTimeoutDrift_Descrete:
 //!   `an_attempt_takes_no_queue_position_and_overtakes_no_one`
 //! - testAbandonedTimeoutDrift_Descrete: `dead_waiters_cost_one_waiter_timeout_and_no_hot_loop`
-//! - testTryLockNonDelayed, testTryLockWait: `reentrant.rs`: `a_wait_lasts_as_long_as_its_limit`
-//! - testForceUnlock: no such operation; a deleted key:
+//! - testTryLockNonDelayed, testTryLockWait: `a_wait_lasts_as_long_as_its_limit` in `reentrant.rs`
+//! - testForceUnlock: there is no such operation. The test for a deleted key is
 //!   `a_deleted_key_is_noticed_without_an_announcement`
 //! - testExpire, testAutoExpire, testGetHoldCount, testIsHeldByCurrentThread,
 //!   testIsHeldByCurrentThreadOtherThread, testIsLocked, testIsLockedOtherThread, testLockUnlock,
-//!   testReentrancy: `reentrant.rs`, for both kinds
-//! - testUnlockFail: only a guard can release, and only its own lock
+//!   testReentrancy: `reentrant.rs`, which tests both reentrant and fair locks
+//! - testUnlockFail: only a guard can release a lock, and it can release only its own lock
 //! - testNameMapper: `the_template_also_names_the_queue`
 //! - testAcquireFailedNotCalledOnRedisTimeout:
 //!   `masters_that_stand_still_during_an_attempt_keep_no_queue_entry`
@@ -41,7 +43,7 @@ use crate::{
     waiter_processes::{DEADLINES, QUEUE, until_queued},
 };
 
-/// More than a waiter that is woken takes, and less than the shortest poll interval.
+/// The time limit for a waiter that is woken. It is less than the shortest poll interval.
 const WOKEN: Duration = Duration::from_millis(100);
 
 /// Returns the tickets on `master`, in order.
@@ -55,7 +57,7 @@ fn tickets(master: &Server) -> Vec<String> {
 struct Served(Arc<Mutex<Vec<String>>>);
 
 impl Served {
-    /// Waits for the lock, and releases it at once.
+    /// Starts a task that waits for the lock, and releases the lock at once.
     fn waiter(&self, locks: &Coordinator) -> (Owner, JoinHandle<()>) {
         let owner = locks.owner();
         let (lock, served) = (locks.fair("r", &owner), self.0.clone());
@@ -120,8 +122,8 @@ fn waiters_of_several_clients_are_served_in_order() {
     });
 }
 
-/// In a `RedissonRedLock` of fair locks, every node has its own order, and no waiter may get a
-/// majority of them.
+/// In a `RedissonRedLock` of fair locks, every node has its own order of waiters. Sometimes no
+/// waiter is the first on a majority of nodes.
 #[test]
 fn waiters_that_arrive_together_have_the_same_order_on_every_master() {
     with_masters(3, async |masters| {
@@ -142,12 +144,12 @@ fn waiters_that_arrive_together_have_the_same_order_on_every_master() {
     });
 }
 
-/// Redisson: testLeaseTimeout. There, the end of an extended lease removes the queue.
+/// Redisson: testLeaseTimeout. In Redisson, the end of an extended lease removes the queue.
 #[test]
 fn locks_that_expire_pass_to_the_next_waiter_in_order() {
     with_masters(3, async |masters| {
         let ttl = millis(450);
-        // An expiry is not announced: the new head notices it at a poll.
+        // Masters do not announce an expiry. The new head of the queue notices it at a poll.
         let waiter_timeout = millis(800);
         let builder = || {
             patient()
@@ -202,8 +204,8 @@ fn many_waiters_are_all_served() {
     });
 }
 
-/// Redisson: the five tests of drifting timeouts. There, a waiter's deadline is counted from the
-/// deadline of the waiter before it.
+/// Redisson: the five tests of drifting timeouts. In Redisson, a waiter's deadline is counted from
+/// the deadline of the waiter before it.
 #[test]
 fn the_deadlines_of_waiters_do_not_add_up() {
     with_masters(3, async |masters| {
@@ -272,7 +274,7 @@ fn an_attempt_takes_no_queue_position_and_overtakes_no_one() {
         })
         .await;
 
-        // The lock is free, and it is another waiter's turn.
+        // The lock is free, but another waiter is the next.
         for master in &masters {
             enqueue_dead(master, "0000000000000001:another:1", Some(millis(60_000)));
         }
@@ -281,7 +283,7 @@ fn an_attempt_takes_no_queue_position_and_overtakes_no_one() {
         };
         let queued = Vote::Refuse(Refusal::Queued { position: None });
         let said = votes.iter().filter_map(|row| row.vote().cloned());
-        let said: Vec<_> = said.collect(); // the votes of a majority at least
+        let said: Vec<_> = said.collect(); // at least the votes of a majority
         assert!(said.len() >= 2 && said.iter().all(|vote| *vote == queued));
         close_at_once(&locks).await;
         for master in &masters {
@@ -291,7 +293,7 @@ fn an_attempt_takes_no_queue_position_and_overtakes_no_one() {
     });
 }
 
-/// Puts a waiter into the queue of `master` that never polls, and counts as dead after
+/// Puts a waiter that never polls into the queue of `master`. The waiter counts as dead after
 /// `waiter_timeout`.
 fn enqueue_dead(master: &Server, ticket: &str, waiter_timeout: Option<Duration>) {
     assert_eq!(master.command(&["ZADD", QUEUE, "0", ticket]), "1");
@@ -304,8 +306,8 @@ fn enqueue_dead(master: &Server, ticket: &str, waiter_timeout: Option<Duration>)
     }
 }
 
-/// Redisson: testAbandonedTimeoutDrift_Descrete, testFirstThreadDeathTimeoutDrift. There, dead
-/// waiters are waited for one after the other, and the waiters after them ask as fast as they can.
+/// Redisson: testAbandonedTimeoutDrift_Descrete, testFirstThreadDeathTimeoutDrift. In Redisson, the
+/// timeouts of dead waiters add up, and the waiters after them ask as fast as they can.
 #[test]
 fn dead_waiters_cost_one_waiter_timeout_and_no_hot_loop() {
     with_masters(3, async |masters| {
@@ -325,7 +327,7 @@ fn dead_waiters_cost_one_waiter_timeout_and_no_hot_loop() {
         finish(waiters.collect::<Vec<_>>()).await;
         let took = start.elapsed();
         assert!(took > waiter_timeout * 9 / 10, "{took:?}");
-        // The waiter after the dead ones notices them at its next poll at the latest.
+        // The waiter after the dead waiters notices their end at its next poll at the latest.
         assert!(took < waiter_timeout * 2 + WOKEN * 2, "{took:?}");
         let asked = scripts_run(&masters[0]) - before;
         assert!(asked < 100, "{asked} scripts");
@@ -334,7 +336,7 @@ fn dead_waiters_cost_one_waiter_timeout_and_no_hot_loop() {
     });
 }
 
-/// The number of scripts that the server has run.
+/// Returns the number of scripts that the server has run.
 fn scripts_run(master: &Server) -> u64 {
     master.calls(|command| command == "evalsha")
 }
@@ -358,7 +360,7 @@ fn a_waiter_without_a_deadline_delays_no_one() {
     });
 }
 
-/// Set in the waiting processes, each of which is a second run of a test.
+/// An environment variable of the waiting processes. Each of them is a second run of a test.
 const MASTERS: &str = "QUORLOCK_FAIR_MASTERS";
 
 #[test]
@@ -394,7 +396,7 @@ fn a_process_killed_in_the_queue_costs_one_waiter_timeout_at_most() {
     });
 }
 
-/// In Redisson, a waiter that waits for longer than its deadline is swept, and comes last.
+/// In Redisson, a waiter that waits for longer than its deadline is removed, and comes last.
 #[test]
 fn a_waiter_that_waits_longer_than_the_waiter_timeout_keeps_its_position() {
     with_masters(3, async |masters| {
@@ -475,9 +477,9 @@ fn the_holder_reenters_although_others_wait() {
         let innermost = lock.try_acquire().await.unwrap();
         assert_eq!(innermost.depth(), 3);
         drop((outer, inner));
-        sleep(WOKEN).await; // time enough for the waiter, if it were woken
+        sleep(WOKEN).await; // long enough for the waiter, if it were woken
         assert!(served.list().is_empty());
-        until_queued(&masters, 1).await; // the reentry adds no queue entry
+        until_queued(&masters, 1).await; // reentering adds no queue entry
         innermost.release().await.unwrap();
         finish([task]).await;
     });
@@ -587,7 +589,8 @@ fn a_master_that_stands_still_changes_no_order_and_costs_little_time() {
     });
 }
 
-/// In Redisson, a plain lock overtakes a fair lock's queue, and its release wakes no waiter in it.
+/// In Redisson, a plain lock overtakes the queue of a fair lock. The release of the plain lock
+/// wakes no waiter in that queue.
 #[test]
 fn kinds_of_one_name_do_not_mix() {
     with_masters(3, async |masters| {

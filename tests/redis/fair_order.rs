@@ -1,5 +1,5 @@
-//! The order in which waiters of many processes get a fair lock, while masters fail or hear of the
-//! waiters in different orders.
+//! The order in which waiters of many processes get a fair lock. Meanwhile, masters fail, or hear
+//! of the waiters in different orders.
 
 use std::time::Duration;
 
@@ -51,7 +51,9 @@ fn masters_that_die_or_come_back_empty_change_no_order_that_a_majority_knows() {
                     watch.record_kill(0);
                     masters[0].kill();
                 }
-                // The holder of the lock has it from a majority of the other four masters.
+                // Master 0 is down, so at least three of the other four masters granted the lock to
+                // its holder. At least two of these keep the lock when master 1 restarts. So no one
+                // else gets a majority.
                 100 => {
                     watch.record_kill(1);
                     masters[1].restart();
@@ -66,7 +68,7 @@ fn masters_that_die_or_come_back_empty_change_no_order_that_a_majority_knows() {
     });
 }
 
-/// Fails if a waiter was overtaken that a majority of masters knew.
+/// Fails if a waiter was overtaken although a majority of masters knew it.
 #[track_caller]
 fn assert_in_order(log: &QueueLog, served: &[Service], all: usize) {
     assert_eq!(served.len(), all);
@@ -79,7 +81,7 @@ fn assert_in_order(log: &QueueLog, served: &[Service], all: usize) {
         overtakes.waited
     );
     assert!(overtakes.broken.is_empty(), "{:#?}", overtakes.broken);
-    // Otherwise the test shows nothing.
+    // If fewer waiters had to wait, the test would show nothing.
     assert!(overtakes.waited > all / 2 && overtakes.kept > all * all / 6);
 }
 
@@ -92,7 +94,7 @@ fn masters_that_hear_of_waiters_in_different_orders_leave_no_gap_longer_than_a_p
     const WAITER_TIMEOUT: Duration = millis(1_500);
     with_masters(5, async |masters| {
         let test = "fair_order::masters_that_hear_of_waiters_in_different_orders_leave_no_gap_longer_than_a_poll";
-        // A different master is the farthest one for each process.
+        // For each process, a different master is the farthest.
         let proxies: Vec<Vec<_>> = (0..4)
             .map(|process| {
                 let steps = (process..).map(|step| FARTHEST / 4 * (step % 5));
@@ -121,7 +123,7 @@ fn masters_that_hear_of_waiters_in_different_orders_leave_no_gap_longer_than_a_p
         gaps.sort_unstable();
         let (median, longest) = (gaps[gaps.len() / 2], gaps[gaps.len() - 1]);
         println!("gap between two services: {median:?} median, {longest:?} longest");
-        // One way with the release and back with the wake-up, and a round trip for the attempt.
+        // The release and the wake-up take a round trip, and the attempt takes another one.
         let most = WAITER_TIMEOUT / 3 + 2 * FARTHEST + SLACK;
         assert!(longest < most, "{gaps:?}");
         assert_no_keys(&masters);

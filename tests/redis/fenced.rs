@@ -16,7 +16,7 @@ pub(crate) fn named(name: &str, kind: Kind, locks: &Coordinator) -> Lock {
     lock_of_kind(kind, name, locks, &locks.owner()).fenced()
 }
 
-/// Returns the token of `guard`, which must be larger than `last`.
+/// Returns the token of `guard`. Fails unless the token is larger than `last`.
 #[track_caller]
 fn larger(guard: &Guard, last: u64, when: impl Display) -> u64 {
     let token = guard.fencing_token().unwrap();
@@ -38,10 +38,11 @@ fn every_holder_has_a_larger_token_than_the_one_before() {
                 last = token;
                 guard.release().await.unwrap();
             }
-            // A counter ahead on a minority costs nothing. On a majority, it costs a second round.
+            // Counters that are ahead on a minority cost nothing. On a majority, they cost a second
+            // round.
             for (ahead, rounds) in [(2, 1), (5, 2)] {
                 for master in &masters[..ahead] {
-                    last += 50_000; // in all, well within the window
+                    last += 50_000; // the sum stays well within the window
                     let counter = last.to_string();
                     master.command(&["SET", COUNTER, &counter]);
                 }
@@ -66,8 +67,8 @@ fn every_holder_has_a_larger_token_than_the_one_before() {
     });
 }
 
-/// The script takes the lock before it checks the candidate, and afterwards no client may be there
-/// to release it.
+/// The script writes the lock before it checks the candidate. If the check fails, the script must
+/// remove the lock itself, because the client may be gone.
 #[test]
 fn a_user_without_the_right_to_read_the_time_leaves_no_lock() {
     const ACQUIRE: &str = concat!(
@@ -90,8 +91,8 @@ fn a_user_without_the_right_to_read_the_time_leaves_no_lock() {
     });
 }
 
-/// Each master in turn is down, back with its data, hanging, and answering errors, with two
-/// clients.
+/// Each master in turn is down, comes back with its data, hangs, and answers errors. Two clients
+/// acquire the lock.
 #[test]
 fn tokens_grow_while_one_master_after_the_other_fails() {
     if server::only_urls() {
@@ -132,7 +133,7 @@ fn tokens_grow_while_one_master_after_the_other_fails() {
                 }
             }
             for master in &masters {
-                // the master that came back with its data has an old lock
+                // The master that came back with its data may have an old lock.
                 master.command(&["DEL", "r"]);
             }
         }
@@ -171,7 +172,7 @@ fn the_script_in_the_docs_compares_numbers_and_refuses_stale_tokens() {
         assert_eq!(access(token, &["105"]), "105");
         assert_eq!(store.command(&["GET", "account:fence"]), token.to_string());
 
-        // Compared as strings, each of these would be the other way round.
+        // If the script compared strings, each of these results would be the opposite.
         store.command(&["SET", "account:fence", "9"]);
         assert_eq!(access(10, &["1"]), "1");
         assert!(access(9, &["2"]).starts_with("STALE"));

@@ -195,7 +195,8 @@ fn an_extension_heals_a_minority_that_lost_the_key() {
     });
 }
 
-/// The lock is won with three of five masters. The two that another client holds stay unchanged.
+/// The lock is won with three of five masters. Another client holds the other two, and they stay
+/// unchanged.
 #[test]
 fn an_extension_does_not_take_a_minority_from_another() {
     with_masters(5, async |masters| {

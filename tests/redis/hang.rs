@@ -1,4 +1,4 @@
-//! Masters that stand still: their connections stay open, but nothing answers.
+//! Masters that stand still. Their connections stay open, but the masters do not answer.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ fn a_master_that_stands_still_is_given_up_and_taken_back() {
 #[test]
 fn an_acquisition_does_not_wait_for_a_master_that_stands_still() {
     with_masters(5, async |masters| {
-        // Long enough that every wait for the master would show.
+        // The node timeout is long, so every wait for the master would be noticed.
         let node_timeout = Duration::from_secs(1);
         let locks = coordinator(brisk().node_timeout(node_timeout), &masters);
         let lock = locks.mutex("r");
@@ -47,7 +47,7 @@ fn an_acquisition_does_not_wait_for_a_master_that_stands_still() {
 
         let most = (healthy[CYCLES / 2] * 20).max(Duration::from_millis(20));
         assert!(hung[CYCLES / 2] < most, "{healthy:?}, {hung:?}");
-        // The connection is given up after three waits, so there can be only a few slow cycles.
+        // The connection is given up after three timeouts, so only a few cycles can be slow.
         assert!(hung[CYCLES - 2] < node_timeout / 2, "{hung:?}");
         locks.close().await;
         assert_no_keys(&masters);
@@ -56,7 +56,7 @@ fn an_acquisition_does_not_wait_for_a_master_that_stands_still() {
 
 const CYCLES: usize = 51;
 
-/// Returns the times to acquire and release, sorted.
+/// Returns the times that it takes to acquire and release the lock, sorted.
 async fn times(lock: &Lock) -> Vec<Duration> {
     let mut times = Vec::new();
     for _ in 0..CYCLES {
@@ -74,13 +74,13 @@ async fn times(lock: &Lock) -> Vec<Duration> {
 enum Hang {
     /// From before the acquisition until after the release.
     AllAlong,
-    /// Like `AllAlong`, and until its connection has been given up.
+    /// Like `AllAlong`, and then until the connection has been given up.
     AllAlongAndGivenUp,
     /// During the release only.
     Release,
-    /// From before the release until its connection has been given up.
+    /// From before the release until the connection has been given up.
     ReleaseAndGivenUp,
-    /// Like `ReleaseAndGivenUp`, with the connection given up before the release.
+    /// Like `ReleaseAndGivenUp`, but the connection is given up before the release.
     GivenUpBeforeRelease,
 }
 
@@ -131,7 +131,7 @@ fn a_master_that_stood_still_gets_the_release_when_it_goes_on() {
     });
 }
 
-/// A guard is dropped while most masters stand still, which all go on later.
+/// A guard is dropped while most masters stand still. All masters go on later.
 #[test]
 fn a_lost_round_is_taken_back_from_masters_that_stood_still() {
     with_masters(3, async |masters| {
@@ -155,8 +155,8 @@ fn a_lost_round_is_taken_back_from_masters_that_stood_still() {
     });
 }
 
-/// A master may have been sent anything before it stood still, over any number of connections. None
-/// of our keys remains on it.
+/// Before a master stands still, clients may have sent it any commands over any number of
+/// connections. No key of this crate remains on the master.
 #[test]
 fn masters_that_stand_still_now_and_then_keep_nothing() {
     with_masters(5, async |masters| {

@@ -1,5 +1,5 @@
-//! Waiters for a fair lock that cannot win step aside on real servers, and do not slow down those
-//! that can.
+//! Waiters for a fair lock that cannot win. On real servers, they step aside, and do not slow down
+//! waiters that can win.
 
 use std::{
     net::{Ipv4Addr, TcpListener},
@@ -18,8 +18,8 @@ fn fair(locks: &Coordinator) -> Lock {
     locks.fair("r", &locks.owner())
 }
 
-/// Counts how often one client gets the lock in four seconds, if it holds it for a moment each
-/// time.
+/// Counts how often a client gets the lock in four seconds. The client holds the lock for a moment
+/// each time.
 async fn grants(locks: &Coordinator) -> u32 {
     let start = Instant::now();
     let mut grants = 0;
@@ -33,28 +33,31 @@ async fn grants(locks: &Coordinator) -> u32 {
     grants
 }
 
-/// Compares how often a near client gets the lock alone, and next to a client that cannot win.
+/// Compares how often a near client gets the lock in two cases: alone, and next to a client that
+/// cannot win.
 async fn check(near: &Coordinator, hopeless: &Coordinator, first: &Server) {
     let alone = grants(near).await;
     let lock = fair(hopeless);
-    // The waiter queues meanwhile. It is never first in the queue while the lock is held.
+    // The waiter joins the queue while the lock is held.
     let held = fair(near).acquire().await.unwrap();
     let waiter = tokio::spawn(async move { lock.acquire().await.map(drop) });
     let queued = || first.command(&["ZCARD", "quorlock:queue:{r}"]);
     until("a queued waiter", async || (queued() == "1").then_some(())).await;
     drop(held);
-    // Returns once the waiter has stepped aside, since the waiter's ticket is the first.
+    // The waiter's ticket is the first. So this call returns only after the waiter has stepped
+    // aside.
     let first = fair(near).acquire().await.unwrap();
     first.release().await.unwrap();
     let contended = grants(near).await;
-    // Other tests run meanwhile. A waiter that does not step aside leaves the others no grants.
+    // The limit is low because other tests run meanwhile. If the waiter did not step aside, the
+    // near client would get no grants.
     assert!(contended * 5 >= alone * 3, "{contended} of {alone}");
     assert!(!waiter.is_finished());
     waiter.abort();
 }
 
-/// The far waiter's commands arrive and keep its position in the queue, but every answer comes too
-/// late.
+/// The commands of the far waiter arrive and keep its position in the queue, but every answer to
+/// them comes too late.
 #[test]
 fn a_waiter_that_is_too_far_away_does_not_hold_up_others() {
     with_masters(3, async |masters| {
@@ -70,12 +73,12 @@ fn a_waiter_that_is_too_far_away_does_not_hold_up_others() {
             .masters(proxies.iter().map(Proxy::url))
             .build()
             .unwrap();
-        sleep(Duration::from_secs(1)).await; // connected by then
+        sleep(Duration::from_secs(1)).await; // `far` is connected by then
         check(&near, &far, &masters[0]).await;
     });
 }
 
-/// Each majority needs both masters that are still up, and the waiter reaches only one of them.
+/// Only two of three masters are up, so a majority needs both. The waiter reaches only one of them.
 #[test]
 fn a_waiter_that_is_cut_off_from_a_majority_does_not_hold_up_others() {
     with_masters(3, async |mut masters| {

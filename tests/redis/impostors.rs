@@ -1,4 +1,5 @@
-//! Addresses without a usable master: silent, talkative or hanging up at once, and replicas.
+//! Addresses without a usable master. The server there is silent, sends other data, hangs up at
+//! once, or is a replica.
 
 use std::{
     io::{Read, Write},
@@ -13,7 +14,7 @@ use crate::common::*;
 
 /// Listens on a port of its own and passes each connection to `serve`. Returns the URL.
 ///
-/// The thread ends with the process, since it only waits for connections.
+/// The thread waits for connections until the process ends.
 pub(crate) fn impostor(serve: impl Fn(TcpStream) + Send + 'static) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -70,7 +70,7 @@ fn a_user_without_the_right_to_load_scripts_can_lock() {
     });
 }
 
-/// Waiters poll without announcements.
+/// Without announcements of releases, waiters poll.
 #[test]
 fn a_user_without_the_right_to_publish_can_release_every_kind() {
     with_masters(3, async |masters| {
@@ -92,7 +92,7 @@ fn a_user_without_the_right_to_publish_can_release_every_kind() {
             let held = acquire_on_all(&kind(&locks, &mine)).await;
             let next = kind(&locks, &yours);
             let waits = tokio::spawn(async move { next.acquire().await });
-            sleep(Duration::from_millis(50)).await; // the waiter is queued by then
+            sleep(Duration::from_millis(50)).await; // the waiter is in the queue by then
             held.release().await.unwrap();
             let next = waits.await.unwrap().unwrap();
             next.release().await.unwrap();
@@ -165,7 +165,8 @@ fn a_wrong_password_shows_in_the_votes_and_costs_no_lock() {
             guard.release().await.unwrap();
         }
 
-        // Two of three masters with the wrong password mean no quorum, but not contention.
+        // If two of three masters refuse the password, the error is a missing quorum, and not
+        // contention.
         let two_wrong = [
             masters[0].url(),
             format!("redis://:hunter2@127.0.0.1:{}", masters[2].port()),

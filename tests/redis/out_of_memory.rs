@@ -1,4 +1,4 @@
-//! Masters without free memory: they cannot grant locks, but they still release them.
+//! Masters without free memory. They cannot grant locks, but they still release locks.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ fn a_held_lock_can_be_extended_and_released_without_memory() {
             assert_eq!(guard.settled().await.granted_count(), 3);
             for master in &masters {
                 assert!(pttl(master, "r") > 60_000);
-                // There is no counter to raise.
+                // After this, there is no counter that a release could raise.
                 master.command(&["DEL", "quorlock:fence:{r}"]);
             }
             guard.release().await.unwrap();
@@ -87,7 +87,7 @@ fn a_held_lock_can_be_extended_and_released_without_memory() {
     });
 }
 
-/// The depth of a lock is informational, and may be wrong in this case.
+/// Without memory, the masters may have a wrong depth. The depth is only informational.
 #[test]
 fn levels_can_be_acquired_and_released_without_memory() {
     with_masters(3, async |masters| {

@@ -1,4 +1,4 @@
-//! Checks of servers. Each finding that can be provoked on a server is provoked here.
+//! Checks of servers. These tests provoke each finding that can be provoked on a server.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
 type Found = (Severity, &'static str);
 
-/// Returns three servers that are fit, but on one machine.
+/// Returns three servers that are fit as masters, but on one machine.
 fn durable() -> Vec<Server> {
     (0..3).map(|_| Server::start_with(&DURABLE)).collect()
 }
@@ -30,7 +30,7 @@ fn guarded() -> Builder {
     patient().restart_guard(RestartGuard::Observed)
 }
 
-/// Returns addresses that look like machines of their own.
+/// Returns addresses of `masters` that look like addresses of different machines.
 fn apart(masters: &[Server]) -> [String; 3] {
     [
         masters[0].url(),
@@ -43,7 +43,8 @@ fn locks(builder: Builder, masters: &[Server]) -> Coordinator {
     builder.masters(apart(masters)).build().unwrap()
 }
 
-/// Returns the findings without an old version, which depends on the server of the tests.
+/// Returns the findings, except for the one about an old version. That finding depends on the
+/// version of the tested servers.
 fn found(report: &Preflight) -> Vec<Found> {
     let findings = report.findings.iter();
     let findings = findings.map(|finding| (finding.severity, finding.setting.name()));
@@ -73,7 +74,7 @@ fn nothing_is_found_on_fit_masters() {
     with_masters(0, async |_| {
         let masters = durable();
         for guard in [RestartGuard::Off, RestartGuard::Observed] {
-            // The check comes at once, as at a program's start.
+            // The check is made at once, like at the start of a program.
             let locks = locks(patient().restart_guard(guard), &masters);
             let report = locks.check().await;
             assert_eq!(found(&report), [], "{guard:?} {report}");
@@ -203,7 +204,7 @@ fn masters_that_are_declared_durable_and_are_not_are_found() {
             set(&masters[1], setting, good);
             let report = connected.check().await;
             assert_eq!(found(&report), [(Warn, "quorlock:guard")], "{report}");
-            // A log that is switched on is rewritten first.
+            // A server rewrites its log after the log is switched on, so this takes some time.
             until("a dial that notes it", async || {
                 let again = locks(durable(), &masters);
                 found(&again.check().await).is_empty().then_some(())
@@ -283,7 +284,7 @@ fn a_master_that_evicted_its_keys_is_found_and_then_in_quarantine() {
     });
 }
 
-/// After the fix that the finding names, the programs that knew the masters do the rest.
+/// After the fix that the finding names, programs that knew the master put it into quarantine.
 #[test]
 fn a_master_that_was_flushed_is_found_and_then_in_quarantine() {
     with_masters(0, async |_| {
@@ -317,14 +318,14 @@ fn a_master_that_was_flushed_is_found_and_then_in_quarantine() {
     });
 }
 
-/// The one loss that no check can find, as docs/operations.md says.
+/// A check cannot find this loss of data. `docs/operations.md` says so.
 #[test]
 fn a_flush_is_not_found_after_an_observer_wrote_the_guard_key_anew() {
     with_masters(0, async |_| {
         let masters = durable();
         let knew = locks(guarded(), &masters);
         assert_eq!(found(&knew.check().await), []);
-        // By addresses that this process has not used, as another process would.
+        // This process has not used the address, so it knows no more than another process would.
         let address = format!("redis://localhost:{}", masters[0].port());
         for (guard, address, expected) in [
             (
@@ -377,7 +378,7 @@ fn a_master_with_the_data_of_another_is_found() {
         })
         .await;
 
-        // The second master gets the data of the first, which is in the list, too.
+        // The second master gets the data of the first master. Both are masters of the coordinator.
         copy(&masters[0], &masters[1]);
         let had = "master_replid";
         let report = connected.check().await;
@@ -390,7 +391,7 @@ fn a_master_with_the_data_of_another_is_found() {
     });
 }
 
-/// Replaces the data of `to` by the data of `from`.
+/// Replaces the data of `to` with the data of `from`.
 fn copy(from: &Server, to: &Server) {
     let port = from.port().to_string();
     set(from, "repl-diskless-sync-delay", "0");
@@ -413,7 +414,7 @@ fn a_master_that_cannot_save_is_found() {
         let masters = durable();
         let locks = locks(guarded(), &masters);
         assert_eq!(found(&locks.check().await), []);
-        // The snapshot cannot be written: its name is that of a folder.
+        // The snapshot cannot be written, because a folder has the name of its file.
         fs::create_dir(masters[0].socket().with_file_name("dump.rdb")).unwrap();
         set(&masters[0], "save", "3600 1000000");
         masters[0].command(&["BGSAVE"]);
@@ -477,7 +478,8 @@ fn replicas_are_found() {
             (info(&masters[1], "master_link_status")? == "up").then_some(())
         })
         .await;
-        // One coordinator was connected to the server before it became a replica, the other not.
+        // The first coordinator was connected before the server became a replica. The second one
+        // was not.
         for locks in [connected, locks(guarded(), &masters)] {
             let report = locks.check().await;
             assert_eq!(report.worst(), Some(Refuse));
@@ -501,7 +503,7 @@ fn a_server_that_is_listed_twice_is_found() {
         let expected = [(Refuse, "run_id"), (Refuse, "master_replid")];
         assert_eq!(found(&report), expected, "{report}");
         unguarded.close().await;
-        // With the guard, the server has one vote.
+        // With the restart guard, the server has a single vote.
         let guarded = guarded().masters(&urls).build().unwrap();
         let report = guarded.check().await;
         assert_eq!(found(&report), [(Refuse, "run_id")], "{report}");
@@ -594,14 +596,14 @@ fn masters_that_do_not_answer_are_found() {
     });
 }
 
-/// Another program answers at the address, or a server that is too old.
+/// The server at the address is too old, or another program answers there.
 #[test]
 fn servers_that_are_no_masters_are_found() {
     with_masters(0, async |_| {
         let masters = durable();
         for (answer, expected) in [
             ("HTTP/1.1 400 Bad Request\r\n\r\n", (Warn, "connection")),
-            // The answers of Redis 5 and of a proxy.
+            // These are the answers of Redis 5 and of a proxy.
             (
                 "-ERR unknown command `HELLO`, with args beginning with: `3`\r\n",
                 (Refuse, "redis_version"),
@@ -614,7 +616,7 @@ fn servers_that_are_no_masters_are_found() {
             let mut urls = apart(&masters);
             urls[0] = impostor(|mut stream| {
                 let _ = stream.write_all(answer.as_bytes());
-                // Reads until the end: closing with unread bytes would reset the connection.
+                // Reads to the end, because a close with unread bytes would reset the connection.
                 let _ = io::copy(&mut stream, &mut io::sink());
             });
             let locks = guarded().masters(urls).build().unwrap();
@@ -631,12 +633,12 @@ fn servers_that_are_no_masters_are_found() {
     });
 }
 
-/// Needs an address that is not the loopback address.
+/// The test needs an address of this machine that is not the loopback address.
 #[test]
 fn protected_mode_is_found() {
     with_masters(0, async |_| {
         let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
-        // Connecting a UDP socket sends nothing, and shows this machine's address.
+        // Connecting a UDP socket sends nothing, and tells the address of this machine.
         let address = socket
             .connect(("192.0.2.1", 9))
             .and_then(|()| socket.local_addr());
@@ -650,7 +652,7 @@ fn protected_mode_is_found() {
         urls[0] = format!("redis://{}:{}", address.ip(), masters[0].port());
         let locks = guarded().masters(urls).build().unwrap();
         let report = locks.check().await;
-        // Before Redis 7, `--bind` turned it off.
+        // Before Redis 7, `--bind` turned the protected mode off.
         if major(&masters[0]) >= 7 {
             assert_eq!(found(&report), [(Refuse, "login")], "{report}");
             assert!(report.to_string().contains("protected mode"), "{report}");
@@ -659,7 +661,7 @@ fn protected_mode_is_found() {
     });
 }
 
-/// Checks three masters, on one of which the user has `rules`.
+/// Checks three masters. On the first one, the user has `rules`.
 async fn as_user(masters: &[Server], builder: Builder, rules: &[&str]) -> Preflight {
     let words = [&["ACL", "SETUSER", "bob", "reset", "on", ">hunter2"], rules].concat();
     assert_eq!(masters[0].command(&words), "OK");
@@ -761,14 +763,14 @@ fn rights_that_the_guard_lacks_are_found() {
             let rules = [&all[..], without].concat();
             let report = as_user(&masters, guarded(), &rules).await;
             assert_eq!(found(&report), expected, "{without:?}: {report}");
-            // A strict guard does not even connect.
+            // With a strict guard, the client does not even connect.
             let strict = patient().restart_guard(RestartGuard::Strict).max_ttl(LONG);
             let report = as_user(&masters, strict, &rules).await;
             assert!(found(&report).contains(&gone), "{without:?}: {report}");
             let text = report.to_string();
             assert_eq!(text.matches("~quorlock:guard").count(), 1, "{text}");
         }
-        // Without the guard, these rights are not needed.
+        // Without the restart guard, these rights are not needed.
         let report = as_user(&masters, patient(), &["~*", "&*", "+@all", "-info"]).await;
         let found = found(&report);
         assert!(
@@ -783,7 +785,7 @@ fn rights_that_the_guard_lacks_are_found() {
 fn the_least_rights_for_mutexes_are_enough() {
     with_masters(0, async |_| {
         let masters = durable();
-        // The rights of the guard are among them.
+        // The rules include the rights of the restart guard.
         let rules = [
             "~locks:*",
             "~quorlock:guard",
@@ -801,7 +803,7 @@ fn the_least_rights_for_mutexes_are_enough() {
             "+hset",
             "+config|get",
         ];
-        // Another client may have a lock of that name, which a user without EXISTS cannot see.
+        // Another client may have a lock with this name. A user without `EXISTS` cannot see it.
         let key = "locks:quorlock:check";
         masters[0].command(&["SET", key, "somebody's"]);
         let builder = guarded().key_template("locks:{name}");
@@ -870,7 +872,7 @@ fn a_check_changes_nothing() {
     });
 }
 
-/// The severity of the findings about a server with default settings.
+/// Returns the severity of the findings about a server with default settings.
 fn report_of_plain(master: &Server) -> Severity {
     if major(master) < 7 { Warn } else { Info }
 }

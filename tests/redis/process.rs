@@ -1,4 +1,4 @@
-//! Child processes that can be killed or suspended: each is a second run of a test.
+//! Child processes that can be killed or suspended. Each is a second run of a test.
 
 use std::{
     env,
@@ -13,14 +13,15 @@ use std::{
 
 use crate::{child_output::output_of, common::TEST_TIMEOUT};
 
-/// A child process, which is killed when this is dropped.
+/// A child process. It is killed when this value is dropped.
 pub(crate) struct Process {
     process: Child,
     output: mpsc::Receiver<String>,
 }
 
 impl Process {
-    /// Runs `test` alone in a child process, which recognizes itself by `variables`.
+    /// Runs `test` alone in a child process. The environment `variables` tell the test that it runs
+    /// in the child.
     pub(crate) fn start(
         test: &str,
         variables: impl IntoIterator<Item = (&'static str, OsString)>,
@@ -62,13 +63,13 @@ impl Process {
         self.signal("CONT");
     }
 
-    /// Writes an empty line to its standard input.
+    /// Writes an empty line to the standard input of the process.
     pub(crate) fn write_line(&mut self) {
         let input = self.process.stdin.as_mut().unwrap();
         writeln!(input).unwrap();
     }
 
-    /// Closes its standard input.
+    /// Closes the standard input of the process.
     pub(crate) fn close_input(&mut self) {
         self.process.stdin = None;
     }
@@ -79,10 +80,10 @@ impl Process {
         ended.is_some_and(|status| !status.success())
     }
 
-    /// Waits for the end of the process, which must be a success.
+    /// Waits until the process ends. Fails if the process failed.
     pub(crate) fn finish(mut self) {
         let mut said = String::new();
-        // Both outputs end with the process, which has a time limit of its own.
+        // Both outputs end with the process. The process has a time limit of its own.
         while let Ok(part) = self.output.recv_timeout(TEST_TIMEOUT) {
             said.push_str(&part);
         }
@@ -102,7 +103,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // the process may be gone, and a test that panics must not leave it running
+        // A test that panics must not leave the process running. The process may be gone already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,9 +1,9 @@
-//! Redisson's plain lock on the same masters: Redisson's clients and our reentrant locks exclude
+//! Redisson's plain lock on the same masters. Redisson's clients and our reentrant locks exclude
 //! each other, read each other's hold counts, and wake each other's waiters.
 //!
-//! The tests imitate Redisson's commands: a hash whose field `UUID:thread` counts the levels, and
-//! `0` on the lock's channel when the last level is gone. A `RedissonRedLock` has one client for
-//! every master, each with its own UUID.
+//! The tests imitate Redisson's commands. Redisson's lock is a hash, and its field `UUID:thread`
+//! counts the levels. When the last level is gone, Redisson publishes `0` on the lock's channel. A
+//! `RedissonRedLock` has one client for every master, and each client has its own UUID.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::common::*;
 
-/// More than a waiter that is woken takes, and less than the shortest poll interval.
+/// The time limit for a waiter that is woken. It is less than the shortest poll interval.
 const WOKEN: Duration = Duration::from_millis(100);
 
 const LOCK: &str = "
@@ -28,7 +28,7 @@ const LOCK: &str = "
     redis.call('PEXPIRE', KEYS[1], ARGV[1])
     return false";
 
-/// The write lock of Redisson's read-write lock. It takes a hash without `mode` for free.
+/// The write lock of Redisson's read-write lock. It treats a hash without `mode` as a free lock.
 const WRITE_LOCK: &str = "
     local mode = redis.call('HGET', KEYS[1], 'mode')
     if mode == false then
@@ -55,7 +55,7 @@ const UNLOCK: &str = "
     redis.call('PUBLISH', KEYS[2], '0')
     return 1";
 
-/// A thread of a Redisson client, which is connected to one master.
+/// A thread of a Redisson client. The client is connected to one master.
 struct RedissonClient<'a> {
     master: &'a Server,
     owner: String,
@@ -92,7 +92,7 @@ impl<'a> RedissonClient<'a> {
             .command(&[&keys[..], &["60000", &self.owner]].concat())
     }
 
-    /// Returns how many levels `owner` holds, in the way Redisson reads it.
+    /// Returns how many levels `owner` holds. Reads the number in the same way as Redisson.
     fn hold_count(&self, owner: &str) -> String {
         self.master.command(&["HGET", self.name, owner])
     }
@@ -121,7 +121,8 @@ impl RedissonWaiter {
         )
         .unwrap();
         let mut waiter = Self(BufReader::new(stream));
-        // An array of three elements. All but the count are preceded by their length.
+        // The answer is an array of three elements. The length comes before each element except the
+        // last one, which is a count.
         assert_eq!(
             waiter.lines(6),
             [
@@ -218,7 +219,7 @@ fn our_lock_excludes_redissons_until_the_last_guard_and_shows_its_depth() {
                 assert_eq!(client.hold_count(owner.id()), "2");
                 let left: u64 = client.lock().parse().unwrap();
                 assert!(left > 500_000 && left <= 600_000, "{left}");
-                assert_eq!(client.unlock(), "(nil)"); // Redisson does not own this lock
+                assert_eq!(client.unlock(), "(nil)"); // the Redisson client does not own this lock
             }
             outer.release().await.unwrap();
             for (client, master) in theirs.iter().zip(&masters) {
@@ -241,7 +242,7 @@ fn our_lock_excludes_redissons_until_the_last_guard_and_shows_its_depth() {
     });
 }
 
-/// One client for all masters, like another library that writes the same keys.
+/// One Redisson owner has the lock on all masters, as with another library that writes such keys.
 #[test]
 fn an_inspection_reads_redissons_lock() {
     with_masters(3, async |masters| {
@@ -327,8 +328,8 @@ fn only_our_last_release_wakes_redissons_waiters_on_every_master() {
     });
 }
 
-/// A Redisson waiter may have tried a master while the master had the lost round's key. The waiter
-/// stays there until it gets a message, and keeps its keys on the other masters.
+/// A Redisson waiter may have tried a master while that master had the key of a lost round. The
+/// waiter then waits for a message from that master, and keeps its keys on the other masters.
 #[test]
 fn a_lost_round_wakes_redissons_waiters_only_where_it_gave_a_key_back() {
     with_masters(5, async |masters| {
@@ -401,7 +402,7 @@ fn redissons_unlock_wakes_our_waiter() {
     });
 }
 
-/// `forceUnlock`, and any other client that deletes the key and announces it.
+/// `forceUnlock` deletes the key and announces the deletion. Any other client may do the same.
 #[test]
 fn a_forced_unlock_by_redisson_is_a_lost_lock() {
     with_masters(3, async |masters| {
@@ -487,8 +488,8 @@ fn a_lock_that_redisson_has_written_into_is_lost_and_its_fields_stay() {
     });
 }
 
-/// Redisson's plain lock has no queue. A fair lock would not see its waiters, and reports another
-/// kind instead.
+/// Redisson's plain lock has no queue, so a fair lock would not see the waiters of the plain lock.
+/// The fair lock reports another kind instead.
 #[test]
 fn redissons_plain_lock_and_our_fair_lock_do_not_mix() {
     with_masters(3, async |masters| {

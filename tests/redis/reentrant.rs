@@ -1,21 +1,23 @@
-//! Reentrant locks on real servers: what Redisson's own tests demand of `RLock` and
-//! `RedissonRedLock`, as far as it applies to a majority of masters.
+//! Reentrant locks on real servers. These tests demand what Redisson's own tests demand of `RLock`
+//! and `RedissonRedLock`, as far as it applies to a majority of masters.
 //!
-//! `RedissonLockTest`, with the tests here or the reason why there is none:
+//! The first list has each test of `RedissonLockTest`, with the tests here that cover it or the
+//! reason why there are none:
 //!
 //! - testReentrancy: `an_owner_reenters_and_others_get_the_lock_after_its_last_guard`
 //! - testGetHoldCount: `depth_is_the_number_of_levels_that_the_owner_holds`
 //! - testIsLocked, testIsLockedOtherThread, testIsHeldByCurrentThread,
 //!   testIsHeldByCurrentThreadOtherThread: `every_client_sees_who_holds_a_lock`
 //! - testLockUnlock: `a_released_lock_can_be_acquired_again`
-//! - testUnlockFail: only a guard can release, and only its own lock; releases by others:
-//!   `redisson.rs`
-//! - testForceUnlock: no such operation; a deleted key: `redisson.rs`, `renewal.rs`
+//! - testUnlockFail: only a guard can release a lock, and it can release only its own lock. Tests
+//!   of releases by others are in `redisson.rs`
+//! - testForceUnlock: there is no such operation. Tests of deleted keys are in `redisson.rs` and
+//!   `renewal.rs`
 //! - testExpire: `an_expired_lock_goes_to_the_waiter_and_a_late_release_takes_nothing`
 //! - testAutoExpire: `a_process_that_is_gone_keeps_a_lock_no_longer_than_its_ttl`
 //! - testRemainTimeToLive, testRemainTimeToLive2: `releasing_a_level_does_not_shorten_the_lease`
 //! - testTryLockWait: `a_wait_lasts_as_long_as_its_limit`
-//! - testLockUninterruptibly: futures are dropped instead
+//! - testLockUninterruptibly: a wait is a future, which can always be dropped
 //! - testLockIsNotRenewedAfterInterruptedTryLock: `a_wait_that_gave_up_leaves_nothing_to_renew`
 //! - testRedisFailed: `without_a_majority_of_masters_an_attempt_fails_at_once`
 //! - testConcurrency_SingleInstance, testConcurrency_MultiInstance,
@@ -23,13 +25,14 @@
 //!   `many_owners_increment_a_counter_without_losing_an_update`
 //! - testSubscriptionsPerConnection, testSinglePubSub:
 //!   `waiters_share_subscriptions_and_leave_none_open`
-//! - testLockListener: no keyspace events
-//! - testInCluster, testLockFailoverInCluster: masters are independent: `restart.rs`, `renewal.rs`
+//! - testLockListener: this crate does not use keyspace events
+//! - testInCluster, testLockFailoverInCluster: masters are independent. Tests of masters that fail
+//!   are in `restart.rs` and `renewal.rs`
 //!
-//! `RedissonRedLockTest`, which Redisson has removed:
+//! The second list has each test of `RedissonRedLockTest`, which Redisson has removed:
 //!
 //! - testLockLeasetimeWithMilliSeconds, WithSeconds, WithMinutes, testTryLockLeasetime,
-//!   testMultiThreads: `many_owners_increment_a_counter_without_losing_an_update`; there is one
+//!   testMultiThreads: `many_owners_increment_a_counter_without_losing_an_update`. Rust has one
 //!   type for durations
 //! - testLockFailed: `a_lock_held_by_another_on_two_of_three_masters_is_refused`
 //! - testLockSuccess, testLockSuccess2: `a_lock_held_by_another_on_one_of_three_masters_is_granted`
@@ -70,7 +73,7 @@ fn is_contended<T>(result: &Result<T, AcquireError>) -> bool {
     matches!(result, Err(AcquireError::Contended { .. }))
 }
 
-/// Redisson: testReentrancy; `RedissonRedLockTest` test.
+/// Redisson: testReentrancy, and `test` of `RedissonRedLockTest`.
 #[test]
 fn an_owner_reenters_and_others_get_the_lock_after_its_last_guard() {
     with_both(3, async |masters, kind| {
@@ -84,7 +87,7 @@ fn an_owner_reenters_and_others_get_the_lock_after_its_last_guard() {
             .await
             .unwrap()
             .unwrap();
-        // In this process and in another.
+        // Tries owners of this coordinator and of another one.
         for other in [&locks, &others] {
             let theirs = lock(kind, other, &other.owner());
             assert!(is_contended(&theirs.try_acquire().await));
@@ -130,7 +133,7 @@ fn depth_is_the_number_of_levels_that_the_owner_holds() {
                 assert_eq!(on_master, count.to_string());
             }
         }
-        // The inner levels are released first, from the middle.
+        // Releases the outermost level first.
         for left in [2, 1] {
             guards.remove(0).release().await.unwrap();
             assert!(guards.iter().all(|guard| guard.depth() == left));
@@ -146,7 +149,7 @@ fn depth_is_the_number_of_levels_that_the_owner_holds() {
     });
 }
 
-/// Redisson: testIsLocked, testIsHeldByCurrentThread, and both from another thread.
+/// Redisson: testIsLocked, testIsHeldByCurrentThread, and the same two tests from another thread.
 #[test]
 fn every_client_sees_who_holds_a_lock() {
     with_both(3, async |masters, kind| {
@@ -172,8 +175,8 @@ fn every_client_sees_who_holds_a_lock() {
     });
 }
 
-/// A majority is enough to hold a lock, and to be seen as its holder. A `RedissonRedLock` that
-/// holds two of three masters reports that it is not held.
+/// An owner that has a majority of masters holds the lock, and is reported as the holder. A
+/// `RedissonRedLock` that has two of three masters reports that it is not held.
 #[test]
 fn a_lock_on_a_majority_counts_as_held() {
     with_masters(3, async |mut masters| {
@@ -205,7 +208,8 @@ fn a_released_lock_can_be_acquired_again() {
     });
 }
 
-/// Redisson: testExpire. There, a late unlock throws for a plain lock, but not for a fair one.
+/// Redisson: testExpire. In Redisson, a late unlock throws for a plain lock, but not for a fair
+/// lock.
 #[test]
 fn an_expired_lock_goes_to_the_waiter_and_a_late_release_takes_nothing() {
     with_both(3, async |masters, kind| {
@@ -229,7 +233,8 @@ fn an_expired_lock_goes_to_the_waiter_and_a_late_release_takes_nothing() {
         locks.close().await;
         assert!(guard.is_valid());
         let is_theirs = |master: &&Server| master.command(&["HGET", "r", owner.id()]) == "1";
-        // On a majority at least: on the last master, the key may have expired a moment later.
+        // At least a majority of masters have the new key. On the last master, the old key may have
+        // expired a moment later.
         assert!(masters.iter().filter(is_theirs).count() >= 2);
         guard.release().await.unwrap();
         others.close().await;
@@ -251,7 +256,7 @@ fn a_process_that_is_gone_keeps_a_lock_no_longer_than_its_ttl() {
                 let lock = lock(kind, &locks, &locks.owner());
                 let guard = lock.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
                 guard.settled().await;
-                sleep(ttl * 2).await; // renewed until here
+                sleep(ttl * 2).await; // the lock is renewed meanwhile
                 guard
             })
             .await
@@ -303,7 +308,7 @@ fn releasing_a_level_does_not_shorten_the_lease() {
     });
 }
 
-/// Redisson: testTryLockWait, and testTryLockNonDelayed of the fair one.
+/// Redisson: testTryLockWait, and testTryLockNonDelayed for fair locks.
 #[test]
 fn a_wait_lasts_as_long_as_its_limit() {
     with_both(3, async |masters, kind| {
@@ -352,7 +357,7 @@ fn a_wait_that_gave_up_leaves_nothing_to_renew() {
         close_at_once(&others).await;
         close_at_once(&locks).await;
         assert_no_keys(masters);
-        sleep(millis(400)).await; // time for two renewals
+        sleep(millis(400)).await; // long enough for two renewals
         assert_no_keys(masters);
     });
 }
@@ -380,8 +385,8 @@ fn without_a_majority_of_masters_an_attempt_fails_at_once() {
     });
 }
 
-/// Redisson: testConcurrency* and the lease times of `RedissonRedLockTest`. Each owner enters
-/// twice. A task that got in while another is inside would find the wrong number.
+/// Redisson: testConcurrency* and the lease times of `RedissonRedLockTest`. Each owner acquires the
+/// lock twice. If two tasks held the lock at once, the counter would have the wrong value.
 #[test]
 fn many_owners_increment_a_counter_without_losing_an_update() {
     const CLIENTS: usize = 4;
@@ -519,8 +524,8 @@ fn a_lock_held_by_another_on_one_of_three_masters_is_granted() {
     }
 }
 
-/// Redisson: `RedissonRedLockTest` testConnectionFailed. There, the retries for a node that is down
-/// reduce the time to wait, one node after the other.
+/// Redisson: `RedissonRedLockTest` testConnectionFailed. In Redisson, the retries for each node
+/// that is down use up a part of the time to wait.
 #[test]
 fn a_master_that_is_down_costs_neither_the_lock_nor_time() {
     with_masters(3, async |mut masters| {
@@ -545,7 +550,7 @@ fn a_master_that_is_down_costs_neither_the_lock_nor_time() {
     });
 }
 
-/// Redisson renews node by node, and does not know whether a majority is left.
+/// Redisson renews the lock on each node separately, and does not know whether a majority is left.
 #[test]
 fn all_guards_of_an_owner_see_that_the_majority_is_gone() {
     with_masters(3, async |mut masters| {

@@ -1,4 +1,4 @@
-//! Locks that are kept by renewing them, and how they get lost, on real servers.
+//! Locks that are kept by renewal, and locks that are lost, on real servers.
 
 use std::{
     collections::BTreeMap,
@@ -105,7 +105,7 @@ fn three_of_five_masters_that_stand_still_put_the_lock_in_doubt_and_then_end_it(
         assert!(now - until < millis(150), "{:?} too late", now - until);
 
         masters[..3].iter().for_each(Server::resume);
-        sleep(TTL / 2).await; // a wrong loss would be reverted by then
+        sleep(TTL / 2).await; // long enough for a renewal, which must not revert the loss
         assert_eq!(guard.state(), LockState::Lost(LostReason::Expired));
         assert!(!guard.is_valid() && guard.remaining().is_zero());
         assert!(guard.ensure_held().is_err());
@@ -123,7 +123,7 @@ fn masters_that_come_back_in_time_end_the_doubt() {
         until_state(&guard, LockState::InDoubt).await;
         masters[..3].iter().for_each(Server::resume);
         until_state(&guard, LockState::Held).await;
-        sleep(TTL * 2).await; // without renewal, the validity would have ended by then
+        sleep(TTL * 2).await; // without renewal, the validity would end in this time
         assert!(guard.is_valid());
     });
 }
@@ -192,7 +192,7 @@ fn the_key_of_another_owner_is_left_alone() {
     });
 }
 
-/// Guards are released when the first renewal is due, just before it and just after it.
+/// Guards are released just before the first renewal is due, at that time, and just after it.
 #[test]
 fn no_renewal_is_sent_after_a_release_in_ten_thousand_locks() {
     with_masters(3, async |masters| {
@@ -263,7 +263,8 @@ impl Monitor {
         }
     }
 
-    /// Returns the commands for each name in order: scripts by their hash, others by their name.
+    /// Returns the commands for each lock name, in order. A script is shown by its hash, any other
+    /// command by its name.
     fn seen(self, master: &Server) -> BTreeMap<String, Vec<String>> {
         master.command(&["ECHO", "that is all"]);
         let mut seen = BTreeMap::<_, Vec<_>>::new();
@@ -399,7 +400,7 @@ fn work_under_a_lock_ends_with_it() {
     });
 }
 
-/// A renewal is under way most of the time, and must put the key back on a master.
+/// A renewal is under way most of the time. The renewal must put the key back on a master.
 #[test]
 fn a_run_that_is_dropped_while_it_is_renewed_leaves_nothing_and_the_next_gets_it() {
     with_masters(3, async |masters| {

@@ -9,7 +9,7 @@ use crate::common::*;
 #[test]
 fn a_dead_master_fails_fast_and_votes_again_when_it_is_back() {
     with_masters(5, async |mut masters| {
-        // A node timeout so long that waiting for the master would show.
+        // The node timeout is long, so a wait for the master would be noticed.
         let locks = coordinator(patient(), &masters);
         let lock = locks.mutex("r");
         acquire_on_all(&lock).await.release().await.unwrap();
@@ -104,7 +104,7 @@ fn an_extension_heals_a_master_that_restarted_empty() {
     });
 }
 
-/// The master was unreachable when the lock was won, so only healing brought the key to it.
+/// The master was unreachable when the lock was won. It got the key only because it was healed.
 #[test]
 fn a_healed_master_gets_the_release_too() {
     with_masters(3, async |mut masters| {
@@ -135,7 +135,7 @@ fn a_healed_master_gets_the_release_too() {
 #[test]
 fn a_master_that_restarted_gets_the_pending_release() {
     with_masters(3, async |mut masters| {
-        // Saves its data and loads it again, so the key survives the restart.
+        // This server saves its data and loads it again, so the key survives the restart.
         let saved = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
         masters[0] = saved;
         let locks = coordinator(patient(), &masters);

@@ -1,5 +1,5 @@
-//! Masters that forgot locks have no vote until those locks are over, on servers that really lose
-//! data.
+//! Masters that forgot locks. They have no vote until those locks have expired. The servers of
+//! these tests really lose data.
 
 use std::{
     fs::{self, OpenOptions},
@@ -19,7 +19,7 @@ use crate::{captured_log::CapturedLog, common::*, proxy::Proxy};
 
 /// The longest TTL in these tests.
 const TTL: Duration = Duration::from_millis(1_500);
-/// The least quarantine for any TTL, less the rounding of the masters' clocks.
+/// The shortest quarantine for any TTL, less the rounding of the masters' clocks.
 const QUARANTINE: Duration = Duration::from_millis(2_995);
 pub(crate) const KEY: &str = "quorlock:guard";
 /// The options that make a server keep all writes.
@@ -37,9 +37,11 @@ pub(crate) fn lock(locks: &Coordinator, kind: Kind, name: &str, owner: &Owner) -
     lock_of_kind(kind, &format!("{name} {kind:?}"), locks, owner)
 }
 
-/// Makes `masters` known to a client, so that they have a vote from then on (for strict clients,
-/// once a quarantine is over). Closes that client: a release is done once a majority has it, and
-/// the next client could otherwise overtake it on the other masters.
+/// Makes `masters` known to a client. From then on, the masters have a vote. For strict clients,
+/// they have a vote after a quarantine.
+///
+/// Closes that client, because `release` returns as soon as a majority of masters have the release.
+/// Without the close, the next client could ask the other masters before they get the release.
 async fn make_known(masters: &[String]) {
     let locks = guarded(RestartGuard::Observed).masters(masters).build();
     let locks = locks.unwrap();
@@ -51,8 +53,8 @@ async fn make_known(masters: &[String]) {
     locks.close().await;
 }
 
-/// Returns other addresses of `masters`, under which this process has not seen them, as another
-/// process would.
+/// Returns other addresses of `masters`. This process has not seen the masters at these addresses,
+/// so it knows no more about them than another process would.
 fn other_addresses(masters: &[Server]) -> Vec<String> {
     masters.iter().map(Server::unix_url).collect()
 }
@@ -62,7 +64,7 @@ pub(crate) async fn connected(builder: Builder, masters: &[String]) -> Coordinat
     let locks = builder.masters(masters).build().unwrap();
     let lock = locks.mutex("r");
     acquire_on_all(&lock).await.release().await.unwrap();
-    // Arrives after the release on all of them.
+    // The inspection arrives after the release on all masters.
     until("an inspection of all masters", async || {
         let seen = lock.inspect().await.ok()?;
         (seen.votes.granted_count() == masters.len()).then_some(())
@@ -80,12 +82,12 @@ pub(crate) fn is_quarantined(votes: &Votes, master: usize) -> bool {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Loss {
-    /// The master is killed and nothing was saved.
+    /// The master is killed, and it has saved nothing.
     Everything,
     /// The master is killed and loads a snapshot from before the lock.
     Snapshot,
-    /// The master is killed and loads a log (`appendfsync everysec`) that ends just before the
-    /// lock, as after a power cut.
+    /// The master is killed and loads a log that ends just before the lock. A power cut has this
+    /// effect with `appendfsync everysec`.
     Tail,
     /// `FLUSHALL`, and all connections break.
     Flushed,
@@ -93,8 +95,9 @@ enum Loss {
     Promoted,
 }
 
-/// Bare majorities of `masters` hold locks of every kind, and one of those masters forgets. Other
-/// clients then ask for the same locks with the restart guard, and for other locks without it.
+/// Locks of every kind are held on bare majorities of `masters`. One master that belongs to all
+/// these majorities forgets. Other clients then ask for the same locks with the restart guard, and
+/// for other locks without it.
 async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: RestartGuard) {
     let victim = masters.len() / 2;
     let others = victim + 1..;
@@ -191,7 +194,7 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
             let _second = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
             assert!(!first.is_valid(), "{loss:?} {guard:?} {kind:?}");
         }
-        // The master has a vote again in the end, and not before.
+        // The master has a vote again only at the end of the quarantine.
         drop(acquire_on_all(&second.mutex("r")).await);
         let took = lost.elapsed();
         assert!(took >= QUARANTINE, "{loss:?} {guard:?} {took:?}");
@@ -199,7 +202,7 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
     join!(without, with);
 }
 
-/// Returns the logs of `master` that contain `text`, with their lengths.
+/// Returns the log files of `master` that contain `text`, with their lengths.
 async fn logs_with(master: &Server, text: &str) -> Vec<(PathBuf, u64)> {
     let log = until("a log", async || {
         let files = [
@@ -259,7 +262,7 @@ fn no_second_lock_is_granted_by_a_promoted_replica() {
     check_for_a_second_lock_on(3, Loss::Promoted);
 }
 
-/// The master is durable, but was not declared to be.
+/// The master is durable, but it was not declared to be durable.
 #[test]
 fn a_durable_master_that_was_not_declared_is_quarantined_and_keeps_its_locks() {
     with_masters(2, async |mut masters| {
@@ -288,7 +291,7 @@ fn a_durable_master_that_was_not_declared_is_quarantined_and_keeps_its_locks() {
     });
 }
 
-/// Makes `replica` copy `master` once, and then independent again.
+/// Makes `replica` copy `master` once. Then makes it independent again.
 pub(crate) async fn copy_once(replica: &Server, master: &Server) {
     let port = master.port().to_string();
     replica.command(&["REPLICAOF", "127.0.0.1", &port]);
@@ -330,7 +333,7 @@ fn a_majority_in_quarantine_says_when_it_ends_and_a_waiter_gets_the_lock_then() 
             "{took:?} {left:?}"
         );
         assert!(next.is_valid());
-        // Two of the three masters could not renew it.
+        // Two of the three masters could not renew the held lock.
         assert!(!held.is_valid());
     });
 }
@@ -345,7 +348,7 @@ fn a_client_that_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
         ] {
             let knows_them = connected(guarded(guard), &urls(&masters)).await;
             knows_them.close().await;
-            // Another library's lock, on two of three masters.
+            // Another library holds the lock on two of three masters.
             for master in &masters[..2] {
                 let _ = master.command(&["SET", "r", "another's", "NX", "PX", "600000"]);
             }
@@ -366,7 +369,8 @@ fn a_client_that_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
     });
 }
 
-/// All clients that lock are strict. The client that comes first only observes, and never locks.
+/// All clients that acquire locks are strict. The first client that connects to the restarted
+/// master is not strict, and acquires no lock.
 #[test]
 fn a_strict_client_does_not_trust_an_observer() {
     const LONGEST: Duration = Duration::from_secs(6);
@@ -385,7 +389,7 @@ fn a_strict_client_does_not_trust_an_observer() {
             .unwrap();
         assert_eq!(first.settled().await.granted_count(), 2);
         masters[2].command(&["DEL", "r"]);
-        // This client does not reach the second master for a while.
+        // The client `here` cannot reach the second master from now on.
         proxy.lead_to(1);
         masters[1].restart();
         let observer = guarded(RestartGuard::Observed).masters(other_addresses(&masters));
@@ -426,7 +430,7 @@ fn another_database_does_not_count_as_a_master_that_forgot() {
     });
 }
 
-/// A new coordinator knows what an earlier one of the process knew.
+/// A new coordinator knows what an earlier coordinator of the process knew.
 #[test]
 fn a_process_knows_a_master_that_it_has_seen() {
     with_masters(3, async |mut masters| {
@@ -483,7 +487,7 @@ fn a_strict_client_refuses_a_user_without_the_rights_and_names_them() {
     });
 }
 
-/// Otherwise the master would vote once it has room, without having been checked.
+/// Before the master votes, it must be checked, even if it has no room for the guard key at first.
 #[test]
 fn a_master_without_room_for_the_guard_key_is_asked_again() {
     with_masters(3, async |masters| {
@@ -534,7 +538,7 @@ fn a_server_under_two_addresses_votes_once() {
     });
 }
 
-/// The record of the master's earlier origin is kept meanwhile.
+/// The client keeps the earlier origin of the master while the address leads to another master.
 #[test]
 fn a_duplicate_master_that_comes_back_empty_has_no_vote() {
     with_masters(3, async |mut masters| {
@@ -559,11 +563,11 @@ fn a_duplicate_master_that_comes_back_empty_has_no_vote() {
     });
 }
 
-/// Renewals go on without that master, and put the lock back when it has its vote again.
+/// Renewals go on without that master. They put the lock back when the master has its vote again.
 #[test]
 fn a_lock_is_renewed_while_a_master_is_in_quarantine() {
     with_masters(3, async |mut masters| {
-        // Twice the needed time, as the machine may be busy when a renewal is due.
+        // The TTL is twice the needed time, because the machine may be busy when a renewal is due.
         let builder = guarded(RestartGuard::Observed)
             .max_ttl(2 * TTL)
             .ttl(2 * TTL);
@@ -575,7 +579,7 @@ fn a_lock_is_renewed_while_a_master_is_in_quarantine() {
         }
         let began = Instant::now();
         masters[0].restart();
-        // The renewals alone do this: the test extends nothing.
+        // The renewals alone put the locks back. The test extends no lock.
         for (kind, held) in KINDS.into_iter().zip(&held) {
             let key = format!("held {kind:?}");
             until("the lock is back", async || {
@@ -606,7 +610,7 @@ fn a_warning_about_an_unguarded_master_is_logged_once_per_connection() {
         let is_it = |line: &&(Level, String)| line.0 == Level::WARN && line.1.contains(text);
         lines.iter().filter(is_it).count()
     };
-    // In this thread, since the log is captured per thread.
+    // The runtime runs in this thread, because the log is captured for each thread separately.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -637,7 +641,7 @@ fn a_warning_about_an_unguarded_master_is_logged_once_per_connection() {
     });
 }
 
-/// One earlier restart, whose quarantine is long over, makes no difference.
+/// An earlier restart makes no difference if its quarantine is long over.
 #[test]
 fn another_server_at_a_masters_address_has_no_vote_for_a_while() {
     for hours in [0, 2] {
@@ -693,8 +697,8 @@ fn another_server_at_a_masters_address_has_no_vote_for_a_while() {
     }
 }
 
-/// A malformed guard key counts as no key, and every client that reads it as one that knew the
-/// master.
+/// A malformed guard key counts as a missing key. A client that reads a malformed key counts as a
+/// client that knew the master.
 #[test]
 fn a_malformed_guard_key_starts_a_quarantine_and_is_replaced() {
     with_masters(1, async |masters| {
@@ -738,7 +742,8 @@ fn a_malformed_guard_key_starts_a_quarantine_and_is_replaced() {
     });
 }
 
-/// Otherwise `Observed` would take the error for missing rights.
+/// With `Observed`, a client uses a master even if the rights for the guard key are missing. This
+/// error must not count as missing rights.
 #[test]
 fn a_master_whose_guard_key_cannot_be_replaced_is_not_used() {
     with_masters(1, async |masters| {

@@ -1,4 +1,4 @@
-//! The rights in the documentation are all that the code needs, for every verb of every kind.
+//! The rights in the documentation are enough for every verb of every kind of lock.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn tabled(uses: &[&str]) -> Vec<String> {
     rules
 }
 
-/// Creates the user on all masters. Returns their URLs with it.
+/// Creates a user with `rules` on all masters. Returns the masters' URLs with this user.
 fn urls_of(rules: &[String], masters: &[Server]) -> Vec<String> {
     let words = ["ACL", "SETUSER", "user"].into_iter();
     let words: Vec<_> = words.chain(rules.iter().map(String::as_str)).collect();
@@ -80,8 +80,8 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
     assert!(their_lock.is_held().await.unwrap());
     assert_eq!(their_lock.inspect().await.unwrap().votes.granted_count(), 3);
 
-    // A key that a master lost is put back; for a fenced lock, as long as no other client has
-    // offered a candidate.
+    // A key that a master lost is put back. For a fenced lock, this is done only while no other
+    // client has offered a candidate.
     assert_eq!(masters[0].command(&["DEL", "app:r"]), "1");
     held.extend(LONG).await.unwrap();
     until("a key that is put back", async || {
@@ -124,8 +124,8 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
     held.settled().await;
     held.release().await.unwrap();
 
-    // A minority of grants is given back. A fair lock keeps its queue position meanwhile, and gives
-    // it up in the end.
+    // The grants of a minority are given back. A waiter for a fair lock keeps its position in the
+    // queues at first. In the end, it leaves the queues.
     until("a release on all masters", async || {
         let is_free = |master: &Server| master.command(&["EXISTS", "app:r"]) == "0";
         masters.iter().all(is_free).then_some(())
@@ -222,7 +222,7 @@ fn the_rights_in_the_guide_are_enough_for_all_kinds_and_for_a_check() {
     });
 }
 
-/// Each kind, with the rights of its rows and no others.
+/// Tests each kind of lock with only the rights in its rows of the table.
 #[test]
 fn the_rights_in_the_scripts_documentation_are_enough_for_each_kind() {
     with_masters(3, async |masters| {

@@ -28,8 +28,8 @@ fn a_guard_can_be_dropped_in_a_plain_thread() {
     assert_no_keys(&masters);
 }
 
-/// A current-thread runtime stands still while no thread blocks on it. The drop must not wait for
-/// it.
+/// A current-thread runtime stands still while no thread blocks on it. The drop of the guard must
+/// not wait for this runtime.
 #[test]
 fn a_guard_can_be_dropped_while_its_runtime_stands_still() {
     if server::only_urls() {
@@ -112,7 +112,7 @@ fn guards_and_waiters_end_with_their_runtime() {
         tokio::spawn(async move { drop(guard.lost().await) });
         sleep(ttl / 5).await;
         masters.iter().for_each(Server::pause);
-        sleep(ttl / 2).await; // while a renewal is under way
+        sleep(ttl / 2).await; // a renewal is under way by then
     });
     let (sender, ended) = mpsc::channel();
     thread::spawn(move || {
@@ -139,7 +139,8 @@ fn guards_and_waiters_end_with_their_runtime() {
     });
 }
 
-/// The commands are under way, and the tasks that wait for their answers are on another runtime.
+/// The commands are under way when the runtime ends. The tasks that wait for their answers are on
+/// another runtime.
 #[test]
 fn a_runtime_that_ends_leaves_no_call_waiting() {
     if server::only_urls() {

@@ -55,7 +55,7 @@ fn no_vote_is_lost_to_a_script_flush_whatever_the_kind() {
             flush();
             outer.release().await.unwrap();
         }
-        // A waiter loses no vote either.
+        // A flush costs a waiter no vote.
         let held = locks.fair("f", &mine).try_acquire().await.unwrap();
         flush();
         let next = locks.fair("f", &yours);
@@ -90,8 +90,8 @@ fn no_vote_is_lost_while_scripts_are_flushed_all_the_time() {
 
 async fn cycles(locks: &Coordinator) {
     for number in 0..200 {
-        // A new name each time: a master whose release is late, since it lacks the script, would
-        // rightly refuse the same name.
+        // Each turn uses a new name. A master that lacks the script executes the release late.
+        // Until then, it would rightly refuse the same name.
         let lock = locks.mutex(format!("r{number}"));
         let guard = lock.try_acquire().await.unwrap();
         guard.extend(LONG * 2).await.unwrap();

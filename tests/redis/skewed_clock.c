@@ -1,4 +1,5 @@
-// Makes the wall clock wrong: adds the nanoseconds in the file $QUORLOCK_AHEAD, which may change.
+// Makes the wall clock wrong: adds the nanoseconds in the file $QUORLOCK_AHEAD. The test may change
+// the file at any time.
 
 #define _GNU_SOURCE
 #include <fcntl.h>

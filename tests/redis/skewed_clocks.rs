@@ -1,5 +1,5 @@
-//! Fencing tokens of 16 clients whose clocks are wrong and jump, while masters are killed and come
-//! back empty.
+//! Fencing tokens of 16 clients whose clocks are wrong and jump. Meanwhile, masters are killed and
+//! come back empty.
 
 use std::{
     env, fmt,
@@ -26,20 +26,21 @@ use crate::{
     token_log::{LockLoop, TokenHistory, TokenLog},
 };
 
-/// The clients, each a process with its own wall clock.
+/// The number of clients. Each client is a process with its own wall clock.
 const CLIENTS: usize = 16;
-/// The number of clients that want each lock. They are not neighbours; more clients would keep each
-/// other busy with attempts.
+/// The number of clients that want each lock. The clocks of these clients are far apart. More
+/// clients would keep each other busy with attempts.
 const CLIENTS_PER_LOCK: usize = 4;
-/// The lock that all clients want and hold for longer than a renewal period, so that masters
-/// restart meanwhile.
+/// The number of the held lock. All clients want it, and hold it for longer than a renewal period.
+/// So masters restart while it is held.
 const HELD: usize = 0;
-/// The lock that no client wants until all masters have restarted, and then one that has seen no
-/// token.
+/// The number of the rare lock. Between two acquisitions of this lock, all masters restart. The
+/// next client has not seen the last token of the lock.
 const RARE: usize = 1;
-/// Short enough that masters have no vote for as long as tokens require, and no longer.
+/// The TTL. It is short, so a restarted master stays in quarantine only for as long as tokens
+/// require.
 const TTL: Duration = Duration::from_millis(2_500);
-/// The offset up to which a client uses its own clock instead of the masters' clocks, in
+/// The largest offset with which a client uses its own clock instead of the masters' clocks, in
 /// nanoseconds.
 const WINDOW: i64 = 1_000_000_000;
 const HOUR: i64 = 3_600_000_000_000;
@@ -90,21 +91,20 @@ fn a_million_tokens_grow_while_one_master_after_the_other_comes_back_empty() {
     contest.play(|contest| runtime().block_on(contest.judge()));
 }
 
-/// Spreads the clients' offsets over the window, from one end to the other.
+/// Returns the offset of a client's clock. The offsets of all clients are spread over the window.
 fn spread(client: usize) -> i64 {
     let clients = CLIENTS as i64;
     WINDOW * (clients - 1 - 2 * client as i64) / clients
 }
 
-/// A test setup: clients acquire locks all the time and log their tokens, and a judge reads the
-/// logs.
+/// A test setup. Clients acquire locks all the time and log their tokens. A judge reads the logs.
 #[derive(Clone, Copy)]
 struct Contest {
-    /// The name of the test, whose second run makes a client.
+    /// The name of the test. A client is a second run of this test.
     test: &'static str,
     masters: usize,
-    /// The nanoseconds by which a client's clock is ahead. Halfway, all clocks jump back by an
-    /// hour.
+    /// The nanoseconds by which a client's clock is ahead. In the middle of the test, all clocks
+    /// jump back by an hour.
     ahead: fn(usize) -> i64,
     /// The number of locks of each kind, including the held one and the rare one.
     names: usize,
@@ -112,7 +112,8 @@ struct Contest {
     tasks: usize,
     /// The pause of a task between two acquisitions.
     pause: Duration,
-    /// The least number of times that a master comes back empty, in each half.
+    /// The least number of restarts of masters in each half of the test. A restarted master is
+    /// empty.
     restarts: [usize; 2],
     /// The least number of acquisitions.
     acquisitions: usize,
@@ -171,8 +172,8 @@ impl Contest {
         KINDS.into_iter().flat_map(numbered)
     }
 
-    /// Runs a client. Each line of input tells it to acquire the rare locks; the end of the input
-    /// tells it to stop.
+    /// Runs a client. Each line of input tells the client to acquire the rare locks. The end of the
+    /// input tells the client to stop.
     async fn run_client(self, client: usize) {
         let masters = env::var(MASTERS).unwrap();
         let directory = PathBuf::from(env::var_os(LOGS).unwrap());
@@ -212,7 +213,8 @@ impl Contest {
     }
 }
 
-/// The time for which the held lock is held: more than a third of the TTL.
+/// The time for which the held lock is held. It is more than a third of the TTL, so the lock is
+/// renewed.
 const HOLD_FOR: Duration = Duration::from_secs(1);
 
 fn strict() -> Builder {
@@ -239,7 +241,8 @@ struct Judge {
 }
 
 impl Judge {
-    /// Reads the logs until there were this many restarts and acquisitions in total.
+    /// Restarts masters and reads the logs until there were this many restarts and acquisitions in
+    /// total.
     async fn watch(&mut self, restarts: usize, acquisitions: usize) {
         while self.restarts.count < restarts || self.sum(|lock| lock.tokens.len()) < acquisitions {
             if restarts == 0 {
@@ -254,8 +257,8 @@ impl Judge {
         }
     }
 
-    /// Makes clients acquire the rare locks: first the client whose clock is furthest ahead, then
-    /// the one whose clock is furthest behind, and so on inwards.
+    /// Makes the next client acquire the rare locks. The first client has the clock that is
+    /// furthest ahead, the second client has the clock that is furthest behind, and so on inwards.
     async fn request_rare_locks(&mut self) {
         let (round, is_behind) = (self.rare / 2 % CLIENTS, self.rare % 2 == 1);
         let client = if is_behind {
@@ -283,7 +286,7 @@ impl Judge {
         self.histories.iter_mut().for_each(TokenHistory::read);
     }
 
-    /// Stops the clients.
+    /// Stops the clients, and reads the rest of the logs.
     fn close(&mut self) {
         for client in &mut self.clients {
             client.process.close_input();
@@ -351,8 +354,9 @@ impl Client {
     }
 }
 
-/// Kills masters one by one, which come back empty. Waits until a master votes again and, every
-/// other time, until the held locks are back on it.
+/// Restarts masters one by one. A restarted master is empty. In every second pass over the masters,
+/// waits until the held locks are back on the master. In the other passes, only waits until the
+/// master votes again.
 struct Restarts {
     masters: Vec<Server>,
     locks: Coordinator,
@@ -406,7 +410,8 @@ async fn acquire_all_kinds(locks: &Coordinator) -> [Guard; 3] {
     .into()
 }
 
-/// Waits until a master that was just killed has the lock of `guard` again, or the lock is lost.
+/// Waits until a master that was just restarted has the lock of `guard` again, or until the lock is
+/// lost.
 async fn wait_until_restored(guard: &Guard) {
     let renewed = async |what: &str, is_it: fn(&Votes) -> bool| {
         let last = guard.valid_until();
@@ -421,7 +426,7 @@ async fn wait_until_restored(guard: &Guard) {
         votes.granted_count() == votes.master_count()
     })
     .await;
-    // Other processes renew their locks at their own times. By the next renewal here, all have done
-    // so.
+    // Other processes renew their locks at other times. By the next renewal of this lock, all of
+    // them have renewed their locks.
     renewed("one more renewal", |_| true).await;
 }

@@ -20,14 +20,15 @@ use crate::{common::*, process::Process};
 
 const TTL: Duration = Duration::from_millis(2_000);
 
-/// Set in the process of the holder, which is a second run of this test.
+/// An environment variable of the holder's process. That process is a second run of this test.
 const MASTERS: &str = "QUORLOCK_SUSPENDED_MASTERS";
 
 fn renewing() -> Builder {
     patient().node_timeout(TTL / 4).ttl(TTL)
 }
 
-/// The process is stopped, and its monotonic clock is held back: no test can suspend a machine.
+/// No test can suspend a machine. So this test stops the process, and holds back its monotonic
+/// clock.
 #[test]
 fn a_holder_that_wakes_up_after_its_ttl_knows_that_its_lock_is_lost() {
     if let Ok(masters) = env::var(MASTERS) {
@@ -79,7 +80,7 @@ async fn hold_until_told(masters: String) {
     block_in_place(|| io::stdin().read_line(&mut String::new())).unwrap();
     let mut now = guard.state();
     for _ in 0..4 {
-        // a check that is delayed does not compare the clocks
+        // A check that is delayed does not compare the clocks, so the state is read several times.
         sleep(Duration::from_millis(3)).await;
         now = guard.state();
     }

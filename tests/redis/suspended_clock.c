@@ -1,5 +1,6 @@
-// Imitates a machine that was suspended: the monotonic clock has stood still, the wall clock has
-// not. Subtracts the nanoseconds in the file $QUORLOCK_SLEPT from the monotonic clock.
+// Simulates a machine that was suspended, on which the monotonic clock has stood still. Subtracts
+// the nanoseconds in the file $QUORLOCK_SLEPT from the monotonic clock. Does not change the wall
+// clock.
 
 #define _GNU_SOURCE
 #include <fcntl.h>

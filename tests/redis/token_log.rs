@@ -20,7 +20,8 @@ pub(crate) struct LockLoop {
     pub(crate) task: usize,
     pub(crate) lock: Lock,
     pub(crate) log: TokenLog,
-    /// The number of times that the task was told to acquire. Closed in the end.
+    /// The number of times that the task was told to acquire. The channel is closed at the end of
+    /// the test.
     pub(crate) signals: watch::Receiver<u32>,
 }
 
@@ -52,7 +53,7 @@ impl LockLoop {
         let _ = guard.release().await; // a failed release stays pending
     }
 
-    /// Waits for `time`, but not beyond the end.
+    /// Waits for `time`, or until the end of the test.
     async fn wait(&mut self, time: Duration) {
         if !time.is_zero() {
             let _ = timeout(time, self.signals.wait_for(|_| false)).await;
@@ -60,8 +61,8 @@ impl LockLoop {
     }
 }
 
-/// A log file that several processes append to. Each note goes after all earlier notes of any
-/// process, so the log is in order of time without a clock.
+/// A log file that several processes append to. Each note comes after all earlier notes of all
+/// processes. So the log is in order of time without a clock.
 pub(crate) struct TokenLog {
     file: File,
     path: PathBuf,
@@ -79,7 +80,7 @@ impl TokenLog {
     }
 
     fn note(&mut self, what: fmt::Arguments<'_>) {
-        let line = format!("{what}\n"); // written in one piece
+        let line = format!("{what}\n"); // the line is written in one piece
         self.file.write_all(line.as_bytes()).unwrap();
     }
 }
@@ -96,11 +97,11 @@ pub(crate) struct TokenHistory {
     before: HashMap<usize, u64>,
     /// All tokens, in the order of their notes.
     pub(crate) tokens: Vec<u64>,
-    /// The tokens whose holder had lost the lock before it noted them. Their order in the log is
-    /// that of the notes, not of the holders.
+    /// The tokens whose holders may have lost the lock before they noted the tokens. In the log,
+    /// these tokens may be out of order.
     pub(crate) excused: HashSet<u64>,
-    /// Tokens that are not above all tokens that existed when their holder began to wait, each with
-    /// the largest of those.
+    /// The tokens that are not larger than all tokens that were noted before their holder began to
+    /// wait. Each comes with the largest of those earlier tokens.
     pub(crate) early: Vec<(u64, u64)>,
 }
 
@@ -159,7 +160,8 @@ impl TokenHistory {
         pairs.map(|pair| pair[0]).collect()
     }
 
-    /// Tokens that are not above the tokens of all earlier holders, each with the largest of those.
+    /// Returns the tokens that are not larger than the tokens of all earlier holders. Each comes
+    /// with the largest of those earlier tokens.
     pub(crate) fn late(&self) -> Vec<(u64, u64)> {
         let mut late = Vec::new();
         let mut before = 0;
@@ -175,7 +177,7 @@ impl TokenHistory {
         late
     }
 
-    /// Checks the tokens, and that no client's clock moved the counters far.
+    /// Checks the tokens. Also checks that no client's clock has moved the counters far ahead.
     pub(crate) fn check(&self, masters: &[Server], now: u64) {
         let (twice, early, late) = (self.duplicates(), &self.early, self.late());
         if !(twice.is_empty() && early.is_empty() && late.is_empty()) {
@@ -189,7 +191,7 @@ impl TokenHistory {
         }
         for master in masters {
             let counter = master.command(&["GET", &format!("quorlock:fence:{{{}}}", self.name)]);
-            // A master that has come back empty since has no counter.
+            // A master that has come back empty has no counter.
             let counter = counter.parse().unwrap_or(0);
             assert!(counter <= now + 1_000_000, "{counter} is ahead of {now}");
         }

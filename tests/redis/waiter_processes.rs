@@ -18,17 +18,16 @@ use tokio::{
 
 use crate::common::*;
 
-/// The lock that all waiters want, and its companion keys.
+/// The lock that all waiters want.
 pub(crate) const LOCK: &str = "r";
 pub(crate) const QUEUE: &str = "quorlock:queue:{r}";
 pub(crate) const DEADLINES: &str = "quorlock:deadlines:{r}";
 
-/// Set in the processes that a test starts as second runs of itself.
+/// An environment variable of the processes that a test starts as second runs of itself.
 const MASTERS: &str = "QUORLOCK_WAITERS_MASTERS";
 const JOB: &str = "QUORLOCK_WAITERS_JOB";
 
-/// The work of one process: a number of waiters, which arrive one after the other and hold the lock
-/// once each.
+/// The work of one process. Its waiters arrive one after the other, and each holds the lock once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
     pub(crate) waiters: u32,
@@ -41,7 +40,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// A process with one waiter, which never releases the lock.
+    /// Returns the job of a process with one waiter, which never releases the lock.
     pub(crate) fn forever(waiter_timeout: Duration) -> Self {
         Self {
             waiters: 1,
@@ -88,7 +87,8 @@ impl Job {
         for waiter in waiters {
             waiter.await.unwrap();
         }
-        // Long enough for masters that are up. A master that died has pending releases for a TTL.
+        // This time is long enough for masters that are up. For a master that died, releases stay
+        // pending for a TTL.
         let _ = timeout(Duration::from_millis(500), locks.close()).await;
     }
 
@@ -97,7 +97,8 @@ impl Job {
         let came = micros();
         let guard = locks.fair(LOCK, &owner).acquire().await.unwrap();
         let acquired = micros();
-        // The winning round began a TTL, less the drift allowance, before the validity ends.
+        // The time from the start of the winning round to the end of the validity is the TTL less
+        // the drift.
         let left = guard
             .valid_until()
             .saturating_duration_since(Instant::now());
@@ -113,13 +114,14 @@ impl Job {
     }
 }
 
-/// The drift allowance at 0 ppm.
+/// The drift at 0 ppm.
 const NO_DRIFT: Duration = Duration::from_millis(2);
 
 /// The start of each line that a process prints.
 const MARK: &str = "served:";
 
-/// A builder with this waiter timeout, and the longest node timeout that it and the TTLs allow.
+/// Returns a builder with this waiter timeout. The node timeout is the longest that the waiter
+/// timeout and the TTLs allow.
 pub(crate) fn with_waiter_timeout(waiter_timeout: Duration) -> Builder {
     patient()
         .drift_ppm(0)
@@ -133,8 +135,8 @@ pub(crate) fn micros() -> u64 {
     since.as_micros() as u64
 }
 
-/// A waiter that got the lock: when it arrived, when its winning round began, and from when to when
-/// it held the lock.
+/// A waiter that got the lock. The times are those of its arrival, of the start of its winning
+/// round, and of the start and the end of its hold.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) owner: String,
@@ -169,7 +171,7 @@ pub(crate) fn assert_one_at_a_time(served: &mut [Service]) {
     }
 }
 
-/// Processes that wait for the lock, each a second run of a test.
+/// Processes that wait for the lock. Each is a second run of a test.
 pub(crate) struct WaiterProcesses {
     processes: Vec<Child>,
     lines: mpsc::UnboundedReceiver<(usize, Option<String>)>,
@@ -178,7 +180,7 @@ pub(crate) struct WaiterProcesses {
 }
 
 impl WaiterProcesses {
-    /// In a process started by a test: does its job and returns true.
+    /// Returns whether this process was started by a test. If so, does its job first.
     pub(crate) fn is_child() -> bool {
         let (Ok(masters), Ok(job)) = (env::var(MASTERS), env::var(JOB)) else {
             return false;
@@ -280,7 +282,8 @@ pub(crate) async fn until_queued(masters: &[Server], count: usize) {
     .await;
 }
 
-/// Reads the queues all the time, and records when each ticket was first seen on which master.
+/// A watch that reads the queues all the time. It records when each ticket was first seen on each
+/// master.
 pub(crate) struct QueueWatch {
     log: Arc<Mutex<QueueLog>>,
     threads: Vec<JoinHandle<()>>,
@@ -289,10 +292,12 @@ pub(crate) struct QueueWatch {
 #[derive(Debug, Default)]
 pub(crate) struct QueueLog {
     is_over: bool,
-    /// The times at which each master's lives ended. A master that is up has one more life.
+    /// The times at which the lives of each master ended. A life lasts from a start to a kill. A
+    /// master that is up has one more life.
     ends: Vec<Vec<u64>>,
     is_down: Vec<bool>,
-    /// The ticket of each owner, and when it was first seen in each life of each master.
+    /// The ticket of each owner. Each has the times when it was first seen in each life of each
+    /// master.
     tickets: HashMap<String, Ticket>,
 }
 
@@ -303,8 +308,8 @@ struct Ticket {
 }
 
 impl QueueWatch {
-    /// The interval between reads. A ticket that is seen late counts as absent until then, which
-    /// excuses an overtake.
+    /// The interval between reads. A ticket counts as absent until it is first read. An overtake
+    /// before that is excused.
     const EVERY: Duration = Duration::from_millis(10);
 
     pub(crate) fn start(masters: &[Server]) -> Self {
@@ -372,7 +377,7 @@ impl QueueLog {
     fn note(&mut self, ticket: &str, position: (usize, usize), now: u64) {
         let (_, owner) = ticket.split_once(':').unwrap();
         let known = self.tickets.entry(owner.to_owned()).or_default();
-        // An owner whose clock was corrected has a new ticket. The last one counts.
+        // After a correction of its clock, an owner has a new ticket. The last ticket counts.
         if *known.ticket < *ticket {
             *known = Ticket {
                 ticket: ticket.to_owned(),
@@ -384,8 +389,8 @@ impl QueueLog {
         }
     }
 
-    /// Returns the ticket of `one`. A waiter that never queued gets one made from its arrival time,
-    /// which is not later than its own.
+    /// Returns the ticket of `one`. For a waiter that was never seen in a queue, makes a ticket
+    /// from its arrival time. That time is not later than the time in the waiter's own ticket.
     fn ticket(&self, one: &Service) -> String {
         let known = self.tickets.get(&one.owner);
         known.map_or_else(
@@ -394,8 +399,8 @@ impl QueueLog {
         )
     }
 
-    /// Counts the masters that knew of `one` when the round of `other` began, and lived until that
-    /// round was won.
+    /// Counts the masters that knew `one` when the winning round of `other` began, and that were up
+    /// until that round was won.
     fn known_to(&self, one: &Service, other: &Service) -> usize {
         let lives = |master: usize, life: usize| {
             let end = self.ends[master].get(life);
@@ -407,8 +412,8 @@ impl QueueLog {
             .count()
     }
 
-    /// Finds waiters that were served before others with lower tickets that a majority of masters
-    /// knew. `served` is in the order of service.
+    /// Compares all pairs of waiters. An overtake is a pair in which the waiter with the higher
+    /// ticket was served first. `served` is in the order of service.
     pub(crate) fn overtakes(&self, served: &[Service]) -> Overtakes {
         let majority = self.ends.len() / 2 + 1;
         let mut overtakes = Overtakes::default();
@@ -434,7 +439,7 @@ impl QueueLog {
 
 #[derive(Debug, Default)]
 pub(crate) struct Overtakes {
-    /// Overtakes that break the rule.
+    /// Overtakes of a waiter that a majority of masters knew. They break the rule.
     pub(crate) broken: Vec<String>,
     /// Overtakes of a waiter that no majority of masters knew.
     pub(crate) excused: usize,

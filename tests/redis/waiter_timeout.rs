@@ -1,4 +1,4 @@
-//! The costs of waiters for a fair lock: those that are gone, and those that still wait.
+//! The costs of waiters for a fair lock. Some of these waiters are gone, and others still wait.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::{common::*, waiter_processes::*};
 
-/// More than a hand-over takes on a busy machine, and less than any poll interval here.
+/// The time limit for a hand-over on a busy machine. It is less than any poll interval here.
 const WOKEN: Duration = millis(250);
 
 fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
@@ -21,7 +21,7 @@ fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
     })
 }
 
-/// Returns how long after `since` the waiter got the lock, and its guard.
+/// Returns the time from `since` until the waiter got the lock, and the guard of the waiter.
 async fn wait_of(waiter: JoinHandle<(Instant, Guard)>, since: Instant) -> (Duration, Guard) {
     let (at, guard) = timeout(TEST_TIMEOUT / 2, waiter).await.unwrap().unwrap();
     (at.saturating_duration_since(since), guard)
@@ -109,7 +109,7 @@ fn a_waiter_succeeds_a_killed_holder_when_its_ttl_is_over() {
     if WaiterProcesses::is_child() {
         return;
     }
-    let waiter_timeout = millis(20_000); // long enough that no waiter polls meanwhile
+    let waiter_timeout = millis(20_000); // so long that no waiter polls meanwhile
     with_masters(5, async |masters| {
         let test = "waiter_timeout::a_waiter_succeeds_a_killed_holder_when_its_ttl_is_over";
         let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
@@ -135,7 +135,7 @@ fn a_waiter_succeeds_a_killed_holder_when_its_ttl_is_over() {
         assert!(took < over(4) + WOKEN, "{took:?}, {left:?}");
         guard.release().await.unwrap();
         close_at_once(&locks).await;
-        // On the last masters, the killed holder's TTL may not be over yet.
+        // On some masters, the TTL of the killed holder may not be over yet.
         until("no key", async || {
             masters.iter().all(|m| pttl(m, LOCK) == -2).then_some(())
         })
@@ -184,8 +184,8 @@ fn a_waiter_that_died_in_the_middle_of_the_queue_delays_no_one() {
     });
 }
 
-/// Returns when the waiter at `position` (from 0) in the queue of `master` counts as dead, in
-/// microseconds.
+/// Returns when the waiter at `position` in the queue of `master` counts as dead, in microseconds.
+/// Positions count from 0.
 fn dead_at(master: &Server, position: &str) -> u64 {
     let ticket = master.command(&["ZRANGE", QUEUE, position, position]);
     let millis = master.command(&["ZSCORE", DEADLINES, &ticket]);
@@ -262,7 +262,7 @@ fn a_killed_waiter_is_in_no_queue_after_twice_the_waiter_timeout() {
 const WAITERS: u32 = 100;
 
 /// The most requests per second that a waiter with the default waiter timeout may send to each
-/// master: it polls at most 4 times in 3 s.
+/// master. Such a waiter polls at most 4 times in 3 s.
 const CALLS: f64 = 1.5;
 
 /// Counts the script calls on all masters that are up.
@@ -282,8 +282,8 @@ async fn calls_per_waiter(masters: &[Server], what: &str) -> f64 {
     each
 }
 
-/// Starts 100 waiters that do not all poll at the same time, after `others` that are already in the
-/// queue.
+/// Starts 100 waiters that do not all poll at the same time. `others` is the number of waiters that
+/// are in the queue already.
 async fn start_hundred(
     locks: &Coordinator,
     masters: &[Server],

@@ -19,10 +19,10 @@ use tokio::{
 
 use crate::{common::*, process::Process};
 
-/// The longest time that a subscribed waiter relies on messages, and a little time for the attempt.
+/// The longest time that a subscribed waiter relies on messages, plus some time for the attempt.
 const POLL: Duration = Duration::from_millis(1_900);
 
-/// More than a waiter that is woken takes, and less than the shortest poll interval.
+/// The time limit for a waiter that is woken. It is less than the shortest poll interval.
 const WOKEN: Duration = Duration::from_millis(100);
 
 fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
@@ -274,7 +274,7 @@ fn a_user_without_the_right_to_publish_or_subscribe_polls() {
 const PROCESSES: usize = 4;
 const TASKS: usize = 250;
 
-/// Set in the waiting processes, each of which is a second run of a test.
+/// An environment variable of the waiting processes. Each of them is a second run of a test.
 const MASTERS: &str = "QUORLOCK_WAITING_MASTERS";
 const COUNTER: &str = "QUORLOCK_WAITING_COUNTER";
 
@@ -352,7 +352,8 @@ fn a_killed_waiter_delays_no_one() {
     });
 }
 
-/// After the holder's keys are gone from a majority of masters, and by the next poll after that.
+/// The waiter gets the lock after the holder's keys are gone from a majority of masters, and at its
+/// next poll after that at the latest.
 #[test]
 fn a_waiter_gets_the_lock_of_a_killed_holder_when_its_ttl_ends() {
     let renewing = || patient().node_timeout(millis(500)).ttl(millis(1_500));

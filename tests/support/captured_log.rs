@@ -19,8 +19,9 @@ impl CapturedLog {
         let log = Self::default();
         let events = log.0.clone();
         let on_event = move |level, text| events.lock().unwrap().push((level, text));
-        // With a single dispatcher, the first thread that reaches a log statement decides for all
-        // threads whether it is enabled, and the threads of other tests do not listen.
+        // With a single dispatcher, the first thread that reaches a log statement enables or
+        // disables it for all threads. That thread may belong to a test that captures nothing. A
+        // second dispatcher makes `tracing` ask on every thread.
         let second = Dispatch::new(OnEvent(on_event.clone()));
         (log, (subscriber::set_default(OnEvent(on_event)), second))
     }

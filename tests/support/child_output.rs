@@ -7,8 +7,8 @@ use std::{
     thread,
 };
 
-/// Reads both outputs of `process` in the background. The receiver gets one text for each of them
-/// when it ends, and is closed after both.
+/// Reads both outputs of `process` in the background. When an output ends, the receiver gets its
+/// text. After both texts, the channel is closed.
 pub(crate) fn output_of(process: &mut Child) -> mpsc::Receiver<String> {
     let (sender, output) = mpsc::channel();
     read(process.stdout.take(), sender.clone());

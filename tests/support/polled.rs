@@ -6,7 +6,7 @@ use std::{
     task::Poll,
 };
 
-/// Polls `future` at most `polls` times, whenever it asks for it, and drops it.
+/// Polls `future` each time it is woken, but at most `polls` times, and then drops it.
 pub(crate) async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     let mut left = polls;

@@ -1,4 +1,4 @@
-//! TCP proxies in front of real masters, which delay the data that passes.
+//! TCP proxies in front of real masters. They delay the data that passes.
 
 #![allow(
     dead_code,
@@ -15,7 +15,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Accepts connections until it is dropped. Open connections then stay open.
+/// A proxy that accepts connections until it is dropped. Open connections stay open after that.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -25,7 +25,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Delays everything by `each_way` in each direction, however much is on its way.
+    /// Delays all data by `each_way` in each direction. The bandwidth is not limited.
     pub fn delay(server: u16, each_way: Duration) -> Self {
         Self::start(server, move |client, server| {
             pass_delayed(client.try_clone()?, server.try_clone()?, each_way);
@@ -34,7 +34,7 @@ impl Proxy {
         })
     }
 
-    /// Delays requests by `delay`, however much is on its way, and replies not at all.
+    /// Delays requests by `delay`, and does not delay replies. The bandwidth is not limited.
     pub fn delay_requests(server: u16, delay: Duration) -> Self {
         Self::start(server, move |client, server| {
             pass_delayed(client.try_clone()?, server.try_clone()?, delay);
@@ -43,7 +43,7 @@ impl Proxy {
         })
     }
 
-    /// Leads new connections to another server.
+    /// Sends new connections to another server.
     pub fn lead_to(&self, server: u16) {
         self.server.store(server, Ordering::Relaxed);
     }
@@ -52,7 +52,8 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Passes each connection of a client and the server to `connect`.
+    /// Starts a proxy that calls `connect` with the two streams of each connection: to the client
+    /// and to the server.
     pub fn start(
         server: u16,
         connect: impl Fn(TcpStream, TcpStream) -> io::Result<()> + Send + 'static,
@@ -85,7 +86,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // One more connection, so that the listening thread sees that it is over.
+        // Makes one more connection to wake the listening thread. The thread then sees `is_over`.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }

@@ -39,8 +39,8 @@ pub struct Server {
     options: Vec<String>,
     server: Option<Child>,
     keeper: Keeper,
-    /// Reserves the UDP port with the same number. Other fixtures, in this process or another,
-    /// treat the TCP port as taken even while no server listens on it.
+    /// The UDP port with the same number. While the UDP port is bound, other fixtures treat the TCP
+    /// port as taken, even if no server listens on it.
     _claim: UdpSocket,
 }
 
@@ -104,7 +104,8 @@ impl Server {
     pub fn kill(&mut self) {
         if let Some(mut server) = self.server.take() {
             let _ = server.kill();
-            // Before the wait: afterwards the process ID may belong to another process.
+            // `note` comes before the wait. After the wait, another process may have the process
+            // ID.
             self.keeper.note("");
             let _ = server.wait();
         }
@@ -133,8 +134,8 @@ impl Server {
 
     /// Sends one command over a fresh connection, after AUTH if the options set a password.
     ///
-    /// Returns the reply as text: `OK`, `42`, `(nil)`, `ERR ...`; the elements of an array on
-    /// separate lines.
+    /// Returns the reply as text, such as `OK`, `42`, `(nil)` or `ERR ...`. The elements of an
+    /// array are on separate lines.
     #[track_caller]
     pub fn command(&self, words: &[&str]) -> String {
         match self.try_command(words, Duration::from_secs(5)) {
@@ -266,20 +267,22 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(errors)
-            // Ctrl-C is meant for the tests. The server is killed with them.
+            // Ctrl-C must end the tests and not the server. The server is killed when the tests
+            // end.
             .process_group(0);
         command
     }
 
-    /// Asks over the socket, which is in our directory: on the port, a foreign server could answer.
-    /// A server opens its port first, so once the socket answers, the port is ours as well.
+    /// Asks over the socket in our directory, because a foreign server could answer on the port. A
+    /// server opens its port before its socket. If the socket answers, the port is ours as well.
     fn answers(&self) -> bool {
         let pong = || -> io::Result<String> {
             let stream = UnixStream::connect(self.socket())?;
             stream.set_read_timeout(Some(Duration::from_secs(1)))?;
             ask(&mut BufReader::new(stream), &["PING"])
         };
-        // A server that asks for a password or another user is up. One that is loading is not.
+        // A server that asks for a password or another user is up. A server that is loading data is
+        // not.
         pong().is_ok_and(|reply| {
             ["PONG", "NOAUTH", "NOPERM"]
                 .iter()
@@ -287,7 +290,7 @@ impl Server {
         })
     }
 
-    /// Sends the signal through the shell, in which `kill` is built in, so no program must be
+    /// Sends the signal through the shell. `kill` is built into the shell, so no program must be
     /// installed.
     fn signal(&self, name: &str) {
         let status = Command::new("sh")
@@ -350,10 +353,10 @@ impl Drop for Server {
     }
 }
 
-/// A shell that outlives this process for a moment and cleans up after it. It waits for the end of
-/// its input, which comes when this process ends in any way. Then it kills the server that it was
-/// told of last, and removes the directory. This covers servers in a `static` too, which are never
-/// dropped.
+/// A shell that outlives this process for a moment and cleans up. The shell waits for the end of
+/// its input, which comes when this process ends in any way. Then the shell kills the last server
+/// that it was told of, and removes the directory. A server in a `static` is never dropped, but the
+/// shell kills it, too.
 #[derive(Debug)]
 struct Keeper {
     shell: Child,
@@ -378,16 +381,15 @@ impl Keeper {
         }
     }
 
-    /// Tells the shell which server runs; an empty `pid` means none.
+    /// Tells the shell which server runs. An empty `pid` means that no server runs.
     fn note(&mut self, pid: &str) {
         if let Some(input) = &mut self.shell.stdin {
-            // the shell kills this process ID only once this process has ended
+            // The shell kills this process ID only when this process has ended.
             let _ = writeln!(input, "{pid}");
         }
     }
 
-    /// Makes the shell remove the directory. Failures are ignored: this may run while a test
-    /// panics.
+    /// Makes the shell remove the directory. Failures are ignored, because a test may be panicking.
     fn end(&mut self) {
         drop(self.shell.stdin.take());
         let _ = self.shell.wait();
@@ -422,7 +424,7 @@ pub fn masters(n: usize) -> Vec<Server> {
     })
 }
 
-/// Returns the server program: `$QUORLOCK_TEST_SERVER`, or one found on the `PATH`.
+/// Returns the server program: `$QUORLOCK_TEST_SERVER`, or a program found on the `PATH`.
 pub fn binary() -> PathBuf {
     find_binary().unwrap_or_else(|| {
         panic!(
@@ -432,7 +434,7 @@ pub fn binary() -> PathBuf {
     })
 }
 
-/// Finds the server program like [`binary`], for callers that can do without one.
+/// Finds the server program like [`binary`], for callers that do not need a server.
 pub fn find_binary() -> Option<PathBuf> {
     if let Some(path) = env::var_os("QUORLOCK_TEST_SERVER").filter(|path| !path.is_empty()) {
         return Some(path.into());
@@ -445,8 +447,9 @@ pub fn find_binary() -> Option<PathBuf> {
     })
 }
 
-/// Returns whether the tests have masters by URL only (`QUORLOCK_TEST_URLS` and no server program),
-/// and says so on stderr. A test that must start, kill or pause masters then returns early.
+/// Returns whether there is no server program, but `QUORLOCK_TEST_URLS` names masters that already
+/// run. If so, prints a line to stderr. A test that must start, kill or pause masters then returns
+/// early.
 pub fn only_urls() -> bool {
     let only_urls = find_binary().is_none() && env::var_os("QUORLOCK_TEST_URLS").is_some();
     if only_urls {
@@ -455,8 +458,8 @@ pub fn only_urls() -> bool {
     only_urls
 }
 
-/// Returns whether the server program is older than version 7, and says so on stderr. Masters that
-/// keep all writes need version 7, so a test about them then returns early.
+/// Returns whether the server program is older than version 7. If so, prints a line to stderr.
+/// Masters that keep all writes need version 7, so a test of such masters then returns early.
 pub fn is_before_7() -> bool {
     let said =
         find_binary().and_then(|program| Command::new(program).arg("--version").output().ok());
@@ -472,8 +475,8 @@ pub fn is_before_7() -> bool {
     is_before
 }
 
-/// Claims a port that no server of this process has had before: a process remembers for each address
-/// which server was there, and would take a new server for one that restarted empty.
+/// Claims a port that no server of this process has had before. The crate remembers the server at
+/// each address. It would take a new server at an old address for one that restarted empty.
 fn claim_port() -> (u16, UdpSocket) {
     static NEXT: LazyLock<AtomicUsize> =
         LazyLock::new(|| AtomicUsize::new(RandomState::new().hash_one(()) as usize % PORTS.len()));
@@ -501,7 +504,7 @@ fn new_directory() -> PathBuf {
         let directory = parent.join(format!("quorlock-{}-{number}", process::id()));
         match DirBuilder::new().mode(0o700).create(&directory) {
             Ok(()) => return directory,
-            // Left by a process with the same ID.
+            // A process with the same ID has left it.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => panic!("cannot create {}: {error}", directory.display()),
         }
@@ -555,6 +558,7 @@ fn number(text: &str) -> io::Result<usize> {
 /// The longest time that a server may take until its first answer.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Below the ranges from which systems take the local ports of outgoing connections: such a
-/// connection could occupy the port of a server that is down.
+/// The ports for servers. They are below the ranges from which systems take the local ports of
+/// outgoing connections. An outgoing connection could otherwise occupy the port of a server that is
+/// down.
 const PORTS: Range<u16> = 16_384..32_768;

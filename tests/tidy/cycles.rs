@@ -1,13 +1,14 @@
-//! No cycle in the imports of files: of any two files, at most one depends on the other.
+//! Checks that the imports of files have no cycle.
 //!
-//! A file depends on the files that it names in a `use` or a path, each resolved to the deepest
-//! file. A name that a parent re-exports is a dependency on the parent. `mod child;` is none.
+//! A file depends on the files that it names in a `use` or another path. Each path is resolved to
+//! the deepest file that it names. A name that a parent re-exports is a dependency on the parent.
+//! `mod child;` is no dependency.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::source::{Source, sources};
 
-/// The files that each file depends on, with a line that names each.
+/// The files that each file depends on, each with a line that names it.
 #[derive(Debug, Default)]
 struct Graph(BTreeMap<String, BTreeMap<String, usize>>);
 
@@ -41,7 +42,7 @@ fn shortest_cycle(graph: &Graph) -> Option<Vec<&String>> {
     cycles.min_by_key(Vec::len)
 }
 
-/// The files of a shortest way from a file back to it.
+/// Returns the files on a shortest path of imports from a file back to itself.
 fn cycle_from<'a>(graph: &'a Graph, start: &'a String) -> Option<Vec<&'a String>> {
     let mut ways = VecDeque::from([vec![start]]);
     let mut seen = BTreeSet::new();

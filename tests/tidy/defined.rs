@@ -10,7 +10,8 @@ use crate::{
 /// The names that the sources define.
 #[derive(Default)]
 pub(crate) struct Defined {
-    /// The members of each type, and the items of each module by its last name.
+    /// The members of each type, and the items of each module. A module is listed under its last
+    /// name.
     members: BTreeMap<String, BTreeSet<String>>,
     /// All words of the code.
     words: BTreeSet<String>,
@@ -115,7 +116,7 @@ impl Defined {
         end
     }
 
-    /// Returns whether a type or a module has such a member.
+    /// Returns whether a type or a module has this member.
     pub(crate) fn has_member(&self, owner: &str, member: &str) -> bool {
         let members = self.members.get(owner);
         members.is_some_and(|members| members.contains(member))
@@ -126,7 +127,7 @@ impl Defined {
     }
 }
 
-/// The name of the type in the head of an item, such as `impl<T> fmt::Debug for Name<T>`.
+/// Returns the name of the type in the head of an item, such as `impl<T> fmt::Debug for Name<T>`.
 fn owner(head: &[&str]) -> Option<String> {
     let named = match head.iter().rposition(|text| *text == "for") {
         Some(at) if head[0] == "impl" => &head[at + 1..],

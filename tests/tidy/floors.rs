@@ -1,4 +1,5 @@
-//! Dependencies point down only, and each floor keeps to its business.
+//! Checks that dependencies point down only, and that each floor uses only the words that it may
+//! use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,10 +25,12 @@ const FILES: &[(&str, &[&str])] = &[
     ("src/user_code.rs", &[]),
 ];
 
-/// The folders of the face. Like all other files directly in `src`, they may name everything.
+/// The folders of the face. These folders, and all other files directly in `src`, may name
+/// everything.
 const FACE: &[&str] = &["src/error/"];
 
-/// Words, the files that may use them, and why no other file may. `name::` is the crate `name`.
+/// Words, the files that may use them, and the reason why no other file may. `name::` is the crate
+/// `name`.
 const WORDS: &[(&str, &str, &str)] = &[
     (
         "redis::",
@@ -51,7 +54,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "Instant::now SystemTime",
-        // A memory master is a server and has a clock of its own.
+        // A memory master acts as a server and has a clock of its own.
         "src/driver/clock.rs src/master/memory/",
         "only driver/clock.rs reads a clock",
     ),
@@ -62,7 +65,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "spawn spawn_blocking spawn_local JoinSet",
-        // The tasks of a check end with it.
+        // The tasks of a check end when the check ends.
         "src/driver/engine.rs src/check/ask.rs",
         "only the engine spawns, so that every task has one owner",
     ),
@@ -73,8 +76,8 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "majority Tally Verdict",
-        // The coordinator tells users how many masters a majority is, and a check whether one is
-        // left.
+        // The coordinator tells users how many masters are a majority. A check tells users whether
+        // a majority is left.
         "src/core/ src/coordinator.rs src/check/together.rs src/internals.rs",
         "only the core counts votes",
     ),

@@ -1,4 +1,5 @@
-//! A name means one type, and the pages name files, types and functions that exist.
+//! Checks that a name means one type, and that the pages name files, types and functions that
+//! exist.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,8 +13,8 @@ use crate::{
     tokens::is_in_word,
 };
 
-/// The pages about the code. Types in backticks are types of this crate here; other pages name
-/// those of Redisson and other libraries, too.
+/// The pages about the code. Here, types in backticks are types of this crate. Other pages also
+/// name types of Redisson and of other libraries.
 const ABOUT_CODE: &[&str] = &["docs/architecture.md", "CONTRIBUTING.md"];
 
 /// Names that do not start a path in this crate.
@@ -116,7 +117,7 @@ impl Known {
     }
 }
 
-/// The code in backticks with its lines, but not that in blocks.
+/// Returns the code in backticks with its line numbers. Leaves out code blocks.
 fn code_spans(text: &str) -> Vec<(usize, &str)> {
     let mut spans = Vec::new();
     let mut line = 1;
@@ -139,7 +140,7 @@ fn code_spans(text: &str) -> Vec<(usize, &str)> {
     spans
 }
 
-/// The words that a word with braces stands for: `a/{b,c}.rs` is `a/b.rs` and `a/c.rs`.
+/// Returns the words that a word with braces abbreviates. `a/{b,c}.rs` gives `a/b.rs` and `a/c.rs`.
 fn choices(word: &str) -> Vec<String> {
     let parts = word
         .split_once('{')
@@ -151,8 +152,8 @@ fn choices(word: &str) -> Vec<String> {
     names.map(|name| format!("{start}{name}{end}")).collect()
 }
 
-/// Returns whether a path exists, from the package's directory, from where the code is, or from the
-/// page.
+/// Returns whether a path exists in the package's directory, in `src`, in `lua`, or in the folder
+/// of the page.
 fn is_path(page: &str, path: &str) -> bool {
     let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
     let folders = ["", "src", "lua", folder].map(|folder| Path::new(ROOT).join(folder));

@@ -11,20 +11,21 @@ use crate::{
 pub(crate) struct NamedPath {
     pub(crate) line: usize,
     pub(crate) segments: Vec<String>,
-    /// The name that a `use` gives it.
+    /// The name that a `use` gives the item.
     alias: Option<String>,
 }
 
 impl NamedPath {
-    /// Returns whether it starts with the name of another crate, or of an item in the same file.
+    /// Returns whether the path starts with the name of another crate, or of an item in the same
+    /// file.
     pub(crate) fn is_outside(&self) -> bool {
         self.segments.first().is_some_and(String::is_empty)
     }
 }
 
 impl Source {
-    /// The paths that the code names, from the root of the crate. A path that starts with the name
-    /// of another crate, or of an item in the same file, starts with an empty segment.
+    /// Returns the paths that the code names, from the root of the crate. If a path starts with
+    /// another crate or an item in the same file, its first segment is empty.
     pub(crate) fn paths(&self, modules: &BTreeSet<Vec<String>>) -> Vec<NamedPath> {
         let mut paths = Vec::new();
         let mut aliases = BTreeMap::new();
@@ -81,7 +82,7 @@ impl Source {
         }
     }
 
-    /// Reads the path or the tree of paths at a token, and returns where it ends.
+    /// Reads the path or the tree of paths at a token. Returns where it ends.
     fn tree(&self, mut at: usize, prefix: &[String], found: &mut Vec<NamedPath>) -> usize {
         let text = |at: usize| self.code.get(at).map_or("", |token| &token.text);
         let mut segments = prefix.to_vec();
@@ -123,7 +124,7 @@ impl Source {
     }
 }
 
-/// The path from the root of the crate, for a path as it stands in a module.
+/// Returns the path from the root of the crate, for a path that is written in `module`.
 fn resolve(
     segments: Vec<String>,
     module: &[String],

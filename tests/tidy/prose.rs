@@ -1,4 +1,4 @@
-//! Comments and pages in plain English that fits on a screen.
+//! Checks that comments and pages are in plain English and fit on a screen.
 
 use crate::{
     assert_none,
@@ -6,16 +6,16 @@ use crate::{
     tokens::{Token, TokenKind, is_in_word},
 };
 
-/// The columns of a line that holds a comment.
+/// The most columns of a line with a comment.
 const WIDTH: usize = 100;
 
-/// A doc comment says what its item is or does: it begins with a noun or a verb. These begin a
-/// clause that has neither.
+/// First words that a doc comment must not have. A doc comment says what its item is or does, so it
+/// begins with a noun or a verb.
 const HEADLESS: &[&str] = &[
     "How", "Of", "That", "What", "Whatever", "When", "Where", "Whether", "Which", "Who", "Whoever",
     "Whom", "Whose", "Why",
 ];
-/// Words that may stand before a headless one, as in "For how long".
+/// Words that may come before a word of `HEADLESS`, as in "For how long".
 const PREPOSITIONS: &[&str] = &[
     "At", "By", "For", "From", "In", "Since", "To", "Until", "With",
 ];
@@ -35,8 +35,8 @@ const AVOIDED: &[(&[&str], &str)] = &[
     (&["watchdog"], "say \"renewer\""),
 ];
 
-/// An avoided word is right close to one of these: clocks and counters are ahead and behind,
-/// something is left behind, a master is behind a proxy, and Redisson has a watchdog.
+/// Avoided words, and words that allow them nearby. For example, clocks are behind, something is
+/// left behind, a master is behind a proxy, and Redisson has a watchdog.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("ahead of", &["clock-", "counter-"]),
     (
@@ -45,7 +45,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("watchdog", &["redisson-"]),
 ];
-/// How many words away is close.
+/// The number of words that counts as close.
 const CLOSE: usize = 8;
 
 /// A comment, a string or a page.
@@ -152,7 +152,7 @@ fn avoided_at(words: &[Word], at: usize) -> impl Iterator<Item = (&'static str, 
     phrases.filter(move |(phrase, _)| begins_with(&words[at..], phrase) && !is_allowed(words, at))
 }
 
-/// Returns whether an avoided word is right where it stands.
+/// Returns whether an avoided word is allowed at this place.
 fn is_allowed(words: &[Word], at: usize) -> bool {
     let close = at.saturating_sub(CLOSE)..words.len().min(at + CLOSE);
     let rows = ALLOWED
@@ -166,7 +166,7 @@ fn is_allowed(words: &[Word], at: usize) -> bool {
         })
 }
 
-/// Returns whether words begin with those of a phrase, apart from punctuation and case.
+/// Returns whether words begin with the words of a phrase. Punctuation and case do not matter.
 fn begins_with(words: &[Word], phrase: &str) -> bool {
     let phrase: Vec<_> = phrase.split(' ').collect();
     phrase.len() <= words.len()
@@ -179,7 +179,7 @@ fn begins_with(words: &[Word], phrase: &str) -> bool {
         })
 }
 
-/// The comments with their first lines.
+/// Returns the comments, each with its first line.
 fn comments(path: &str, text: &str) -> Vec<(usize, String)> {
     if path.ends_with(".lua") {
         let lines = (1..).zip(text.lines());
@@ -192,7 +192,8 @@ fn comments(path: &str, text: &str) -> Vec<(usize, String)> {
     comments.map(|token| (token.line, token.text)).collect()
 }
 
-/// The comments, strings and pages of a file as words. Comments on consecutive lines are one text.
+/// Returns the comments, strings and pages of a file as words. Comments on consecutive lines are
+/// one text.
 fn texts(path: &str, text: &str) -> Vec<Text> {
     let mut pieces: Vec<_> = match path.ends_with(".md") {
         true => return vec![page(text)],
@@ -224,7 +225,7 @@ fn texts(path: &str, text: &str) -> Vec<Text> {
     texts
 }
 
-/// The words of a page without its code.
+/// Returns the words of a page without its code.
 fn page(text: &str) -> Text {
     let mut is_code = false;
     let mut found = Vec::new();
@@ -241,7 +242,7 @@ fn page(text: &str) -> Text {
     }
 }
 
-/// The words of a line without its code in backticks.
+/// Returns the words of a line without its code in backticks.
 fn words(line: usize, text: &str) -> Vec<Word> {
     let prose = text.split('`').step_by(2).collect::<Vec<_>>().join("``");
     let words = prose.split_whitespace();

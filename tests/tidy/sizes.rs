@@ -1,4 +1,4 @@
-//! Nothing grows without end. Where a limit is passed, the code is usually missing a noun.
+//! Checks the sizes of files and functions. Code that is too large usually lacks a type.
 
 use crate::{
     assert_none,
@@ -6,15 +6,15 @@ use crate::{
     tokens::{Token, TokenKind, closing},
 };
 
-/// The lines of a file without blank lines, comments and tests.
+/// The most lines of a file, without blank lines, comments and tests.
 const FILE: usize = 330;
-/// The lines of a file without tests.
+/// The most lines of a file, without tests.
 const FILE_TEXT: usize = 400;
-/// The lines of a function.
+/// The most lines of a function.
 const FUNCTION: usize = 50;
-/// The lines of nine out of ten functions.
+/// The most lines of nine out of ten functions.
 const MOST_FUNCTIONS: usize = 20;
-/// The branches and loops inside one another.
+/// The most branches and loops that may be nested.
 const NESTING: usize = 3;
 
 struct Function<'a> {
@@ -122,7 +122,7 @@ fn deepest(body: &[Token]) -> (usize, usize) {
             }
             ")" | "]" | "}" => {
                 let was_branch = open.pop() == Some(true);
-                // It was the pattern of an `if let A { .. } = b {` or a `for A { .. } in b {`.
+                // The bracket closed the pattern of an `if let` or a `for`.
                 if was_branch && ["=", "in"].contains(&next.text.as_str()) {
                     keyword = Some(open.len());
                 }

@@ -1,4 +1,4 @@
-//! The files of the crate as tokens, which is all that the checks need.
+//! The files of the crate, as tokens.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -11,7 +11,7 @@ pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 pub(crate) struct Source {
     /// The path from the package's directory, such as `src/core/round.rs`.
     pub(crate) path: String,
-    /// The text lines outside of tests.
+    /// The number of lines outside of tests.
     pub(crate) length: usize,
     /// All tokens, comments and tests included.
     pub(crate) tokens: Vec<Token>,
@@ -115,7 +115,7 @@ impl Source {
     }
 }
 
-/// The index of the last token of the item, field or variant that starts at an index.
+/// Returns the index of the last token of the item, field or variant that starts at `start`.
 fn item_end(tokens: &[Token], start: usize) -> usize {
     let mut at = start;
     let mut is_item = false;

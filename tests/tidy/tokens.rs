@@ -61,7 +61,7 @@ pub(crate) fn is_in_word(c: char) -> bool {
 }
 
 fn string_length(text: &str) -> usize {
-    let mut is_escaped = true; // the opening quote
+    let mut is_escaped = true; // skips the opening quote
     for (at, c) in text.char_indices() {
         match c {
             _ if is_escaped => is_escaped = false,
@@ -73,7 +73,7 @@ fn string_length(text: &str) -> usize {
     text.len()
 }
 
-/// The length of a raw string, or 0.
+/// Returns the length of a raw string, or 0.
 fn raw_length(text: &str) -> usize {
     let inside = text.trim_start_matches('b');
     let Some(inside) = inside.strip_prefix('r') else {
@@ -90,7 +90,7 @@ fn raw_length(text: &str) -> usize {
         .map_or(text.len(), |at| start + at + end.len())
 }
 
-/// The length of a character literal, or 0 for a lifetime.
+/// Returns the length of a character literal, or 0 for a lifetime.
 fn char_length(text: &str) -> usize {
     let mut chars = text.char_indices().skip(1);
     let (Some((_, first)), Some((second, c))) = (chars.next(), chars.next()) else {
@@ -110,7 +110,7 @@ pub(crate) fn is_at(tokens: &[Token], texts: &[&str]) -> bool {
     tokens.len() >= texts.len() && texts.iter().zip(tokens).all(|(text, t)| t.text == *text)
 }
 
-/// The index of the token that closes the bracket at an index.
+/// Returns the index of the token that closes the bracket at `open`.
 pub(crate) fn closing(tokens: &[Token], open: usize) -> usize {
     let mut depth = 0;
     for (at, token) in tokens.iter().enumerate().skip(open) {

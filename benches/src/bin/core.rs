@@ -1,4 +1,4 @@
-//! The costs of a cycle inside the process: nanoseconds of the rules, and allocations.
+//! Measures the cost of a cycle inside the process: the time of single rules, and allocations.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ fn main() -> Result<()> {
     allocations::<Rslock>("_rslock", &servers, cycles)
 }
 
-/// Times the steps that need neither a runtime nor a master.
+/// Times the steps that need no runtime and no master.
 fn rules(quick: bool) -> Result<()> {
     let now = Instant::now();
     let ttl = TtlAndDrift::new().ok_or("no TTL")?;
@@ -51,7 +51,8 @@ fn rules(quick: bool) -> Result<()> {
     Ok(())
 }
 
-/// Prints the median over batches that are long compared to the clock's resolution.
+/// Prints the median time of a step over many batches. The batches are long compared to the clock's
+/// resolution.
 fn time<T>(name: &str, quick: bool, mut step: impl FnMut() -> T) {
     let (batches, at_least) = if quick { (5, 200) } else { (51, 2_000) };
     let at_least = Duration::from_micros(at_least);
@@ -70,9 +71,9 @@ fn time<T>(name: &str, quick: bool, mut step: impl FnMut() -> T) {
     figure(&format!("{name}_ns"), median(nanos), "ns");
 }
 
-/// Counts the allocations of whole cycles of one task, with everything on this thread. The late
-/// answers of the last cycle are not counted, but those of the cycle before the first one are, so
-/// the sum is right.
+/// Counts the allocations of whole cycles of one task. Everything runs on this thread. The late
+/// answers of the last cycle are not counted. Instead, the late answers of the last warm-up cycle
+/// are counted, so the sum is right.
 fn allocations<C: Contestant>(suffix: &str, servers: &[Server], cycles: u32) -> Result<()> {
     let urls = servers::urls(servers);
     let counted = Flavour::CurrentThread.runtime()?.block_on(async {

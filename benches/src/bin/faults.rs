@@ -1,4 +1,4 @@
-//! The costs of one faulty master in five.
+//! Measures the cost of one faulty master in five.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -73,7 +73,8 @@ impl Setup {
 /// like any other.
 struct FailureCounter {
     inner: Quorlock,
-    /// Separates the names of the two clients, so that keys left by one do not affect the other.
+    /// Separates the names of the two clients. So keys that one client leaves do not affect the
+    /// other client.
     prefix: &'static str,
     failed: Arc<AtomicUsize>,
 }
@@ -116,13 +117,14 @@ impl Contestant for FailureCounter {
     }
 }
 
-/// One round: the same load on healthy masters, then with one of five at fault.
+/// One round: the same load on healthy masters, and then with one of five masters at fault.
 struct Pair {
     healthy: Outcome,
     faulty: Outcome,
 }
 
-/// Uses two coordinators, so that each keeps the state of its own masters.
+/// Compares masters with a fault to healthy masters. Uses two coordinators, because each keeps the
+/// state of its masters.
 async fn compare(fault: Fault, servers: &[Server], setup: &Setup) -> Result<()> {
     let hole = BlackHole::open()?;
     let mut urls = servers::urls(servers);
@@ -157,7 +159,7 @@ async fn compare(fault: Fault, servers: &[Server], setup: &Setup) -> Result<()> 
     verdict(fault, servers, failed.iter().sum(), samples)
 }
 
-/// Checks, after everything was closed, the number of failures and that no key is left.
+/// Checks after everything was closed: few cycles may have failed, and no key may be left.
 fn verdict(fault: Fault, servers: &[Server], failed: usize, samples: usize) -> Result<()> {
     let ghosts = servers::most_keys(servers, Duration::from_secs(1))?;
     let name = |what| format!("{}_{what}", fault.name());
@@ -183,7 +185,7 @@ async fn one_round(
 ) -> Result<Pair> {
     let good = load::closed_loop(healthy, width, length).await?;
     fault.inject(victim)?;
-    // Without warm-up: the first cycles after the fault began count.
+    // There is no warm-up, so the first cycles after the start of the fault count.
     let at_once = Length {
         warm_up: Duration::ZERO,
         ..length
@@ -240,7 +242,7 @@ fn report(fault: Fault, width: usize, pairs: &[Pair]) {
     );
 }
 
-/// Prints the medians of the rounds, but the single worst cycle and the total number of samples.
+/// Prints the medians over the rounds, the single worst cycle, and the total number of samples.
 fn row<'a>(
     fault: Fault,
     width: usize,

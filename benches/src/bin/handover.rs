@@ -23,7 +23,8 @@ fn main() -> Result<()> {
     servers::check_empty(&servers, NAME)
 }
 
-/// Two processes take turns. Each round runs all entrants, as the machine's speed may change.
+/// Measures two processes that take turns. Each round runs all entrants, because the machine's
+/// speed may change.
 fn pairs(options: &Options, servers: &[Server]) -> Result<()> {
     let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { 5 });
     let mut p50s: [Vec<f64>; 3] = Default::default();
@@ -39,9 +40,10 @@ fn pairs(options: &Options, servers: &[Server]) -> Result<()> {
                 (false, Entrant::Rslock) => 10_000,
                 (false, _) => 4_000,
             };
-            // A process that releases pauses for longer than a hand-over takes. Otherwise it would
-            // take the lock again, and only the fastest hand-overs would be measured. It waits
-            // again well before the next release. The longest pause of rslock is 200 ms.
+            // After a release, a process pauses for longer than a hand-over takes. Without this
+            // pause, the process would often take the lock again, and only the fastest hand-overs
+            // would be measured. The process waits again well before the next release. The longest
+            // pause of rslock is 200 ms.
             let (hold, rest) = if who == Entrant::Rslock {
                 (240, 205)
             } else {
@@ -72,7 +74,7 @@ fn pairs(options: &Options, servers: &[Server]) -> Result<()> {
     Ok(())
 }
 
-/// Five processes that all wait.
+/// Measures five processes whose tasks all want the lock.
 fn five_processes(options: &Options, servers: &[Server], tasks: usize) -> Result<()> {
     let plan = Plan {
         who: Entrant::Quorlock,

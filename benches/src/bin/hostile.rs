@@ -1,7 +1,7 @@
 //! Measures whether calls return and the load stays bounded, on masters that are hostile, slow,
 //! silent or far away.
 //!
-//! Each scenario runs in a process of its own, as some measure the whole process.
+//! Each scenario runs in a process of its own, because some scenarios measure the whole process.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -75,7 +75,7 @@ fn run(name: &str, options: &Options) -> Result<()> {
     }
 }
 
-/// Makes all calls against falsified replies, until there were enough.
+/// Makes all calls against falsified replies, until there were enough calls or the time is over.
 fn all_calls(options: &Options) -> Result<()> {
     process_stats::count_panics();
     let servers = servers::masters(3);
@@ -218,7 +218,7 @@ fn connections(servers: &[Server]) -> Result<u64> {
     Ok(sum)
 }
 
-/// One of five masters is 200 ms away.
+/// Measures the load on five masters. One of them has a round trip of 200 ms.
 fn slow(options: &Options, what: &str, set: fn(Builder) -> Builder) -> Result<()> {
     let log = Log::listen();
     let (rate, seconds) = if options.quick {
@@ -251,7 +251,7 @@ fn slow(options: &Options, what: &str, set: fn(Builder) -> Builder) -> Result<()
     })
 }
 
-/// One of three masters reads all commands and never answers.
+/// Measures the growth of memory while one of three masters does not answer the commands of locks.
 fn memory(options: &Options, what: &str, silent: String) -> Result<()> {
     let log = Log::listen();
     let half = options.measured(if options.quick { 3_000 } else { 30_000 }) / 2;
@@ -309,7 +309,7 @@ const SCENARIOS: [&str; 9] = [
     "tarpit",
     "paused",
 ];
-/// Set in the process that runs one scenario.
+/// The environment variable that is set in the process of one scenario.
 const ALONE: &str = "QUORLOCK_BENCH_ALONE";
-/// Set in a process that makes one attempt.
+/// The environment variable that is set in a process that makes one attempt.
 const FIRST: &str = "QUORLOCK_BENCH_FIRST";

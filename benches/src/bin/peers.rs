@@ -1,5 +1,5 @@
-//! Acquiring and releasing without contention, compared to the limit of the machine and to other
-//! crates.
+//! Measures acquiring and releasing without contention, and compares it to the limit of the machine
+//! and to other crates.
 
 use std::fs;
 use std::path::Path;
@@ -25,13 +25,14 @@ const MASTERS: usize = 5;
 const CONTESTANTS: [&str; 5] = ["bare", "naive", "rslock", "pipelined", "quorlock"];
 /// The crate's other kinds of lock, compared to its mutex `quorlock`.
 const KINDS: [&str; 3] = ["reentrant", "fair", FAIR_ACQUIRE];
-/// The mutex with a fencing token and with the restart guard, compared to the plain one.
+/// The mutex with a fencing token, and the mutex with the restart guard, compared to the plain
+/// mutex.
 const SAFER: [&str; 2] = [FENCED, GUARDED];
 const FENCED: &str = "fenced";
 const GUARDED: &str = "guarded";
 const FAIR_ACQUIRE: &str = "fair_acquire";
-/// The order of turns: contestants with close results run next to each other, under the same
-/// conditions.
+/// The order of turns. Contestants with close results run next to each other, so their conditions
+/// are the same.
 const TURNS: [&str; 10] = [
     "naive",
     "rslock",
@@ -109,8 +110,9 @@ impl Setup {
         Ok(results)
     }
 
-    /// Returns who runs. `bare` has no runtime and is listed as current-thread, which fits.
-    /// `fair_acquire` sends what `fair` sends, so a single task is enough for it.
+    /// Returns the contestants that run, with their runtimes. `bare` has no runtime and one thread,
+    /// so it is listed as current-thread. `fair_acquire` sends the same commands as `fair`, so it
+    /// runs with a single task only.
     fn entrants(&self, width: usize) -> Vec<(&'static str, Flavour)> {
         let wanted = TURNS.into_iter().filter(|who| self.options.wants(who));
         wanted

@@ -1,5 +1,5 @@
-//! Many locks held and renewed by one process: the memory and processor time that a guard takes,
-//! and whether its renewals are in time. Then many waiters for one fair lock.
+//! Measures one process that holds and renews many locks: the memory and the processor time that
+//! they take, and whether renewals are in time. Then measures fair locks with many waiters.
 
 use std::time::{Duration, Instant};
 
@@ -83,15 +83,15 @@ async fn hold(servers: &[Server], guards: usize, ttl: Duration) -> Result<Totals
         .restart_guard(quorlock::RestartGuard::Off)
         .masters(servers::urls(servers));
     let locks = builder.ttl(ttl).build()?;
-    // Warms up with the later concurrency, so that the memory that connections keep for it does
-    // not count for the guards.
+    // The warm-up acquires as many locks at once as the measurement does. So the memory that
+    // connections keep for this does not count for the guards.
     drop(take(&locks, 4 * AT_ONCE, "warm-up").await?);
     tokio::time::sleep(Duration::from_millis(200)).await;
     let before = alloc::live();
     let began = Instant::now();
     let held = take(&locks, guards, "scale").await?;
     let took = began.elapsed();
-    tokio::time::sleep(Duration::from_millis(200)).await; // the last answers
+    tokio::time::sleep(Duration::from_millis(200)).await; // until the last answers arrive
     let fresh = alloc::live();
     let sweep = Sweep::start(servers[0].url().trim_start_matches("redis://"), guards, ttl)?;
     let (cpu, began) = (CpuTime::now(), Instant::now());
@@ -102,7 +102,7 @@ async fn hold(servers: &[Server], guards: usize, ttl: Duration) -> Result<Totals
     let lost = held.iter().filter(|guard| !guard.is_valid()).count();
     let released = stream::iter(held).map(Guard::release);
     let released: Vec<_> = released.buffer_unordered(AT_ONCE).collect().await;
-    // The masters then have pending releases, which `close` waits for.
+    // If a release failed, some masters are still owed it, and `close` waits for that.
     if let Some(error) = released.iter().find_map(|release| release.as_ref().err()) {
         println!("a release: {error}");
     }

@@ -1,8 +1,8 @@
-//! `bare`: the limit. Nonblocking sockets and epoll on one thread, with handwritten RESP, no
-//! futures and no allocations: the most that the machine and the servers allow.
+//! `bare`: the limit, which is the most that the machine and the servers allow. It uses nonblocking
+//! sockets and epoll on one thread, with handwritten RESP, no futures and no allocations.
 //!
 //! All masters get the same stream of bytes, so one buffer and one log of commands serve all five.
-//! A link only knows how far into the log its replies have come.
+//! A link only knows the position in the log that its replies have reached.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream as BlockingStream;
@@ -15,7 +15,7 @@ use super::{RELEASE, Rng};
 use crate::load::{Length, Result, TTL_MS, key};
 use crate::stats::{CpuTime, Outcome, Recorder};
 
-/// The number of commands that the slowest master may lag; a power of two.
+/// The largest number of commands by which the slowest master may lag. It is a power of two.
 const LOG: usize = 1 << 20;
 const READ_BUFFER: usize = 64 * 1024;
 
@@ -68,7 +68,7 @@ fn drive(poll: &mut Poll, links: &mut [Link], crew: &mut Crew) -> Result<()> {
 struct Link {
     stream: TcpStream,
     input: Box<[u8]>,
-    /// The bytes at the front of `input` that are the beginning of a reply.
+    /// The number of bytes at the front of `input` that are the beginning of an incomplete reply.
     kept: usize,
     /// The bytes that the socket did not accept.
     backlog: Vec<u8>,
@@ -104,7 +104,7 @@ impl Link {
         Ok((link, sha))
     }
 
-    /// Writes all commands of a turn at once.
+    /// Writes all new commands at once.
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         if !self.backlog.is_empty() {
             self.backlog.extend_from_slice(bytes);
@@ -117,7 +117,8 @@ impl Link {
         Ok(())
     }
 
-    /// Reads once, and again only if the first read filled the buffer, as epoll is edge-triggered.
+    /// Reads until a read does not fill the buffer. epoll is edge-triggered, so it would not report
+    /// the rest of the bytes again.
     fn read(&mut self, crew: &mut Crew) -> Result<()> {
         loop {
             let room = &mut self.input[self.kept..];
@@ -167,16 +168,17 @@ fn accept_would_block(result: io::Result<usize>) -> io::Result<usize> {
 struct Crew {
     tasks: Vec<Task>,
     majority: u8,
-    /// The task that sent the n-th command, and its turn.
+    /// For the n-th command, the task that sent it and the `turn` of that task.
     log: Box<[(u32, u32)]>,
     asked: usize,
-    /// The commands of this turn for every master.
+    /// The new commands, which go to every master.
     out: Vec<u8>,
     rng: Rng,
 }
 
 struct Task {
-    /// Even while the task acquires, odd while it releases.
+    /// The number of the task's present command. It is even while the task acquires, and odd while
+    /// the task releases.
     turn: u32,
     granted: u8,
     acquire: Vec<u8>,
@@ -211,7 +213,8 @@ impl Crew {
         if turn % 2 == 0 { b"+OK\r\n" } else { b":1\r\n" }
     }
 
-    /// Counts the grant of one master for the n-th command, unless the task has moved on.
+    /// Counts the grant of one master for the n-th command. Ignores the grant if the task already
+    /// has a majority for this command.
     fn grant(&mut self, n: usize) {
         let (index, turn) = self.log[n % LOG];
         let task = &mut self.tasks[index as usize];

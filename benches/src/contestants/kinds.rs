@@ -1,5 +1,5 @@
-//! This crate's other kinds of lock, with an owner for every task, and its mutex with a fencing
-//! token or the restart guard.
+//! Contestants with this crate's other kinds of lock, and with its mutex with a fencing token or
+//! the restart guard. Each task has an owner of its own, if its lock needs one.
 
 use quorlock::{
     Coordinator, Guard, Lock,
@@ -51,7 +51,8 @@ contestant! {
 }
 
 contestant! {
-    /// A fair lock, acquired with `acquire`: the first round is the same, and always wins here.
+    /// A fair lock, acquired with `acquire`. Its first round is the same as that of `try_acquire`,
+    /// and always wins in this bench.
     FairAcquire, Off, |locks, key| locks.fair(key, &locks.owner()), acquire, false
 }
 

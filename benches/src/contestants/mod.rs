@@ -14,7 +14,7 @@ use crate::load::Result;
 /// The crate's own release script, for the contestants that imitate its design.
 pub const RELEASE: &str = include_str!("../../../lua/mutex/release.lua");
 
-/// The usual handwritten script, which rslock sends, too.
+/// The usual handwritten release script. `rslock` sends it, too.
 pub const PLAIN_RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
      return redis.call('DEL', KEYS[1]) else return 0 end";
 
@@ -32,7 +32,8 @@ fn token(rng: &mut Rng) -> [u8; 40] {
     token
 }
 
-/// A small generator (splitmix64): tokens must be new every time, but not secret.
+/// A small random number generator (splitmix64). Tokens must be new every time, but they need not
+/// be secret.
 #[derive(Clone, Debug)]
 struct Rng(u64);
 

@@ -1,5 +1,6 @@
 //! `pipelined`: one queue and one task per master over a multiplexed connection of `redis`. The
-//! task drains its queue into one `redis::Pipeline` per turn. A round is decided at a majority.
+//! task drains its queue into one `redis::Pipeline` per turn. A round is decided when a majority
+//! has granted or refused.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +17,8 @@ use redis::{Pipeline, Script, Value};
 use super::{RELEASE, Rng, client, token};
 use crate::load::{Contestant, Result, TTL_MS};
 
-/// The number of pipelines in flight on one connection. The queue collects new commands meanwhile.
+/// The largest number of pipelines in flight on one connection. Meanwhile, new commands wait in the
+/// queue.
 const IN_FLIGHT: usize = 4;
 
 pub struct Pipelined {
@@ -25,7 +27,8 @@ pub struct Pipelined {
     ledger: Arc<Ledger>,
 }
 
-/// The counts that `close` checks: replies still expected, and replies that were not a grant.
+/// The counts that `close` checks: the replies that are still expected, and the replies that were
+/// not a grant.
 #[derive(Default)]
 struct Ledger {
     expected: AtomicUsize,
@@ -147,8 +150,8 @@ impl Queue {
     }
 }
 
-/// Serves one master for ever. The connection sends in the order in which the pipelines are first
-/// polled, and `FuturesUnordered` first polls them in the order in which they were pushed.
+/// Serves one master for ever. Commands keep their order: `FuturesUnordered` first polls the
+/// pipelines in the order in which they were pushed, and the connection sends them in that order.
 async fn serve(connection: MultiplexedConnection, queue: Arc<Queue>, ledger: Arc<Ledger>) {
     let mut flying = FuturesUnordered::new();
     poll_fn(|cx| {

@@ -6,8 +6,8 @@ use quorlock::{Coordinator, Lock, RestartGuard};
 
 use crate::load::{Contestant, Result, TTL_MS};
 
-/// The default response timeout of `redis`, which the other contestants have: on a busy machine, a
-/// bench should measure the crate and not its timeouts.
+/// The default response timeout of `redis`. The other contestants use this timeout, too. On a busy
+/// machine, a bench should measure the crate and not its timeouts.
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub struct Quorlock {

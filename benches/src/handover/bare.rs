@@ -1,6 +1,6 @@
 //! The limit: two processes that notify each other through the masters, on raw sockets and with one
-//! thread each. A process that receives a message from a majority writes a key on a majority, which
-//! is the least that a hand-over takes.
+//! thread each. A process that receives a message from a majority writes a key on a majority. A
+//! hand-over takes at least this.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream as BlockingStream;
@@ -85,13 +85,14 @@ struct Party {
 impl Party {
     fn send(&mut self, bytes: &[u8]) -> Result<()> {
         for link in &mut self.links {
-            // The socket is empty, so it takes these few bytes at once.
+            // The send buffer of the socket is empty, so the socket takes these few bytes at once.
             link.stream.write_all(bytes)?;
         }
         Ok(())
     }
 
-    /// Waits for answers for at most 100 ms. Returns whether `done` holds for a majority.
+    /// Waits for answers for at most 100 ms. Returns whether `done` is true for a majority of the
+    /// links.
     fn poll_until(&mut self, done: impl Fn(&Link) -> bool) -> Result<bool> {
         let is_done =
             |links: &[Link]| links.iter().filter(|link| done(link)).count() >= self.majority;
@@ -108,12 +109,13 @@ impl Party {
     }
 }
 
-/// One connection, which receives messages between its replies.
+/// One connection. It receives messages between its replies.
 struct Link {
     stream: TcpStream,
     input: Vec<u8>,
     message: Vec<u8>,
-    /// The number of messages, of replies to SET, and of replies to other commands.
+    /// The numbers of messages (`heard`), of replies to SET (`written`), and of replies to other
+    /// commands (`counted`).
     heard: usize,
     written: usize,
     counted: usize,

@@ -18,8 +18,8 @@ pub(super) fn quorlock(role: &Role) -> Result<Vec<HoldPeriod>> {
     Flavour::CurrentThread.runtime()?.block_on(async {
         let builder = Coordinator::builder().restart_guard(quorlock::RestartGuard::Off);
         let locks = builder.masters(role.urls.clone()).build()?;
-        // With a name of its own, so that the connections are made and the release script is loaded
-        // when the first task waits.
+        // This makes the connections and loads the release script before the first task waits. The
+        // lock has another name than the lock that is measured.
         let warm_up = locks.mutex(format!("warm up {}", role.index));
         warm_up.acquire().await?.release().await?;
         ready()?;
@@ -40,8 +40,8 @@ pub(super) fn quorlock(role: &Role) -> Result<Vec<HoldPeriod>> {
     })
 }
 
-/// `rslock` with its defaults, which polls. Its `lock` gives up after a few attempts and is called
-/// again.
+/// `rslock` with its defaults. It polls. Its `lock` gives up after a few attempts, so it is called
+/// again and again.
 pub(super) fn rslock(role: &Role) -> Result<Vec<HoldPeriod>> {
     Flavour::CurrentThread.runtime()?.block_on(async {
         let clients = role.urls.iter().map(|url| client(url));
@@ -79,8 +79,8 @@ fn over() -> Arc<AtomicBool> {
     over
 }
 
-/// Runs one task until the end. It then still acquires the lock once, so that no other task waits
-/// for it.
+/// Runs one task until the run is over. A task that is then in `acquire` still gets the lock, and
+/// releases it at once.
 async fn hand_around<L, A, R>(
     role: &Role,
     over: &AtomicBool,

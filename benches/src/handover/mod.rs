@@ -1,4 +1,4 @@
-//! Processes that hand one lock around, and the times that this takes.
+//! Processes that hand one lock around, and the times of the hand-overs.
 
 mod bare;
 mod clients;
@@ -15,12 +15,13 @@ use crate::servers::{self, Server, Stats};
 /// The name of the lock.
 pub const NAME: &str = "handover";
 
-/// Set in the processes that a bench starts.
+/// The environment variable that is set in the processes that a bench starts.
 const ROLE: &str = "QUORLOCK_BENCH_HANDOVER";
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Entrant {
-    /// The limit: raw sockets, PUBLISH for the message and then SET, on a majority each.
+    /// The limit: raw sockets. PUBLISH sends the message, and SET takes the lock, each on a
+    /// majority.
     Bare,
     Quorlock,
     Rslock,
@@ -38,8 +39,8 @@ impl Entrant {
     }
 }
 
-/// A run with a number of processes and tasks in each. Each task waits for the lock, holds it,
-/// releases it and pauses for a moment, so that another process gets it.
+/// A run with a number of processes, and a number of tasks in each process. Each task waits for the
+/// lock, holds it, releases it and pauses for a moment, so that another process gets it.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub who: Entrant,
@@ -62,8 +63,9 @@ struct Role {
     urls: Vec<String>,
 }
 
-/// One period with the lock, in nanoseconds of the system clock: the only clock with an epoch that
-/// processes share. A step of that clock spoils a sample or two, which does not affect a median.
+/// A period in which a task holds the lock, in nanoseconds of the system clock. Only this clock has
+/// an epoch that processes share. If the clock steps, a sample or two are wrong, but not the
+/// median.
 #[derive(Clone, Copy, Debug)]
 struct HoldPeriod {
     acquired: u64,
@@ -80,7 +82,7 @@ pub struct HandoverTimes {
     pub all_micros: Vec<f64>,
     /// The most consecutive hand-overs within one process.
     pub longest_within: usize,
-    /// The number of commands that clients sent to all masters together, while they were counted.
+    /// The number of commands that clients sent to all masters together in the measured time.
     pub commands: u64,
 }
 
@@ -89,7 +91,8 @@ fn now() -> u64 {
     since.map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Plays its role and returns true, if another process has started this one for that.
+/// Returns false if no bench started this process. Otherwise plays the role of the process, and
+/// returns true.
 pub fn play() -> Result<bool> {
     let Ok(role) = env::var(ROLE) else {
         return Ok(false);
@@ -108,14 +111,14 @@ pub fn play() -> Result<bool> {
     Ok(true)
 }
 
-/// Reports that this process is ready, and waits until all are.
+/// Reports that this process is ready, and waits until all processes are ready.
 fn ready() -> Result<()> {
     println!("ready");
     std::io::stdin().lock().read_line(&mut String::new())?;
     Ok(())
 }
 
-/// Runs `then` when the parent has enough samples, or is gone.
+/// Runs `then` when the parent process has enough samples, or has ended.
 fn when_over(then: impl FnOnce() + Send + 'static) {
     thread::spawn(move || {
         let _ = std::io::stdin().lock().read_line(&mut String::new());
@@ -211,8 +214,8 @@ pub fn run(plan: Plan, servers: &[Server]) -> Result<HandoverTimes> {
     })
 }
 
-/// The number of commands that clients have sent to all masters so far, without those that the
-/// release script calls and those of this function.
+/// Returns the number of commands that clients have sent to all masters so far. The commands that
+/// the release script calls do not count, and the commands of this function do not count.
 fn commands(servers: &[Server]) -> Result<u64> {
     const OURS: [&str; 6] = ["set", "eval", "evalsha", "subscribe", "unsubscribe", "ping"];
     Ok(Stats::of(servers, &OURS)?.calls)

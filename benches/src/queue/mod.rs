@@ -1,4 +1,5 @@
-//! Many waiters for one fair lock: the costs of a hand-over for a master, and the costs of waiting.
+//! Measures fair locks with many waiters: the cost of a hand-over for a master, and the cost of
+//! waiting.
 
 mod redisson;
 mod waiters;
@@ -19,7 +20,7 @@ use crate::stats::median;
 /// The number of coordinators that the waiters are spread over.
 const PROCESSES: usize = 4;
 
-/// The number of hand-overs measured together. The former holders are replaced afterwards.
+/// The number of hand-overs measured together. Afterwards, new waiters replace the former holders.
 const TIMES: usize = 10;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -35,7 +36,7 @@ pub async fn run(options: &Options, servers: &[Server]) -> Result<()> {
     Ok(())
 }
 
-/// A queue with a number of waiters, and one measurement for each measure.
+/// A queue with a number of waiters, and the measurements on it.
 struct Queue<'a> {
     waiters: usize,
     queue: FairQueue<'a>,
@@ -46,8 +47,8 @@ struct Queue<'a> {
     micros: Vec<f64>,
 }
 
-/// Measures hand-overs. All queues exist at the same time and take turns, as the machine's speed
-/// may change.
+/// Measures hand-overs. All queues exist at the same time and take turns, because the machine's
+/// speed may change.
 async fn hand_overs(options: &Options, servers: &[Server]) -> Result<()> {
     let (sizes, rounds): (&[usize], _) = if options.quick {
         (&[10, 100], 2)
@@ -144,7 +145,7 @@ fn report(queues: &[Queue<'_>]) {
         figure(&name("fair_handover_p50_us"), middle(&queue.micros), "us");
     }
     if let [few, .., many] = queues {
-        // The ratio within each round, as the machine's speed may change.
+        // The ratio is taken within each round, because the machine's speed may change.
         let ratio = |many: &[f64], few: &[f64]| median(many.iter().zip(few).map(|(a, b)| a / b));
         let name = |who: &str| format!("{who}_handover_{}_vs_{}", many.waiters, few.waiters);
         figure(&name("fair"), ratio(&many.ours, &few.ours), "ratio");
@@ -156,7 +157,7 @@ fn report(queues: &[Queue<'_>]) {
     }
 }
 
-/// Coordinators whose waiters poll every 15 minutes, so that only hand-overs are measured.
+/// Builds coordinators whose waiters poll every 15 minutes. So only hand-overs are measured.
 fn coordinators(servers: &[Server]) -> Result<Vec<Coordinator>> {
     let coordinator = |_| {
         let builder = Coordinator::builder()
@@ -168,13 +169,13 @@ fn coordinators(servers: &[Server]) -> Result<Vec<Coordinator>> {
     (0..PROCESSES).map(coordinator).collect()
 }
 
-/// Waits for the answers of the masters that no call waits for.
+/// Waits for late answers of masters. The calls return when a majority has answered.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(20)).await;
 }
 
-/// Returns how many commands each of `waiters` waiters sends per second to all masters together,
-/// while the lock is held, with default settings.
+/// Measures `waiters` waiters with default settings, while the lock is held. Returns the number of
+/// commands that each of them sends per second to all masters together.
 async fn polls(options: &Options, servers: &[Server], waiters: usize) -> Result<f64> {
     const SENT: [&str; 5] = ["eval", "evalsha", "subscribe", "unsubscribe", "ping"];
     let builders = (0..=PROCESSES).map(|_| {
@@ -194,7 +195,7 @@ async fn polls(options: &Options, servers: &[Server], waiters: usize) -> Result<
         let locks = &others[n % others.len()];
         let lock = locks.fair("polls", &locks.owner());
         tasks.spawn(async move { lock.acquire().await.map(drop) });
-        // Spread over the time of one poll, like waiters that arrive independently.
+        // The waiters arrive spread over the time of one poll, like independent waiters.
         if n % 10 == 9 {
             tokio::time::sleep(Duration::from_millis(8_000 / waiters as u64)).await;
         }

@@ -1,6 +1,6 @@
-//! For comparison: the work of a hand-over of Redisson's fair lock on a master, rewritten by us.
-//! Its waiters have deadlines that are one timeout apart, so a waiter that is granted the lock
-//! moves the deadlines of all remaining waiters by one timeout.
+//! The work of a hand-over of Redisson's fair lock on a master, rewritten here for comparison. In
+//! Redisson's queue, the deadlines of the waiters are one timeout apart. So when a waiter gets the
+//! lock, the deadlines of all other waiters move by one timeout.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -45,10 +45,11 @@ return 'filled'";
 
 const TIMEOUT_MS: &str = "300000";
 const TTL_MS: &str = "3600000";
-/// The UUID of a process, as in Redisson, where a thread number follows.
+/// The first part of an owner. As in Redisson, this is the UUID of a process, and a thread number
+/// follows.
 const PROCESS: &str = "6e0f6f4e-7c39-4d0b-9f0e-0a8f8d3c1b57:";
 
-/// A queue of that kind on one master, with a holder.
+/// A queue like Redisson's on one master, and a holder of the lock.
 pub struct Redisson<'a> {
     server: &'a Server,
     names: [String; 4],
@@ -74,7 +75,7 @@ impl<'a> Redisson<'a> {
         Ok(this)
     }
 
-    /// Adds `more` waiters after the others.
+    /// Adds `more` waiters at the end of the queue.
     pub fn fill(&mut self, more: usize) -> Result<()> {
         const BATCH: usize = 1_000;
         let (first, last) = (self.queued, self.queued + more);
@@ -99,7 +100,7 @@ impl<'a> Redisson<'a> {
         Ok(())
     }
 
-    /// Hands the lock over `times` times. Returns the statistics of the server.
+    /// Hands the lock over `times` times. Returns the server's statistics of these hand-overs.
     pub fn hand_over(&mut self, times: usize) -> Result<Stats> {
         let before = Stats::of(std::slice::from_ref(self.server), &["evalsha"])?;
         for _ in 0..times {
@@ -159,7 +160,7 @@ fn expect(reply: &str, wanted: &str) -> Result<()> {
     }
 }
 
-/// Redisson uses the clients' clocks.
+/// Returns this client's time in milliseconds. Redisson also uses the clocks of clients.
 fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis()).to_string()

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use crate::load::Result;
 use crate::servers::Server;
 
-/// The number of waiters that arrive at once.
+/// The number of waiters that arrive at the same time.
 const BATCH: usize = 100;
 
 /// The limit after which a wait is an error.
@@ -64,7 +64,7 @@ impl<'a> FairQueue<'a> {
         Ok(this)
     }
 
-    /// Adds `more` waiters, which are in the queues of all masters when this returns.
+    /// Adds `more` waiters. Returns when they are in the queues of all masters.
     pub async fn fill(&mut self, more: usize) -> Result<()> {
         let waiting = self.waiting()?;
         for first in (0..more).step_by(BATCH) {
@@ -77,8 +77,8 @@ impl<'a> FairQueue<'a> {
         Ok(())
     }
 
-    /// Hands the lock over `times` times. Returns how long each took in microseconds, from the call
-    /// of `release` to the return of the next waiter's `acquire`.
+    /// Hands the lock over `times` times. Returns the time of each hand-over in microseconds, from
+    /// the call of `release` to the return of the next waiter's `acquire`.
     pub async fn hand_over(&mut self, times: usize) -> Result<Vec<f64>> {
         self.go.add_permits(times);
         let mut micros = Vec::with_capacity(times);

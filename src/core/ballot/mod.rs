@@ -1,4 +1,4 @@
-//! Fencing tokens: the candidates, and the rule by which a master accepts one.
+//! Fencing tokens: the candidates, and the rule by which a master accepts or refuses a candidate.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ mod explore;
 pub(crate) struct Ballot {
     /// The key of the counter on the masters.
     pub(crate) counter: Arc<str>,
-    /// The number offered: approximately the microseconds since 1970, and below 2^53. It becomes
-    /// the token if a majority of masters accept it.
+    /// The number that the attempt offers. It is close to the microseconds since 1970, and below
+    /// 2^53. It becomes the token if a majority of masters accept it.
     pub(crate) candidate: u64,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct Ballot {
 #[cfg(any(test, feature = "test-util"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BallotReply {
-    /// The candidate may win. The counter is raised to it.
+    /// The master accepts the candidate, and raises its counter to the candidate.
     Accepted,
     /// The counter is as high as the candidate, or higher.
     Stale,
@@ -27,9 +27,9 @@ pub(crate) enum BallotReply {
     Skewed,
 }
 
-/// Returns the answer to a candidate for a lock that is free, or held by the same attempt
-/// (`is_mine`). This is the rule of `lua/shared/ballot.lua`. `window` is 0 for a key that is put
-/// back, and then the distance to the clock does not matter.
+/// Returns a master's answer to a candidate, by the rule of `lua/shared/ballot.lua`. The lock is
+/// free, or the same attempt holds it (`is_mine`). `window` is 0 when a key is put back. Then the
+/// distance to the clock does not matter.
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) fn ballot_reply(
     candidate: u64,
@@ -68,9 +68,9 @@ mod tests {
             (89, 0, false, 100, 10, Skewed),
             (110, 0, false, 100, 10, Accepted),
             (111, 0, false, 100, 10, Skewed),
-            (121, 120, false, 100, 10, Accepted), // one above a counter that is ahead
+            (121, 120, false, 100, 10, Accepted), // one above a counter that is above the clock
             (122, 120, false, 100, 10, Skewed),
-            (50, 0, false, 100, 0, Accepted), // put back
+            (50, 0, false, 100, 0, Accepted), // the key is put back
             (50, 50, false, 100, 0, Accepted),
             (50, 51, false, 100, 0, Stale), // another attempt may have won since
         ] {

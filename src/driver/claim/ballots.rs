@@ -1,5 +1,5 @@
-//! Further ballots for a fencing token: rounds with another candidate, while masters keep the
-//! grants of the round before.
+//! Further ballots for a fencing token. Each is a round with another candidate. Meanwhile, masters
+//! keep the grants of the round before.
 
 use super::{Claim, rounds::NextRound};
 use crate::core::{
@@ -7,14 +7,14 @@ use crate::core::{
     round::{Outcome, Round},
 };
 
-/// The maximum number of further ballots in a row: one for counters that are above our candidate,
-/// and one for a local clock that differs from the clocks of the masters. If neither helps, the
-/// masters disagree on the time, and the attempt is lost like any other.
+/// The maximum number of further ballots in a row. One is for counters that are above our
+/// candidate. The other is for a local clock that differs from the clocks of the masters. If both
+/// fail, the masters disagree on the time, and the attempt is lost.
 pub(crate) const MORE_BALLOTS: usize = 2;
 
 impl Claim {
-    /// Waits for the outcome of the newest round, and for the votes that tell whether another
-    /// ballot can win.
+    /// Waits for the outcome of the newest round. If the round is lost and the missing votes may
+    /// show that another ballot can win, waits for these votes, too.
     pub(crate) async fn decided_for_ballot(&self) -> Outcome {
         let outcome = self.decided().await;
         if outcome == Outcome::Lost {
@@ -26,10 +26,12 @@ impl Claim {
         outcome
     }
 
-    /// Makes a round with another candidate for the fencing token if that can win. It can if a
-    /// majority of masters are free and some of them have seen a later candidate, or if a majority
-    /// of masters have another time. Returns whether there is such a round. Masters that granted
-    /// the last round keep the grant meanwhile.
+    /// Posts a round with another candidate for the fencing token if the round can win. Returns
+    /// whether a round was posted. Masters that granted the last round keep the grant meanwhile.
+    ///
+    /// The round can win if a majority of masters are free, and some of them have seen a larger
+    /// candidate. It can also win if a majority of masters say that the time in the last candidate
+    /// is wrong.
     pub(crate) fn raise_ballot(&self, queue: Option<QueueOptions>) -> bool {
         if self.counter.is_none() {
             return false;
@@ -38,7 +40,7 @@ impl Claim {
         let round = self.newest_round();
         let candidate = round.read(Round::next_candidate);
         if let Some(candidate) = candidate {
-            // Later candidates of this process are above this one.
+            // Later timestamps of this coordinator are above `candidate`.
             timestamps.note(candidate);
         } else if let Some(clock) = round.read(Round::skewed_to) {
             timestamps.correct(clock);

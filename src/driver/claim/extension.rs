@@ -30,7 +30,7 @@ pub(crate) enum NotExtended {
     Expired {
         since: Duration,
     },
-    /// A majority of masters say that another holds the lock, or that no one does.
+    /// A majority of masters say that another client holds the lock, or that no one holds it.
     Lost(Arc<LiveRound>),
     /// No majority confirmed.
     NoQuorum {
@@ -55,8 +55,8 @@ impl CountVotes for Arc<Extension> {
     /// Counts the vote, and carries out its consequences after the round is unlocked. Tasks that
     /// wait for the round are woken last, when the consequences are in effect.
     fn count(&self, master: usize, vote: Vote, now: Instant) {
-        // A failure has no consequences. It may be counted by the very call that posts the
-        // extension, while the claim is locked.
+        // A failure has no consequences, so the claim need not be locked. It may be locked already:
+        // the call that posts the extension counts the failures of masters that are down.
         let is_answer = !matches!(vote, Vote::Fail(_));
         let effect = self.round.cast(master, vote, now, |round, before| {
             is_answer.then(|| Effect::of_vote(round, before, master))
@@ -70,7 +70,7 @@ impl CountVotes for Arc<Extension> {
     }
 }
 
-/// A counter of the votes on a heal, which notes the masters on which the key was put back.
+/// A counter of the votes on a heal. It notes the masters on which the key was put back.
 #[derive(Debug)]
 struct HealVotes(Arc<LiveRound>);
 
@@ -119,7 +119,7 @@ impl Claim {
             }
             Outcome::TooLate => Err(NotExtended::TooSlow(round.clone())),
             Outcome::Lost | Outcome::Pending => {
-                // Masters that have not answered yet decide whether the lock is lost or in doubt.
+                // The missing votes decide whether the lock is lost or in doubt.
                 round.settled().await;
                 if round.read(Round::is_disowned) {
                     return Err(NotExtended::Lost(round.clone()));
@@ -144,8 +144,8 @@ impl Claim {
         }
     }
 
-    /// Asks all masters to extend the lock. The state stays locked, so that a release is posted
-    /// after the extension, or instead of it.
+    /// Asks all masters to extend the lock. The state stays locked until the extension is posted,
+    /// so a release is never posted before the extension.
     fn post_extension(
         self: &Arc<Self>,
         mut state: Locked<'_>,
@@ -191,7 +191,7 @@ impl Claim {
         }
     }
 
-    /// Notes that a majority has confirmed an extension up to `lease`.
+    /// Notes that a majority has confirmed the extension that gives `lease`.
     fn renewed(&self, lease: Lease) {
         let now = clock::now();
         let mut state = self.lock();
@@ -205,18 +205,18 @@ impl Claim {
         }
     }
 
-    /// Notes that a majority of masters say that the lock belongs to another, or to no one.
+    /// Notes that a majority of masters say that the lock belongs to another client or to no one.
     fn disowned(&self) {
         let now = clock::now();
         let mut state = self.lock();
-        // Keys that have expired are gone as well, and then expiry is the reason.
+        // If the lease has expired, masters may say the same, but the reason is the expiry.
         if !matches!(self.state_at(&mut state, now), LockState::Lost(_)) {
             Self::lose(&mut state, LostReason::Disowned);
         }
     }
 
     /// Puts the key back on masters that lost it, after a majority has confirmed an extension. Does
-    /// nothing after a release or a loss: an answer may come that late.
+    /// nothing if the lock was released or lost before the answer came.
     fn heal(&self, masters: MasterSet, extension: &Extension) {
         if masters.is_empty() {
             return;
@@ -245,7 +245,7 @@ impl Claim {
         let retry = masters.node_timeout().max(self.ttl.duration() / 20);
         let mut state = self.lock();
         let start = state.newest.read(Round::start);
-        // The lease that a round with the TTL of the lock gives, regardless of extensions by hand.
+        // This lease has the TTL of the lock. An extension by hand may have had another TTL.
         let lease = Lease::new(start, self.ttl, masters.config().drift);
         let Some(mut plan) = RenewalPlan::new(start, lease, retry, renewal) else {
             return;
@@ -263,7 +263,7 @@ impl Claim {
         }
     }
 
-    /// Lets the lock end with its present lease.
+    /// Stops the renewal. Without another extension, the lock ends with its present lease.
     pub(crate) fn stop_renewing(&self) {
         let mut state = self.lock();
         state.renewal = None;
@@ -283,7 +283,7 @@ impl Renew for Claim {
             return (None, None);
         }
         let Some(due) = plan.due(state.lease) else {
-            // The timer ends here. If the lock is reentered, another one may start.
+            // The timer ends here. If the lock is reentered, another timer may start.
             state.timer = None;
             return (None, None);
         };

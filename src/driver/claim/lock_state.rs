@@ -24,12 +24,12 @@ impl Claim {
         self.state_at(&mut self.lock(), now)
     }
 
-    /// Returns the rest of the lease at the time when the lock was won or last extended.
+    /// Returns the time that was left of the lease when the lock was won or last extended.
     pub(crate) fn validity(&self) -> Duration {
         self.lock().validity
     }
 
-    /// Returns the rest of the lease, which is zero once the lock is lost.
+    /// Returns the time that is left of the lease. It is zero once the lock is lost.
     pub(crate) fn remaining(&self) -> Duration {
         let now = clock::now();
         let mut state = self.lock();
@@ -39,8 +39,8 @@ impl Claim {
         }
     }
 
-    /// Returns the end of the lease, on the clock of [`Instant`]. A step of the wall clock could
-    /// move the end before the start of the first round. Then the result is that start.
+    /// Returns the end of the lease, on the clock of [`Instant`]. If a step of the wall clock moves
+    /// the end before the start of the first round, returns that start.
     pub(crate) fn valid_until(&self) -> Instant {
         let until = self.lock().lease.until();
         clock::to_monotonic(until, self.began)
@@ -50,7 +50,7 @@ impl Claim {
     pub(crate) async fn lost(&self) -> LostReason {
         let check = || match self.state() {
             LockState::Lost(reason) => ControlFlow::Break(reason),
-            // This task has a timer of its own for the end of the lease, which fires even if every
+            // This task has its own timer for the end of the lease. The timer fires even if every
             // renewal hangs.
             LockState::Held | LockState::InDoubt => {
                 ControlFlow::Continue(Some(self.lock().lease.until()))

@@ -40,7 +40,7 @@ pub(crate) mod extension;
 mod lock_state;
 pub(crate) mod rounds;
 
-/// A request for a lock: which one, for how long, and for whom.
+/// A request for a lock: its resource, its TTL, its owner and its counter.
 #[derive(Clone, Debug)]
 pub(crate) struct LockRequest {
     pub(crate) resource: Resource,
@@ -59,42 +59,44 @@ pub(crate) struct Claim {
     ttl: Ttl,
     /// The counter of a fenced lock.
     counter: Option<Arc<str>>,
-    /// Keeps the entry by which other tasks of the owner find this claim.
+    /// Keeps the entry alive through which other tasks of the owner find this claim.
     _owned: Option<Arc<OwnedLock<Self>>>,
     /// The start of the first round, on the monotonic clock.
     began: Instant,
     state: Mutex<State>,
-    /// Sent when the lock was lost.
+    /// Notified when the lock is lost.
     changed: Signal,
 }
 
 #[derive(Debug)]
 struct State {
-    /// The identity of the newest attempt. A release with this identity also takes back earlier
-    /// attempts, and no later ones.
+    /// The identity of the newest attempt. A release with this identity takes back this attempt and
+    /// all earlier ones.
     identity: Identity,
     lease: Lease,
-    /// The rest of the lease when the lock was won or last extended.
+    /// The time that was left of the lease when the lock was won or last extended.
     validity: Duration,
-    /// The expiry of the last key that this claim may have written, on the monotonic clock. A wall
-    /// clock that is set forward must not make a release look needless.
+    /// The instant at which everything that this claim may have written has expired. After this
+    /// instant, no release is needed. The instant is on the monotonic clock, because the clock of
+    /// [`clock::now`] can jump forward with the wall clock.
     keys_until: Instant,
-    /// The masters that may hold the key or the ticket because of heals or of rounds before the
-    /// newest.
+    /// The masters that may have the key or the ticket because of a heal, or because of a round
+    /// before the newest one.
     may_hold: MasterSet,
-    /// The number that the newest acquisition offered for a fencing token.
+    /// The number that the newest acquisition offers for the fencing token.
     candidate: u64,
-    /// The number of rounds that acquired the lock.
+    /// The number of rounds in which this claim has asked for the lock.
     rounds: u32,
-    /// The number of guards, including those whose rounds are under way.
+    /// The number of guards. It includes guards whose rounds are still under way.
     depth: u32,
-    /// The acquisition, or the last extension.
+    /// The newest round: the acquisition, or the last extension.
     newest: Arc<LiveRound>,
-    /// `true` if there was an extension, so that the lock must have been won.
+    /// `true` if there was an extension. Only a lock that was won is extended.
     was_extended: bool,
     /// `true` if an extension before the newest round failed, and none has succeeded since.
     in_doubt: bool,
-    /// The reason for a loss. It is set once and never changed, as a loss is announced.
+    /// The reason why the lock was lost. It never changes once it is set, because the loss is
+    /// announced.
     lost: Option<LostReason>,
     renewal: Option<RenewalPlan>,
     timer: Option<TimerKey>,
@@ -106,19 +108,19 @@ impl State {
         self.was_extended || self.newest.read(Round::outcome) == Outcome::Won
     }
 
-    /// Adds the masters of the newest round to those that may hold the key, before another round
-    /// becomes the newest.
+    /// Adds to `may_hold` the masters that may have the key or the ticket because of the newest
+    /// round. Called before another round becomes the newest.
     fn keep_newest(&mut self) {
         let may_keep = self.newest.read(Round::may_keep);
         self.may_hold |= may_keep;
     }
 }
 
-/// The state while it is locked. A loss is announced after the unlock, as the announcement runs
-/// code of the program.
+/// The state while it is locked. A loss is announced after the unlock, because the announcement
+/// runs code of the program.
 #[derive(Debug)]
 struct Locked<'a> {
-    /// The first field, so that it is dropped before the announcement.
+    /// The first field. It is dropped, and the state is unlocked, before the announcement.
     state: MutexGuard<'a, State>,
     announcement: Announcement<'a>,
 }
@@ -174,12 +176,12 @@ impl Claim {
         self.lock().depth
     }
 
-    /// Returns the number of rounds that acquired the lock.
+    /// Returns the number of rounds in which this claim has asked for the lock.
     pub(crate) fn rounds(&self) -> u32 {
         self.lock().rounds
     }
 
-    /// Returns the acquisition, or the last extension.
+    /// Returns the newest round: the acquisition, or the last extension.
     pub(crate) fn newest_round(&self) -> Arc<LiveRound> {
         self.lock().newest.clone()
     }
@@ -213,9 +215,9 @@ impl Claim {
         Command::new(&self.resource, action)
     }
 
-    /// Removes one level. Removing the last level releases the lock on all masters. That release
-    /// arrives after every earlier request of this claim. It is owed to masters that may hold the
-    /// key and cannot be reached now.
+    /// Removes one level. Removing the last level releases the lock on all masters. The release
+    /// arrives after all earlier requests of this claim. If a master may have the key and cannot be
+    /// reached now, the release is owed to that master.
     fn leave(&self) -> Arc<LiveRound> {
         let masters = &self.context.masters;
         let round = Round::open(Verb::Release, masters.count(), clock::now(), None);
@@ -223,8 +225,8 @@ impl Claim {
         let mut state = self.lock();
         state.depth = state.depth.saturating_sub(1);
         if let Some(owner) = state.identity.owner().filter(|_| state.depth > 0) {
-            // This command is owed to no master: the next extension of this claim sets the depth,
-            // too.
+            // This command is not owed to any master, because the next extension of this claim also
+            // sets the depth.
             let action = Action::SetDepth {
                 by: owner.clone(),
                 depth: state.depth,
@@ -240,7 +242,7 @@ impl Claim {
             self.context.renewer.remove(timer);
         }
         drop(state);
-        // Both of these may wake a task, so they come after the unlock.
+        // The next two calls may wake a task, so they come after the unlock.
         drop(request);
         if was_won {
             self.context.local_waiters.released(&self.resource);
@@ -248,7 +250,8 @@ impl Claim {
         release
     }
 
-    /// Posts the release of the last level. The caller drops the request after unlocking the state.
+    /// Posts the release of the last level. The caller must unlock the state before it drops the
+    /// returned request.
     fn post_release(&self, state: &State, release: &Arc<LiveRound>) -> Arc<Request<PostedRelease>> {
         let masters = &self.context.masters;
         let posted = PostedRelease {
@@ -260,9 +263,9 @@ impl Claim {
         };
         let publishers = match &state.identity {
             Identity::Token(token) if state.was_won() => masters.publishers(token.spread()),
-            // For a mutex that was not won: only masters that have the key publish, and it is not
-            // known which masters have it. For a reentrant lock: a waiter of Redisson listens to
-            // one master, which may be any.
+            // If a mutex was not won, this claim does not know which masters have the key, and only
+            // those masters publish. For a reentrant lock, a waiter of Redisson listens to a single
+            // master, which may be any of the masters.
             _ => MasterSet::ALL,
         };
         let action = Action::Release {
@@ -275,38 +278,39 @@ impl Claim {
 
     /// Returns which waiters the release wakes.
     ///
-    /// A lost round has found that others hold the lock, and gives back the grants of some masters.
-    /// The waiters of this crate count these masters, see
-    /// [`LocalWaiters`](super::local_waiters::LocalWaiters). If each of these messages woke them,
-    /// they would wake each other with every attempt.
+    /// If a round is lost because others hold the lock, its release gives back the grants of some
+    /// masters. Each of these masters may publish a message. Waiters of this crate only count these
+    /// masters, see [`LocalWaiters`](super::local_waiters::LocalWaiters). If each message woke the
+    /// waiters, they would wake each other with every attempt.
     fn wakes(&self, state: &State) -> WakeScope {
         let may_have_been_held = state.was_won() || state.newest.read(Round::may_have_barred);
         match &state.identity {
-            // The scripts of a fair lock call the next waiter.
+            // The release script of a fair lock calls the next waiter.
             Identity::Ticket { .. } => WakeScope::Nobody,
             _ if may_have_been_held => WakeScope::Everybody,
-            // Redisson does not wait for mutexes, and a message costs every master a command.
+            // Redisson has no waiters for mutexes, and a message costs each master a command.
             Identity::Token(_) => WakeScope::Nobody,
             Identity::Owner { .. } => WakeScope::ThisMaster,
         }
     }
 }
 
-/// Returns when a key that is written now with `ttl` expires, on the monotonic clock.
+/// Returns the expiry of a key that is written now with `ttl`, on the monotonic clock.
 fn expiry_of(ttl: Ttl) -> Instant {
     let now = clock::monotonic();
     now.checked_add(ttl.duration()).unwrap_or(now)
 }
 
-/// A release that was posted. It counts as pending as long as this value lives, and not as long as
-/// the round does: a task that only reads the round must not delay the close of the coordinator.
+/// A release that was posted. The release counts as pending while this value lives. Its round may
+/// live longer: a task that reads the round does not delay the close of the coordinator.
 #[derive(Debug)]
 struct PostedRelease {
     release: Arc<LiveRound>,
-    /// The expiry of the last key that the claim may have written, on the monotonic clock.
+    /// The instant on the monotonic clock at which everything that the claim may have written has
+    /// expired.
     keys_until: Instant,
-    /// The masters that may hold the key or the ticket because of heals or of rounds before the
-    /// newest.
+    /// The masters that may have the key or the ticket because of a heal, or because of a round
+    /// before the newest one.
     may_hold: MasterSet,
     newest: Arc<LiveRound>,
     _pending: PendingRelease,
@@ -323,9 +327,9 @@ impl CountVotes for PostedRelease {
     }
 }
 
-/// One level of a claim, for one guard. Dropping it removes the level, also when the future that
-/// has it is dropped at any point. In this way, every round that does not end in a lock is followed
-/// by a release.
+/// One level of a claim, for one guard. Dropping this value removes the level. A future that is
+/// dropped before it completes also drops its `Level`. So every round that does not end in a lock
+/// is followed by a release.
 #[derive(Debug)]
 #[must_use = "dropping it releases the lock"]
 pub(crate) struct Level {
@@ -334,7 +338,7 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    /// Creates the first level of a claim, or one that was counted by [`Claim::reenter`].
+    /// Creates the first level of a claim, or a level that [`Claim::reenter`] has counted.
     pub(crate) fn new(claim: Arc<Claim>) -> Self {
         Self {
             claim,
@@ -342,7 +346,8 @@ impl Level {
         }
     }
 
-    /// Removes the level if that was not done before. Returns the round of the command that does.
+    /// Removes the level, unless it was removed before. Returns the round of the command that
+    /// removes the level.
     pub(crate) fn release(&self) -> Arc<LiveRound> {
         self.release.get_or_init(|| self.claim.leave()).clone()
     }

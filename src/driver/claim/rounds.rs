@@ -29,10 +29,10 @@ use crate::{
 /// The differences between the next round of a claim and the last one.
 #[derive(Debug)]
 pub(crate) struct NextRound {
-    /// The identity of a new attempt, which is needed if a command that takes back the last attempt
-    /// may arrive late. `None` keeps the identity.
+    /// The identity of a new attempt. A new attempt is needed if a command that takes back the last
+    /// attempt may arrive late. `None` keeps the identity.
     pub(crate) identity: Option<Identity>,
-    /// The wait in the queues of the masters, if there is one.
+    /// The options for the queues of the masters. `None` if the round does not join the queues.
     pub(crate) queue: Option<QueueOptions>,
     /// The number to offer for a fencing token, or `None` for a new timestamp.
     pub(crate) candidate: Option<u64>,
@@ -82,8 +82,8 @@ impl Claim {
         claim
     }
 
-    /// Asks all masters once more: from the same position in their queues, or with another number
-    /// for the fencing token.
+    /// Asks all masters for the lock again, from the same position in their queues or with another
+    /// candidate for the fencing token.
     pub(crate) fn ask_again(&self, next: NextRound) {
         let masters = &self.context.masters;
         let start = clock::now();
@@ -113,8 +113,8 @@ impl Claim {
         masters.post(self.command(action), state.newest.clone());
     }
 
-    /// Returns when everything that a round leaves on the masters has expired, if the round is
-    /// posted now. The result is on the monotonic clock.
+    /// Returns the instant at which everything that a round leaves on the masters has expired, if
+    /// the round is posted now. The instant is on the monotonic clock.
     fn keys_until(&self, queue: Option<QueueOptions>) -> Instant {
         let key = expiry_of(self.ttl);
         let position =
@@ -124,8 +124,8 @@ impl Claim {
             .map_or(key, |position| position.max(key))
     }
 
-    /// Gives back what some masters granted to a round that was not won, and keeps the position in
-    /// their queues.
+    /// Gives back the grants of some masters after a round that was not won. Keeps the position in
+    /// the queues of these masters.
     pub(crate) fn yield_grants(&self, to: MasterSet, timeout: Duration) {
         let by = match &self.lock().identity {
             Identity::Ticket(by) if !to.is_empty() => by.clone(),

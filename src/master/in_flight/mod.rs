@@ -1,5 +1,5 @@
-//! The commands of one connection that have no reply yet: those that were sent, and those that wait
-//! to be sent.
+//! The commands of one connection that have no reply yet. Some were sent, and others still wait to
+//! be sent.
 
 use std::{
     collections::VecDeque,
@@ -28,26 +28,26 @@ pub(super) trait Transmit {
     /// Sends a command to this connection's `master`.
     fn send(&mut self, request: &Request, master: usize);
 
-    /// Begins or ends a subscription. The master confirms it in the order of replies, or refuses it
-    /// with an error reply.
+    /// Begins or ends a subscription. The master replies with a confirmation or an error, in the
+    /// order of sends.
     fn send_change(&mut self, change: &Change);
 }
 
-/// The commands of one connection, in the order of sends. Every one of them gets a vote by its
+/// The commands of one connection, in the order of sends. Every command gets a vote by its
 /// deadline, whatever the master answers.
 ///
-/// A window bounds how many commands are unanswered. The window grows with each reply, so that a
-/// master that does not answer is not sent much. Other commands wait here, in order, for at most
-/// one node timeout.
+/// A window limits the number of unanswered commands. The window grows with each reply, so a silent
+/// master gets only a few commands. Commands for which the window has no room wait here, in order,
+/// for at most one node timeout.
 #[derive(Debug)]
 pub(super) struct InFlight<'a> {
     mailbox: &'a Mailbox,
     config: &'a MasterConfig,
-    /// The time when the connection began to serve.
+    /// The time when the connection came into use, just after its dial.
     began: Instant,
     liveness: Liveness,
     sent: Unanswered,
-    /// The most commands in `sent`.
+    /// The most commands that may be in `sent`.
     window: usize,
     /// The requests that were not sent, oldest first.
     waiting: VecDeque<Arc<Request>>,
@@ -62,9 +62,9 @@ pub(super) struct InFlight<'a> {
 impl<'a> InFlight<'a> {
     /// The first window of a connection.
     pub(super) const WINDOW: usize = 1_024;
-    /// The first window after a connection on which the master did not answer.
+    /// The first window of a connection if the master was silent on the connection before it.
     pub(super) const CAREFUL_WINDOW: usize = 4;
-    /// The largest window: what a master 200 ms away answers at 80,000 commands a second.
+    /// The largest window. With a round trip of 200 ms, it is enough for 80,000 commands a second.
     const MAX_WINDOW: usize = 16_384;
 
     pub(super) fn new(
@@ -99,7 +99,7 @@ impl<'a> InFlight<'a> {
         self.mailbox.master()
     }
 
-    /// Returns how long the connection has served.
+    /// Returns how long the connection has been in use.
     pub(super) fn age(&self) -> Duration {
         (self.config.now)().saturating_duration_since(self.began)
     }
@@ -113,7 +113,8 @@ impl<'a> InFlight<'a> {
         !self.waiting.is_empty() || !self.owed.is_empty() || !self.changes.is_empty()
     }
 
-    /// Sends what is owed and what was posted, in order, as far as the window allows.
+    /// Sends `changes`, owed releases and `requests`, in this order, as far as the window allows.
+    /// Keeps the rest for later, and empties both vectors.
     pub(super) fn send(
         &mut self,
         connection: &mut impl Transmit,
@@ -121,11 +122,11 @@ impl<'a> InFlight<'a> {
         changes: &mut Vec<Change>,
     ) {
         if requests.is_empty() && changes.is_empty() && !self.has_backlog() {
-            return; // most polls are for a reply
+            return; // most polls only read replies
         }
         let now = (self.config.now)();
         for change in changes.drain(..) {
-            // Only the last waiting change of each channel counts.
+            // A change replaces the waiting change of the same channel.
             self.changes
                 .retain(|earlier| earlier.channel != change.channel);
             self.changes.push_back(change);
@@ -144,7 +145,7 @@ impl<'a> InFlight<'a> {
         }
     }
 
-    /// Sends more where replies have made room. Returns whether it sent anything.
+    /// Sends more commands if replies have made room in the window. Returns whether it sent any.
     pub(super) fn send_more(&mut self, connection: &mut impl Transmit) -> bool {
         let before = self.sent.len();
         if self.has_backlog() && self.has_room() {
@@ -199,13 +200,13 @@ impl<'a> InFlight<'a> {
         self.sent.push(item, is_owed, now, deadline);
     }
 
-    /// Returns when a request that waits is given up. One that was posted before the connection
-    /// began to serve has the full time from then.
+    /// Returns when a waiting `request` is given up: one node timeout after its post. If the
+    /// request was posted before the connection came into use, the time counts from that moment.
     fn send_by(&self, request: &Request) -> Instant {
         request.posted.max(self.began) + self.liveness.timeout()
     }
 
-    /// Casts the vote on a request that was never sent.
+    /// Casts a failed vote on a request that was never sent.
     fn fail_unsent(&mut self, request: Arc<Request>, now: Instant) {
         let why = "not sent: too many commands are unanswered";
         request.fail(self.master(), Failure::Unreachable(why.into()), now);
@@ -217,7 +218,7 @@ impl<'a> InFlight<'a> {
     /// Returns when to call [`expire`](Self::expire) and [`send`](Self::send) next, if no reply and
     /// no request comes before.
     pub(super) fn next_expiry(&mut self) -> Option<Instant> {
-        // The deadlines of open votes are earlier than the end of the connection.
+        // The deadline of any open vote is earlier than that of the connection.
         let next = self.sent.next_deadline().or_else(|| self.silence_ends());
         if !self.has_backlog() {
             return next;
@@ -228,8 +229,8 @@ impl<'a> InFlight<'a> {
         [next, waiting, owed, retry].into_iter().flatten().min()
     }
 
-    /// Casts the votes whose deadline is over at `now`, and drops what is no longer owed. Returns
-    /// whether the master has been silent for too long.
+    /// Casts a failed vote on each request whose deadline is over at `now`. Drops the releases that
+    /// are no longer owed. Returns whether the master has been silent for too long.
     pub(super) fn expire(&mut self, now: Instant) -> bool {
         let (master, timeout) = (self.master(), self.liveness.timeout());
         self.sent.expire(now, |request| {
@@ -249,8 +250,8 @@ impl<'a> InFlight<'a> {
         self.silence_ends().is_some_and(|end| end <= now)
     }
 
-    /// Returns whether this process was stalled until long after `due`, so that replies may have
-    /// arrived that it has not read. The caller then reads before it gives anything up. Returns
+    /// Returns whether this process was stalled until long after `due`. If so, the caller must read
+    /// before it gives anything up, because replies may have arrived during the stall. Returns
     /// `true` at most once between two replies.
     pub(super) fn forgive_stall(&mut self, due: Instant) -> bool {
         self.liveness.forgive_stall(due, (self.config.now)())
@@ -261,7 +262,7 @@ impl<'a> InFlight<'a> {
         is_waiting.then(|| self.liveness.deadline()).flatten()
     }
 
-    /// Returns all requests to the mailbox after the connection broke.
+    /// Gives all requests back to the mailbox after the connection broke.
     pub(super) fn disconnect(&mut self, why: &Arc<str>) {
         let unsent = Failure::Unreachable(why.clone());
         let unknown = Failure::Disconnected(why.clone());
@@ -269,8 +270,8 @@ impl<'a> InFlight<'a> {
             .down(self.take_unanswered(unknown, unsent), why);
     }
 
-    /// Takes out all requests, each with its vote if that is still open: `unknown` for those that
-    /// were sent, and `unsent` for the others.
+    /// Takes out all requests, each with the vote to cast, or with `None` if its vote has been
+    /// cast. The vote is `unknown` for a request that was sent, and `unsent` for any other request.
     fn take_unanswered(
         &mut self,
         unknown: Failure,
@@ -286,7 +287,8 @@ impl<'a> InFlight<'a> {
 }
 
 impl Drop for InFlight<'_> {
-    /// Casts the open votes: when a runtime ends its tasks, callers on another one may still wait.
+    /// Casts the open votes. When a runtime drops its tasks, callers on another runtime may still
+    /// wait for votes.
     fn drop(&mut self) {
         let (master, now) = (self.master(), (self.config.now)());
         for (request, open) in self.take_unanswered(Failure::Closed, Failure::Closed) {

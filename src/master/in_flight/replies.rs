@@ -15,15 +15,15 @@ use crate::{
 };
 
 impl InFlight<'_> {
-    /// Notes that bytes came, whatever they are.
+    /// Notes that bytes came, even if they do not complete a reply.
     #[cfg(feature = "redis")]
     pub(crate) fn on_bytes(&mut self, now: Instant) {
         self.liveness.on_bytes(now);
     }
 
-    /// Casts the vote that `reply`, to the oldest command, means. `now` was read after the reply
-    /// came. Fails if there is no such
-    /// command, or if `reply` cannot be a reply to it.
+    /// Handles the reply to the oldest command, and casts the vote that the reply means. `now` was
+    /// read after the reply came. Fails if no command is unanswered, or if `reply` cannot be a
+    /// reply to the oldest one.
     pub(crate) fn on_reply(&mut self, reply: &Reply<'_>, now: Instant) -> Result<(), Arc<str>> {
         let sent = self.pop(now)?;
         let request = match &sent.item {
@@ -48,7 +48,8 @@ impl InFlight<'_> {
         Ok(())
     }
 
-    /// Tells the subscribers that the oldest command, a change of a subscription, was refused.
+    /// Handles the reply to a change of a subscription. On an error reply, tells the subscribers
+    /// that the master refused the change. Fails on any other reply.
     fn on_refused_change(&mut self, channel: &str, reply: &Reply<'_>) -> Result<(), Arc<str>> {
         let Reply::Error(error) = reply else {
             return Err("a reply came instead of the confirmation of a subscription".into());
@@ -64,9 +65,11 @@ impl InFlight<'_> {
         Ok(())
     }
 
-    /// Tells the subscribers that the oldest command, a change of a subscription, was confirmed.
+    /// Handles the confirmation of a subscription, and tells the subscribers of `channel`. Fails if
+    /// the oldest command is not a change of a subscription to `channel`.
     pub(crate) fn on_confirmation(&mut self, channel: &str, now: Instant) -> Result<(), Arc<str>> {
-        // The command is checked before it is removed: another one must keep its position.
+        // The command is checked before it is removed. A command of another kind must stay, because
+        // its own reply may still come.
         match self.sent.oldest() {
             Some(Item::Change(changed)) if **changed == *channel => {}
             _ => return Err("a subscription was confirmed out of order".into()),
@@ -76,13 +79,13 @@ impl InFlight<'_> {
         Ok(())
     }
 
-    /// Passes a published message on.
+    /// Passes a published message on to the subscribers of `channel`.
     pub(crate) fn on_message(&self, channel: &str, message: &str) {
         self.mailbox.notify(channel, ChannelEvent::Message(message));
     }
 
-    /// Makes the oldest command the newest and returns it, if it may be sent once more. A server
-    /// that does not know the command's script has not executed it.
+    /// Moves the oldest command to the end and returns it, if it may be sent again. Called when the
+    /// server does not know the command's script, and so has not executed the command.
     #[cfg(feature = "redis")]
     pub(crate) fn resend(&mut self, now: Instant) -> Option<Arc<Request>> {
         self.liveness.restart(now);

@@ -52,8 +52,8 @@ fn any_event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// A command has its vote by the end of its time to be sent and its time to be answered, or
-    /// when the connection breaks, whatever the server sends or withholds, in any order.
+    /// Every command gets a vote, whatever the server sends or does not send. The vote comes before
+    /// the times for the send and for the answer are over, or when the connection breaks.
     #[test]
     fn every_command_gets_a_vote_by_its_deadline(
         window in 1..6usize,
@@ -76,7 +76,7 @@ proptest! {
             if is_broken {
                 break;
             }
-            // Each script is sent at most twice.
+            // Each command is sent at most twice.
             prop_assert!(wire.resent <= posted.len());
             for (request, limit) in &posted {
                 let Counted { at, votes, .. } = &*request.votes_to.0;
@@ -90,7 +90,7 @@ proptest! {
     }
 }
 
-/// A release that is answered with an error is sent again after a pause, alone, until it succeeds.
+/// After an error reply, releases are sent one at a time, each after a pause, until one succeeds.
 #[test]
 fn owed_releases_are_paced_by_the_replies() {
     set_clock(Duration::ZERO);
@@ -127,7 +127,7 @@ fn owed_releases_are_paced_by_the_replies() {
     assert_eq!(answer(false, 11_100, &mut wire), 100);
 }
 
-/// The oldest release is given up for the newest, and the log says so once.
+/// If there are too many releases, the oldest one is given up. The log says so once.
 #[test]
 fn the_number_of_owed_releases_is_bounded() {
     set_clock(Duration::ZERO);
@@ -149,7 +149,7 @@ fn the_number_of_owed_releases_is_bounded() {
     assert!(owed.is_empty());
 }
 
-/// Runs one iteration of the supervisor. Returns whether it gives the connection up.
+/// Does one iteration of the supervisor's loop. Returns whether the connection must be given up.
 fn poll(in_flight: &mut InFlight<'_>, wire: &mut Wire) -> bool {
     in_flight.send(wire, &mut Vec::new(), &mut Vec::new());
     let now = clock();

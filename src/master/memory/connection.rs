@@ -1,4 +1,4 @@
-//! A connection to a memory master, with its current fault.
+//! A connection to a memory master. The current fault of the master applies to it.
 
 use std::{
     collections::VecDeque,
@@ -55,7 +55,7 @@ impl Dial for Dialer {
 }
 
 impl Dialer {
-    /// Connects. Also returns how long the greeting took.
+    /// Connects. Also returns how long this took.
     pub(super) async fn connect(&self) -> Result<(MemoryConnection, Duration), DialError> {
         let dialled = now();
         let connection = MemoryConnection::new(&self.state);
@@ -68,8 +68,8 @@ impl Dialer {
         }
     }
 
-    /// Returns the time since the master may have forgotten locks, as `lua/shared/guard.lua` does
-    /// on a server, and updates the guard record.
+    /// Returns the time since the moment at which the master may have forgotten locks, and updates
+    /// the guard record. On a server, `lua/shared/guard.lua` does this.
     pub(super) fn age(&self, tracker: &RestartTracker) -> Result<Option<Duration>, DialError> {
         if tracker.guard == RestartGuard::Off {
             return Ok(None);
@@ -165,8 +165,8 @@ impl MemoryConnection {
         }
     }
 
-    /// Waits until a command that is sent now arrives and can be answered. Returns the fault of
-    /// that moment.
+    /// Waits for as long as a command that is sent now would take to arrive and to be answered.
+    /// Returns the fault that applies to the command.
     pub(super) async fn arrival(&self) -> Fault {
         let fault = poll_fn(|cx| match self.fault(cx) {
             Fault::Hang | Fault::Mute => Poll::Pending,
@@ -179,7 +179,7 @@ impl MemoryConnection {
         fault
     }
 
-    /// Returns the current fault. `cx` is woken when it changes.
+    /// Returns the current fault. `cx` is woken when the fault changes.
     fn fault(&self, cx: &Context<'_>) -> Fault {
         let mut state = self.state.lock();
         state.wakers.insert(self.number, cx.waker().clone());
@@ -240,7 +240,7 @@ impl Drop for MemoryConnection {
         let subscriptions = &mut state.subscriptions;
         subscriptions.retain(|(_, connection)| *connection != self.number);
         if state.fault == Fault::Hang {
-            // A server that hangs finds these in its socket when it goes on.
+            // A server that hangs finds these commands in its socket when it runs again.
             let in_transit = self.in_transit.drain(..);
             let commands = in_transit.filter_map(|(sent, _)| match sent {
                 Sent::Command(command) => Some(command),

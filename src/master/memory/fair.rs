@@ -1,4 +1,4 @@
-//! The scripts of `lua/fair/`, line by line.
+//! The scripts of `lua/fair/`, translated to Rust line by line.
 
 use super::{
     keys::{KeyResult, WRONGTYPE},
@@ -15,7 +15,7 @@ struct QueueKeys<'a> {
 }
 
 impl State {
-    /// Does the same as `fair/acquire` with `shared/companions` after it.
+    /// Does the same as `fair/acquire`, followed by `shared/companions`.
     pub(super) fn fair_acquire(&mut self, words: Words<'_>) -> Replied {
         let ([key, queue, deadlines], []) = words.take();
         let replied = self.fair_acquire_or_queue(words);
@@ -179,14 +179,15 @@ impl State {
         self.publish(&format!("quorlock:turn:{process}"), ticket);
     }
 
-    /// Returns two times: in milliseconds by the clock by which keys expire, and in microseconds by
-    /// the clock by which tickets are checked.
+    /// Returns the times of two clocks. Keys expire by the first clock, in milliseconds. Tickets
+    /// are compared with the second clock, in microseconds.
     fn clock(&self) -> (u64, u64) {
         (self.keys.now(), self.wall_micros())
     }
 }
 
-/// Returns the default if a key is not a queue: this must not prevent a release.
+/// Replaces a `WRONGTYPE` error with the default. A key that is not a queue must not prevent a
+/// release.
 fn best_effort<T: Default>(answer: KeyResult<T>) -> KeyResult<T> {
     match answer {
         Err(error) if error == WRONGTYPE => Ok(T::default()),

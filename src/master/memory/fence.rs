@@ -1,4 +1,4 @@
-//! The scripts for fenced locks in `lua/`, line by line.
+//! The scripts for fenced locks in `lua/`, translated to Rust line by line.
 
 use super::{
     keys::{KeyResult, Value},
@@ -11,7 +11,7 @@ use crate::core::{
     lease::CLOCK_WINDOW,
 };
 
-/// The time in milliseconds after which a counter expires that no one raises: 30 days.
+/// A counter expires if no one raises it for this many milliseconds: 30 days.
 const IDLE: u64 = 2_592_000_000;
 
 impl State {
@@ -34,9 +34,9 @@ impl State {
         Ok(Reply::Int(1))
     }
 
-    /// Returns the reply that refuses a candidate. `None` if it is accepted, or the lock is not
-    /// fenced. The counter is key number `key`. The candidate is argument number `argument`, and
-    /// the window is the next one.
+    /// Returns the reply if the candidate is refused. Returns `None` if the candidate is accepted,
+    /// or if the lock is not fenced. The counter is key number `key`. The candidate is argument
+    /// number `argument`, and the window is the next argument.
     pub(super) fn ballot_reply(
         &mut self,
         words: Words<'_>,
@@ -65,7 +65,7 @@ impl State {
         })
     }
 
-    /// Does the same as `shared/tombstone`, after a release.
+    /// Does the same as `shared/tombstone`. `replied` is the reply of the release.
     pub(super) fn tombstone(&mut self, words: Words<'_>, replied: Replied) -> Replied {
         let reply = replied?;
         let (fence, candidate) = words.last();
@@ -81,7 +81,8 @@ impl State {
         Ok(reply)
     }
 
-    /// Returns the counter under `fence`. 0 without a key, and `None` if the key is not a counter.
+    /// Returns the counter under `fence`. Returns 0 if there is no key, and `None` if the key is
+    /// not a counter.
     fn counter(&self, fence: &str) -> Option<u64> {
         match self.keys.get(fence) {
             Ok(None) => Some(0),

@@ -1,12 +1,13 @@
-//! The keys of a memory master. Functions do the same as the Redis commands of their names.
+//! The keys of a memory master. A function with the name of a Redis command does the same as that
+//! command.
 
 use std::{borrow::Cow, cmp::Ordering, collections::BTreeMap};
 
-/// The error of a server for a key of another type.
+/// The error of a server if a key has another type than the command needs.
 pub(super) const WRONGTYPE: Error =
     Cow::Borrowed("WRONGTYPE Operation against a key holding the wrong kind of value");
 
-/// An error reply to a command, which ends a script.
+/// An error reply to a command. The error ends a script.
 pub(super) type Error = Cow<'static, str>;
 
 pub(super) type KeyResult<T> = Result<T, Error>;
@@ -36,7 +37,7 @@ pub(super) enum Value {
 }
 
 impl Keys {
-    /// Sets the time, which stands still until the next call, as it does during a script.
+    /// Sets the time. The time stays the same until the next call, as on a server during a script.
     pub(super) fn at(&mut self, now: u64) -> &mut Self {
         self.now = now;
         self
@@ -74,7 +75,8 @@ impl Keys {
         self.entries.remove(key);
     }
 
-    /// Returns the remaining TTL: -1 without a TTL, -2 without a key.
+    /// Returns the remaining TTL in milliseconds. Returns -1 if the key has no TTL, and -2 if there
+    /// is no key.
     pub(super) fn pttl(&self, key: &str) -> i64 {
         match self.live(key) {
             None => -2,
@@ -135,7 +137,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Deletes fields, and the key with its last field.
+    /// Deletes fields. Also deletes the key if no field is left.
     pub(super) fn hdel(&mut self, key: &str, fields: &[&str]) -> KeyResult<()> {
         let Some(entry) = self.live_mut(key) else {
             return Ok(());
@@ -159,7 +161,8 @@ impl Keys {
         Ok(())
     }
 
-    /// Deletes a member, and the key with its last member. Returns whether the member was there.
+    /// Deletes a member. Also deletes the key if no member is left. Returns whether the member was
+    /// there.
     pub(super) fn zrem(&mut self, key: &str, member: &str) -> KeyResult<bool> {
         let Some(entry) = self.live_mut(key) else {
             return Ok(false);

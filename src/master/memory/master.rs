@@ -1,4 +1,4 @@
-//! The handle on a memory master that tests hold.
+//! The handle with which tests use a memory master.
 
 use std::{
     collections::BTreeMap,
@@ -23,10 +23,14 @@ use crate::master::{config::MasterConfig, known_origins::KnownOrigins};
 
 /// A master in this process, for tests without a server.
 ///
-/// It answers the crate's commands as a real master does, which a conformance suite checks, and it
-/// fails when told to. Clones are handles on the same master: give one to one or more coordinators,
-/// and keep one to look at the master's keys or to inject faults. Keys expire by tokio's clock, so
-/// under `tokio::time::pause` a test of hours takes no time.
+/// A memory master answers the crate's commands like a real master. A conformance suite checks
+/// this. The master fails when a test calls [`inject`](Self::inject).
+///
+/// Clones are handles on the same master. Give one clone to one or more coordinators, and keep
+/// another to look at the master's keys or to inject faults.
+///
+/// Keys expire by tokio's clock. With `tokio::time::pause`, a test that covers hours takes almost
+/// no real time.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -49,7 +53,7 @@ use crate::master::{config::MasterConfig, known_origins::KnownOrigins};
 #[derive(Clone)]
 pub struct MemoryMaster {
     state: Arc<Mutex<State>>,
-    /// The origins that are known to the process that this handle stands for.
+    /// The origins that are known to the process that this handle simulates.
     known_origins: KnownOrigins,
 }
 
@@ -66,7 +70,7 @@ impl MemoryMaster {
         }
     }
 
-    /// Makes the master fail from now on, or work again with [`Fault::None`].
+    /// Makes the master fail with `fault` from now on. [`Fault::None`] makes the master work again.
     pub fn inject(&self, fault: Fault) {
         let mut state = self.state.lock();
         if fault != Fault::Hang {
@@ -81,15 +85,15 @@ impl MemoryMaster {
         wakers.into_values().for_each(Waker::wake);
     }
 
-    /// Deletes all keys, like `FLUSHALL`. Breaks no connection: to stand for a restart without
-    /// persistence, call it while [`Fault::Down`] is injected.
+    /// Deletes all keys, like `FLUSHALL`. Connections stay open. To simulate a restart without
+    /// persistence, call this while [`Fault::Down`] is injected.
     pub fn forget(&self) {
         let mut state = self.state.lock();
         state.keys.clear();
         state.guard = None;
     }
 
-    /// Returns a handle on the same master for coordinators that stand for another process: their
+    /// Returns a handle on the same master for coordinators that simulate another process. Their
     /// [restart guard](crate::RestartGuard) does not know that this process has seen the master.
     #[must_use]
     pub fn for_another_process(&self) -> Self {
@@ -113,8 +117,8 @@ impl MemoryMaster {
         self.state.lock().keys().names()
     }
 
-    /// Returns the string under `key`, which is how a mutex is stored. Returns `None` if there is
-    /// no such key, or if it has another type.
+    /// Returns the string under `key`. A mutex is stored as a string. Returns `None` if the key
+    /// does not exist or has another type.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<String> {
         match self.state.lock().keys().value(key)? {
@@ -123,8 +127,8 @@ impl MemoryMaster {
         }
     }
 
-    /// Returns the fields of the hash under `key`, which is how a reentrant or a fair lock is
-    /// stored. Returns `None` if there is no such key, or if it has another type.
+    /// Returns the fields of the hash under `key`. A reentrant or a fair lock is stored as a hash.
+    /// Returns `None` if the key does not exist or has another type.
     #[must_use]
     pub fn hash(&self, key: &str) -> Option<BTreeMap<String, String>> {
         match self.state.lock().keys().value(key)? {
@@ -133,8 +137,8 @@ impl MemoryMaster {
         }
     }
 
-    /// Returns the members of the sorted set under `key`, which is how the queue of a fair lock is
-    /// stored, in order.
+    /// Returns the members of the sorted set under `key`, in order. The queue of a fair lock is
+    /// stored as a sorted set.
     #[must_use]
     pub fn queue(&self, key: &str) -> Vec<String> {
         let mut state = self.state.lock();
@@ -142,7 +146,7 @@ impl MemoryMaster {
         members.into_iter().map(str::to_owned).collect()
     }
 
-    /// Returns the time to live of `key`, or `None` if there is no such key or it has no TTL.
+    /// Returns the remaining TTL of `key`. Returns `None` if the key does not exist or has no TTL.
     #[must_use]
     pub fn pttl(&self, key: &str) -> Option<Duration> {
         let left = self.state.lock().keys().pttl(key);
@@ -199,7 +203,7 @@ impl MemoryMaster {
     }
 
     /// Sets the wall clock of this master ahead by `offset` microseconds. Tickets and candidates
-    /// are compared with that clock. Keys expire by another one.
+    /// are compared with that clock. Keys expire by another clock.
     pub(crate) fn set_clock(&self, offset: i64) {
         self.state.lock().clock_offset = offset;
     }
@@ -241,8 +245,7 @@ impl MemoryMaster {
         }
     }
 
-    /// Adds a member to a sorted set, with the score that `score` returns for the time of the
-    /// master's clock.
+    /// Adds a member to a sorted set. `score` makes the score from the time of the master's clock.
     pub(crate) fn add(&self, key: &str, member: &str, score: impl Fn(u64) -> f64) {
         let mut state = self.state.lock();
         let keys = state.keys();

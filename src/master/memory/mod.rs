@@ -1,4 +1,5 @@
-//! Masters in this process: what the Lua scripts do, written in Rust, with faults to inject.
+//! Masters in this process. They do in Rust what servers do with the Lua scripts, and tests can
+//! inject faults.
 
 pub(super) mod connection;
 mod fair;

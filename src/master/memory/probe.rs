@@ -27,7 +27,7 @@ impl<'a> MemoryProbe<'a> {
         Ok((Self { dialer, connection }, round_trip))
     }
 
-    /// Appends an answer for each question.
+    /// Appends one answer to `answers` for each question.
     pub(in crate::master) async fn ask(
         &self,
         questions: &[Question<'_>],
@@ -60,7 +60,7 @@ impl<'a> MemoryProbe<'a> {
 }
 
 impl State {
-    /// Returns what `lua/shared/check.lua` says of a server that is fit for locks.
+    /// Returns what `lua/shared/check.lua` would return on a server that is fit for locks.
     fn facts(&mut self) -> String {
         let (run_id, time) = (self.address.clone(), self.wall_micros());
         let now = self.keys().now();

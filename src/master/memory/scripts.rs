@@ -1,4 +1,4 @@
-//! `SET NX PX` and the scripts of `lua/`, line by line.
+//! The command `SET NX PX` and the scripts of `lua/`, translated to Rust line by line.
 
 use std::{
     array,
@@ -18,10 +18,11 @@ pub(super) type Replied = KeyResult<Reply<'static>>;
 
 pub(super) const FAIR: &str = "quorlock:fair";
 
-/// The field that keeps Redisson's read-write lock away, with its value.
+/// The field `mode` and its value. Redisson's read-write lock takes a hash without this field for a
+/// free lock.
 pub(super) const MODE: (&str, &str) = ("mode", "quorlock");
 
-/// The values that an owner has in the hash of a lock: the depth, the attempt, and `mode`.
+/// The values of an owner in the hash of a lock: the depth, the attempt, and `mode`.
 pub(super) type Mine = [Option<String>; 3];
 
 /// The keys and arguments of a script.
@@ -65,7 +66,7 @@ fn text<'a, const N: usize>(words: &[&'a [u8]]) -> [&'a str; N] {
 
 impl State {
     pub(super) fn execute(&mut self, command: &Command) -> Replied {
-        self.keys(); // sets their time
+        self.keys(); // sets the time of the keys
         command.call(|call| match call {
             Call::Plain(words) => self.set_nx_px(text(words)),
             Call::Script {
@@ -225,7 +226,8 @@ impl State {
         Ok(say(format!("held {left} {depth:.0} {position} {owner}")))
     }
 
-    /// Returns the owner and the depth of a lock of the kind that `marker` names.
+    /// Returns the owner and the depth of the lock under `key`. Returns `None` if the key is not a
+    /// lock of the kind that `marker` names.
     fn holder(&self, key: &str, marker: &str) -> KeyResult<Option<(String, f64)>> {
         let fields = self.keys.hgetall(key)?;
         if fields.len() > 3 {
@@ -275,7 +277,8 @@ impl State {
         Ok(say(lines.join("\n")))
     }
 
-    /// Lets `key` live for at least `ttl`. A key without a TTL, for which PTTL is -1, gets one.
+    /// Makes `key` live for at least `ttl`. A key without a TTL, for which PTTL is -1, gets this
+    /// TTL.
     pub(super) fn prolong(&mut self, key: &str, ttl: u64) {
         if u64::try_from(self.keys.pttl(key)).is_ok_and(|left| left >= ttl) {
             return;

@@ -1,4 +1,4 @@
-//! The state of a memory master, which stands for a server.
+//! The state of a memory master.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -16,23 +16,24 @@ pub(super) struct State {
     /// The address, which is also the run id.
     pub(super) address: Arc<str>,
     started: Instant,
-    /// The offset of the time of day, in microseconds.
+    /// The offset that is added to the time of day, in microseconds.
     pub(super) clock_offset: i64,
     pub(super) keys: Keys,
     pub(super) fault: Fault,
     /// The number of commands that were executed or answered with an error.
     pub(super) commands: u64,
     pub(super) connections: u64,
-    /// The commands that were sent while the master hung, over connections that were closed since.
+    /// The commands that were sent while the master hung, over connections that have been closed
+    /// since then.
     pub(super) undelivered: VecDeque<Command>,
-    /// The subscribed channels, each with the connection.
+    /// The subscriptions, each with its channel and the number of its connection.
     pub(super) subscriptions: BTreeSet<(String, u64)>,
-    /// The messages, each with its channel, that a connection has not read yet.
+    /// The messages that each connection has not read yet. A message has a channel and a text.
     pub(super) messages: BTreeMap<u64, Vec<(String, String)>>,
     /// The connections to wake when the fault changes or a message is published.
     pub(super) wakers: BTreeMap<u64, Waker>,
-    /// The guard record, which a server keeps in a key and forgets with the other keys. `None`
-    /// until a client asks whether the master restarted.
+    /// The guard record. A server keeps this record in a key, and forgets it with the other keys.
+    /// `None` until a client asks whether the master restarted.
     pub(super) guard: Option<RestartRecord>,
 }
 
@@ -54,14 +55,15 @@ impl State {
         }
     }
 
-    /// Returns the keys that have not expired by the master's own clock.
+    /// Returns the keys, and sets their time to that of the master's own clock. Expired keys count
+    /// as deleted.
     pub(super) fn keys(&mut self) -> &mut Keys {
         let now = now().saturating_duration_since(self.started);
         self.keys.at(millis(now))
     }
 
-    /// Returns the time of day in microseconds since 1970, by the clock that clients read for their
-    /// tickets.
+    /// Returns the time of day plus the offset, in microseconds since 1970. Clients read the time
+    /// of day for their tickets.
     #[expect(
         clippy::disallowed_methods,
         reason = "a memory master is a server, and compares its time with that of tickets"

@@ -1,4 +1,4 @@
-//! An open connection to a server: commands out, votes and messages in.
+//! An open connection to a server. It sends commands, and receives replies and messages.
 
 use std::{
     cell::Cell,
@@ -86,7 +86,8 @@ impl Connection for RedisConnection {
     }
 }
 
-/// Passes on the reply to the oldest command, or sends the command once more.
+/// Passes on the reply to the oldest command. If the server does not know the script, sends the
+/// command again.
 fn on_reply(
     frame: &[u8],
     in_flight: &mut InFlight<'_>,
@@ -94,11 +95,12 @@ fn on_reply(
     master: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), Arc<str>> {
-    /// The most bytes that wait to be written if a command is sent again: scripts are long.
+    /// No command is sent again while this many bytes wait to be written, because scripts are long.
     const MAX: usize = 1024 * 1024;
     let reply = reply(frame);
-    // The server restarted while a proxy kept the connection, or someone ran SCRIPT FLUSH. The
-    // command is sent again with the script itself, and the server knows the script from then on.
+    // The server may have restarted while a proxy kept the connection, or someone may have run
+    // SCRIPT FLUSH. The command is sent again with the text of the script. The server then knows
+    // the script.
     let is_unknown = matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"));
     if is_unknown
         && out.len() < MAX
@@ -131,7 +133,7 @@ fn on_push(frame: &[u8], in_flight: &mut InFlight<'_>, now: Instant) -> Result<(
     Ok(())
 }
 
-/// The EVALSHA words of each script.
+/// The `EVALSHA` words of each script: the command and the hash.
 static HASHES: LazyLock<ScriptHeads> = LazyLock::new(|| {
     Script::ALL.map(|script| {
         let hash = ::redis::Script::new(script.text());
@@ -139,7 +141,7 @@ static HASHES: LazyLock<ScriptHeads> = LazyLock::new(|| {
     })
 });
 
-/// The EVAL words of each script.
+/// The `EVAL` words of each script: the command and the text.
 static TEXTS: LazyLock<ScriptHeads> =
     LazyLock::new(|| Script::ALL.map(|script| ScriptHead::new(b"EVAL", script.text())));
 

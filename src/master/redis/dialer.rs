@@ -61,7 +61,8 @@ impl Dialer {
         }
     }
 
-    /// Connects and greets the server. Also returns how long the greeting took.
+    /// Connects to the server and sends the greeting. Also returns how long the server took to
+    /// answer it.
     pub(super) async fn log_in(&self) -> Result<(Wire, Duration), DialError> {
         let mut wire = self.connect().await?;
         let Greeting { bytes, steps } = &self.endpoint.greeting;
@@ -77,8 +78,8 @@ impl Dialer {
         Ok((wire, round_trip))
     }
 
-    /// Asks whether the server restarted. Must be called after the login, and before anything else
-    /// is sent.
+    /// Asks whether the server restarted. Must be called after the login, while no command is
+    /// unanswered.
     pub(super) async fn incarnation(
         &self,
         tracker: &RestartTracker,
@@ -89,7 +90,7 @@ impl Dialer {
         }
         let mut durability = Durability::Unasked;
         if tracker.expects_durable {
-            // A script may not read settings, so this takes a question of its own.
+            // A script may not call CONFIG, so the settings need a separate question.
             Durability::ask(wire.out());
             durability = wire.answer(Durability::read).await?;
         }

@@ -1,4 +1,4 @@
-//! The bytes of commands, which are written in place, without an allocation per command.
+//! Encodes commands as bytes, usually without an allocation per command.
 
 use std::ops::Range;
 
@@ -8,15 +8,16 @@ use crate::core::{
     words::decimal,
 };
 
-/// The bytes of a lock command for all masters. Masters that wake no one get an empty word in place
-/// of the channel.
+/// The bytes of a lock command, for all masters. A master that must wake no one gets an empty word
+/// in place of the channel.
 pub(in crate::master) struct Encoded {
     bytes: Bytes,
-    /// The range of the channel's word, which only masters that wake waiters get.
+    /// The range of the channel's word in `bytes`. Only masters that wake waiters get this word.
     channel: Option<Range<usize>>,
 }
 
-/// Bytes that take no allocation unless the lock's name is long.
+/// The bytes of a command. They need an allocation only if they are many, as for a lock with a long
+/// name.
 #[expect(
     clippy::large_enum_variant,
     reason = "the large variant is the usual one, and exists to avoid an allocation"
@@ -49,7 +50,8 @@ impl Bytes {
 }
 
 impl Encoded {
-    /// Encodes a command. Uses the end of `scratch`, and leaves its contents unchanged.
+    /// Encodes a command. Uses the space after the contents of `scratch`, and leaves the contents
+    /// unchanged.
     pub(in crate::master) fn new(
         command: &Command,
         scripts: &ScriptHeads,
@@ -67,7 +69,7 @@ impl Encoded {
         }
     }
 
-    /// Appends the command to `out`. `wakes` is whether the master wakes waiters.
+    /// Appends the command to `out`. `wakes` is set if the master wakes waiters.
     pub(in crate::master) fn append_to(&self, out: &mut Vec<u8>, wakes: bool) {
         let bytes = self.bytes.as_slice();
         match &self.channel {
@@ -81,7 +83,8 @@ impl Encoded {
     }
 }
 
-/// The words of a script call before the number of keys.
+/// The encoded words of a script call before the number of keys: `EVALSHA` and a hash, or `EVAL`
+/// and a text.
 pub(in crate::master) struct ScriptHead(Vec<u8>);
 
 /// The heads of all scripts.
@@ -103,7 +106,7 @@ pub(in crate::master) fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
 }
 
 /// Appends a lock command. Takes the heads of scripts from `scripts`. Returns the range of the
-/// channel's word, if there is one.
+/// channel's word, if the command has one.
 pub(in crate::master) fn encode_command(
     command: &Command,
     scripts: &ScriptHeads,
@@ -143,7 +146,7 @@ fn push_word(out: &mut Vec<u8>, word: &[u8]) {
 }
 
 fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {
-    // Nearly all words are as short as this.
+    // Nearly all words are shorter than this.
     if length < 100 {
         let (tens, ones) = (b'0' + (length / 10) as u8, b'0' + (length % 10) as u8);
         return match tens {
@@ -178,7 +181,7 @@ mod tests {
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
-    /// Holds with and without a wake-up, and for names of all lengths.
+    /// Compares the bytes with and without a wake-up, and for short and long names.
     #[test]
     fn a_command_encoded_once_has_the_bytes_of_one_encoded_for_each_master() {
         let scripts = Script::ALL.map(|script| ScriptHead::new(b"EVALSHA", script.text()));

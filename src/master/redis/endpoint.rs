@@ -23,7 +23,7 @@ pub(super) enum Address {
 }
 
 impl Endpoint {
-    /// Reads a URL. Errors do not repeat any part of the URL, which may hold a password.
+    /// Reads a URL. Errors contain no part of the URL, because the URL may contain a password.
     pub(in crate::master) fn from_url(url: &str) -> Result<Self, String> {
         // The error of the redis crate is dropped: it may repeat a part of the URL.
         match url.into_connection_info() {
@@ -73,8 +73,8 @@ impl Endpoint {
         })
     }
 
-    /// Returns the host and port, or the path. The user and the database are left out: addresses
-    /// that differ only in these are the same server.
+    /// Returns the host and port, or the path. The user and the database are left out. URLs that
+    /// differ only in these name the same server.
     pub(in crate::master) fn address(&self) -> Arc<str> {
         match &self.address {
             Address::Tcp(host, port) => tcp_address(host, *port),
@@ -84,7 +84,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns the name of the guard key among all servers: each database has one.
+    /// Returns a name for the guard key that is unique among all servers. Each database has its own
+    /// guard key.
     pub(super) fn guard_name(&self) -> String {
         format!("{}/{}", self.address(), self.database)
     }

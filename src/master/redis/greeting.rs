@@ -1,4 +1,5 @@
-//! The commands that make a connection ready: the login, the database, the scripts.
+//! The commands that prepare a new connection: the login, the choice of a database, and the loading
+//! of scripts.
 
 use ::redis::{RedisConnectionInfo, Value};
 
@@ -8,14 +9,14 @@ use crate::{
     master::{dial_error::DialError, server_error::ServerError},
 };
 
-/// The commands that make a connection ready, as bytes to send.
+/// The commands that prepare a new connection, as bytes to send.
 #[derive(Clone)]
 pub(super) struct Greeting {
     pub(super) bytes: Vec<u8>,
     pub(super) steps: Vec<Step>,
 }
 
-/// One command of a greeting, by which its reply is checked.
+/// The kind of one command in a greeting. It decides how the reply is checked.
 #[derive(Clone, Copy)]
 pub(super) enum Step {
     Hello,
@@ -70,14 +71,15 @@ impl Step {
             }
             (Self::Hello, _) => Err(DialError::Login(text)),
             (Self::Select, _) => Err(DialError::Database(text)),
-            // If the user may not load scripts, each script is sent in full once.
+            // The user may lack the right to load scripts. The first call of each script then sends
+            // the full text of the script.
             (Self::LoadScript, _) => Ok(()),
         }
     }
 }
 
-/// Refuses a replica. It forgets what its master forgets, and repeats what its master says, so it
-/// has no vote of its own.
+/// Refuses a replica. A replica only repeats the data of its master, so it must have no vote of its
+/// own.
 fn check_role(hello: &[u8]) -> Result<(), DialError> {
     if !hello.starts_with(b"%") {
         let why = "its answer is not a map".to_owned();
@@ -89,7 +91,7 @@ fn check_role(hello: &[u8]) -> Result<(), DialError> {
     }
 }
 
-/// Returns the entry of a map that is called `name`.
+/// Returns the value of the entry `name` in a map.
 pub(super) fn entry(map: &[u8], name: &str) -> Option<String> {
     let Ok(Value::Map(entries)) = ::redis::parse_redis_value(map) else {
         return None;

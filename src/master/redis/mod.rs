@@ -1,6 +1,7 @@
-//! Real masters.
+//! Masters that are Redis or Valkey servers.
 //!
-//! This folder alone uses the `redis` crate, which reads URLs and every answer but votes.
+//! Only this folder uses the `redis` crate, for example to read URLs. `resp` reads the replies that
+//! become votes.
 
 mod connection;
 mod dialer;

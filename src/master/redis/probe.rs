@@ -1,4 +1,4 @@
-//! The questions of a check to a server.
+//! Asks a server the questions of a check.
 
 use std::{ops::ControlFlow, sync::LazyLock, time::Duration};
 
@@ -29,19 +29,21 @@ impl<'a> RedisProbe<'a> {
     pub(in crate::master) async fn dial(dialer: &'a Dialer) -> Result<(Self, Duration), DialError> {
         let (mut wire, round_trip) = dialer.log_in().await?;
         encode(wire.out(), &[b"SCRIPT", b"LOAD", CHECK.as_bytes()]);
-        // Without the right to load scripts, the script is sent with the question.
+        // The reply is ignored. If the script cannot be loaded, the text of the script is sent with
+        // the question.
         wire.answer(|_| ()).await?;
         Ok((Self { dialer, wire }, round_trip))
     }
 
-    /// Appends an answer for each question.
+    /// Appends one answer to `answers` for each question.
     pub(in crate::master) async fn ask(
         &mut self,
         questions: &[Question<'_>],
         answers: &mut Vec<Answer>,
     ) -> Result<(), Failure> {
         for question in questions {
-            // By EVALSHA, as locks do, so that the answer shows whether the user may run it.
+            // The script is called with EVALSHA, like the scripts of locks. The answer then shows
+            // whether the user may run EVALSHA.
             self.send(*question, [b"EVALSHA", HASH.as_bytes()]);
         }
         let mut asked = questions.iter();
@@ -81,7 +83,8 @@ impl<'a> RedisProbe<'a> {
                 encode(self.wire.out(), &[b"CONFIG", b"GET", name.as_bytes()]);
             }
             Question::Facts(arguments) => {
-                // The keys are arguments here, since in a cluster they are on several servers.
+                // The names of keys are passed as arguments. In a cluster, these keys are on
+                // several servers.
                 let arguments = arguments.iter().map(|argument| argument.as_bytes());
                 let words: Vec<_> = script
                     .into_iter()

@@ -1,11 +1,11 @@
 //! Parses the part of RESP that the replies to lock commands need.
 //!
 //! [`FrameScan`] finds the end of any RESP2 or RESP3 value. [`reply`] reads single values: `+OK`,
-//! nil, integers, strings and errors. Maps, arrays and pushes are left to the `redis` crate.
+//! nil, integers, strings and errors. The `redis` crate reads maps, arrays and pushes.
 //!
-//! The `redis` crate's parser is not used for lock commands, because it returns an owned `Value`,
-//! which allocates for strings and errors, and does not say where the value ends. The supervisor
-//! reads many replies from one buffer, and a reply must cost no allocation.
+//! The `redis` crate's parser is not used for lock commands, for two reasons. It returns an owned
+//! `Value`, which allocates for strings and errors, but a reply must cost no allocation. It does
+//! not say where the value ends, but one buffer may hold many replies.
 
 use super::wire_error::WireError;
 use crate::core::command::Reply;
@@ -29,8 +29,8 @@ pub(in crate::master) fn reply(frame: &[u8]) -> Reply<'_> {
     }
 }
 
-/// Cuts off the arguments that a server repeats if it does not know the command: one of them may be
-/// a password or a token.
+/// Returns an error reply without the arguments of the command. A server repeats them if it does
+/// not know the command, and an argument may be a password or a token.
 fn error(text: Option<&str>) -> Reply<'_> {
     let text = text.unwrap_or("an error that is not UTF-8");
     let end = text.find(", with args").unwrap_or(text.len());
@@ -48,23 +48,24 @@ fn frame_length(bytes: &[u8]) -> Result<Option<usize>, WireError> {
     FrameScan::default().length(bytes)
 }
 
-/// The progress of the search for the end of a reply. The search continues where it stopped, so a
-/// reply that comes in pieces costs no more than one that comes whole.
+/// The progress of the search for the end of a reply. The search continues where it stopped. A
+/// reply in pieces therefore costs no more than a whole reply.
 #[derive(Default)]
 pub(in crate::master) struct FrameScan {
-    /// The start of the next value, whose bytes may not have come yet.
+    /// The position at which the next value starts. Its bytes may not have come yet.
     at: usize,
-    /// The number of values that complete the reply. It counts once the first value was read.
+    /// The number of values that are missing in the reply. Only used after the first value was
+    /// read.
     values: usize,
-    /// The end of the bytes that were searched for the end of the next value's line.
+    /// The position up to which the bytes were searched for the end of the next value's line.
     searched: usize,
 }
 
 impl FrameScan {
     /// Returns the length of the reply at the start of `bytes`, or `None` if it is incomplete. The
-    /// next call gets the same bytes and those that came since.
+    /// next call gets the same bytes, followed by the bytes that came since.
     pub(in crate::master) fn length(&mut self, bytes: &[u8]) -> Result<Option<usize>, WireError> {
-        // The usual replies to lock commands.
+        // These are the usual replies to lock commands.
         if self.at == 0 {
             match bytes {
                 [b':', _, b'\r', b'\n', ..] => return Ok(Some(4)),
@@ -78,11 +79,11 @@ impl FrameScan {
             let Some((kind, line, next)) = self.take_line(bytes) else {
                 return Ok(None);
             };
-            // An announced length may be nonsense, and must not overflow.
+            // A length in a reply may be nonsense. The sums must not overflow.
             let (mut blob, mut more) = (0, 0);
             match kind {
                 b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => {}
-                // A length of -1 is the nil of RESP2: nothing follows.
+                // A length of -1 means nil in RESP2, and nothing follows.
                 b'$' | b'!' | b'=' => blob = length(line)?.map_or(0, |length| length + 2),
                 b'*' | b'~' | b'>' => more = length(line)?.unwrap_or(0),
                 b'%' => more = 2 * length(line)?.unwrap_or(0),
@@ -101,7 +102,7 @@ impl FrameScan {
         let (kind, rest) = bytes.get(self.at..)?.split_first()?;
         let from = self.searched.saturating_sub(self.at + 1);
         let Some(end) = rest[from..].windows(2).position(|pair| pair == b"\r\n") else {
-            // The last byte may be the first of the two.
+            // The last byte may be the first byte of an incomplete CRLF.
             self.searched = bytes.len() - 1;
             return None;
         };
@@ -185,7 +186,7 @@ mod tests {
     }
 
     proptest! {
-        /// Wherever a reply is cut, nothing panics and the part is incomplete.
+        /// A part of a reply is incomplete and causes no panic, wherever the reply is cut.
         #[test]
         fn a_part_of_a_reply_is_incomplete(cut in 0..64usize) {
             let whole = b"%2\r\n$4\r\nrole\r\n$6\r\nmaster\r\n+proto\r\n*2\r\n:3\r\n$-1\r\n";
@@ -194,7 +195,7 @@ mod tests {
             prop_assert_eq!(length, (cut == whole.len()).then_some(cut));
         }
 
-        /// A stream in pieces of any length has the same replies as the whole stream.
+        /// A stream in pieces of any length gives the same replies as the whole stream.
         #[test]
         fn replies_in_pieces_end_where_whole_ones_do(
             pieces in prop::collection::vec(1..9usize, 0..40),

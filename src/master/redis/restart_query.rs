@@ -1,4 +1,4 @@
-//! The question whether a server restarted, which `lua/shared/guard.lua` answers.
+//! Asks a server whether it restarted. The script `lua/shared/guard.lua` returns the answer.
 
 use super::{encode::encode, greeting::entry, resp::reply};
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 const KEY: &[u8] = b"quorlock:guard";
 const TEXT: &str = include_str!("../../../lua/shared/guard.lua");
 
-/// Appends the query. `durability` is the server's answer about its settings.
+/// Appends the query to `out`. `durability` is the server's answer about its settings.
 pub(super) fn ask(
     tracker: &RestartTracker,
     query: &RestartQuery,
@@ -50,7 +50,7 @@ pub(super) fn ask(
     encode(out, &words);
 }
 
-/// Reads the answer. Returns `None` if the server may not be asked and the guard is not strict.
+/// Reads the answer. Returns `None` if the server denies the question and the guard is not strict.
 pub(super) fn read(
     tracker: &RestartTracker,
     (query, address): (&RestartQuery, &str),
@@ -102,14 +102,15 @@ pub(super) enum Durability {
 }
 
 impl Durability {
-    /// The settings, and the values that they must have. The script checks the first one as well.
+    /// The settings, each with the value that a durable server has. The script also checks the
+    /// first setting.
     const SETTINGS: [(&str, &str); 3] = [
         ("appendonly", "yes"),
         ("appendfsync", "always"),
         ("no-appendfsync-on-rewrite", "no"),
     ];
 
-    /// Appends the question.
+    /// Appends the question about the settings.
     pub(super) fn ask(out: &mut Vec<u8>) {
         let [first, second, third] = Self::SETTINGS.map(|(setting, _)| setting.as_bytes());
         encode(out, &[b"CONFIG", b"GET", first, second, third]);
@@ -156,7 +157,7 @@ mod tests {
     use super::*;
     use crate::driver::clock;
 
-    /// The words are those of Redis 6 and 7, and of Valkey.
+    /// The error texts are those of Redis 6 and 7, and of Valkey.
     #[test]
     fn a_denied_question_fails_the_dial_only_under_a_strict_guard() {
         let denied = [

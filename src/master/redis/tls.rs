@@ -1,4 +1,4 @@
-//! `rediss://`: TCP under TLS.
+//! TLS connections over TCP, for `rediss://` URLs.
 
 use std::sync::{Arc, LazyLock};
 
@@ -20,7 +20,7 @@ static SYSTEM: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
     if roots.is_empty() {
         return Err("the system has no trusted certificates: give some with Builder::tls".into());
     }
-    // Names the crypto provider, as rustls has no default when two are compiled in.
+    // The crypto provider is named, because rustls has no default if two providers are compiled in.
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
@@ -29,7 +29,7 @@ static SYSTEM: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
     Ok(Arc::new(config))
 });
 
-/// Connects, with the system's trusted roots unless there is a `config`.
+/// Connects with `config`, or with the system's trusted roots if `config` is `None`.
 pub(in crate::master) async fn connect(
     config: Option<Arc<ClientConfig>>,
     host: &str,

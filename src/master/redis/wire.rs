@@ -1,7 +1,8 @@
 //! A connection to a server, as a stream of bytes.
 //!
-//! Replies are found in place here, without an allocation for each. [`resp`](super::resp) reads the
-//! kinds of reply that lock commands get. The `redis` crate reads all others.
+//! The ends of replies are found in the input buffer, without an allocation for each reply.
+//! [`resp`](super::resp) reads the kinds of reply that lock commands get. The `redis` crate reads
+//! all others.
 
 use std::{
     future::poll_fn,
@@ -20,13 +21,15 @@ use crate::master::{dial_error::DialError, task::poll_yield};
 
 /// The transport of a connection: TCP, TLS or a unix socket.
 pub(in crate::master) trait Stream: AsyncRead + AsyncWrite + Send {
-    /// Makes the stream drop bytes that were written and not yet sent when it is closed, if it can.
+    /// Makes the stream drop unsent bytes when it is closed. Bytes are unsent if they were written
+    /// to the stream and have not left this machine. Does nothing for a stream that cannot drop
+    /// them.
     fn forget_unsent(&self) {}
 }
 
 impl Stream for TcpStream {
     fn forget_unsent(&self) {
-        // If this fails, there is nothing else to do: the connection is given up.
+        // A failure is ignored, because the connection is given up in any case.
         let _ = self.set_zero_linger();
     }
 }
@@ -39,31 +42,33 @@ pub(in crate::master) async fn connect_tcp(host: &str, port: u16) -> Result<TcpS
     let addresses: Vec<_> = found.map_err(DialError::Lookup)?.collect();
     let stream = TcpStream::connect(&*addresses).await;
     let stream = stream.map_err(DialError::Connect)?;
-    // A lock command is one small packet, which must not wait for more.
+    // A lock command is one small packet. The packet must not wait until there are more bytes to
+    // send.
     stream.set_nodelay(true).map_err(DialError::Connect)?;
     Ok(stream)
 }
 
-/// A stream with the bytes to write, and the bytes that were read and not yet used.
+/// A stream, with the bytes to write, and with the bytes that were read and not yet used.
 pub(in crate::master) struct Wire {
     stream: Pin<Box<dyn Stream>>,
     out: Vec<u8>,
     written: usize,
-    /// Set while all bytes are written, but the stream may still hold some of them back.
+    /// Set when all bytes have been written to the stream. Cleared when the stream has been
+    /// flushed.
     flushing: bool,
     input: Vec<u8>,
     filled: usize,
-    /// The progress in the first reply in `input`.
+    /// The search for the end of the first reply in `input`.
     scan: FrameScan,
 }
 
 impl Wire {
-    /// The size of one read. A reply to a lock command has a few bytes.
+    /// The first size of the input buffer. A reply to a lock command has only a few bytes.
     const FIRST_INPUT: usize = 16 * 1024;
-    /// The longest reply. A peer that sends more is not a Redis server.
+    /// The longest reply. A peer that sends a longer one is not a Redis server.
     const MOST_INPUT: usize = 1024 * 1024;
-    /// The most reads in one poll. More would delay timers and other tasks, because a server may
-    /// send without end.
+    /// The most reads in one poll. A server that sends without end must not delay timers and other
+    /// tasks.
     const MOST_READS: usize = 4;
 
     pub(in crate::master) fn new(stream: impl Stream + 'static) -> Self {
@@ -78,25 +83,26 @@ impl Wire {
         }
     }
 
-    /// Drops bytes that were not sent. Must be called before the stream of a silent peer is given
-    /// up: otherwise the kernel would still deliver them, after those of the next connection.
+    /// Makes the stream drop unsent bytes when it is closed. Must be called before the stream to a
+    /// silent server is closed. Otherwise, the kernel could deliver those bytes after the bytes of
+    /// the next connection.
     pub(in crate::master) fn forget_unsent(&self) {
         self.stream.forget_unsent();
     }
 
-    /// Returns the buffer that the next poll writes.
+    /// Returns the buffer whose bytes the next poll writes to the stream.
     pub(in crate::master) fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
 
     /// Writes and reads as far as the stream allows, with a bound on the reads.
     ///
-    /// Calls `on_frame` with each whole reply, and with the value that `on_read` returned for its
-    /// read. `on_frame` may append to the bytes to write. Resolves when `on_frame` breaks, or fails
-    /// with the error of the stream.
+    /// Calls `on_read` after each read. Then calls `on_frame` with each whole reply and the value
+    /// that `on_read` returned. `on_frame` may append to the bytes to write. Resolves when
+    /// `on_frame` returns `Break`, or with the error of the stream.
     ///
-    /// Each call tries both directions, because a server that cannot send its replies stops
-    /// reading.
+    /// Each call writes and also reads. A server that cannot send its replies stops reading
+    /// commands.
     pub(in crate::master) fn poll<R: Copy, B>(
         &mut self,
         cx: &mut Context<'_>,
@@ -113,7 +119,7 @@ impl Wire {
         poll_yield(cx)
     }
 
-    /// Hands replies to `on_frame` until it breaks.
+    /// Hands replies to `on_frame` until `on_frame` returns `Break`.
     pub(in crate::master) async fn answers<B>(
         &mut self,
         mut on_frame: impl FnMut(&[u8]) -> ControlFlow<B>,
@@ -121,7 +127,7 @@ impl Wire {
         poll_fn(|cx| self.poll(cx, || (), |frame, (), _| on_frame(frame))).await
     }
 
-    /// Waits for the next reply. Returns the result of `read` for it.
+    /// Waits for the next reply. Calls `read` with the reply, and returns the result of `read`.
     pub(in crate::master) async fn answer<T>(
         &mut self,
         read: impl Fn(&[u8]) -> T,
@@ -157,8 +163,8 @@ impl Wire {
         Ok(())
     }
 
-    /// Frees the bytes that were written. A server that reads slowly may never leave the buffer
-    /// empty.
+    /// Removes the written bytes from the buffer if there are many. Otherwise, the buffer would
+    /// grow without end for a server that reads slowly, because it might never become empty.
     fn drop_written(&mut self) {
         const MOST: usize = 64 * 1024;
         if self.written >= MOST {

@@ -1,4 +1,4 @@
-//! The reasons why the bytes from a server are of no more use.
+//! The reasons why the stream of bytes to and from a server is given up.
 
 use std::io;
 

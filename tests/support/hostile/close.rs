@@ -6,9 +6,9 @@ use quorlock::{Coordinator, RestartGuard};
 use tokio::time::timeout;
 
 /// Counts how many of `rounds` coordinators are still not closed long after the longest TTL. No
-/// server listens at their masters' addresses, and they are closed right after a few attempts.
+/// server listens at the masters' addresses. Each coordinator is closed right after a few attempts.
 ///
-/// Stops at three late ones, since each takes `LATE`.
+/// Stops after three late coordinators, because each of them takes `LATE`.
 pub async fn late_closes(rounds: usize) -> usize {
     let mut late = Vec::new();
     for round in 0..rounds {

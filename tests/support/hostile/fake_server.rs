@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::resp;
 
-/// A server that listens until it is dropped. Open connections then stay open.
+/// A server that listens until it is dropped. Open connections stay open after that.
 #[derive(Debug)]
 pub struct Fake {
     address: Address,
@@ -36,7 +36,7 @@ enum Address {
 }
 
 impl Fake {
-    /// Serves every connection with `serve`, on a thread of its own.
+    /// Listens on a TCP port. Serves every connection with `serve`, on a thread of its own.
     pub fn tcp(serve: impl Fn(&mut Peer) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let fake = Self::at(Address::Tcp(listener.local_addr().unwrap().port()));
@@ -49,7 +49,7 @@ impl Fake {
         fake
     }
 
-    /// Serves a unix socket in the same way.
+    /// Listens on a unix socket. Serves every connection like [`tcp`](Self::tcp).
     pub fn unix(serve: impl Fn(&mut Peer) + Send + Sync + 'static) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -79,7 +79,7 @@ impl Fake {
         self.tally.connections.load(Ordering::Relaxed)
     }
 
-    /// The number of commands read, without those of greetings.
+    /// The number of commands read so far, without the commands of greetings.
     pub fn commands(&self) -> usize {
         self.tally.commands.load(Ordering::Relaxed)
     }
@@ -114,7 +114,7 @@ impl Fake {
 impl Drop for Fake {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // One more connection, so that the listening thread sees that it is over.
+        // Makes one more connection to wake the listening thread. The thread then sees `is_over`.
         match &self.address {
             Address::Tcp(port) => drop(TcpStream::connect((Ipv4Addr::LOCALHOST, *port))),
             Address::Unix(path) => {
@@ -217,7 +217,7 @@ fn wait(pause: Duration) {
     if pause > Duration::from_millis(1) {
         return thread::sleep(pause);
     }
-    // Too short for a sleep.
+    // The pause is too short for a sleep.
     let start = Instant::now();
     while start.elapsed() < pause {
         std::hint::spin_loop();

@@ -36,7 +36,7 @@ pub async fn first_attempt(builder: Builder, name: &str) -> Result<Duration, Str
 }
 
 /// Counts how many of `rounds` fresh coordinators with default settings get a free lock at the
-/// first attempt. Also returns why the last refused one was refused.
+/// first attempt. Also returns the reason of the last failure.
 pub async fn count_wins(urls: &[String], rounds: usize) -> (usize, String) {
     let mut won = 0;
     let mut why = String::new();

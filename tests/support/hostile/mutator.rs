@@ -33,12 +33,12 @@ impl Mutator {
         }
     }
 
-    /// Falsifies one out of `number` replies from now on.
+    /// Falsifies one reply out of `number` from now on.
     pub fn set_one_in(&self, number: u64) {
         self.one_in.store(number, Ordering::Relaxed);
     }
 
-    /// The number of replies that passed.
+    /// The number of replies that the mutator has received.
     pub fn passed(&self) -> u64 {
         self.passed.load(Ordering::Relaxed)
     }
@@ -70,7 +70,7 @@ pub(super) struct Mutation {
     seen: u64,
     /// A reply that is sent after the next one.
     held_back: Option<Vec<u8>>,
-    /// The number of next replies that become `NOSCRIPT`.
+    /// The number of replies that will still become `NOSCRIPT`.
     no_script: u64,
     is_silent: bool,
     dribbles: bool,
@@ -117,7 +117,7 @@ impl Mutation {
         out.iter().try_for_each(|byte| to.write_all(&[*byte]))
     }
 
-    /// Replaces the reply itself.
+    /// Changes or replaces the reply itself.
     fn falsify(&mut self, frame: &[u8], out: &mut Vec<u8>) -> bool {
         match self.random.below(8) {
             0 => {
@@ -143,7 +143,7 @@ impl Mutation {
         true
     }
 
-    /// Delivers the reply at another position or time, or not at all.
+    /// Delivers the reply late, out of order, twice, in pieces, or not at all.
     fn misplace(&mut self, frame: &[u8], out: &mut Vec<u8>) -> bool {
         match self.random.below(7) {
             0 => {}
@@ -166,7 +166,7 @@ impl Mutation {
         true
     }
 
-    /// Inserts a reply to no command.
+    /// Inserts data that answers no command, before the reply or instead of it.
     fn insert(&mut self, frame: &[u8], out: &mut Vec<u8>) {
         let is_instead = self.random.is_one_in(2);
         let channel = self.random.pick(CHANNELS);

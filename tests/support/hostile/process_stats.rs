@@ -33,7 +33,7 @@ static DOWNS: AtomicUsize = AtomicUsize::new(0);
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 impl Log {
-    /// Starts counting. It never stops.
+    /// Starts counting. The counting never stops.
     pub fn listen() -> Self {
         // A second call, in a process that runs several scenarios, changes nothing.
         let _ = tracing::subscriber::set_global_default(OnEvent(count));

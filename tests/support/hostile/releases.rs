@@ -68,8 +68,8 @@ impl ErrorServer {
     }
 }
 
-/// Counts the commands that one of three masters receives in `period`, while it answers `releases`
-/// releases with an error.
+/// Counts the commands that one of three masters receives in `period`, while that master answers
+/// `releases` releases with an error.
 pub async fn commands_for(releases: usize, period: Duration) -> usize {
     let server = ErrorServer::start();
     let fakes = [Fake::honest(Duration::ZERO), Fake::honest(Duration::ZERO)];

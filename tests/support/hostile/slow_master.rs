@@ -6,7 +6,7 @@ use super::fake_server::Fake;
 use super::proxy::Proxy;
 use crate::servers::Server;
 
-/// Returns the URLs of `servers`, with the last one behind a proxy that adds `each_way` in each
+/// Returns the URLs of `servers`. The last server is behind a proxy that adds `each_way` in each
 /// direction.
 pub fn one_far_away(servers: &[Server], each_way: Duration) -> (Vec<String>, Proxy) {
     let (last, others) = servers.split_last().unwrap();

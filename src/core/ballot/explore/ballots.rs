@@ -2,9 +2,12 @@
 //!
 //! A command that was sent may be executed at any later time, any number of times, or never. So
 //! delays, losses, copies and reordering need no steps of their own. An answer is counted at once
-//! or never: counting it later is the same as sending its consequences later. A lock may vanish at
-//! any time: it expires, a clock jumps, or its holder stands still. This has no effect until the
-//! next command is executed there, so it happens then, or not at all.
+//! or never. A late count would only delay the next commands of the attempt, and any command may be
+//! late already.
+//!
+//! A lock may vanish at any time, because it expires, a clock jumps, or its holder stands still.
+//! This has no effect until the master executes the next command. So a lock vanishes in the model
+//! only at that moment, or not at all.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -21,13 +24,13 @@ use crate::core::{
 pub(super) enum Broken {
     /// No rule is broken.
     Not,
-    /// A candidate with which another attempt has won may win.
+    /// A candidate may win although another attempt has won with the same candidate.
     EqualWins,
-    /// Grants for the first candidate count for the second.
+    /// Grants for the first candidate also count for the second one.
     KeepsGrants,
     /// A candidate may be any distance below the masters' clocks.
     NoLowerClamp,
-    /// A candidate may be any distance above them.
+    /// A candidate may be any distance above the masters' clocks.
     NoUpperClamp,
     /// A master that lost its data votes again at once.
     NoQuarantine,
@@ -36,23 +39,23 @@ pub(super) enum Broken {
 /// The model of the design, and the choice of the states to search.
 pub(super) struct Ballots<const A: usize> {
     broken: Broken,
-    /// `true` if all attempts are those of one owner of a reentrant or a fair lock. Then a later
-    /// attempt takes over from an earlier one.
+    /// `true` if all attempts belong to one owner of a reentrant or a fair lock. A later attempt
+    /// then takes over the lock of an earlier one.
     is_one_owner: bool,
     /// The number of candidates that an attempt may try.
     rounds: u8,
     starts: Vec<[u8; MASTERS]>,
     time: Option<Time>,
-    /// A number above all that occur.
+    /// A number above all candidates and counters that occur.
     top: u8,
     bits: usize,
-    /// Candidates below the highest counter, equal to it, and above it. Several attempts may have
-    /// the same candidate.
+    /// The candidates of a search without clocks, below, equal to and above the highest counter.
+    /// Several attempts may have the same candidate.
     candidates: Vec<u8>,
     decisions: RefCell<Vec<Option<Decision>>>,
 }
 
-/// The settings of a search with clocks, in which one master may lose its data once.
+/// The settings of a search with clocks. In such a search, one master may lose its data once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Time {
     pub(super) tick: u8,
@@ -60,13 +63,13 @@ pub(super) struct Time {
     pub(super) window: u8,
     /// The time for which a master that lost its data does not vote.
     pub(super) quarantine: u8,
-    /// The differences between the candidates and the time.
+    /// The differences between the candidates and the clock.
     pub(super) off: &'static [i8],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Master {
-    /// The number of the attempt, from 1. 0 if the lock is free.
+    /// The number of the attempt that holds the lock, starting at 1. 0 if the lock is free.
     holder: u8,
     counter: u8,
 }
@@ -82,11 +85,11 @@ enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attempt {
     phase: Phase,
-    /// The candidates that the attempt has tried. 0 stands for none.
+    /// The candidates that the attempt has tried. 0 means none.
     candidates: [u8; 2],
     /// The largest token that was reported before the attempt began.
     above: u8,
-    /// The answers to the newest round, as numbers. See the constants.
+    /// The answers to the newest round, as the numbers from `UNANSWERED` to `STALE`.
     votes: [u8; MASTERS],
 }
 
@@ -95,8 +98,8 @@ pub(super) struct State<const A: usize> {
     masters: [Master; MASTERS],
     attempts: [Attempt; A],
     clock: u8,
-    /// The number of the master that lost its data, from 1, and the clock at that time. 0 if no
-    /// master has lost its data.
+    /// The number of the master that lost its data, starting at 1, and the clock at that time. 0 if
+    /// no master has lost its data.
     lost: (u8, u8),
 }
 
@@ -107,9 +110,9 @@ pub(super) enum Step {
         attempt: usize,
         candidate: u8,
     },
-    /// A candidate is put to a master, and the answer counts.
+    /// A master gets a candidate, and its answer counts.
     Answered(Put),
-    /// The same, and the answer does not count.
+    /// A master gets a candidate, and its answer does not count.
     Unanswered(Put),
     /// The client gives up on the masters that have not answered.
     TimeOut {
@@ -134,7 +137,7 @@ pub(super) struct Put {
     attempt: usize,
     candidate: u8,
     master: usize,
-    /// `true` if the lock that was held there is gone.
+    /// `true` if the lock that was held on the master vanishes before this step.
     vanished: bool,
     heals: bool,
 }
@@ -144,7 +147,7 @@ enum Decision {
     Fail,
     /// Tries this candidate next.
     Raise(u8),
-    /// Tries a candidate by the masters' clocks next.
+    /// Tries a candidate next that is derived from the masters' clocks.
     Resync,
     Report,
     Wait,
@@ -155,14 +158,15 @@ const GRANTED: u8 = 1;
 const HELD: u8 = 2;
 const SKEWED: u8 = 3;
 const FAILED: u8 = 4;
-/// The counter is added to this.
+/// The vote for a stale candidate is this number plus the master's counter.
 const STALE: u8 = 5;
 
 impl<const A: usize> Ballots<A> {
     pub(super) fn new(starts: &[[u8; MASTERS]], time: Option<Time>) -> Self {
         let highest = starts.iter().flatten().max().unwrap();
         let top = match time {
-            // One above the highest counter, one more for each attempt, and one above all these.
+            // The first candidate is at most one above the highest counter, and each attempt may
+            // add one. `top` is one above that.
             None => highest.max(&1) + 2 + A as u8,
             Some(time) => {
                 let off = time.off.iter().max().unwrap();
@@ -192,7 +196,7 @@ impl<const A: usize> Ballots<A> {
         }
     }
 
-    /// Lets attempts try only one candidate.
+    /// Lets each attempt try only one candidate.
     pub(super) fn once(self) -> Self {
         Self { rounds: 1, ..self }
     }
@@ -208,7 +212,8 @@ impl<const A: usize> Ballots<A> {
             .collect()
     }
 
-    /// Puts a candidate to a master, as the scripts do. Returns the answer.
+    /// Gives a candidate to a master, which does the same as the scripts. Returns the master's
+    /// answer.
     fn put(&self, state: &mut State<A>, put: Put) -> u8 {
         let Put {
             attempt,
@@ -292,7 +297,7 @@ impl<const A: usize> Ballots<A> {
         })
     }
 
-    /// Continues an attempt after its votes.
+    /// Continues an attempt with the decision that follows from its votes.
     fn decide(&self, mut state: State<A>, attempt: usize, visit: &mut dyn FnMut(State<A>)) {
         let Attempt {
             candidates, votes, ..
@@ -381,7 +386,7 @@ impl<const A: usize> Ballots<A> {
             .filter(|candidate| *candidate != 0)
         {
             for vanished in [false, true] {
-                // Only where it makes a difference.
+                // A lock vanishes only where that makes a difference.
                 if vanished
                     && (before.holder == 0 || before.holder == me && candidate != before.counter)
                 {
@@ -420,7 +425,7 @@ impl<const A: usize> Ballots<A> {
                 visit(Step::Heal(put), next);
             }
         }
-        // After a release, it makes no difference that the key is gone.
+        // A release only raises the counter here. The key may vanish at any time anyway.
         if now.phase >= Phase::Failed && before.counter < now.candidate() {
             let mut next = *state;
             next.masters[master].counter = now.candidate();
@@ -591,7 +596,7 @@ impl<const A: usize> Model for Ballots<A> {
 mod tests {
     use super::*;
 
-    /// Counters as attempts that failed may leave them.
+    /// Counters that failed attempts may leave.
     const STARTS: [[u8; MASTERS]; 3] = [[0, 0, 0], [0, 0, 4], [0, 4, 4]];
 
     #[test]

@@ -1,5 +1,5 @@
-//! Designs that are wrong: each master counts what it grants, and the token is the largest of the
-//! numbers. The search must find their flaws.
+//! Designs that are wrong. Each master numbers its grants, and the token is the largest of these
+//! numbers. The search must find the flaws of these designs.
 
 use std::time::Duration;
 
@@ -13,13 +13,15 @@ use crate::core::{
 /// The way in which the numbers become one token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Design {
-    /// The largest number of a majority is the token.
+    /// The largest number that a majority returns is the token.
     NoWriteBack,
-    /// The largest number is first written back to a majority.
+    /// The largest number is the token, after it is written back to a majority.
     WriteBack,
-    /// The same, but only to masters that hold the lock for the writer.
+    /// Like `WriteBack`, but the number is written only to masters that hold the lock for the
+    /// writer.
     WriteBackWhereHeld,
-    /// The same, but only to masters that are also known to have granted the lock.
+    /// Like `WriteBackWhereHeld`, but the writer must also know that these masters granted the
+    /// lock.
     WriteBackWhereKnown,
 }
 
@@ -46,11 +48,12 @@ struct Attempt {
     phase: Phase,
     token: u8,
     above: u8,
-    /// A bit for each master that has executed the acquisition and will not do so again.
+    /// A bit for each master that has executed the acquisition and will not execute it again.
     asked: u8,
-    /// The votes: 0 for none, 1 for a refusal, and otherwise the number plus 2.
+    /// The votes. 0 is no vote, 1 is a refusal, and any other vote is the number of the grant plus
+    /// 2.
     votes: [u8; MASTERS],
-    /// A bit for each master that has written the token down.
+    /// A bit for each master to which the token was written back.
     written: u8,
 }
 
@@ -72,7 +75,7 @@ enum Step {
 }
 
 impl Counting {
-    /// Takes the lock on a master if it is free. Returns the vote.
+    /// Takes the lock on a master if the lock is free. Returns the vote.
     fn put(&self, state: &mut State, attempt: usize, master: usize) -> u8 {
         let me = attempt as u8 + 1;
         if !self.has_copies {
@@ -124,7 +127,7 @@ impl Counting {
         }
     }
 
-    /// Decides by the same rounds as in production.
+    /// Decides by [`Round`], as in production.
     fn decide(&self, attempt: &mut Attempt) {
         let grants = |grants: [bool; MASTERS]| {
             let start = std::time::Instant::now();
@@ -244,7 +247,7 @@ fn the_largest_number_of_a_majority_is_no_token() {
     is_caught(&wrong, SMALLER, 7);
 }
 
-/// Masters that another attempt has counted before write the number down.
+/// The number is written back to masters whose votes another attempt has counted before.
 #[test]
 fn a_number_written_back_to_any_master_is_no_token() {
     let wrong = Counting {
@@ -256,7 +259,7 @@ fn a_number_written_back_to_any_master_is_no_token() {
     is_caught(&wrong, SAME, 11);
 }
 
-/// A master whose larger grant was not counted writes down a smaller number.
+/// The smaller number is written back to a master whose larger number was not counted.
 #[test]
 fn a_number_written_back_to_uncounted_masters_is_no_token() {
     let wrong = Counting {
@@ -268,7 +271,7 @@ fn a_number_written_back_to_uncounted_masters_is_no_token() {
     is_caught(&wrong, SAME, 13);
 }
 
-/// The copy is granted a larger number, which is never counted.
+/// The second grant has a larger number, and that number is never counted.
 #[test]
 fn a_number_written_back_after_a_second_grant_is_no_token() {
     let wrong = Counting {

@@ -1,14 +1,15 @@
-//! A master that loses its data, and clocks that bound the harm.
+//! A master that loses its data, and clocks that limit the harm.
 //!
-//! A candidate is near the clock of every master that accepts it. So a master needs to stay away
-//! only until the clocks have passed all candidates that it may have accepted before.
+//! A candidate is close to the clock of every master that accepts it. So a master that lost its
+//! data must not vote until the clocks have passed all candidates that it may have accepted before.
 
 use super::{
     ballots::{Ballots, Broken, Time},
     *,
 };
 
-/// The master stays away for two windows, plus the few candidates that are one above a counter.
+/// The quarantine lasts for two windows, plus some time for the few candidates that are one above a
+/// counter.
 const TIME: Time = Time {
     tick: 4,
     end: 4,

@@ -1,9 +1,9 @@
-//! A search of everything that can happen to a few attempts on three masters, step by step. The
-//! guarantees of fencing tokens hold after each step. The same search finds the flaws of designs
-//! that are known to be wrong.
+//! A search through all orders of steps of a few attempts on three masters. After each step, it
+//! checks the guarantees of fencing tokens. The same search must find the flaws of designs that are
+//! known to be wrong.
 //!
-//! As in production, the masters decide by [`ballot_reply`](super::ballot_reply) and the clients by
-//! [`Round`](crate::core::round::Round).
+//! The clients decide by [`Round`](crate::core::round::Round), as in production. In the design that
+//! is in use, the masters decide by [`ballot_reply`](super::ballot_reply), also as in production.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -35,15 +35,15 @@ trait Model {
     /// Calls `visit` for every step that may happen next.
     fn steps(&self, state: &Self::State, visit: &mut dyn FnMut(Self::Step, Self::State));
 
-    /// Returns what is wrong with a state, if anything is.
+    /// Returns the flaw of a state, or `None` if it has none.
     fn flaw(&self, state: &Self::State) -> Option<&'static str>;
 
-    /// Returns the number of a state. States that differ only in the names of attempts and masters
-    /// may have the same number.
+    /// Returns a number for a state. States that differ only in the names of attempts and masters
+    /// may have the same number. The search visits only one state for each number.
     fn key(&self, state: &Self::State) -> u128;
 }
 
-/// The shortest way to a state that must not occur.
+/// A state that must not occur, and the shortest way to it.
 #[derive(Debug)]
 struct Flaw {
     what: &'static str,
@@ -51,7 +51,7 @@ struct Flaw {
     trace: String,
 }
 
-/// Searches all states, breadth first. Returns their number, or the first flaw.
+/// Searches all states, breadth first. Returns the number of states, or the first flaw.
 fn explore<M: Model>(model: &M) -> Result<usize, Flaw> {
     let mut seen = HashSet::<u128, BuildHasherDefault<Mix>>::default();
     let mut found: Vec<(M::State, usize)> = Vec::new();
@@ -79,7 +79,7 @@ fn count(model: &impl Model) -> usize {
     explore(model).unwrap_or_else(|flaw| panic!("{}", flaw.trace))
 }
 
-/// Checks that the search finds a flaw, and in how many steps.
+/// Checks that the search finds the flaw `what` after `steps` steps.
 fn is_caught(model: &impl Model, what: &str, steps: usize) {
     let flaw = explore(model).unwrap_err();
     println!("{}\n", flaw.trace);
@@ -117,7 +117,7 @@ fn traced<M: Model>(
     }
 }
 
-/// A fast hasher for keys, which are dense and many.
+/// A fast hasher for the keys of states. There are many keys, and they are close to each other.
 #[derive(Default)]
 struct Mix(u64);
 
