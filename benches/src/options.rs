@@ -52,7 +52,7 @@ impl Options {
         Some(())
     }
 
-    /// Returns whether this contestant or fault takes part.
+    /// Returns whether to run `name`, which is a contestant, a fault or a scenario.
     pub fn wants(&self, name: &str) -> bool {
         contains(self.only.as_deref(), name)
     }

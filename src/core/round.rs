@@ -53,7 +53,8 @@ impl Round {
         }
     }
 
-    /// Notes that a master that refuses this round puts the caller into its queue.
+    /// Marks this round as one that queues: every master that refuses it puts the caller into its
+    /// queue.
     pub(crate) fn queue(&mut self) {
         self.queues = true;
     }

@@ -73,7 +73,7 @@ impl Subscriptions {
         self.is_connected
     }
 
-    /// Notes that there is a connection. The changes to send are now a subscription to each
+    /// Notes that there is a connection. Replaces the changes to send by one subscription for each
     /// channel.
     pub(super) fn connect(&mut self) {
         self.is_connected = true;

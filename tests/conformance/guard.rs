@@ -32,7 +32,8 @@ enum At {
 }
 use At::{Later, Never, Now, Then};
 
-/// A record: run id, since, origin, durable, seen.
+/// The five fields of a guard record in their order: `run_id`, `since`, `origin`, `durable` and
+/// `seen`. `lua/shared/guard.lua` explains them.
 type Row = (Id, At, Id, bool, At);
 /// The record before, the origin that the caller knows, whether the caller is strict, the
 /// durability that the caller found, and the record after.

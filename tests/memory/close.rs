@@ -139,7 +139,8 @@ async fn close_waits_until_masters_release_or_forget_a_dropped_guard_in_doubt() 
     }
 }
 
-/// The client gives up the connection to the hanging master only after the TTL has passed.
+/// The node timeout is so long that the TTL passes before the client gives up the connection to the
+/// hanging master.
 #[tokio::test(start_paused = true)]
 async fn close_returns_when_the_ttl_has_passed_whatever_a_master_does() {
     let timeouts = |builder: quorlock::Builder| builder.node_timeout(seconds(3)).ttl(seconds(5));

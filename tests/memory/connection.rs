@@ -58,7 +58,7 @@ async fn a_master_that_is_down_fails_fast_with_the_reason() {
     assert!(error.contains("unreachable: connection refused"), "{error}");
 }
 
-/// The length of the outage does not matter.
+/// This holds after a short outage of the master and after a long one.
 #[tokio::test(start_paused = true)]
 async fn a_master_is_dialled_again_within_a_second() {
     for down in [millis(1), seconds(1), seconds(3_600)] {

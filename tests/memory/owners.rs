@@ -477,7 +477,8 @@ fn tasks_of_one_owner_that_come_and_go_never_get_stuck() {
     }
 }
 
-/// After a longer pause, the renewer has stopped renewing the lock before the reentry.
+/// The lock is renewed for 5 s. Some of the pauses before the reentry are shorter, and some are
+/// longer.
 #[tokio::test(start_paused = true)]
 async fn a_reentry_after_renewal_has_ended_starts_it_again() {
     for kind in BOTH {

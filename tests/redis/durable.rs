@@ -12,8 +12,7 @@ use crate::{
     restart_guard::{ALWAYS, KEY, connected, copy_once, guarded, is_copy, is_quarantined, lock},
 };
 
-/// Returns a builder that trusts the declaration that masters keep all writes. A quarantine lasts
-/// longer than any test.
+/// Returns a builder that declares all masters as durable. A quarantine lasts longer than any test.
 fn trusting() -> Builder {
     patient()
         .restart_guard(RestartGuard::Observed)

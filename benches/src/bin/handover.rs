@@ -42,8 +42,8 @@ fn pairs(options: &Options, servers: &[Server]) -> Result<()> {
             };
             // After a release, a process pauses for longer than a hand-over takes. Without this
             // pause, the process would often take the lock again, and only the fastest hand-overs
-            // would be measured. The process waits again well before the next release. The longest
-            // pause of rslock is 200 ms.
+            // would be measured. The process waits again well before the next release. rslock
+            // sleeps for up to 200 ms between two tries, so its times are longer.
             let (hold, rest) = if who == Entrant::Rslock {
                 (240, 205)
             } else {

@@ -1,4 +1,4 @@
-//! Contestants with this crate's other kinds of lock, and with its mutex with a fencing token or
+//! Contestants that use quorlock's reentrant and fair locks, its fenced mutex, and its mutex with
 //! the restart guard. Each task has an owner of its own, if its lock needs one.
 
 use quorlock::{

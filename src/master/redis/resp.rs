@@ -54,8 +54,8 @@ fn frame_length(bytes: &[u8]) -> Result<Option<usize>, WireError> {
 pub(in crate::master) struct FrameScan {
     /// The position at which the next value starts. Its bytes may not have come yet.
     at: usize,
-    /// The number of values that are missing in the reply. Only used after the first value was
-    /// read.
+    /// The number of values in the reply that were not scanned yet. Only used after the first value
+    /// was scanned.
     values: usize,
     /// The position up to which the bytes were searched for the end of the next value's line.
     searched: usize,
