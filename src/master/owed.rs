@@ -64,8 +64,9 @@ impl Owed {
     }
 
     /// Removes the releases that were given up. Also removes the oldest releases, up to the first
-    /// one that is still owed to `master` at `now`. The caller must hold no mutex when it drops them, because the drop may
-    /// wake tasks. Also returns whether to log that releases were given up.
+    /// one that is still owed to `master` at `now`. The caller must hold no mutex when it drops
+    /// them, because the drop may wake tasks. Also returns whether to log that releases were given
+    /// up.
     pub(super) fn expire(&mut self, master: usize, now: Instant) -> (Vec<Arc<Request>>, bool) {
         let first = self
             .releases
