@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use parking_lot::RwLock;
 use quorlock::{
     Builder, Coordinator, Failure, Guard, Kind, Lock, Owner, RestartGuard, VoteRow, Votes,
 };
@@ -23,6 +24,9 @@ pub(crate) const LONG: Duration = Duration::from_secs(600);
 
 pub(crate) const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 
+/// Is locked for writing by a test that runs alone, and for reading by all other tests.
+static MACHINE: RwLock<()> = RwLock::new(());
+
 /// Runs `test` on `n` masters of its own. Skips the test if no server can be started.
 pub(crate) fn with_masters(n: usize, test: impl AsyncFnOnce(Vec<Server>)) {
     if server::only_urls() {
@@ -32,8 +36,24 @@ pub(crate) fn with_masters(n: usize, test: impl AsyncFnOnce(Vec<Server>)) {
     run(test(masters));
 }
 
+/// Runs `test` like [`with_masters`], while no other test runs. This function is for tests with
+/// time limits that a machine may miss when it runs several tests.
+pub(crate) fn with_masters_alone(n: usize, test: impl AsyncFnOnce(Vec<Server>)) {
+    if server::only_urls() {
+        return;
+    }
+    let masters = server::masters(n);
+    let _alone = MACHINE.write();
+    block_on(test(masters));
+}
+
 /// Runs `test` on a runtime of its own. Fails if the test does not end in time.
 pub(crate) fn run(test: impl Future<Output = ()>) {
+    let _with_others = MACHINE.read();
+    block_on(test);
+}
+
+fn block_on(test: impl Future<Output = ()>) {
     runtime().block_on(async {
         if timeout(TEST_TIMEOUT, test).await.is_err() {
             panic!("the test has not ended within {TEST_TIMEOUT:?}");

@@ -344,7 +344,7 @@ fn scripts_run(master: &Server) -> u64 {
 /// In Redisson, a queue head without a deadline blocks the lock forever.
 #[test]
 fn a_waiter_without_a_deadline_delays_no_one() {
-    with_masters(3, async |masters| {
+    with_masters_alone(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         drop(acquire_on_all(&locks.fair("warm", &locks.owner())).await);
         for master in &masters {
@@ -376,7 +376,7 @@ fn a_process_killed_in_the_queue_costs_one_waiter_timeout_at_most() {
             drop(locks.fair("r", &locks.owner()).acquire().await);
         });
     }
-    with_masters(3, async |masters| {
+    with_masters_alone(3, async |masters| {
         let locks = coordinator(builder(), &masters);
         let guard = acquire_on_all_as_new_owner(&locks).await;
         let test = "fair::a_process_killed_in_the_queue_costs_one_waiter_timeout_at_most";
@@ -425,7 +425,7 @@ fn a_waiter_that_waits_longer_than_the_waiter_timeout_keeps_its_position() {
 
 #[test]
 fn a_release_wakes_the_next_waiter_in_this_process_or_another() {
-    with_masters(3, async |masters| {
+    with_masters_alone(3, async |masters| {
         let clients = clients(2, patient, &masters);
         for theirs in &clients {
             let mut times = Vec::new();
@@ -446,7 +446,7 @@ fn a_release_wakes_the_next_waiter_in_this_process_or_another() {
 
 #[test]
 fn a_deleted_key_is_noticed_without_an_announcement() {
-    with_masters(3, async |masters| {
+    with_masters_alone(3, async |masters| {
         let locks = coordinator(patient().node_timeout(millis(200)), &masters);
         let guard = acquire_on_all_as_new_owner(&locks).await;
         let (_, task) = Served::default().waiter(&locks);
@@ -465,7 +465,7 @@ fn a_deleted_key_is_noticed_without_an_announcement() {
 
 #[test]
 fn the_holder_reenters_although_others_wait() {
-    with_masters(3, async |masters| {
+    with_masters_alone(3, async |masters| {
         let clients = clients(2, patient, &masters);
         let owner = clients[0].owner();
         let lock = clients[0].fair("r", &owner);

@@ -365,7 +365,7 @@ fn a_lost_round_wakes_redissons_waiters_only_where_it_gave_a_key_back() {
 
 #[test]
 fn redissons_unlock_wakes_our_waiter() {
-    with_masters(3, async |masters| {
+    with_masters_alone(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         for name in NAMES {
             let mut times = Vec::new();

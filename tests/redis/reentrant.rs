@@ -225,7 +225,7 @@ fn an_expired_lock_goes_to_the_waiter_and_a_late_release_takes_nothing() {
         let theirs = lock(kind, &others, &owner);
         let guard = theirs.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
         let took = start.elapsed();
-        assert!(took > millis(500) && took < millis(1_200), "{took:?}");
+        assert!(took > millis(500) && took < millis(1_500), "{took:?}");
         assert!(!late.is_valid());
         assert_eq!(late.lost().await.reason, LostReason::Expired);
         late.release().await.unwrap(); // releasing an expired lock is a success
@@ -268,7 +268,7 @@ fn a_process_that_is_gone_keeps_a_lock_no_longer_than_its_ttl() {
         assert!(is_contended(&mine.try_acquire().await));
         let won = mine.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
         let took = start.elapsed();
-        assert!(took < ttl + millis(300), "{took:?}");
+        assert!(took < ttl + millis(600), "{took:?}");
         won.release().await.unwrap();
         drop(guard);
     });
@@ -326,13 +326,13 @@ fn a_wait_lasts_as_long_as_its_limit() {
                 panic!("{refused:?}");
             };
             assert!(matches!(*last, AcquireError::Contended { .. }), "{last}");
-            assert!(took >= limit && took < limit + millis(150), "{took:?}");
+            assert!(took >= limit && took < limit + millis(500), "{took:?}");
         }
         guard.release().await.unwrap();
         let start = Instant::now();
         drop(mine.acquire().await.unwrap());
         assert!(
-            start.elapsed() < millis(100),
+            start.elapsed() < TEST_TIMEOUT / 8,
             "the owner's own attempt was in the way"
         );
         close_at_once(&locks).await;
@@ -567,7 +567,7 @@ fn all_guards_of_an_owner_see_that_the_majority_is_gone() {
             let lost = timeout(millis(2_000), guard.lost()).await.unwrap();
             assert_eq!(lost.reason, LostReason::Expired);
         }
-        assert!(start.elapsed() < millis(1_100));
+        assert!(start.elapsed() < millis(1_500));
         assert!(!outer.is_valid() && !inner.is_valid());
     });
 }

@@ -11,7 +11,7 @@ use tokio::{
 use crate::{common::*, waiter_processes::*};
 
 /// The time limit for a hand-over on a busy machine. It is less than any poll interval here.
-const WOKEN: Duration = millis(250);
+const WOKEN: Duration = millis(500);
 
 fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
     let lock = locks.fair(LOCK, &locks.owner());
@@ -41,7 +41,7 @@ fn a_killed_head_delays_the_next_waiter_by_the_waiter_timeout_at_most() {
         return;
     }
     let waiter_timeout = millis(1_200);
-    with_masters(5, async |masters| {
+    with_masters_alone(5, async |masters| {
         let test =
             "waiter_timeout::a_killed_head_delays_the_next_waiter_by_the_waiter_timeout_at_most";
         let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
@@ -72,7 +72,7 @@ fn a_killed_head_delays_the_next_waiter_by_the_waiter_timeout_at_most() {
 #[test]
 fn a_waiter_that_waits_longer_than_the_waiter_timeout_keeps_its_position() {
     let waiter_timeout = millis(1_000);
-    with_masters(5, async |masters| {
+    with_masters_alone(5, async |masters| {
         let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
         let others = coordinator(with_waiter_timeout(waiter_timeout), &masters);
         let guard = held_by_all(&others).await;
@@ -110,7 +110,7 @@ fn a_waiter_succeeds_a_killed_holder_when_its_ttl_is_over() {
         return;
     }
     let waiter_timeout = millis(20_000); // so long that no waiter polls meanwhile
-    with_masters(5, async |masters| {
+    with_masters_alone(5, async |masters| {
         let test = "waiter_timeout::a_waiter_succeeds_a_killed_holder_when_its_ttl_is_over";
         let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
         let job = Job {
@@ -150,7 +150,7 @@ fn a_waiter_that_died_in_the_middle_of_the_queue_delays_no_one() {
         return;
     }
     let waiter_timeout = millis(1_500);
-    with_masters(5, async |masters| {
+    with_masters_alone(5, async |masters| {
         let test = "waiter_timeout::a_waiter_that_died_in_the_middle_of_the_queue_delays_no_one";
         let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
         let guard = held_by_all(&locks).await;
@@ -205,7 +205,7 @@ async fn until_no_queue(masters: &[Server]) -> Duration {
 
 #[test]
 fn a_waiter_that_gives_up_or_is_dropped_leaves_every_queue_at_once() {
-    with_masters(5, async |masters| {
+    with_masters_alone(5, async |masters| {
         let locks = coordinator(with_waiter_timeout(millis(6_000)), &masters);
         let others = coordinator(with_waiter_timeout(millis(6_000)), &masters);
         let guard = held_by_all(&others).await;
@@ -239,7 +239,7 @@ fn a_killed_waiter_is_in_no_queue_after_twice_the_waiter_timeout() {
         return;
     }
     let waiter_timeout = millis(800);
-    with_masters(5, async |masters| {
+    with_masters_alone(5, async |masters| {
         let test = "waiter_timeout::a_killed_waiter_is_in_no_queue_after_twice_the_waiter_timeout";
         let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
         let guard = held_by_all(&locks).await;

@@ -75,7 +75,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 #[test]
 fn a_release_wakes_a_waiter_in_this_process_or_another() {
-    with_masters(3, async |masters| {
+    with_masters_alone(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let others = coordinator(patient(), &masters);
         for theirs in [&others, &locks] {
@@ -141,7 +141,7 @@ fn an_unannounced_release_is_noticed_by_polling() {
 
 #[test]
 fn a_key_that_expires_is_noticed_by_its_ttl() {
-    with_masters(3, async |masters| {
+    with_masters_alone(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         acquire_on_all(&locks.mutex("r"))
             .await
@@ -167,7 +167,7 @@ fn a_key_that_expires_is_noticed_by_its_ttl() {
 
 #[test]
 fn a_message_lost_with_its_connection_does_not_delay_the_waiter() {
-    with_masters(3, async |masters| {
+    with_masters_alone(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let others = coordinator(patient(), &masters);
         let mut times = Vec::new();
@@ -191,7 +191,7 @@ fn a_message_lost_with_its_connection_does_not_delay_the_waiter() {
 
 #[test]
 fn a_flood_of_messages_makes_no_hot_loop() {
-    with_masters(3, async |masters| {
+    with_masters_alone(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         occupy(&masters);
         let stop = AtomicBool::new(false);
@@ -220,7 +220,7 @@ fn a_flood_of_messages_makes_no_hot_loop() {
 
 #[test]
 fn a_waiter_dropped_at_any_poll_leaves_nothing_and_the_next_gets_the_lock() {
-    with_masters(3, async |masters| {
+    with_masters_alone(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let others = coordinator(patient(), &masters);
         for polls in 1..16 {
@@ -245,7 +245,7 @@ fn a_waiter_dropped_at_any_poll_leaves_nothing_and_the_next_gets_the_lock() {
 
 #[test]
 fn a_user_without_the_right_to_publish_or_subscribe_polls() {
-    with_masters(3, async |masters| {
+    with_masters_alone(3, async |masters| {
         let mut urls = Vec::new();
         for master in &masters {
             let rules = [
@@ -334,7 +334,7 @@ fn a_killed_waiter_delays_no_one() {
             drop(locks.mutex("r").acquire().await);
         });
     }
-    with_masters(3, async |masters| {
+    with_masters_alone(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let guard = acquire_on_all(&locks.mutex("r")).await;
         let test = "waiting::a_killed_waiter_delays_no_one";
@@ -364,7 +364,7 @@ fn a_waiter_gets_the_lock_of_a_killed_holder_when_its_ttl_ends() {
             std::future::pending::<()>().await;
         });
     }
-    with_masters(3, async |masters| {
+    with_masters_alone(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let test = "waiting::a_waiter_gets_the_lock_of_a_killed_holder_when_its_ttl_ends";
         let mut late = Vec::new();
