@@ -43,6 +43,17 @@ fn locks(builder: Builder, masters: &[Server]) -> Coordinator {
     builder.masters(apart(masters)).build().unwrap()
 }
 
+/// Waits until `locks` has dialled every master. Fails if a check then finds anything.
+async fn assert_fit(locks: &Coordinator) {
+    acquire_on_all(&locks.mutex("fit"))
+        .await
+        .release()
+        .await
+        .unwrap();
+    let report = locks.check().await;
+    assert_eq!(found(&report), [], "{report}");
+}
+
 /// Returns the findings, except for the one about an old version. That finding depends on the
 /// version of the tested servers.
 fn found(report: &Preflight) -> Vec<Found> {
@@ -260,7 +271,7 @@ fn a_master_that_evicted_its_keys_is_found_and_then_in_quarantine() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = locks(guarded(), &masters);
-        assert_eq!(found(&locks.check().await), []);
+        assert_fit(&locks).await;
         set(&masters[0], "maxmemory-policy", "allkeys-lru");
         set(&masters[0], "maxmemory", "1");
         until("an eviction", async || {
@@ -290,7 +301,7 @@ fn a_master_that_was_flushed_is_found_and_then_in_quarantine() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = locks(guarded(), &masters);
-        assert_eq!(found(&locks.check().await), []);
+        assert_fit(&locks).await;
         for master in &masters {
             master.command(&["FLUSHALL"]);
         }
@@ -324,7 +335,7 @@ fn a_flush_is_not_found_after_an_observer_wrote_the_guard_key_anew() {
     with_masters(0, async |_| {
         let masters = durable();
         let knew = locks(guarded(), &masters);
-        assert_eq!(found(&knew.check().await), []);
+        assert_fit(&knew).await;
         // This process has not used the address, so it knows no more than another process would.
         let address = format!("redis://localhost:{}", masters[0].port());
         for (guard, address, expected) in [
@@ -358,7 +369,7 @@ fn a_master_with_the_data_of_another_is_found() {
     with_masters(0, async |_| {
         let (masters, other) = (durable(), Server::start());
         let connected = locks(guarded(), &masters);
-        assert_eq!(found(&connected.check().await), []);
+        assert_fit(&connected).await;
         let guard = guarded().masters([other.url()]).build().unwrap();
         guard.check().await;
         guard.close().await;
@@ -413,7 +424,7 @@ fn a_master_that_cannot_save_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = locks(guarded(), &masters);
-        assert_eq!(found(&locks.check().await), []);
+        assert_fit(&locks).await;
         // The snapshot cannot be written, because a folder has the name of its file.
         fs::create_dir(masters[0].socket().with_file_name("dump.rdb")).unwrap();
         set(&masters[0], "save", "3600 1000000");
@@ -439,7 +450,7 @@ fn a_master_that_refuses_writes_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = locks(guarded(), &masters);
-        assert_eq!(found(&locks.check().await), []);
+        assert_fit(&locks).await;
         set(&masters[0], "min-replicas-to-write", "1");
         let report = locks.check().await;
         let expected = [(Warn, "min-replicas-to-write")];
@@ -460,7 +471,7 @@ fn replicas_are_found() {
     with_masters(0, async |_| {
         let (masters, replica) = (durable(), Server::start());
         let connected = locks(guarded(), &masters);
-        assert_eq!(found(&connected.check().await), []);
+        assert_fit(&connected).await;
         let port = masters[0].port().to_string();
         set(&masters[0], "repl-diskless-sync-delay", "0");
         let follow = ["REPLICAOF", "127.0.0.1", &port];
@@ -739,7 +750,7 @@ fn a_guard_key_that_makes_no_sense_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = locks(guarded(), &masters);
-        assert_eq!(found(&locks.check().await), []);
+        assert_fit(&locks).await;
         masters[0].command(&["HSET", "quorlock:guard", "since", "soon"]);
         let report = locks.check().await;
         assert_eq!(found(&report), [(Refuse, "quorlock:guard")], "{report}");
