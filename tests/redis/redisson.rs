@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use crate::common::*;
 
 /// The time limit for a waiter that is woken. It is less than the shortest poll interval.
-const WOKEN: Duration = Duration::from_millis(100);
+const WOKEN: Duration = Duration::from_millis(300);
 
 const LOCK: &str = "
     local mine = redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1

@@ -23,7 +23,7 @@ use crate::{common::*, process::Process};
 const POLL: Duration = Duration::from_millis(1_900);
 
 /// The time limit for a waiter that is woken. It is less than the shortest poll interval.
-const WOKEN: Duration = Duration::from_millis(100);
+const WOKEN: Duration = Duration::from_millis(300);
 
 fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
     let lock = locks.mutex("r");
