@@ -125,7 +125,14 @@ mod tests {
                     } else {
                         rounds
                     };
-                    assert_eq!(guard.rounds(), rounds, "{kind} {ahead}");
+                    // The clocks are real. If this thread stands still during a correction, the
+                    // corrected clock is wrong by that time, which costs another round.
+                    let most = rounds + u32::from(ahead.abs() == HOUR);
+                    assert!(
+                        (rounds..=most).contains(&guard.rounds()),
+                        "{kind} {ahead}: {} rounds",
+                        guard.rounds()
+                    );
                     last = token;
                     guard.release().await.unwrap();
                 }
