@@ -24,27 +24,27 @@ pub(crate) const LONG: Duration = Duration::from_secs(600);
 
 pub(crate) const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 
-/// Is locked for writing by a test that runs alone, and for reading by all other tests.
+/// A lock that a test that runs alone takes for writing. All other tests take it for reading.
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// Runs `test` on `n` masters of its own. Skips the test if no server can be started.
 pub(crate) fn with_masters(n: usize, test: impl AsyncFnOnce(Vec<Server>)) {
-    if server::only_urls() {
-        return;
-    }
-    let masters = server::masters(n);
-    run(test(masters));
+    with_own_masters(n, |masters| run(test(masters)));
 }
 
 /// Runs `test` like [`with_masters`], while no other test runs. This function is for tests with
 /// time limits that a machine may miss when it runs several tests.
 pub(crate) fn with_masters_alone(n: usize, test: impl AsyncFnOnce(Vec<Server>)) {
-    if server::only_urls() {
-        return;
+    with_own_masters(n, |masters| {
+        let _alone = MACHINE.write();
+        block_on(test(masters));
+    });
+}
+
+fn with_own_masters(n: usize, run: impl FnOnce(Vec<Server>)) {
+    if !server::only_urls() {
+        run(server::masters(n));
     }
-    let masters = server::masters(n);
-    let _alone = MACHINE.write();
-    block_on(test(masters));
 }
 
 /// Runs `test` on a runtime of its own. Fails if the test does not end in time.

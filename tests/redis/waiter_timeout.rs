@@ -10,8 +10,9 @@ use tokio::{
 
 use crate::{common::*, waiter_processes::*};
 
-/// The time limit for a hand-over on a busy machine. It is less than any poll interval here.
-const WOKEN: Duration = millis(500);
+/// The time limit for a hand-over on a busy machine. It is less than the shortest poll interval of
+/// waiters with a waiter timeout of 2 s, which is 500 ms.
+const WOKEN: Duration = millis(400);
 
 fn waiter(locks: &Coordinator) -> JoinHandle<(Instant, Guard)> {
     let lock = locks.fair(LOCK, &locks.owner());
@@ -71,7 +72,7 @@ fn a_killed_head_delays_the_next_waiter_by_the_waiter_timeout_at_most() {
 
 #[test]
 fn a_waiter_that_waits_longer_than_the_waiter_timeout_keeps_its_position() {
-    let waiter_timeout = millis(1_000);
+    let waiter_timeout = millis(2_000);
     with_masters_alone(5, async |masters| {
         let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
         let others = coordinator(with_waiter_timeout(waiter_timeout), &masters);
@@ -149,7 +150,7 @@ fn a_waiter_that_died_in_the_middle_of_the_queue_delays_no_one() {
     if WaiterProcesses::is_child() {
         return;
     }
-    let waiter_timeout = millis(1_500);
+    let waiter_timeout = millis(2_000);
     with_masters_alone(5, async |masters| {
         let test = "waiter_timeout::a_waiter_that_died_in_the_middle_of_the_queue_delays_no_one";
         let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
