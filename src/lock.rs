@@ -135,7 +135,7 @@ impl Lock {
     /// reason. Both times may double while a master does not keep up with the commands of this
     /// coordinator. In addition, the first attempt of a coordinator waits for its first
     /// connections, for at most the connect timeout. If another task of the same owner is making an
-    /// attempt, this call first waits until that attempt ends, for at most two node timeouts.
+    /// attempt, this call first waits until that attempt ends, for at most three node timeouts.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl Lock {
     /// - [`OtherKind`](AcquireError::OtherKind): the name is held as another kind of lock. This is
     ///   detected only while the name is held.
     /// - [`OwnerBusy`](AcquireError::OwnerBusy): another task of the same owner has been in the
-    ///   middle of an attempt for two node timeouts.
+    ///   middle of an attempt for three node timeouts.
     /// - [`Config`](AcquireError::Config) and [`Closed`](AcquireError::Closed): nothing was sent.
     ///
     /// # Cancel safety
@@ -191,7 +191,7 @@ impl Lock {
     /// commands of this coordinator.
     ///
     /// Tasks of one owner make their attempts one after the other. If the turn of a task has not
-    /// come two node timeouts after `limit`, the task makes no last attempt.
+    /// come three node timeouts after `limit`, the task makes no last attempt.
     ///
     /// # Errors
     ///

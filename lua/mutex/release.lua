@@ -2,7 +2,6 @@
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the caller's token
--- ARGV[2]  the channel on which to tell waiters of the release, or '' to publish nothing
 -- returns  1     the caller held it, and it is gone
 --          0     nothing is held here
 --          -n    another holds the lock for n more milliseconds (n >= 1)
@@ -13,11 +12,6 @@
 local holder = redis.call('GET', KEYS[1])
 if holder == ARGV[1] then
   redis.call('DEL', KEYS[1])
-  if ARGV[2] ~= '' then
-    -- The message is only a hint, so an error is ignored. A user without the right to publish must
-    -- still be able to release.
-    redis.pcall('PUBLISH', ARGV[2], '0')
-  end
   return 1
 end
 if not holder then

@@ -6,8 +6,7 @@
 -- ARGV[2]  attempt: this attempt and earlier ones are released
 -- ARGV[3]  the depth that is left, absolute; 0 deletes the lock
 -- ARGV[4]  'quorlock:reentrant' or 'quorlock:fair'
--- ARGV[5]  the channel on which to tell waiters of the release, or '' to publish nothing
--- ARGV[6]  the message: '0', or '00' after a lost round; Redisson reads both as the number 0
+-- ARGV[5]  the channel on which waiters of Redisson listen, or '' to publish nothing
 -- returns  1     the caller held it, and it is gone or less deep
 --          0     nothing is held here
 --          text  another holds it: see shared/holder
@@ -25,7 +24,7 @@ if stored[1] and stored[2] and tonumber(stored[2]) <= tonumber(ARGV[2]) then
   if remove_owner(ARGV[1], ARGV[4], stored[3]) and ARGV[5] ~= '' then
     -- The message is only a hint, so an error is ignored. A user without the right to publish must
     -- still be able to release.
-    redis.pcall('PUBLISH', ARGV[5], ARGV[6])
+    redis.pcall('PUBLISH', ARGV[5], '0')
   end
   return 1
 end

@@ -82,11 +82,11 @@ end
 try('queue', 'ZSCORE', ARGV[2], 'x')
 try('deadlines', 'ZSCORE', ARGV[3], 'x')
 try('fence', 'GET', ARGV[4])
-local channel = 'quorlock:wake:{' .. key .. '}'
+local channel = 'redisson_lock__channel:{' .. key .. '}'
 try('PUBLISH', 'PUBLISH', channel, '0')
 -- Only Redis 7 and later can tell these rights.
 if redis.acl_check_cmd then
   say('may_eval', redis.acl_check_cmd('EVAL', 'return 1', '0') and 'yes' or 'no')
-  say('may_listen', redis.acl_check_cmd('SUBSCRIBE', channel) and 'yes' or 'no')
+  say('may_listen', redis.acl_check_cmd('SUBSCRIBE', 'quorlock:turn:' .. key) and 'yes' or 'no')
 end
 return table.concat(lines, '\n')

@@ -156,8 +156,12 @@ const RULES: &[(About, Rule)] = rules! {
         let is_denied = look.facts.error("PUBLISH").is_some_and(ServerError::is_denial);
         when(is_denied || look.facts.is("may_listen", "no"), "denied")
     };
-        "its user cannot publish releases or listen for them, so waiters poll";
+        "its user cannot publish for waiters or listen: waiters for fair locks, and those of Redisson, \
+         poll or wait too long";
         "ACL SETUSER <user> +publish +subscribe +unsubscribe &quorlock:* &redisson_lock__channel:*";
+    Info ClientTracking if |look| when(look.facts.is("reports_changes", "no"), "refused");
+        "it tells no waiter of releases, so waiters poll";
+        "ACL SETUSER <user> +client|tracking +client|caching; behind a proxy, list the server itself";
     Warn Writes if |look| look.writes_fail("OOM");
         NO_WRITES; "CONFIG SET maxmemory to more, or free memory";
     Warn Writes if |look| look.writes_fail("MISCONF");

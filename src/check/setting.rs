@@ -78,7 +78,9 @@ settings! {
     MonotonicClock = "monotonic_clock",
     /// `no-appendfsync-on-rewrite`: whether fsync pauses while a file is rewritten.
     NoAppendfsyncOnRewrite = "no-appendfsync-on-rewrite",
-    /// `PUBLISH, SUBSCRIBE`: whether the user may publish and receive messages about releases.
+    /// `CLIENT TRACKING`: whether the server reports changes of keys to waiters.
+    ClientTracking = "CLIENT TRACKING",
+    /// `PUBLISH, SUBSCRIBE`: whether the user may publish and receive messages for waiters.
     PubSub = "PUBLISH, SUBSCRIBE",
     /// `rdb_last_bgsave_status`: whether snapshots can be written.
     RdbLastBgsaveStatus = "rdb_last_bgsave_status",

@@ -212,6 +212,11 @@ fn each_setting_has_its_finding() {
         ("lua-time-limit", "0", (Info, "busy-reply-threshold")),
         ("may_eval:yes", "may_eval:no", (Warn, "EVAL")),
         ("may_eval:yes", "may_listen:no", (Info, MESSAGES)),
+        (
+            "may_eval:yes",
+            "reports_changes:no",
+            (Info, "CLIENT TRACKING"),
+        ),
         ("never", "none", (Refuse, "quorlock:guard")),
         ("never", "another", (Refuse, "quorlock:guard")),
         ("never", "60000", (Warn, "quorlock:guard")),

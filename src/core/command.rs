@@ -18,6 +18,9 @@ use super::{
 pub(crate) struct Command {
     pub(crate) resource: Resource,
     pub(crate) action: Action,
+    /// `true` if the master is also asked to report the next change of the lock's key. The action
+    /// and the request to report are one step, so no change is missed in between.
+    pub(crate) watch: bool,
 }
 
 /// The action of a [`Command`] on its lock.
@@ -45,7 +48,6 @@ pub(crate) enum Action {
     /// Deletes the key. For a fair lock, also deletes the ticket.
     Release {
         by: Identity,
-        wakes: WakeScope,
         ballot: Option<Ballot>,
     },
     /// Deletes the key of a fair lock, and keeps the ticket in the queue for the waiter timeout.
@@ -74,17 +76,6 @@ pub(crate) enum Verb {
     Inspect,
     Release,
     Yield,
-}
-
-/// The waiters that a release wakes on each master where it deletes the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WakeScope {
-    Nobody,
-    /// Wakes the waiters of Redisson, because each of them listens to only one master. Waiters of
-    /// this crate only note that this master is free. This scope is for a key that a lost round
-    /// left.
-    ThisMaster,
-    Everybody,
 }
 
 /// The words of a command for a server: a plain command, or a script with its keys and arguments.
@@ -117,6 +108,7 @@ impl Command {
         Self {
             resource: resource.clone(),
             action,
+            watch: false,
         }
     }
 
@@ -129,22 +121,6 @@ impl Command {
             Action::Yield { .. } => Verb::Yield,
             Action::Inspect => Verb::Inspect,
         }
-    }
-
-    /// Returns whether this command wakes waiters.
-    pub(crate) fn wakes(&self) -> bool {
-        match self.action {
-            Action::Release { wakes, .. } => wakes != WakeScope::Nobody,
-            _ => false,
-        }
-    }
-
-    /// Returns this command, changed so that it wakes no waiters.
-    pub(crate) fn without_wakeup(mut self) -> Self {
-        if let Action::Release { wakes, .. } = &mut self.action {
-            *wakes = WakeScope::Nobody;
-        }
-        self
     }
 
     /// Returns whether this command releases what `other` takes, or one level of it.
@@ -203,20 +179,6 @@ impl Verb {
     }
 }
 
-impl WakeScope {
-    /// The message for [`WakeScope::ThisMaster`]. Redisson reads messages as numbers, so it treats
-    /// `00` like `0`. This crate reads messages as texts, and can tell `00` from `0`.
-    pub(crate) const THIS_MASTER: &str = "00";
-
-    /// Returns the message that is published.
-    pub(super) fn message(self) -> &'static str {
-        match self {
-            Self::ThisMaster => Self::THIS_MASTER,
-            Self::Nobody | Self::Everybody => "0",
-        }
-    }
-}
-
 /// Commands for tests.
 #[cfg(test)]
 pub(crate) mod fixture {
@@ -267,7 +229,6 @@ pub(crate) mod fixture {
             waiter_timeout: timeout,
             is_fresh: true,
         };
-        let wakes = WakeScope::Everybody;
         let action = match (verb, by) {
             (Verb::Acquire, Identity::Ticket(by)) => {
                 let key = key(ballot);
@@ -286,7 +247,7 @@ pub(crate) mod fixture {
                 let by = owner;
                 Action::SetDepth { by, depth, ballot }
             }
-            (Verb::Release, by) => Action::Release { by, wakes, ballot },
+            (Verb::Release, by) => Action::Release { by, ballot },
             (Verb::Yield, _) => Action::Yield { by: fair, timeout },
             (Verb::Inspect, _) => Action::Inspect,
         };

@@ -33,6 +33,7 @@
 //! | `inspection` | what masters say about a lock and its queue |
 //! | `restart` | when a master that may have lost locks may vote again |
 
+pub(crate) mod agreed_master;
 pub(crate) mod ballot;
 pub(crate) mod chances;
 pub(crate) mod command;
@@ -53,7 +54,9 @@ pub(crate) mod renewal;
 mod reply;
 pub(crate) mod restart;
 pub(crate) mod retry;
+pub(crate) mod rivalry;
 pub(crate) mod round;
+pub(crate) mod run;
 pub(crate) mod script;
 pub(crate) mod timeout;
 pub(crate) mod votes;

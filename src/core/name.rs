@@ -70,13 +70,13 @@ impl Resource {
             Kind::Mutex | Kind::Reentrant => String::new(),
         };
         let channel = match kind {
-            Kind::Mutex => WAKE.key(&key),
             // This is Redisson's rule. Two keys such as `a` and `{a}` share a channel. This is
             // harmless, because messages are only hints.
             Kind::Reentrant if key.contains('{') => format!("redisson_lock__channel:{key}"),
             Kind::Reentrant => format!("redisson_lock__channel:{{{key}}}"),
-            // The scripts call the next waiter on the channel of that waiter's coordinator.
-            Kind::Fair => String::new(),
+            // The scripts call the next waiter of a fair lock on the channel of that waiter's
+            // coordinator.
+            Kind::Mutex | Kind::Fair => String::new(),
         };
         Self(Arc::new(Names {
             kind,
@@ -102,7 +102,8 @@ impl Resource {
         &self.0.key
     }
 
-    /// Returns the channel on which a release is published. It is empty for a fair lock.
+    /// Returns the channel on which the release of a reentrant lock is published, for the waiters of
+    /// Redisson. It is empty for locks of other kinds.
     pub(crate) fn channel(&self) -> &Arc<str> {
         &self.0.channel
     }
@@ -135,7 +136,6 @@ struct CompanionKey {
 const QUEUE: CompanionKey = CompanionKey::new("quorlock:queue:", "bmcq");
 const DEADLINES: CompanionKey = CompanionKey::new("quorlock:deadlines:", "cbha");
 const FENCE: CompanionKey = CompanionKey::new("quorlock:fence:", "maui");
-const WAKE: CompanionKey = CompanionKey::new("quorlock:wake:", "blrz");
 
 impl CompanionKey {
     const fn new(prefix: &'static str, neutral: &'static str) -> Self {
@@ -263,11 +263,6 @@ impl Token {
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
-
-    /// Returns a number that spreads load, because it usually differs from token to token.
-    pub(crate) fn spread(&self) -> u8 {
-        self.0[0].wrapping_add(self.0[1])
-    }
 }
 
 impl fmt::Debug for Token {
@@ -304,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_has_a_channel() {
+    fn every_reentrant_lock_has_the_channel_of_redisson() {
         let channel = |kind, name: &str| {
             let template = KeyTemplate::parse("{name}").unwrap();
             template
@@ -313,8 +308,6 @@ mod tests {
                 .channel()
                 .to_string()
         };
-        assert_eq!(channel(Kind::Mutex, "a"), "quorlock:wake:{a}");
-        assert_eq!(channel(Kind::Mutex, "{a}b"), "quorlock:wake::{a}b");
         assert_eq!(channel(Kind::Reentrant, "a"), "redisson_lock__channel:{a}");
         assert_eq!(
             channel(Kind::Reentrant, "{a}b"),

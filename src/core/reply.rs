@@ -15,14 +15,15 @@ impl Command {
     /// is held under the name.
     pub(crate) fn vote(&self, reply: &Reply<'_>) -> Vote {
         let is_mutex = self.action.identity().0.is_some();
+        let is_set = self.action.is_set() && !self.watch;
         match (&self.action, reply) {
             (_, Reply::Error(text)) if is_wrong_type(text) => Vote::Refuse(Refusal::OtherKind),
             (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((*text).into())),
             (Action::Inspect, Reply::Text(_)) => Vote::Grant,
             (Action::Inspect, _) => nonsense(),
             (_, Reply::Nil) if is_mutex => held(None),
-            (action, Reply::Ok) if action.is_set() => Vote::Grant,
-            (action, _) if action.is_set() => nonsense(),
+            (_, Reply::Ok) if is_set => Vote::Grant,
+            _ if is_set => nonsense(),
             (_, Reply::Int(1)) => Vote::Grant,
             (
                 Action::Extend { .. }

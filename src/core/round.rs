@@ -112,6 +112,12 @@ impl Round {
         &self.cast
     }
 
+    /// Returns the vote of `master`, if it has voted.
+    pub(crate) fn vote(&self, master: usize) -> Option<&Vote> {
+        let cast = self.cast.get(master)?.as_ref();
+        cast.map(|cast| &cast.vote)
+    }
+
     /// Returns the masters that may have the key because of this round.
     pub(crate) fn may_hold(&self) -> MasterSet {
         self.masters(|vote| match vote {
@@ -119,14 +125,6 @@ impl Round {
             Some(Vote::Refuse(_)) => false,
             Some(Vote::Fail(failure)) => failure.may_have_executed(),
         })
-    }
-
-    /// Returns whether this round may have kept others from acquiring the lock, although it was not
-    /// won. This is the case if a majority of masters may have the key, and no one else is known to
-    /// hold the lock.
-    pub(crate) fn may_have_barred(&self) -> bool {
-        let is_held_by_others = self.outcome == Outcome::Lost && !self.lacks_masters();
-        !is_held_by_others && self.may_hold().is_majority_of(self.cast.len())
     }
 
     /// Returns the masters that granted.
@@ -155,6 +153,11 @@ impl Round {
         self.may_hold() | self.masters(|vote| self.queues && matches!(vote, Some(Vote::Refuse(_))))
     }
 
+    /// Returns the masters on which the lock is free after this round, which is a release.
+    pub(crate) fn freed(&self) -> MasterSet {
+        self.masters(|vote| matches!(vote, Some(Vote::Grant | Vote::Refuse(Refusal::Gone))))
+    }
+
     /// Returns the masters that say that they do not have the key.
     pub(crate) fn missing_key(&self) -> MasterSet {
         self.masters(|vote| matches!(vote, Some(Vote::Refuse(Refusal::Gone))))
@@ -165,6 +168,12 @@ impl Round {
         if let Some(Some(cast)) = self.cast.get_mut(master) {
             cast.vote = Vote::Grant;
         }
+    }
+
+    /// Returns whether any master says that another holds the lock.
+    pub(crate) fn is_held_on_any(&self) -> bool {
+        self.votes_cast()
+            .any(|vote| matches!(vote, Vote::Refuse(Refusal::Held(_))))
     }
 
     /// Returns whether a majority of masters say that the caller does not hold the lock.
@@ -300,18 +309,13 @@ impl Round {
     /// k masters are a majority, this is the k-th smallest remaining TTL. `None` if fewer than k
     /// masters have said how long the lock will live there.
     pub(crate) fn free_in(&self) -> Option<Duration> {
-        let left = self.sorted(|vote| match vote {
-            Vote::Refuse(Refusal::Held(report)) => report.remaining(),
-            Vote::Refuse(Refusal::OtherKind) | Vote::Fail(_) => None,
-            Vote::Grant
-            | Vote::Refuse(
-                Refusal::Gone
-                | Refusal::Queued { .. }
-                | Refusal::Skewed { .. }
-                | Refusal::Stale { .. },
-            ) => Some(Duration::ZERO),
-        });
+        let left = self.sorted(held_for);
         left.get(majority(self.cast.len()) - 1).copied()
+    }
+
+    /// Returns the masters that will be free after `time`, if no holder extends the lock.
+    pub(crate) fn free_within(&self, time: Duration) -> MasterSet {
+        self.masters(|vote| vote.and_then(held_for).is_some_and(|left| left <= time))
     }
 
     fn masters(&self, of: impl Fn(Option<&Vote>) -> bool) -> MasterSet {
@@ -339,6 +343,19 @@ impl Round {
 
     fn votes_cast(&self) -> impl Iterator<Item = &Vote> {
         self.cast.iter().flatten().map(|cast| &cast.vote)
+    }
+}
+
+/// Returns the time for which the lock is held on a master with this vote. `None` if the vote does not
+/// say this.
+fn held_for(vote: &Vote) -> Option<Duration> {
+    match vote {
+        Vote::Refuse(Refusal::Held(report)) => report.remaining(),
+        Vote::Refuse(Refusal::OtherKind) | Vote::Fail(_) => None,
+        Vote::Grant
+        | Vote::Refuse(
+            Refusal::Gone | Refusal::Queued { .. } | Refusal::Skewed { .. } | Refusal::Stale { .. },
+        ) => Some(Duration::ZERO),
     }
 }
 

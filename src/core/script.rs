@@ -5,6 +5,9 @@
 pub(crate) enum Script {
     /// Takes a fenced mutex. A mutex that is not fenced is taken with a plain `SET`.
     MutexAcquire,
+    /// Takes a mutex that is not fenced, or reads the key of its holder, so that the master reports
+    /// the next change of the key.
+    MutexAcquireWatched,
     MutexExtend,
     MutexRelease,
     MutexReleaseFenced,
@@ -52,8 +55,9 @@ macro_rules! fenced {
 
 impl Script {
     #[cfg(feature = "redis")]
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::MutexAcquire,
+        Self::MutexAcquireWatched,
         Self::MutexExtend,
         Self::MutexRelease,
         Self::MutexReleaseFenced,
@@ -78,21 +82,11 @@ impl Script {
         }
     }
 
-    /// Returns the index of the argument with the channel on which a release is published. `None`
-    /// if the script has no such argument.
-    #[cfg(feature = "redis")]
-    pub(crate) fn channel(self) -> Option<usize> {
-        match self {
-            Self::MutexRelease | Self::MutexReleaseFenced => Some(1),
-            Self::ReentrantRelease | Self::ReentrantReleaseFenced => Some(4),
-            _ => None,
-        }
-    }
-
     #[cfg(feature = "redis")]
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::MutexAcquire => lua!("shared/ballot", "mutex/acquire"),
+            Self::MutexAcquireWatched => lua!("mutex/acquire_watched"),
             Self::MutexExtend => lua!("mutex/extend"),
             Self::MutexRelease => lua!("mutex/release"),
             Self::MutexReleaseFenced => fenced!(lua!("mutex/release")),

@@ -11,51 +11,45 @@ const EXPIRY_MARGIN: Duration = Duration::from_millis(2);
 /// The settings for waiting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitPolicy {
-    /// The delay before a retry if no message can say that the lock may be free.
+    /// The delay before a retry if no master says when the lock may be free.
     pub(crate) retry: Backoff,
-    /// The delay before a retry if a message can say earlier that the lock may be free.
+    /// The delay before a retry if masters say earlier when the lock may be free.
     pub(crate) poll: Backoff,
-}
-
-/// The messages about releases that a waiter has received, or can receive. A waiter in the queues
-/// of a fair lock counts as subscribed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Notice {
-    /// The last attempt was made because of a message about a release.
-    Received,
-    /// No message came, but the waiter is subscribed on a majority of masters.
-    Expected,
-    /// No message came, and the waiter is not subscribed on a majority of masters.
-    Unavailable,
 }
 
 /// A wait before the next attempt. Both times are counted from now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
-    /// The time during which a message does not end the wait.
+    /// The time during which no event ends the wait.
     pub(crate) pause: Duration,
-    /// The time after which the wait ends without a message. If `end` is not after `pause`, no
-    /// message can end the wait.
+    /// The time after which the wait ends without an event. If `end` is not after `pause`, no event
+    /// can end the wait.
     pub(crate) end: Duration,
+    /// `true` if other clients are likely to make an attempt at `end`, too.
+    pub(crate) is_contested: bool,
 }
 
 impl Wait {
     fn pause(pause: Duration) -> Self {
-        Self { pause, end: pause }
+        Self {
+            pause,
+            end: pause,
+            is_contested: false,
+        }
     }
 }
 
-/// Returns the wait after an attempt that was `refused`. `failures` is the number of attempts that
-/// failed before it.
+/// Returns the wait after an attempt that was `refused`. `hears` says whether a majority of masters
+/// tell the waiter when the lock may be free. `failures` is the number of attempts in a row before
+/// it that failed for the same reason.
 pub(crate) fn next_wait(
     refused: &Refused,
-    notice: Notice,
+    hears: bool,
     failures: u32,
     policy: WaitPolicy,
     random: u64,
 ) -> Wait {
     let delay = policy.retry.delay(failures, random);
-    let soon = policy.retry.delay(0, random);
     match refused {
         Refused::NoQuorum | Refused::OtherKind | Refused::OwnerBusy | Refused::TooSlow(_) => {
             Wait::pause(delay)
@@ -65,28 +59,29 @@ pub(crate) fn next_wait(
         Refused::Quarantined(left) => Wait {
             pause: delay,
             end: left.saturating_add(delay),
+            is_contested: true,
         },
-        // The message came, but some masters had not executed the release yet. After the delay
-        // `soon`, they have.
-        Refused::Queued | Refused::Split if notice == Notice::Received => Wait::pause(soon),
         // A waiter that came back at once would contend with the same clients again.
-        Refused::Queued | Refused::Split => Wait::pause(delay),
+        Refused::Queued | Refused::Split => Wait {
+            is_contested: true,
+            ..Wait::pause(delay)
+        },
         Refused::HeldUntil(left) => {
-            let poll = match notice {
-                // Another client was faster, or the release has not reached a majority yet.
-                Notice::Received => soon,
-                Notice::Expected => policy.poll.delay(u32::MAX, random),
-                Notice::Unavailable => delay,
+            let poll = if hears {
+                policy.poll.delay(u32::MAX, random)
+            } else {
+                delay
             };
             let expiry = left.map(|left| left.saturating_add(EXPIRY_MARGIN));
             Wait {
-                // Prevents a hot loop while others release the lock and take it again.
+                // Limits the number of attempts while others release the lock and take it again.
                 pause: if failures > 2 {
-                    policy.retry.least()
+                    policy.retry.least() / 10
                 } else {
                     Duration::ZERO
                 },
                 end: expiry.map_or(poll, |expiry| expiry.min(poll)),
+                is_contested: expiry.is_some_and(|expiry| expiry <= poll),
             }
         }
     }
@@ -102,7 +97,6 @@ mod tests {
 
     #[test]
     fn wait_table() {
-        use Notice::{Expected, Received, Unavailable};
         use Refused::{HeldUntil, NoQuorum, OtherKind, OwnerBusy, Quarantined, Split, TooSlow};
         let policy = WaitPolicy {
             retry: Backoff::new(millis(10), millis(200)).unwrap(),
@@ -111,31 +105,31 @@ mod tests {
         // This number gives the middle of each range. Retries come after 15 ms, 25 ms and later 105
         // ms, and polls after 1 s.
         let random = u64::MAX / 2 + 1;
-        for (refused, notice, failures, pause, end) in [
-            (NoQuorum, Expected, 0, 15, 15),
-            (NoQuorum, Received, 9, 105, 105),
-            (OtherKind, Expected, 0, 15, 15),
-            (OwnerBusy, Expected, 1, 25, 25),
-            (TooSlow(millis(9)), Unavailable, 1, 25, 25),
-            (Quarantined(millis(3_000)), Expected, 0, 15, 3_015),
-            (Split, Expected, 9, 105, 105),
-            (Split, Unavailable, 9, 105, 105),
-            (Split, Received, 9, 15, 15),
-            (HeldUntil(None), Expected, 0, 0, 1_000),
-            (HeldUntil(None), Unavailable, 0, 0, 15),
-            (HeldUntil(None), Unavailable, 9, 10, 105),
-            (HeldUntil(None), Received, 2, 0, 15),
-            (HeldUntil(None), Received, 3, 10, 15),
-            (HeldUntil(Some(millis(7))), Received, 0, 0, 9),
-            (HeldUntil(Some(millis(700))), Expected, 0, 0, 702),
-            (HeldUntil(Some(millis(7_000))), Expected, 0, 0, 1_000),
+        for (refused, hears, failures, pause, end, is_contested) in [
+            (NoQuorum, true, 0, 15, 15, false),
+            (NoQuorum, true, 9, 105, 105, false),
+            (OtherKind, true, 0, 15, 15, false),
+            (OwnerBusy, true, 1, 25, 25, false),
+            (TooSlow(millis(9)), false, 1, 25, 25, false),
+            (Quarantined(millis(3_000)), true, 0, 15, 3_015, true),
+            (Split, true, 0, 15, 15, true),
+            (Split, false, 9, 105, 105, true),
+            (HeldUntil(None), true, 0, 0, 1_000, false),
+            (HeldUntil(None), false, 0, 0, 15, false),
+            (HeldUntil(None), false, 9, 1, 105, false),
+            (HeldUntil(None), true, 2, 0, 1_000, false),
+            (HeldUntil(None), true, 3, 1, 1_000, false),
+            (HeldUntil(Some(millis(7))), false, 0, 0, 9, true),
+            (HeldUntil(Some(millis(700))), true, 0, 0, 702, true),
+            (HeldUntil(Some(millis(7_000))), true, 0, 0, 1_000, false),
         ] {
-            let wait = next_wait(&refused, notice, failures, policy, random);
+            let wait = next_wait(&refused, hears, failures, policy, random);
             let expected = Wait {
                 pause: millis(pause),
                 end: millis(end),
+                is_contested,
             };
-            assert_eq!(wait, expected, "{refused:?} {notice:?} {failures}");
+            assert_eq!(wait, expected, "{refused:?} {hears} {failures}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     ballot::Ballot,
-    command::{Action, Call, Command, NewKey, WakeScope},
+    command::{Action, Call, Command, NewKey},
     identity::{FairAttempt, Identity, OwnerAttempt, QueueOptions, whole_millis},
     lease::{CLOCK_WINDOW, Ttl},
     name::Kind,
@@ -37,12 +37,10 @@ impl Command {
                 self.keep(by, scripts, *ttl, *depth)
             }
             Action::SetDepth { by, depth, ballot } => {
-                let words = self.release_owned(by, *depth, WakeScope::Nobody);
+                let words = self.release_owned(by, *depth);
                 words.fenced(ballot.as_ref(), None)
             }
-            Action::Release { by, wakes, ballot } => {
-                self.release(by, *wakes).fenced(ballot.as_ref(), None)
-            }
+            Action::Release { by, ballot } => self.release(by).fenced(ballot.as_ref(), None),
             Action::Yield { by, timeout } => {
                 let words = [text(by.ticket.as_str()), Number(whole_millis(*timeout))];
                 self.owned(Script::FairYield, &by.owner, &words)
@@ -54,6 +52,9 @@ impl Command {
     fn take<'a>(&'a self, by: &'a Identity, key: &'a NewKey, window: Option<u64>) -> Words<'a> {
         if let (Identity::Token(token), None) = (by, &key.ballot) {
             let (token, ttl) = (Bytes(token.as_bytes()), Number(key.ttl.millis()));
+            if self.watch {
+                return self.script(Script::MutexAcquireWatched, &[token, ttl]);
+            }
             let name = text(self.resource.key());
             return Words::plain(&[text("SET"), name, token, text("NX"), text("PX"), ttl]);
         }
@@ -95,13 +96,10 @@ impl Command {
         words.fenced(key.ballot.as_ref(), WINDOW)
     }
 
-    fn release<'a>(&'a self, by: &'a Identity, wakes: WakeScope) -> Words<'a> {
+    fn release<'a>(&'a self, by: &'a Identity) -> Words<'a> {
         match by {
-            Identity::Token(token) => {
-                let words = [Bytes(token.as_bytes()), self.channel(wakes)];
-                self.script(Script::MutexRelease, &words)
-            }
-            Identity::Owner(owner) => self.release_owned(owner, 0, wakes),
+            Identity::Token(token) => self.script(Script::MutexRelease, &[Bytes(token.as_bytes())]),
+            Identity::Owner(owner) => self.release_owned(owner, 0),
             Identity::Ticket(fair) => {
                 let ticket = text(fair.ticket.as_str());
                 self.owned(Script::FairRelease, &fair.owner, &[ticket])
@@ -109,14 +107,9 @@ impl Command {
         }
     }
 
-    fn release_owned<'a>(
-        &'a self,
-        owner: &'a OwnerAttempt,
-        depth: u32,
-        wakes: WakeScope,
-    ) -> Words<'a> {
-        let (depth, message) = (Number(depth.into()), text(wakes.message()));
-        let words = [depth, self.marker(), self.channel(wakes), message];
+    fn release_owned<'a>(&'a self, owner: &'a OwnerAttempt, depth: u32) -> Words<'a> {
+        let channel = text(self.resource.channel());
+        let words = [Number(depth.into()), self.marker(), channel];
         self.owned(Script::ReentrantRelease, owner, &words)
     }
 
@@ -155,15 +148,6 @@ impl Command {
         text(match self.resource.kind() {
             Kind::Fair => "quorlock:fair",
             Kind::Mutex | Kind::Reentrant => "quorlock:reentrant",
-        })
-    }
-
-    /// Returns the channel on which a release is published. The channel is empty if the release
-    /// wakes no waiter.
-    fn channel(&self, wakes: WakeScope) -> Word<'_> {
-        text(match wakes {
-            WakeScope::Nobody => "",
-            WakeScope::ThisMaster | WakeScope::Everybody => self.resource.channel(),
         })
     }
 }
@@ -297,12 +281,7 @@ mod tests {
             (Mutex, Acquire, 1, format!("SET r {token} NX PX 10000")),
             (Mutex, Heal, 1, format!("SET r {token} NX PX 10000")),
             (Mutex, Extend, 1, format!("MutexExtend r {token} 10000")),
-            (
-                Mutex,
-                Release,
-                0,
-                format!("MutexRelease r {token} quorlock:wake:{{r}}"),
-            ),
+            (Mutex, Release, 0, format!("MutexRelease r {token}")),
             (Mutex, Inspect, 0, "Inspect r".into()),
             (
                 Reentrant,
@@ -326,7 +305,7 @@ mod tests {
                 Reentrant,
                 Release,
                 0,
-                "ReentrantRelease r u:1 7 0 quorlock:reentrant redisson_lock__channel:{r} 0".into(),
+                "ReentrantRelease r u:1 7 0 quorlock:reentrant redisson_lock__channel:{r}".into(),
             ),
             (
                 Fair,
@@ -350,7 +329,7 @@ mod tests {
                 Fair,
                 Release,
                 1,
-                "ReentrantRelease r u:1 7 1 quorlock:fair  0".into(),
+                "ReentrantRelease r u:1 7 1 quorlock:fair ".into(),
             ),
             (
                 Fair,
@@ -401,7 +380,7 @@ mod tests {
                 Mutex,
                 Release,
                 0,
-                format!("MutexReleaseFenced r {counter} {token} quorlock:wake:{{r}} {candidate}"),
+                format!("MutexReleaseFenced r {counter} {token} {candidate}"),
             ),
             (Mutex, Inspect, 0, "Inspect r".into()),
             (
@@ -431,7 +410,7 @@ mod tests {
                 Release,
                 0,
                 format!(
-                    "ReentrantReleaseFenced r {counter} u:1 7 0 quorlock:reentrant redisson_lock__channel:{{r}} 0 {candidate}"
+                    "ReentrantReleaseFenced r {counter} u:1 7 0 quorlock:reentrant redisson_lock__channel:{{r}} {candidate}"
                 ),
             ),
             (
@@ -458,7 +437,7 @@ mod tests {
                 Fair,
                 Release,
                 1,
-                format!("ReentrantReleaseFenced r {counter} u:1 7 1 quorlock:fair  0 {candidate}"),
+                format!("ReentrantReleaseFenced r {counter} u:1 7 1 quorlock:fair  {candidate}"),
             ),
             (
                 Fair,

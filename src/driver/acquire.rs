@@ -21,7 +21,7 @@ pub(super) async fn try_acquire(
     request: &LockRequest,
 ) -> Result<Level, NotAcquired> {
     let permit_by = || clock::now() + shared.masters().attempt_timeout();
-    attempt(shared, request, permit_by).await
+    attempt(shared, request, permit_by, None).await
 }
 
 /// Waits until the lock is acquired. If there is a `limit`, the last attempt begins when that time

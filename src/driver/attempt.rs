@@ -6,9 +6,11 @@ use super::{
     claim::{Claim, Level, LockRequest, ballots::MORE_BALLOTS, extension::NotExtended},
     clock,
     denied::{Denied, NotAcquired},
+    local_waiters::LocalWaiter,
     owned_lock::OwnedLock,
     select::first_of,
     shared::Shared,
+    watched::Watched,
 };
 use crate::core::{
     config_error::ConfigError,
@@ -18,18 +20,28 @@ use crate::core::{
     round::{Outcome, Round},
 };
 
+/// The part of a waiter in an attempt.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting<'a> {
+    pub(super) waiter: &'a LocalWaiter<'a>,
+    /// The master to ask before the others. `None` if all masters are asked at once.
+    pub(super) first: Option<usize>,
+}
+
 /// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
 /// lock are over. If they are not over at the instant that `permit_by` returns, sends nothing.
 pub(super) async fn attempt(
     shared: &Shared,
     request: &LockRequest,
     permit_by: impl FnOnce() -> Instant,
+    waiting: Option<Waiting<'_>>,
 ) -> Result<Level, NotAcquired> {
+    let first = waiting.and_then(|waiting| waiting.first);
     shared.check_open()?;
     let Some(owner) = &request.owner else {
         let identity = Identity::Token(Token::new(clock::random()));
-        let claim = Claim::begin(&shared.context, request, identity, None);
-        return Ok(decide(shared, Level::new(claim)).await?);
+        let claim = Claim::begin(&shared.context, request, identity, None, first);
+        return Ok(decide(shared, Level::new(claim), waiting).await?);
     };
     let owned = owner.lock(&request.resource);
     // This task tries to reenter before it waits for the permit, too. The future that has the
@@ -48,15 +60,33 @@ pub(super) async fn attempt(
         Kind::Mutex | Kind::Reentrant => None,
     };
     let identity = owner.identity(ticket);
-    let claim = Claim::begin(&shared.context, request, identity, Some(owned.clone()));
-    let level = decide(shared, Level::new(claim)).await?;
+    let claim = Claim::begin(
+        &shared.context,
+        request,
+        identity,
+        Some(owned.clone()),
+        first,
+    );
+    let level = decide(shared, Level::new(claim), waiting).await?;
     owned.won(&level);
     Ok(level)
 }
 
 /// Waits for the outcome of the first round. Makes further ballots for a fencing token if they can
 /// win. Takes the attempt back if it was not won.
-async fn decide(shared: &Shared, level: Level) -> Result<Level, Denied> {
+async fn decide(
+    shared: &Shared,
+    level: Level,
+    waiting: Option<Waiting<'_>>,
+) -> Result<Level, Denied> {
+    if let Some(first) = waiting.and_then(|waiting| waiting.first)
+        && let Some(left) = level.refused_by(first).await
+    {
+        return Err(Denied {
+            watched: Watched::One(first),
+            ..Denied::in_round(Refused::HeldUntil(left), level.newest_round())
+        });
+    }
     let mut outcome = level.decided_for_ballot().await;
     for _ in 0..MORE_BALLOTS {
         if outcome != Outcome::Lost || !level.raise_ballot(None) {
@@ -66,7 +96,10 @@ async fn decide(shared: &Shared, level: Level) -> Result<Level, Denied> {
     }
     match outcome {
         Outcome::Won => Ok(level),
-        outcome => Err(give_back(shared, &level, outcome).await),
+        outcome => {
+            let waiter = waiting.map(|waiting| waiting.waiter);
+            Err(give_back(shared, &level, outcome, waiter).await)
+        }
     }
 }
 
@@ -74,9 +107,20 @@ async fn decide(shared: &Shared, level: Level) -> Result<Level, Denied> {
 /// the round was not won.
 ///
 /// The answers to the release say for how long others hold the lock. The answers to a `SET` that
-/// acquires a mutex do not say this.
-async fn give_back(shared: &Shared, level: &Level, outcome: Outcome) -> Denied {
-    let release = level.release();
+/// acquires a mutex do not say this. A `waiter` also hears of the next change from every master.
+async fn give_back(
+    shared: &Shared,
+    level: &Level,
+    outcome: Outcome,
+    waiter: Option<&LocalWaiter<'_>>,
+) -> Denied {
+    let release = match waiter {
+        Some(waiter) => {
+            waiter.watch();
+            level.give_back(true)
+        }
+        None => level.release(),
+    };
     let acquisition = level.newest_round();
     if outcome == Outcome::Lost && !acquisition.read(Round::lacks_masters) {
         release.decided().await;
@@ -88,12 +132,13 @@ async fn give_back(shared: &Shared, level: &Level, outcome: Outcome) -> Denied {
     }
     if release.read(Round::is_other_kind) {
         // The answer to a `SET` says only that the key exists, and not which kind of lock it is.
-        return Denied {
-            refused: Refused::OtherKind,
-            round: Some(release),
-        };
+        return Denied::in_round(Refused::OtherKind, release);
     }
-    Denied::by(acquisition, outcome, release.read(Round::free_in))
+    let mut denied = Denied::by(acquisition, outcome, release.read(Round::free_in));
+    if waiter.is_some() && matches!(denied.refused, Refused::HeldUntil(_)) {
+        denied.watched = Watched::All(release);
+    }
+    denied
 }
 
 /// Adds a level to the claim of the owner. Returns `None` if the owner does not hold the lock, or
@@ -118,9 +163,5 @@ pub(super) async fn reenter(
             return None;
         }
     };
-    let denied = Denied {
-        refused,
-        round: Some(round),
-    };
-    Some(Err(denied.into()))
+    Some(Err(Denied::in_round(refused, round).into()))
 }

@@ -1,13 +1,16 @@
 //! Waits for a mutex or a reentrant lock. The waiters of a coordinator make attempts in turn, at
 //! times when the lock is likely to be free.
 
+use std::{mem, time::Duration};
+
 use super::{
-    attempt::attempt,
+    attempt::{Waiting, attempt},
     claim::{Level, LockRequest},
     clock,
     deadline::Deadline,
     denied::{Denied, NotAcquired},
-    local_waiters::LocalWaiter,
+    local_waiters::{Event, LocalWaiter},
+    masters::Masters,
     reachability::may_win,
     shared::Shared,
 };
@@ -16,8 +19,21 @@ use crate::core::{
     master_set::MasterSet,
     refused::Refused,
     round::Round,
-    wait::{Notice, WaitPolicy, next_wait},
+    run::Cause,
+    wait::{Wait, WaitPolicy, next_wait},
 };
+
+/// The shortest and the longest time for which a waiter gives way to those of other processes.
+const LEAST_PAUSE: Duration = Duration::from_millis(5);
+const MOST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The plan for an attempt.
+#[derive(Clone, Copy, Debug, Default)]
+struct Plan {
+    cause: Cause,
+    /// The master to ask before the others. `None` if all masters are asked at once.
+    first: Option<usize>,
+}
 
 /// Makes attempts until one wins the lock. If there is a deadline, the last attempt begins at the
 /// deadline.
@@ -31,7 +47,8 @@ pub(super) async fn contend(
         .context
         .local_waiters
         .join(masters, &request.resource);
-    let mut is_notified = false;
+    let mut plan = Plan::default();
+    let mut streak = Streak::default();
     let mut chances = shared.chances();
     for failures in 0.. {
         // Waits for the turn of this waiter. Before a later attempt, the waiter still has its turn
@@ -50,65 +67,118 @@ pub(super) async fn contend(
         }
         waiter.begin_attempt();
         let start = clock::now();
-        let denied = match attempt(shared, request, || permit_by).await {
+        let waiting = (!is_last).then_some(Waiting {
+            waiter: &waiter,
+            first: plan.first,
+        });
+        let denied = match attempt(shared, request, || permit_by, waiting).await {
             Ok(level) => {
+                waiter.note_attempt(plan.cause, true, rival(plan.cause, Ok(&level)));
                 shared.note_chance(Chance::Had, start);
                 return Ok(level);
             }
             Err(NotAcquired::Denied(denied)) => denied,
             Err(other) => return Err(other),
         };
+        waiter.note_attempt(plan.cause, false, rival(plan.cause, Err(&denied)));
         chances = shared.note_chance(denied.chance(), start);
         deadline.check(&denied, is_last, failures)?;
         if denied.refused == Refused::OwnerBusy {
             waiter.step_back(); // other owners do not wait for the tasks of this owner
         }
-        is_notified = wait(shared, &waiter, &denied, failures, is_notified, deadline).await;
+        let took = clock::now().saturating_duration_since(start);
+        let wait = wait_after(masters, &denied, streak.note(&denied.refused));
+        plan = wait_for_chance(&waiter, wait, &denied, took, deadline).await;
     }
     Err(NotAcquired::Closed) // only after 2^32 failures
 }
 
-/// Waits until another attempt may win. Returns whether a message about a release causes the next
-/// attempt. `was_notified` says whether such a message caused the attempt that was denied.
-async fn wait(
-    shared: &Shared,
-    waiter: &LocalWaiter<'_>,
-    denied: &Denied,
-    failures: u32,
-    was_notified: bool,
-    deadline: Deadline,
-) -> bool {
-    let (masters, now) = (shared.masters(), clock::now());
-    if let Refused::HeldUntil(_) = denied.refused {
-        let end = deadline.limit(now + masters.node_timeout());
-        if waiter.subscribe(end).await {
-            return false;
+/// Returns whether an attempt met another client that asked for the lock at the same moment. `None`
+/// if the attempt does not tell.
+fn rival(cause: Cause, result: Result<&Level, &Denied>) -> Option<bool> {
+    match result.map_err(|denied| &denied.refused) {
+        Err(Refused::Split) => Some(true),
+        Err(Refused::HeldUntil(_)) if cause == Cause::Changed => Some(true),
+        Ok(level) if cause == Cause::Changed => {
+            Some(level.newest_round().read(Round::is_held_on_any))
         }
+        _ => None,
     }
-    let notice = match (was_notified, waiter.gets_notices()) {
-        (true, _) => Notice::Received,
-        (false, true) => Notice::Expected,
-        (false, false) => Notice::Unavailable,
-    };
+}
+
+/// The attempts in a row that failed for the same reason.
+#[derive(Debug, Default)]
+struct Streak {
+    reason: Option<mem::Discriminant<Refused>>,
+    count: u32,
+}
+
+impl Streak {
+    /// Notes a failed attempt. Returns the number of attempts before it in the row.
+    fn note(&mut self, refused: &Refused) -> u32 {
+        let reason = Some(mem::discriminant(refused));
+        self.count = if self.reason == reason {
+            self.count.saturating_add(1)
+        } else {
+            0
+        };
+        self.reason = reason;
+        self.count
+    }
+}
+
+/// Returns the wait after an attempt. `failures` is the number of attempts in a row before it that
+/// failed for the same reason.
+fn wait_after(masters: &Masters, denied: &Denied, failures: u32) -> Wait {
     let config = masters.config();
     let policy = WaitPolicy {
         retry: config.retry,
         poll: config.poll,
     };
-    let wait = next_wait(
+    let is_heard = denied.watched.is_heard(masters);
+    next_wait(
         &denied.refused,
-        notice,
+        is_heard,
         failures,
         policy,
         clock::random_u64(),
-    );
+    )
+}
+
+/// Waits until another attempt may win, and plans it. The last attempt took the time `took`.
+///
+/// The clients that wait for the lock notice a release at about the same time. If all of them asked
+/// all masters, each would get some masters, and none a majority. So if there are several such
+/// clients, they ask one master first, and only the client that gets this master asks the others.
+async fn wait_for_chance(
+    waiter: &LocalWaiter<'_>,
+    wait: Wait,
+    denied: &Denied,
+    took: Duration,
+    deadline: Deadline,
+) -> Plan {
+    let now = clock::now();
     if !wait.pause.is_zero() {
         waiter.sleep_until(deadline.limit(now + wait.pause)).await;
     }
-    let granted = denied.round.as_ref();
-    let granted = granted.map_or(MasterSet::NONE, |round| round.read(Round::granted));
-    let is_free = waiter
-        .released(granted, deadline.limit(now + wait.end))
+    let event = waiter
+        .event(&denied.watched, deadline.limit(now + wait.end))
         .await;
-    is_free && matches!(denied.refused, Refused::HeldUntil(_))
+    let (cause, first) = match event {
+        Some(Event::Released) if waiter.gives_way() => {
+            // This is enough time for the waiters of other processes to hear of the release and to
+            // ask for the lock.
+            let pause = (took * 2).clamp(LEAST_PAUSE, MOST_PAUSE);
+            waiter
+                .sleep_until(deadline.limit(clock::now() + pause))
+                .await;
+            (Cause::GaveWay, waiter.agreed(MasterSet::ALL))
+        }
+        // The commands of this waiter come right after the release, so it gets all masters.
+        Some(Event::Released) => (Cause::Released, None),
+        Some(Event::Changed(free)) => (Cause::Changed, waiter.first(free)),
+        None if wait.is_contested => (Cause::Time, waiter.first(denied.free())),
+        None => (Cause::Time, None),
+    };
+    Plan { cause, first }
 }

@@ -2,8 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{clock, live_round::LiveRound};
-use crate::core::{chances::Chance, config_error::ConfigError, refused::Refused, round::Outcome};
+use super::{clock, live_round::LiveRound, watched::Watched};
+use crate::core::{
+    chances::Chance, config_error::ConfigError, master_set::MasterSet, refused::Refused,
+    round::Outcome,
+};
 
 /// An attempt that did not end in a lock.
 #[derive(Clone, Debug)]
@@ -11,6 +14,7 @@ pub(crate) struct Denied {
     pub(crate) refused: Refused,
     /// The round of the attempt, if there was one.
     pub(crate) round: Option<Arc<LiveRound>>,
+    pub(crate) watched: Watched,
 }
 
 impl Denied {
@@ -19,9 +23,14 @@ impl Denied {
     pub(crate) fn by(round: Arc<LiveRound>, outcome: Outcome, free_in: Option<Duration>) -> Self {
         let elapsed = round.elapsed(clock::now());
         let refused = round.read(|round| Refused::of(round, outcome, free_in, elapsed));
+        Self::in_round(refused, round)
+    }
+
+    pub(crate) fn in_round(refused: Refused, round: Arc<LiveRound>) -> Self {
         Self {
             refused,
             round: Some(round),
+            watched: Watched::None,
         }
     }
 
@@ -34,10 +43,21 @@ impl Denied {
         }
     }
 
+    /// Returns the masters on which the lock is likely to be free after the wait.
+    pub(crate) fn free(&self) -> MasterSet {
+        match (&self.refused, &self.watched) {
+            (Refused::HeldUntil(Some(left)), Watched::All(release)) => {
+                release.read(|release| release.free_within(*left))
+            }
+            _ => MasterSet::ALL,
+        }
+    }
+
     pub(crate) fn owner_busy() -> Self {
         Self {
             refused: Refused::OwnerBusy,
             round: None,
+            watched: Watched::None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Waits for a fair lock in the queues of all masters, with the same ticket on all masters.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use tokio::{sync::SemaphorePermit, task::yield_now};
 
@@ -23,7 +23,7 @@ use crate::core::{
     refused::Refused,
     retry::Backoff,
     round::{Outcome, Round},
-    wait::{Notice, WaitPolicy, next_wait},
+    wait::{WaitPolicy, next_wait},
 };
 
 /// The number of times that a waiter corrects the time in its ticket before masters no longer check
@@ -69,6 +69,7 @@ pub(super) async fn acquire_fair(
         splits: 0,
         disputes: 0,
         ballots: 0,
+        is_head: false,
     };
     let mut corrections = 0;
     loop {
@@ -115,6 +116,9 @@ struct FairWait<'a> {
     disputes: u32,
     /// The number of further ballots that were made in a row for a fencing token.
     ballots: usize,
+    /// `true` if this waiter was the next one in the last round. Masters then report changes of the
+    /// key to it, because no one calls a waiter when the key is deleted by another program.
+    is_head: bool,
 }
 
 impl<'a> FairWait<'a> {
@@ -125,7 +129,13 @@ impl<'a> FairWait<'a> {
         // The first round does not join the queues, because the lock may be free.
         let identity = self.owner.identity(Some(self.ticket.clone()));
         let context = &self.shared.context;
-        let claim = Claim::begin(context, self.request, identity, Some(self.owned.clone()));
+        let claim = Claim::begin(
+            context,
+            self.request,
+            identity,
+            Some(self.owned.clone()),
+            None,
+        );
         let level = Level::new(claim);
         let mut waiter = None;
         loop {
@@ -164,6 +174,7 @@ impl<'a> FairWait<'a> {
                 identity: Some(self.owner.identity(Some(self.ticket.clone()))),
                 queue: Some(self.options),
                 candidate: None,
+                watch: self.is_head,
             });
         }
     }
@@ -303,8 +314,13 @@ impl<'a> FairWait<'a> {
             poll: Backoff::between(timeout / 4, timeout / 3),
         };
         let refused = round.read(Refused::in_queue);
+        let was_head = mem::replace(&mut self.is_head, round.read(Round::is_next));
+        if self.is_head && !was_head && matches!(refused, Refused::HeldUntil(_)) {
+            waiter.watch(self.request.resource.key());
+            return; // the next round watches the key
+        }
         let random = clock::random_u64();
-        let wait = next_wait(&refused, Notice::Expected, self.splits, policy, random);
+        let wait = next_wait(&refused, true, self.splits, policy, random);
         match refused {
             Refused::NoQuorum | Refused::Split => self.splits = self.splits.saturating_add(1),
             Refused::Quarantined(_) => {}

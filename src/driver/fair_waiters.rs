@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     ops::ControlFlow,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
     time::Instant,
 };
 
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::{clock, masters::Masters, signal::Signal};
 use crate::{
     core::{identity::Ticket, master_set::MasterSet},
-    master::{ChannelEvent, Subscriber},
+    master::{ChannelEvent, Subscriber, Watcher},
 };
 
 /// The waiters of this coordinator for all fair locks. Masters call all of them on one channel.
@@ -59,6 +59,7 @@ impl FairWaiters {
             masters,
             ticket: ticket.clone(),
             wakeup,
+            watched: OnceLock::new(),
         }
     }
 
@@ -87,6 +88,12 @@ impl Subscriber for Inbox {
     }
 }
 
+impl Watcher for Wakeup {
+    fn on_change(&self, master: usize) {
+        self.call(MasterSet::only(master));
+    }
+}
+
 impl Wakeup {
     fn call(&self, by: MasterSet) {
         *self.by.lock() |= by;
@@ -101,9 +108,23 @@ pub(crate) struct FairWaiter<'a> {
     masters: &'a Masters,
     ticket: Ticket,
     wakeup: Arc<Wakeup>,
+    /// The key whose changes wake this waiter.
+    watched: OnceLock<Arc<str>>,
 }
 
 impl FairWaiter<'_> {
+    /// Lets changes of `key` wake this waiter, like calls. A master reports a change only after a
+    /// command that watches the key.
+    pub(crate) fn watch(&self, key: &Arc<str>) {
+        if self.watched.set(key.clone()).is_ok() {
+            self.masters.watch(key, &self.watcher());
+        }
+    }
+
+    fn watcher(&self) -> Weak<dyn Watcher> {
+        Arc::downgrade(&self.wakeup) as Weak<dyn Watcher>
+    }
+
     /// Forgets the calls that came before the attempt that begins now.
     pub(crate) fn begin_attempt(&self) {
         *self.wakeup.by.lock() = MasterSet::NONE;
@@ -132,6 +153,9 @@ impl FairWaiter<'_> {
 
 impl Drop for FairWaiter<'_> {
     fn drop(&mut self) {
+        if let Some(key) = self.watched.get() {
+            self.masters.unwatch(key, &self.watcher());
+        }
         let mut waiters = self.waiters.inbox.waiters.lock();
         waiters.remove(&self.ticket);
         if waiters.is_empty() {

@@ -32,6 +32,8 @@ struct State {
     round: Round,
     /// The task that waits for the outcome.
     decided: Option<Waker>,
+    /// The task that waits for the vote of one master.
+    voted: Option<Waker>,
     /// The tasks that wait for all votes.
     settled: Vec<Waker>,
 }
@@ -42,6 +44,7 @@ impl LiveRound {
             state: Mutex::new(State {
                 round,
                 decided: None,
+                voted: None,
                 settled: Vec::new(),
             }),
         })
@@ -66,6 +69,23 @@ impl LiveRound {
                     Poll::Pending
                 }
                 outcome => Poll::Ready(outcome),
+            }
+        })
+        .await
+    }
+
+    /// Waits until `master` has voted. Only the task that posted the round may wait here.
+    pub(crate) async fn voted(&self, master: usize) -> Vote {
+        poll_fn(|cx| {
+            let mut waker = Some(cx.waker().clone());
+            let mut state = self.state.lock();
+            match state.round.vote(master) {
+                Some(vote) => Poll::Ready(vote.clone()),
+                None => {
+                    mem::swap(&mut state.voted, &mut waker);
+                    drop(state); // the old waker is dropped after this
+                    Poll::Pending
+                }
             }
         })
         .await
@@ -143,8 +163,12 @@ impl LiveRound {
     }
 
     fn wake_all(mut state: MutexGuard<'_, State>) {
+        let voted = state.voted.take();
         if state.round.outcome() == Outcome::Pending {
-            return;
+            drop(state);
+            return voted
+                .into_iter()
+                .for_each(|waker| shielded(|| waker.wake()));
         }
         let decided = state.decided.take();
         let settled = if state.round.is_settled() {
@@ -153,7 +177,7 @@ impl LiveRound {
             Vec::new()
         };
         drop(state); // a task that is woken may lock the state at once
-        for waker in decided.into_iter().chain(settled) {
+        for waker in voted.into_iter().chain(decided).chain(settled) {
             shielded(|| waker.wake());
         }
     }
@@ -163,7 +187,7 @@ impl Drop for LiveRound {
     /// Drops the wakers of tasks that have stopped waiting.
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        let wakers = state.decided.take().into_iter();
+        let wakers = state.decided.take().into_iter().chain(state.voted.take());
         for waker in wakers.chain(mem::take(&mut state.settled)) {
             shielded(|| drop(waker));
         }

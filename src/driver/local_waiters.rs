@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashMap,
+    mem,
     pin::pin,
     sync::{
         Arc, Weak,
@@ -14,15 +15,17 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{clock, masters::Masters, select::first_of, signal::Signal};
+use super::{clock, masters::Masters, select::first_of, signal::Signal, watched::Watched};
 use crate::{
     core::{
-        command::WakeScope,
+        agreed_master::rank,
         master_set::MasterSet,
         name::Resource,
+        rivalry::Rivalry,
+        run::{Cause, Run},
         wait_order::{Turn, WaitOrder},
     },
-    master::{ChannelEvent, Subscriber},
+    master::Watcher,
     user_code::shielded,
 };
 
@@ -32,6 +35,7 @@ pub(crate) struct LocalWaiters {
     queues: Mutex<HashMap<Resource, Arc<WaitQueue>>>,
     /// The number of queues.
     count: AtomicUsize,
+    rivalry: Mutex<Rivalry>,
 }
 
 /// The waiters for one lock. They contend on the masters one at a time, in the order in which they
@@ -49,17 +53,25 @@ struct State {
     /// queue without waiters is removed from that map.
     waiters: usize,
     order: WaitOrder<Arc<Notify>>,
-    is_subscribed: bool,
-    /// The masters that have confirmed the subscription over their present connections.
-    subscribed: MasterSet,
-    /// The masters that have confirmed the subscription at any time.
-    subscribed_before: MasterSet,
-    /// The masters that have refused the subscription.
-    denied: MasterSet,
-    /// `true` if a holder has released, or may have released, the lock since the attempt began.
+    /// `true` once the queue gets the changes that masters report.
+    is_watching: bool,
+    /// `true` if a guard of this process has released the lock since the attempt began, or if the
+    /// coordinator has been closed.
     is_released: bool,
-    /// The masters that have deleted the key of a lost round since the attempt began.
-    given_back: MasterSet,
+    /// The masters on which the lock has changed since the attempt began, or may have changed.
+    changed: MasterSet,
+    /// The masters that tell the contending waiter of changes.
+    watched: Watched,
+    run: Run,
+}
+
+/// The events that end a wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// A guard of this process has released the lock, or the coordinator has been closed.
+    Released,
+    /// The lock may be free on these masters.
+    Changed(MasterSet),
 }
 
 impl LocalWaiters {
@@ -122,11 +134,10 @@ impl LocalWaiters {
         }
         queues.remove(waiter.resource);
         self.count.store(queues.len(), Ordering::Release);
-        if state.is_subscribed {
-            // Unsubscribes while `queues` is locked. The next waiter to join subscribes later.
-            let subscriber = waiter.queue.subscriber();
-            let channel = waiter.resource.channel();
-            waiter.masters.unsubscribe(channel, &subscriber);
+        if state.is_watching {
+            // The next waiter to join makes another queue.
+            let watcher = waiter.queue.watcher();
+            waiter.masters.unwatch(waiter.resource.key(), &watcher);
         }
         next
     }
@@ -187,67 +198,67 @@ impl LocalWaiter<'_> {
         wake(next);
     }
 
-    /// Forgets the releases that came before the attempt that begins now.
+    /// Forgets the events that came before the attempt that begins now.
     pub(crate) fn begin_attempt(&self) {
         let mut state = self.queue.state.lock();
         state.is_released = false;
-        state.given_back = MasterSet::NONE;
+        state.changed = MasterSet::NONE;
+        state.watched = Watched::None;
     }
 
-    /// Subscribes to releases on all masters. Then waits until a majority of masters have confirmed
-    /// the subscription, or a majority have refused it. A release or `end` also ends the wait.
-    ///
-    /// Returns whether the subscription is new. A release just before a new subscription may have
-    /// been missed, so the caller makes another attempt.
-    pub(crate) async fn subscribe(&self, end: Instant) -> bool {
-        {
-            let mut state = self.queue.state.lock();
-            if state.is_subscribed {
-                return false;
-            }
-            state.is_subscribed = true;
+    /// Starts to get the changes that masters report. A master reports a change only after a command
+    /// that watches the lock.
+    pub(crate) fn watch(&self) {
+        let was_watching = mem::replace(&mut self.queue.state.lock().is_watching, true);
+        if !was_watching {
+            let watcher = self.queue.watcher();
+            self.masters.watch(self.resource.key(), &watcher);
         }
-        let channel = self.resource.channel();
-        self.masters.subscribe(channel, &self.queue.subscriber());
-        let masters = self.masters.count();
-        self.wait_until(end, |state| {
-            state.subscribed.is_majority_of(masters)
-                || state.denied.is_majority_of(masters)
-                || state.is_released
-        })
-        .await;
-        true
     }
 
-    /// Waits until the lock seems to be free, or until `end`. Returns whether the lock seems to be
-    /// free.
-    ///
-    /// The lock seems to be free when a holder has released it. The masters in `granted` are free:
-    /// they granted the last attempt, and have deleted its key since. Masters that have deleted the
-    /// key of another lost round are free, too. The lock also seems to be free when all these
-    /// masters are a majority, and at least one has announced the deletion. So a waiter does not
-    /// wake itself, and waiters do not wake each other while a holder has a majority.
-    pub(crate) async fn released(&self, granted: MasterSet, end: Instant) -> bool {
-        let masters = self.masters.count();
-        let is_free = |state: &State| {
-            state.is_released
-                || !state.given_back.is_empty()
-                    && (state.given_back | granted).is_majority_of(masters)
-        };
-        self.wait_until(end, is_free).await;
-        is_free(&self.queue.state.lock())
-    }
-
-    /// Returns whether the queue is subscribed to releases on a majority of masters.
-    pub(crate) fn gets_notices(&self) -> bool {
-        let subscribed = self.queue.state.lock().subscribed;
-        subscribed.is_majority_of(self.masters.count())
-    }
-
-    async fn wait_until(&self, end: Instant, is_done: impl Fn(&State) -> bool) {
+    /// Waits until the lock may be free, or until `end`. The masters in `watched` tell of changes.
+    pub(crate) async fn event(&self, watched: &Watched, end: Instant) -> Option<Event> {
+        self.queue.state.lock().watched = watched.clone();
         self.expect(end);
-        let is_done = || is_done(&self.queue.state.lock());
-        self.queue.changed.wait_until(end, is_done).await;
+        let event = || self.queue.state.lock().event(self.masters.count());
+        self.queue
+            .changed
+            .wait_until(end, || event().is_some())
+            .await;
+        event()
+    }
+
+    /// Returns whether this waiter should let the waiters of other processes go first.
+    pub(crate) fn gives_way(&self) -> bool {
+        self.queue.state.lock().run.is_over(clock::now())
+    }
+
+    /// Notes the result of an attempt. `met_a_rival` says whether another client asked for the lock
+    /// at the same moment. It is `None` if the attempt does not tell.
+    pub(crate) fn note_attempt(&self, cause: Cause, is_won: bool, met_a_rival: Option<bool>) {
+        let mut state = self.queue.state.lock();
+        state.run.note(cause, is_won, clock::now());
+        drop(state);
+        if let Some(met_a_rival) = met_a_rival {
+            let mut rivalry = self.waiters.rivalry.lock();
+            rivalry.note(self.hash(), met_a_rival);
+        }
+    }
+
+    /// Returns the master in `among` to ask first, if another client is likely to ask for the lock
+    /// at the same moment.
+    pub(crate) fn first(&self, among: MasterSet) -> Option<usize> {
+        let is_contested = self.waiters.rivalry.lock().is_likely(self.hash());
+        is_contested.then(|| self.agreed(among)).flatten()
+    }
+
+    /// Returns the master in `among` that all clients agree to ask first.
+    pub(crate) fn agreed(&self, among: MasterSet) -> Option<usize> {
+        self.masters.agreed(self.resource.key(), among)
+    }
+
+    fn hash(&self) -> u64 {
+        rank(self.resource.key(), "")
     }
 }
 
@@ -266,42 +277,38 @@ fn wake(next: Option<Arc<Notify>>) {
 }
 
 impl State {
-    /// Notes that a holder has released the lock. The waiter that contends then tries again.
-    fn released(&mut self) {
-        self.is_released = true;
-        self.order.on_event(clock::now());
+    /// Returns the event that the contending waiter waits for, if it has come.
+    fn event(&self, masters: usize) -> Option<Event> {
+        if self.is_released {
+            return Some(Event::Released);
+        }
+        let free = self.watched.free(self.changed, masters);
+        free.map(Event::Changed)
     }
 }
 
 impl WaitQueue {
     fn released(&self) {
-        self.state.lock().released();
+        {
+            let mut state = self.state.lock();
+            state.is_released = true;
+            state.order.on_event(clock::now());
+        }
         self.changed.notify();
     }
 
-    fn subscriber(self: &Arc<Self>) -> Weak<dyn Subscriber> {
-        Arc::downgrade(self) as Weak<dyn Subscriber>
+    fn watcher(self: &Arc<Self>) -> Weak<dyn Watcher> {
+        Arc::downgrade(self) as Weak<dyn Watcher>
     }
 }
 
-impl Subscriber for WaitQueue {
-    fn on_event(&self, master: usize, event: ChannelEvent<'_>) {
-        let mut state = self.state.lock();
-        match event {
-            ChannelEvent::Disconnected => state.subscribed.remove(master),
-            ChannelEvent::Subscribed => {
-                // If the master has confirmed before, this confirmation comes over a new
-                // connection. Messages after the end of the old connection are lost. One of them
-                // may have announced a release.
-                state.is_released |= state.subscribed_before.contains(master);
-                state.subscribed.insert(master);
-                state.subscribed_before.insert(master);
-            }
-            ChannelEvent::Message(WakeScope::THIS_MASTER) => state.given_back.insert(master),
-            ChannelEvent::Message(_) => state.released(),
-            ChannelEvent::Denied => state.denied.insert(master),
+impl Watcher for WaitQueue {
+    fn on_change(&self, master: usize) {
+        {
+            let mut state = self.state.lock();
+            state.changed.insert(master);
+            state.order.on_event(clock::now());
         }
-        drop(state);
         self.changed.notify();
     }
 }
@@ -312,7 +319,7 @@ mod tests {
 
     use tokio::time::timeout;
 
-    use super::{ChannelEvent, Subscriber};
+    use super::Watcher;
     use crate::{Coordinator, Fault, MemoryMaster};
 
     #[tokio::test(start_paused = true)]
@@ -334,9 +341,7 @@ mod tests {
             let _ = timeout(moment, lock.acquire()).await;
         }
         assert_eq!(locks.engine().local_waiters().queues.lock().len(), 0);
-        locks.close().await;
-        tokio::time::sleep(moment).await;
-        assert!(masters.iter().all(|master| master.listeners() == 0));
+        assert_eq!(locks.engine().masters().watchers(), 0);
     }
 
     /// Another holder has three of five masters, and the other two are free.
@@ -355,26 +360,25 @@ mod tests {
         let queue = queues.values().next().unwrap();
         let sent = masters[0].commands();
         for master in [3, 4] {
-            queue.on_event(master, ChannelEvent::Message("00"));
+            queue.on_change(master);
             assert!(timeout(moment, waiting.as_mut()).await.is_err());
         }
         assert_eq!(masters[0].commands(), sent, "two masters are no majority");
         masters[0].delete("r");
-        queue.on_event(0, ChannelEvent::Message("00"));
         let got = timeout(moment, waiting.as_mut()).await;
         drop(got.expect("three masters are one").unwrap());
     }
 
-    /// A waiter can be dropped at any poll. The other waiters still hear of releases, and the last
-    /// waiter unsubscribes.
+    /// A waiter can be dropped at any poll. The other waiters still hear of releases, and nothing is
+    /// left after the last waiter.
     #[tokio::test(start_paused = true)]
     #[expect(
         clippy::disallowed_methods,
         reason = "the next waiter goes on by itself"
     )]
-    async fn a_waiter_that_is_dropped_at_any_poll_unsubscribes() {
+    async fn a_waiter_that_is_dropped_at_any_poll_leaves_nothing() {
         let millis = Duration::from_millis;
-        let mut subscribed = 0;
+        let mut watched = 0;
         for polls in 1..32 {
             let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
             let (locks, others) = (
@@ -392,20 +396,20 @@ mod tests {
                 dropped.await.is_ok_and(|got| got.is_none()),
                 "{polls} polls"
             );
-            // Leaves time for the requests under way, and for the next waiter to subscribe.
+            // Leaves time for the requests under way, and for the next waiter to watch the lock.
             tokio::time::sleep(millis(400)).await;
-            subscribed += usize::from(masters.iter().all(|master| master.listeners() == 1));
+            watched += usize::from(locks.engine().masters().watchers() == 3);
             held.release().await.unwrap();
             let served = timeout(millis(60), next).await;
             drop(served.expect("the waiter was not woken").unwrap());
             tokio::time::sleep(millis(20)).await;
             for master in &masters {
-                assert_eq!(master.listeners(), 0, "{polls} polls");
                 assert_eq!(master.keys().len(), 0, "{polls} polls");
             }
             assert_eq!(locks.engine().local_waiters().queues.lock().len(), 0);
+            assert_eq!(locks.engine().masters().watchers(), 0);
         }
-        assert_eq!(subscribed, 31);
+        assert_eq!(watched, 31);
     }
 
     /// Polls `future` each time that it wakes its task, at most `polls` times. Then drops it.

@@ -9,8 +9,10 @@ use super::{
     clock, live_round::LiveRound, pending_releases::PendingReleases, timestamps::Timestamps,
 };
 use crate::{
-    core::{command::Command, config::Config, master_set::MasterSet, votes::Votes},
-    master::{CountVotes, Mailbox, Request, Subscriber},
+    core::{
+        agreed_master::rank, command::Command, config::Config, master_set::MasterSet, votes::Votes,
+    },
+    master::{CountVotes, Mailbox, Request, Subscriber, Watcher},
 };
 
 /// The masters of a coordinator, and the settings of the coordinator. After this value is dropped,
@@ -57,11 +59,12 @@ impl Masters {
         longest.unwrap_or_else(|| self.config.node_timeout.least())
     }
 
-    /// Returns the longest time that an attempt takes. An attempt has two rounds: an acquisition,
-    /// which may wait for first connections, and a release, which says why the lock was refused.
+    /// Returns the longest time that an attempt takes: a question to one master, an acquisition, and
+    /// a release that says why the lock was refused. The first of them may wait for first
+    /// connections.
     pub(crate) fn attempt_timeout(&self) -> Duration {
         let mut mailboxes = self.mailboxes.iter();
-        let rounds = self.node_timeout() * 2;
+        let rounds = self.node_timeout() * 3;
         if mailboxes.any(|mailbox| mailbox.node_timeout().is_none()) {
             rounds + self.config.connect_timeout
         } else {
@@ -92,20 +95,19 @@ impl Masters {
         command: Command,
         votes_to: C,
     ) {
-        self.deliver(masters, &request(command, MasterSet::NONE, votes_to));
+        self.deliver(masters, &request(command, votes_to));
     }
 
-    /// Posts `command`, a release, to every master. Only the masters in `publishers` tell waiters
-    /// of the release. Returns the request. Dropping the last reference to the request may run code
-    /// of the program.
+    /// Posts `command`, a release, to every master. Returns the request. Dropping the last reference
+    /// to the request may run code of the program.
     pub(crate) fn post_release<C: CountVotes + 'static>(
         &self,
+        masters: MasterSet,
         command: Command,
-        publishers: MasterSet,
         votes_to: C,
     ) -> Arc<Request<C>> {
-        let request = request(command, publishers, votes_to);
-        self.deliver(MasterSet::ALL, &request);
+        let request = request(command, votes_to);
+        self.deliver(masters, &request);
         request
     }
 
@@ -117,24 +119,44 @@ impl Masters {
         }
     }
 
-    /// Returns up to two connected masters, which will tell waiters of a release. A single master
-    /// is not enough, because that master may have just died. If all masters told the waiters, a
-    /// release would cost each master a quarter more. `spread` chooses the masters.
-    pub(crate) fn publishers(&self, spread: u8) -> MasterSet {
-        let count = self.count();
-        (0..count)
-            .map(|step| (usize::from(spread) + step) % count)
-            .filter(|master| self.mailboxes[*master].is_serving())
-            .take(2)
-            .collect()
-    }
-
     /// Returns whether a majority of masters are connected.
     pub(crate) fn has_quorum(&self) -> bool {
         let masters = 0..self.count();
         let connected = masters.filter(|master| self.mailboxes[*master].is_serving());
         let connected: MasterSet = connected.collect();
         connected.is_majority_of(self.count())
+    }
+
+    /// Returns the masters that are connected and report changes of keys.
+    pub(crate) fn reporting(&self) -> MasterSet {
+        let mailboxes = self.mailboxes.iter();
+        let reporting = mailboxes.filter(|mailbox| mailbox.reports_changes());
+        reporting.map(|mailbox| mailbox.master()).collect()
+    }
+
+    /// Returns the master to ask first for the lock `key`, one of those in `among` that report
+    /// changes. All clients choose the same one if they see the same masters.
+    pub(crate) fn agreed(&self, key: &str, among: MasterSet) -> Option<usize> {
+        let reporting = self.reporting();
+        let candidates = self.mailboxes.iter().filter(|mailbox| {
+            let master = mailbox.master();
+            among.contains(master) && reporting.contains(master)
+        });
+        let agreed = candidates.min_by_key(|mailbox| rank(key, mailbox.address()));
+        agreed.map(|mailbox| mailbox.master())
+    }
+
+    /// Tells `watcher` of each change of `key` that a master reports.
+    pub(crate) fn watch(&self, key: &Arc<str>, watcher: &Weak<dyn Watcher>) {
+        for mailbox in &self.mailboxes {
+            mailbox.watch(key, watcher.clone());
+        }
+    }
+
+    pub(crate) fn unwatch(&self, key: &Arc<str>, watcher: &Weak<dyn Watcher>) {
+        for mailbox in &self.mailboxes {
+            mailbox.unwatch(key, watcher);
+        }
     }
 
     /// Subscribes `subscriber` to `channel` on every master.
@@ -151,6 +173,17 @@ impl Masters {
     }
 }
 
+#[cfg(test)]
+impl Masters {
+    /// Returns the number of watchers of all masters.
+    pub(crate) fn watchers(&self) -> usize {
+        self.mailboxes
+            .iter()
+            .map(|mailbox| mailbox.watchers())
+            .sum()
+    }
+}
+
 impl Drop for Masters {
     fn drop(&mut self) {
         for mailbox in &self.mailboxes {
@@ -159,7 +192,7 @@ impl Drop for Masters {
     }
 }
 
-fn request<C: CountVotes>(command: Command, publishers: MasterSet, votes_to: C) -> Arc<Request<C>> {
+fn request<C: CountVotes>(command: Command, votes_to: C) -> Arc<Request<C>> {
     let now = clock::monotonic();
-    Arc::new(Request::new(command, publishers, now, votes_to))
+    Arc::new(Request::new(command, now, votes_to))
 }

@@ -25,3 +25,4 @@ pub(crate) mod select;
 mod shared;
 mod signal;
 mod timestamps;
+pub(crate) mod watched;

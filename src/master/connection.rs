@@ -26,6 +26,8 @@ pub(super) struct Dialled<C> {
     pub(super) connection: C,
     /// The time that the master took to answer the first request.
     pub(super) round_trip: Duration,
+    /// `true` if the master reports changes of keys over this connection.
+    pub(super) reports_changes: bool,
     /// The time since the moment at which the master may have forgotten locks. `None` if there is
     /// no sign that it forgot any.
     pub(super) age: Option<Duration>,

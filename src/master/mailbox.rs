@@ -16,6 +16,7 @@ use super::{
     owed::Owed,
     request::Request,
     subscriptions::{Change, ChannelEvent, Subscriber, Subscriptions},
+    watchers::{Watcher, Watchers},
 };
 use crate::{core::quorum::Failure, user_code::shielded};
 
@@ -31,6 +32,8 @@ pub(crate) struct Mailbox {
     /// Set while the phase is `Serving`. The flag is read without the lock, so it may be out of
     /// date.
     is_serving: AtomicBool,
+    /// Set while the phase is `Serving` and the master reports changes of keys.
+    reports_changes: AtomicBool,
     /// The node timeout in microseconds. 0 until the first dial is over.
     node_timeout: AtomicU64,
     state: Mutex<State>,
@@ -42,6 +45,7 @@ struct State {
     requests: Vec<Arc<Request>>,
     owed: Owed,
     subscriptions: Subscriptions,
+    watchers: Watchers,
     waker: Option<Waker>,
     /// The end of the quarantine, if the master may have forgotten locks.
     quarantine: Option<Instant>,
@@ -66,6 +70,7 @@ impl Mailbox {
             address,
             now,
             is_serving: AtomicBool::new(false),
+            reports_changes: AtomicBool::new(false),
             state: Mutex::default(),
         }
     }
@@ -129,6 +134,38 @@ impl Mailbox {
         let subscribers = self.state.lock().subscriptions.of(channel);
         for subscriber in subscribers {
             subscriber.on_event(self.master, event);
+        }
+    }
+
+    /// Returns whether there is a connection, and the master reports changes of keys over it.
+    pub(crate) fn reports_changes(&self) -> bool {
+        self.reports_changes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_reports_changes(&self, reports: bool) {
+        self.reports_changes.store(reports, Ordering::Relaxed);
+    }
+
+    /// Tells `watcher` of each change of `key` that the master reports. The master reports a change
+    /// only after a command that watches the key.
+    pub(crate) fn watch(&self, key: &Arc<str>, watcher: Weak<dyn Watcher>) {
+        self.state.lock().watchers.add(key, watcher);
+    }
+
+    pub(crate) fn unwatch(&self, key: &Arc<str>, watcher: &Weak<dyn Watcher>) {
+        self.state.lock().watchers.remove(key, watcher);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn watchers(&self) -> usize {
+        self.state.lock().watchers.of(None).len()
+    }
+
+    /// Tells the watchers of `key` of a change. Without a `key`, tells all watchers.
+    pub(super) fn changed(&self, key: Option<&str>) {
+        let watchers = self.state.lock().watchers.of(key);
+        for watcher in watchers {
+            watcher.on_change(self.master);
         }
     }
 
@@ -217,6 +254,7 @@ impl Mailbox {
         let mut state = self.state.lock();
         state.phase = Phase::Down(unsent.clone());
         self.is_serving.store(false, Ordering::Relaxed);
+        self.set_reports_changes(false);
         let queued = mem::take(&mut state.requests);
         let subscribers = state.subscriptions.disconnect();
         drop(state);
@@ -226,6 +264,7 @@ impl Mailbox {
         for subscriber in subscribers {
             subscriber.on_event(self.master, ChannelEvent::Disconnected);
         }
+        self.changed(None);
     }
 
     /// Fails all queued requests and all later ones. Called when the supervisor ends.
@@ -233,6 +272,7 @@ impl Mailbox {
         let mut state = self.state.lock();
         state.phase = Phase::Down(Failure::Closed);
         self.is_serving.store(false, Ordering::Relaxed);
+        self.set_reports_changes(false);
         let queued = mem::take(&mut state.requests);
         let owed = mem::take(&mut state.owed);
         let subscribers = state.subscriptions.disconnect();

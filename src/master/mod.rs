@@ -28,6 +28,7 @@ mod subscriptions;
 mod supervisor;
 mod task;
 mod unanswered;
+mod watchers;
 
 pub(crate) use config::MasterConfig;
 pub(crate) use mailbox::Mailbox;
@@ -42,3 +43,4 @@ pub(crate) use restart::RestartTracker;
 pub use spec::MasterSpec;
 pub(crate) use spec::Supervisor;
 pub(crate) use subscriptions::{ChannelEvent, Subscriber};
+pub(crate) use watchers::Watcher;

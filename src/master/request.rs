@@ -8,7 +8,6 @@ use std::{fmt, time::Instant};
 use super::redis::encode::Encoded;
 use crate::core::{
     command::Command,
-    master_set::MasterSet,
     quorum::{Failure, Vote},
 };
 
@@ -38,9 +37,6 @@ pub(crate) trait CountVotes: Send + Sync {
 /// One command, shared by the masters to which it is posted.
 pub(crate) struct Request<C: ?Sized = dyn CountVotes> {
     pub(crate) command: Command,
-    /// The masters on which the command may publish a message to wake waiters. On all other
-    /// masters, the command wakes no one.
-    publishers: MasterSet,
     /// The time of the post. The node timeout of each master begins later, when the command is
     /// sent.
     pub(crate) posted: Instant,
@@ -51,15 +47,9 @@ pub(crate) struct Request<C: ?Sized = dyn CountVotes> {
 }
 
 impl<C> Request<C> {
-    pub(crate) fn new(
-        command: Command,
-        publishers: MasterSet,
-        posted: Instant,
-        votes_to: C,
-    ) -> Self {
+    pub(crate) fn new(command: Command, posted: Instant, votes_to: C) -> Self {
         Self {
             command,
-            publishers,
             posted,
             #[cfg(feature = "redis")]
             encoded: OnceLock::new(),
@@ -69,11 +59,6 @@ impl<C> Request<C> {
 }
 
 impl<C: CountVotes + ?Sized> Request<C> {
-    /// Returns whether the command wakes waiters on `master`.
-    pub(super) fn wakes_on(&self, master: usize) -> bool {
-        self.command.wakes() && self.publishers.contains(master)
-    }
-
     /// Returns whether `master` must be sent the command even after its vote has been cast.
     pub(super) fn is_owed_to(&self, master: usize) -> bool {
         self.votes_to.owed_until(master).is_some()
@@ -82,16 +67,6 @@ impl<C: CountVotes + ?Sized> Request<C> {
     /// Casts the vote of `master` as a failure.
     pub(super) fn fail(&self, master: usize, failure: Failure, now: Instant) {
         self.votes_to.count(master, Vote::Fail(failure), now);
-    }
-
-    /// Returns the command for `master`. The command wakes no one if `master` is not a publisher.
-    pub(super) fn command_for(&self, master: usize) -> Command {
-        let command = self.command.clone();
-        if self.wakes_on(master) {
-            command
-        } else {
-            command.without_wakeup()
-        }
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) enum Item {
     Request(Arc<Request>),
     /// A subscription to this channel that begins or ends.
     Change(Arc<str>),
+    /// The request to report the next change of each key that the next command reads.
+    Caching,
 }
 
 impl Unanswered {
@@ -51,7 +53,7 @@ impl Unanswered {
     pub(super) fn push(&mut self, item: Item, is_owed: bool, now: Instant, deadline: Instant) {
         let latest = self.commands.back().map(|sent| sent.deadline);
         self.commands.push_back(Sent {
-            is_expired: is_owed || matches!(item, Item::Change(_)),
+            is_expired: is_owed || !matches!(item, Item::Request(_)),
             item,
             at: now,
             // The timeout shrinks when a faster reply is seen. Deadlines stay in order because of
@@ -77,7 +79,7 @@ impl Unanswered {
     /// may be sent at most twice. A command that takes a lock must not be sent again after the
     /// command that gives the lock back. The lock would otherwise stay taken.
     #[cfg(feature = "redis")]
-    pub(super) fn resend(&mut self) -> Option<Arc<Request>> {
+    pub(super) fn resend(&mut self, reports_changes: bool) -> Option<Arc<Request>> {
         /// The most commands that are searched for the one that gives the lock back.
         const MAX: usize = 1_024;
         let mut commands = self.commands.iter();
@@ -87,7 +89,7 @@ impl Unanswered {
         };
         let undoes = |sent: &Sent| match &sent.item {
             Item::Request(later) => later.command.undoes(&request.command),
-            Item::Change(_) => false,
+            Item::Change(_) | Item::Caching => false,
         };
         let takes = request.command.verb().takes();
         if oldest.is_resent || takes && (self.len() > MAX || commands.any(undoes)) {
@@ -95,6 +97,9 @@ impl Unanswered {
         }
         let request = request.clone();
         let sent = self.pop()?;
+        if request.command.watch && reports_changes {
+            self.push(Item::Caching, false, sent.at, sent.deadline);
+        }
         self.resent += 1;
         self.commands.push_back(Sent {
             is_resent: true,
@@ -143,7 +148,7 @@ impl Unanswered {
         let commands = mem::take(&mut self.commands).into_iter();
         commands.filter_map(|sent| match sent.item {
             Item::Request(request) => Some((request, !sent.is_expired)),
-            Item::Change(_) => None,
+            Item::Change(_) | Item::Caching => None,
         })
     }
 }

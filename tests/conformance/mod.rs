@@ -42,10 +42,9 @@ use super::{
 };
 use crate::core::{
     ballot::Ballot,
-    command::{Action, Command, NewKey, Verb, WakeScope},
+    command::{Action, Command, NewKey, Verb},
     identity::Identity,
     lease::{Drift, Ttl},
-    master_set::MasterSet,
     name::{KeyTemplate, Kind, Resource, Token},
     quorum::{Failure, Refusal, Vote},
     retry::Backoff,
@@ -60,6 +59,7 @@ mod server;
 mod step;
 mod store;
 mod times;
+mod watch;
 mod words;
 
 /// Posts several commands without waiting for votes. A lost acquisition and its release follow each
@@ -568,7 +568,6 @@ impl Subject {
         let owed_until = owed_until.map(tokio::time::Instant::into_std);
         let request = Request::new(
             command,
-            MasterSet::only(0),
             posted,
             AnswerBox {
                 answers,

@@ -10,8 +10,7 @@
 //! - `^500`: the candidate of a fenced lock, in milliseconds from the start of the row. `^500+1` is
 //!   one microsecond more
 //! - `fresh`: no majority has seen the ticket
-//! - `quiet`: the release wakes no one
-//! - `lost`: the release follows a lost round
+//! - `watch`: the master is asked to report the next change of the key
 
 use super::*;
 use crate::core::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
@@ -47,7 +46,7 @@ pub(super) struct RowCommand {
     /// The time in the ticket, in seconds from [`ORIGIN`].
     pub(super) drawn: u64,
     pub(super) queue: Option<QueueOptions>,
-    pub(super) wakes: WakeScope,
+    pub(super) watch: bool,
     /// The candidate, in microseconds from the start of the row.
     pub(super) ballot: Option<i64>,
 }
@@ -70,19 +69,20 @@ impl RowCommand {
             depth: u32::from(verb != Verb::Release),
             drawn: u64::from(who as u8 % 32),
             queue: None,
-            wakes: WakeScope::Everybody,
+            watch: false,
             ballot: None,
         }
     }
 
     pub(super) fn command(&self, key: &str, ballot: Option<Ballot>) -> Command {
         let resource = resource(self.kind, key);
-        Command::new(&resource, self.action(ballot))
+        let mut command = Command::new(&resource, self.action(ballot));
+        command.watch = self.watch;
+        command
     }
 
     fn action(&self, ballot: Option<Ballot>) -> Action {
-        let (depth, wakes) = (self.depth, self.wakes);
-        let ttl = checked(self.ttl);
+        let (depth, ttl) = (self.depth, checked(self.ttl));
         let timeout = self.queue.map(|queue| queue.waiter_timeout);
         let key = |ballot| NewKey { ttl, depth, ballot };
         match (self.verb, self.identity()) {
@@ -103,7 +103,7 @@ impl RowCommand {
             (Verb::Extend, by) => Action::Extend { by, ttl, depth },
             (Verb::Release, by) => match by.owner().cloned() {
                 Some(by) if depth > 0 => Action::SetDepth { by, depth, ballot },
-                _ => Action::Release { by, wakes, ballot },
+                _ => Action::Release { by, ballot },
             },
             (Verb::Yield, Identity::Ticket(by)) => Action::Yield {
                 by,
@@ -132,6 +132,7 @@ impl RowCommand {
     /// Returns whether the command may be sent twice. Only the SET that takes a mutex may not.
     pub(super) fn may_be_copied(&self) -> bool {
         self.ballot.is_some()
+            || self.watch
             || self.kind != Kind::Mutex
             || !matches!(self.verb, Verb::Acquire | Verb::Heal)
     }
@@ -144,8 +145,7 @@ impl RowCommand {
         for word in words {
             match word.split_at(1) {
                 ("f", "resh") => {}
-                ("q", "uiet") => command.wakes = WakeScope::Nobody,
-                ("l", "ost") => command.wakes = WakeScope::ThisMaster,
+                ("w", "atch") => command.watch = true,
                 ("x", depth) => command.depth = depth.parse().unwrap(),
                 ("^", off) => command.ballot = Some(micros(off)),
                 ("@", drawn) => command.drawn = drawn.parse().unwrap(),

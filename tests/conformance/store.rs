@@ -38,6 +38,17 @@ impl Store {
         }
     }
 
+    /// Changes `key` by a step that is not a command. `flush` deletes all keys.
+    pub(super) fn change(&self, key: &str, change: &str) {
+        match (change, self) {
+            ("flush", Self::Memory(master)) => master.forget(),
+            ("flush", Self::Real(server, _)) => {
+                assert_eq!(server.command(&["FLUSHALL"]), "OK");
+            }
+            _ => self.run(key, &Step::parse(change)),
+        }
+    }
+
     /// Runs a step that is not a command.
     pub(super) fn run(&self, key: &str, step: &Step) {
         match (step, self) {
@@ -133,7 +144,6 @@ impl Store {
         let Self::Memory(master) = self else {
             return; // its listener is subscribed to all channels
         };
-        master.listen(resource(Kind::Mutex, key).channel());
         master.listen(resource(Kind::Reentrant, key).channel());
         for who in ['a', 'b', 'c'] {
             master.listen(&format!("quorlock:turn:{}", process(who)));
@@ -150,12 +160,9 @@ impl Store {
             let channel = format!("quorlock:turn:{}", process(who));
             (channel, format!("turn-{who}"))
         });
-        let wakes = [(Kind::Mutex, "wake"), (Kind::Reentrant, "redisson")];
-        let wakes = wakes.map(|(kind, name)| {
-            let resource = resource(kind, key);
-            (resource.channel().to_string(), name.to_owned())
-        });
-        let names: BTreeMap<_, _> = turns.into_iter().chain(wakes).collect();
+        let resource = resource(Kind::Reentrant, key);
+        let redisson = (resource.channel().to_string(), "redisson".to_owned());
+        let names: BTreeMap<_, _> = turns.into_iter().chain([redisson]).collect();
         messages
             .iter()
             .map(|(channel, text)| {

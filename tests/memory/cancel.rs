@@ -36,7 +36,7 @@ async fn a_dropped_try_acquire_without_a_quorum_leaves_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_acquire_within_leaves_nothing() {
-    dropped_anywhere(8, async |world, end| {
+    dropped_anywhere(5, async |world, end| {
         world.occupy(0..3, seconds(60));
         let lock = world.lock();
         end.of(lock.acquire_within(millis(60))).await.is_some()
@@ -46,7 +46,7 @@ async fn a_dropped_acquire_within_leaves_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_acquire_leaves_nothing() {
-    dropped_anywhere(8, async |world, end| {
+    dropped_anywhere(5, async |world, end| {
         world.occupy(0..3, millis(60)); // the lock becomes free after 60 ms
         let lock = world.lock();
         end.of(lock.acquire()).await.is_some()
@@ -80,7 +80,7 @@ async fn a_dropped_reentry_leaves_nothing() {
 #[tokio::test(start_paused = true)]
 async fn an_owners_dropped_acquire_after_anothers_release_leaves_nothing() {
     for kind in [Kind::Reentrant, Kind::Fair] {
-        dropped_anywhere(6, async |world, end| {
+        dropped_anywhere(5, async |world, end| {
             let held = lock(kind, &world.locks, &world.locks.owner());
             let held = held.try_acquire().await.unwrap();
             let lock = lock(kind, &world.locks, &world.locks.owner());

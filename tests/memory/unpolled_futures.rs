@@ -55,7 +55,7 @@ async fn an_attempt_fails_while_another_task_of_its_owner_makes_one() {
             .unwrap();
         let error = error.unwrap_err();
         assert!(matches!(error, AcquireError::OwnerBusy { .. }), "{error}");
-        assert_eq!(took, 2 * NODE_TIMEOUT);
+        assert_eq!(took, 3 * NODE_TIMEOUT);
         let text = r#"could not lock "orders/42": another task of its owner is in the middle of an attempt, try again later"#;
         assert_eq!(error.to_string(), text);
         // The first attempt continues when it is polled again.

@@ -137,6 +137,26 @@ pub(crate) fn pttl(master: &Server, key: &str) -> i64 {
     master.command(&["PTTL", key]).parse().unwrap()
 }
 
+/// Returns the number of keys whose next change `master` reports to a client.
+#[track_caller]
+pub(crate) fn watched(master: &Server) -> usize {
+    let stats = master.command(&["INFO", "stats"]);
+    let mut lines = stats.lines();
+    let count = lines.find_map(|line| line.strip_prefix("tracking_total_keys:"));
+    count.unwrap().trim().parse().unwrap()
+}
+
+/// Waits until every master reports the next change of a key.
+pub(crate) async fn until_watched(masters: &[Server]) {
+    until("a watched key", async || {
+        masters
+            .iter()
+            .all(|master| watched(master) > 0)
+            .then_some(())
+    })
+    .await;
+}
+
 /// Repeats `look` until it returns `Some`. This function is for events that nothing announces, for
 /// example the work of a server or a reconnection.
 pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {

@@ -826,6 +826,7 @@ fn the_least_rights_for_mutexes_are_enough() {
             (Info, TOKENS),
             (Info, INSPECT),
             (Info, MESSAGES),
+            (Info, "CLIENT TRACKING"),
         ];
         assert_eq!(found(&report), expected, "{report}");
     });
@@ -877,7 +878,7 @@ fn a_check_changes_nothing() {
         );
         assert_eq!(look(), before);
         for (channel, _) in heard.heard().unwrap() {
-            assert_eq!(channel, "quorlock:wake:{quorlock:check}");
+            assert_eq!(channel, "redisson_lock__channel:{quorlock:check}");
         }
         locks.close().await;
     });

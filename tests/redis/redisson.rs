@@ -12,7 +12,7 @@ use std::{
 };
 
 use quorlock::{AcquireError, Contention, ExtendError, Kind, Refusal, Vote};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::common::*;
 
@@ -379,14 +379,7 @@ fn redissons_unlock_wakes_our_waiter() {
                     let guard = lock.acquire().await.unwrap();
                     (Instant::now(), guard)
                 });
-                for master in &masters {
-                    until("subscriptions", async || {
-                        let channels = master.command(&["PUBSUB", "CHANNELS"]);
-                        (channels == channel(name)).then_some(())
-                    })
-                    .await;
-                }
-                sleep(Duration::from_millis(30)).await; // the waiter has tried again, and waits
+                until_watched(&masters).await;
                 let since = Instant::now();
                 for client in &theirs {
                     assert_eq!(client.unlock(), "1");

@@ -426,9 +426,8 @@ fn many_owners_increment_a_counter_without_losing_an_update() {
     });
 }
 
-/// Redisson: testSubscriptionsPerConnection, testSinglePubSub.
 #[test]
-fn waiters_share_subscriptions_and_leave_none_open() {
+fn waiters_share_the_connection_of_their_coordinator() {
     with_masters(3, async |masters| {
         let (locks, others) = (
             coordinator(patient(), &masters),
@@ -449,27 +448,20 @@ fn waiters_share_subscriptions_and_leave_none_open() {
                 ));
             }
         }
-        let channels = |master: &Server| {
-            let channels = master.command(&["PUBSUB", "CHANNELS"]);
-            channels.lines().count()
-        };
         for master in &masters {
-            until("a channel for each name", async || {
-                (channels(master) == names.len()).then_some(())
+            until("a watched key for each name", async || {
+                (watched(master) == names.len()).then_some(())
             })
             .await;
-            let clients = master.command(&["CLIENT", "LIST", "TYPE", "pubsub"]);
-            assert_eq!(clients.lines().count(), 1, "one connection for all");
+            let clients = master.command(&["CLIENT", "LIST"]);
+            let ours = clients
+                .lines()
+                .filter(|client| client.contains(" flags=t "));
+            assert_eq!(ours.count(), 2, "one for each coordinator");
         }
         drop(guards);
         for task in waiting {
             timeout(TEST_TIMEOUT / 2, task).await.unwrap().unwrap();
-        }
-        for master in &masters {
-            until("no channels", async || {
-                (channels(master) == 0).then_some(())
-            })
-            .await;
         }
         close_at_once(&locks).await;
         assert_no_keys(&masters);

@@ -51,6 +51,7 @@ impl Claim {
             identity: None, // the masters keep the grants of this attempt
             queue,
             candidate,
+            watch: false,
         });
         true
     }

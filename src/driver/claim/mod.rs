@@ -20,13 +20,13 @@ use super::{
 use crate::{
     core::{
         ballot::Ballot,
-        command::{Action, Command, NewKey, Verb, WakeScope},
+        command::{Action, Command, NewKey, Verb},
         identity::Identity,
         lease::{Lease, Ttl},
         lock_state::LostReason,
         master_set::MasterSet,
         name::Resource,
-        quorum::Vote,
+        quorum::{Refusal, Vote},
         renewal::RenewalPlan,
         round::{Outcome, Round},
         votes::Votes,
@@ -83,6 +83,8 @@ struct State {
     /// The masters that may have the key or the ticket because of a heal, or because of a round
     /// before the newest one.
     may_hold: MasterSet,
+    /// The masters that the newest acquisition has not asked yet.
+    unasked: MasterSet,
     /// The number that the newest acquisition offers for the fencing token.
     candidate: u64,
     /// The number of rounds in which this claim has asked for the lock.
@@ -113,6 +115,16 @@ impl State {
     fn keep_newest(&mut self) {
         let may_keep = self.newest.read(Round::may_keep);
         self.may_hold |= may_keep;
+    }
+
+    /// Returns the masters that need a release. If the newest acquisition did not ask all masters,
+    /// these are only the masters that may have the key.
+    fn needs_release(&self) -> MasterSet {
+        if self.unasked.is_empty() {
+            MasterSet::ALL
+        } else {
+            self.may_hold | (self.newest.read(Round::may_keep) - self.unasked)
+        }
     }
 }
 
@@ -218,7 +230,8 @@ impl Claim {
     /// Removes one level. Removing the last level releases the lock on all masters. The release
     /// arrives after all earlier requests of this claim. If a master may have the key and cannot be
     /// reached now, the release is owed to that master.
-    fn leave(&self) -> Arc<LiveRound> {
+    /// With `watch`, the release of the last level also watches the key.
+    fn leave(&self, watch: bool) -> Arc<LiveRound> {
         let masters = &self.context.masters;
         let round = Round::open(Verb::Release, masters.count(), clock::now(), None);
         let release = LiveRound::open(round);
@@ -237,7 +250,7 @@ impl Claim {
         }
         state.release = Some(release.clone());
         let was_won = state.was_won();
-        let request = self.post_release(&state, &release);
+        let request = self.post_release(&state, &release, watch);
         if let Some(timer) = state.timer.take() {
             self.context.renewer.remove(timer);
         }
@@ -252,7 +265,12 @@ impl Claim {
 
     /// Posts the release of the last level. The caller must unlock the state before it drops the
     /// returned request.
-    fn post_release(&self, state: &State, release: &Arc<LiveRound>) -> Arc<Request<PostedRelease>> {
+    fn post_release(
+        &self,
+        state: &State,
+        release: &Arc<LiveRound>,
+        watch: bool,
+    ) -> Arc<Request<PostedRelease>> {
         let masters = &self.context.masters;
         let posted = PostedRelease {
             release: release.clone(),
@@ -261,37 +279,17 @@ impl Claim {
             newest: state.newest.clone(),
             _pending: masters.pending_releases.add(state.keys_until),
         };
-        let publishers = match &state.identity {
-            Identity::Token(token) if state.was_won() => masters.publishers(token.spread()),
-            // If a mutex was not won, this claim does not know which masters have the key, and only
-            // those masters publish. For a reentrant lock, a waiter of Redisson listens to a single
-            // master, which may be any of the masters.
-            _ => MasterSet::ALL,
-        };
-        let action = Action::Release {
+        let mut command = self.command(Action::Release {
             by: state.identity.clone(),
-            wakes: self.wakes(state),
             ballot: self.ballot(state),
-        };
-        masters.post_release(self.command(action), publishers, posted)
-    }
-
-    /// Returns which waiters the release wakes.
-    ///
-    /// If a round is lost because others hold the lock, its release gives back the grants of some
-    /// masters. Each of these masters may publish a message. Waiters of this crate only count these
-    /// masters, see [`LocalWaiters`](super::local_waiters::LocalWaiters). If each message woke the
-    /// waiters, they would wake each other with every attempt.
-    fn wakes(&self, state: &State) -> WakeScope {
-        let may_have_been_held = state.was_won() || state.newest.read(Round::may_have_barred);
-        match &state.identity {
-            // The release script of a fair lock calls the next waiter.
-            Identity::Ticket { .. } => WakeScope::Nobody,
-            _ if may_have_been_held => WakeScope::Everybody,
-            // Redisson has no waiters for mutexes, and a message costs each master a command.
-            Identity::Token(_) => WakeScope::Nobody,
-            Identity::Owner { .. } => WakeScope::ThisMaster,
+        });
+        command.watch = watch;
+        let to = state.needs_release();
+        let request = masters.post_release(to, command, posted);
+        for master in (0..masters.count()).filter(|master| !to.contains(*master)) {
+            release.count(master, Vote::Refuse(Refusal::Gone), clock::monotonic());
         }
+        request
     }
 }
 
@@ -349,7 +347,13 @@ impl Level {
     /// Removes the level, unless it was removed before. Returns the round of the command that
     /// removes the level.
     pub(crate) fn release(&self) -> Arc<LiveRound> {
-        self.release.get_or_init(|| self.claim.leave()).clone()
+        self.give_back(false)
+    }
+
+    /// Does the same as [`release`](Self::release). With `watch`, also watches the key.
+    pub(crate) fn give_back(&self, watch: bool) -> Arc<LiveRound> {
+        let release = self.release.get_or_init(|| self.claim.leave(watch));
+        release.clone()
     }
 }
 

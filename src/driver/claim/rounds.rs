@@ -1,6 +1,7 @@
 //! The rounds that acquire a lock.
 
 use std::{
+    mem,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -14,6 +15,7 @@ use crate::{
         identity::{Identity, QueueOptions},
         lease::Lease,
         master_set::MasterSet,
+        quorum::{Refusal, Vote},
         round::{Outcome, Round},
     },
     driver::{
@@ -36,15 +38,19 @@ pub(crate) struct NextRound {
     pub(crate) queue: Option<QueueOptions>,
     /// The number to offer for a fencing token, or `None` for a new timestamp.
     pub(crate) candidate: Option<u64>,
+    /// `true` if the masters are asked to report the next change of the key.
+    pub(crate) watch: bool,
 }
 
 impl Claim {
-    /// Asks all masters for the lock, in a first round.
+    /// Asks all masters for the lock, in a first round. If there is a `first` master, asks only that
+    /// one at first: see [`refused_by`](Self::refused_by).
     pub(crate) fn begin(
         context: &Arc<Context>,
         request: &LockRequest,
         identity: Identity,
         owned: Option<Arc<OwnedLock<Self>>>,
+        first: Option<usize>,
     ) -> Arc<Self> {
         let masters = &context.masters;
         let (began, start) = (clock::monotonic(), clock::now());
@@ -65,6 +71,9 @@ impl Claim {
                 validity: Duration::ZERO,
                 keys_until: expiry_of(request.ttl),
                 may_hold: MasterSet::NONE,
+                unasked: first.map_or(MasterSet::NONE, |first| {
+                    MasterSet::ALL - MasterSet::only(first)
+                }),
                 candidate,
                 rounds: 1,
                 depth: 1,
@@ -78,8 +87,26 @@ impl Claim {
             }),
             changed: Signal::default(),
         });
-        claim.post_acquire(&claim.lock(), None);
+        let asked = first.map_or(MasterSet::ALL, MasterSet::only);
+        claim.post_acquire(&claim.lock(), None, asked, first.is_some());
         claim
+    }
+
+    /// Waits for the answer of the `first` master. If another holds the lock there, returns for how
+    /// long, and asks no other master. Otherwise asks the other masters in the same round.
+    ///
+    /// Clients that wait for one lock ask the same master first, so all but one of them stop there.
+    /// The master reports the next change of the key to those that it refuses.
+    pub(crate) async fn refused_by(&self, first: usize) -> Option<Option<Duration>> {
+        let round = self.newest_round();
+        if let Vote::Refuse(Refusal::Held(report)) = round.voted(first).await {
+            return Some(report.remaining());
+        }
+        let mut state = self.lock();
+        state.keys_until = state.keys_until.max(expiry_of(self.ttl));
+        let others = mem::take(&mut state.unasked);
+        self.post_acquire(&state, None, others, false);
+        None
     }
 
     /// Asks all masters for the lock again, from the same position in their queues or with another
@@ -100,17 +127,20 @@ impl Claim {
         state.lease = Lease::new(start, self.ttl, masters.config().drift);
         state.keys_until = state.keys_until.max(self.keys_until(next.queue));
         state.newest = open_round(masters, start, state.lease, next.queue.is_some());
-        self.post_acquire(&state, next.queue);
+        self.post_acquire(&state, next.queue, MasterSet::ALL, next.watch);
     }
 
-    fn post_acquire(&self, state: &State, queue: Option<QueueOptions>) {
+    /// Posts an acquisition. With `watch`, the masters also report the next change of the key.
+    fn post_acquire(&self, state: &State, queue: Option<QueueOptions>, to: MasterSet, watch: bool) {
         let key = self.new_key(state, self.ttl);
         let action = match (state.identity.clone(), queue) {
             (Identity::Ticket(by), Some(queue)) => Action::AcquireOrQueue { by, queue, key },
             (by, _) => Action::Acquire { by, key },
         };
         let masters = &self.context.masters;
-        masters.post(self.command(action), state.newest.clone());
+        let mut command = self.command(action);
+        command.watch = watch;
+        masters.post_to(to, command, state.newest.clone());
     }
 
     /// Returns the instant at which everything that a round leaves on the masters has expired, if

@@ -25,12 +25,16 @@ mod tests;
 
 /// The sending half of a connection. Bytes may stay in a buffer until the next poll.
 pub(super) trait Transmit {
-    /// Sends a command to this connection's `master`.
-    fn send(&mut self, request: &Request, master: usize);
+    /// Sends a command.
+    fn send(&mut self, request: &Request);
 
     /// Begins or ends a subscription. The master replies with a confirmation or an error, in the
     /// order of sends.
     fn send_change(&mut self, change: &Change);
+
+    /// Asks the master to report the next change of each key that the next command reads. The
+    /// master answers this with a reply of its own.
+    fn send_caching(&mut self);
 }
 
 /// The commands of one connection, in the order of sends. Every command gets a vote by its
@@ -188,7 +192,11 @@ impl<'a> InFlight<'a> {
         is_owed: bool,
         now: Instant,
     ) {
-        connection.send(&request, self.master());
+        if request.command.watch && self.mailbox.reports_changes() {
+            connection.send_caching();
+            self.push(Item::Caching, false, now);
+        }
+        connection.send(&request);
         self.push(Item::Request(request), is_owed, now);
     }
 

@@ -29,6 +29,7 @@ impl InFlight<'_> {
         let request = match &sent.item {
             Item::Request(request) => request,
             Item::Change(channel) => return self.on_refused_change(channel, reply),
+            Item::Caching => return self.on_caching(reply),
         };
         if !sent.is_resent && self.liveness.measure(sent.at, now) {
             self.mailbox.set_node_timeout(self.liveness.timeout());
@@ -54,15 +55,38 @@ impl InFlight<'_> {
         let Reply::Error(error) = reply else {
             return Err("a reply came instead of the confirmation of a subscription".into());
         };
+        self.log_denial(error);
+        self.mailbox.notify(channel, ChannelEvent::Denied);
+        Ok(())
+    }
+
+    /// Handles the reply to a request to report changes. After an error, waiters poll. Fails on any
+    /// other reply than `OK` or an error.
+    fn on_caching(&mut self, reply: &Reply<'_>) -> Result<(), Arc<str>> {
+        match reply {
+            Reply::Ok => Ok(()),
+            Reply::Error(error) => {
+                self.log_denial(error);
+                Ok(())
+            }
+            _ => Err("a reply came that CLIENT CACHING does not have".into()),
+        }
+    }
+
+    /// Logs, once for each connection, that the master will not tell waiters of releases.
+    fn log_denial(&mut self, error: &str) {
         if !self.is_denial_logged {
             self.is_denial_logged = true;
             let master = self.mailbox.address();
             shielded(|| {
-                tracing::warn!(%master, %error, "cannot subscribe: waiters notice releases by polling");
+                tracing::warn!(%master, %error, "the master tells no waiter of releases: waiters poll");
             });
         }
-        self.mailbox.notify(channel, ChannelEvent::Denied);
-        Ok(())
+    }
+
+    /// Handles a report that `key` has changed, or without a `key` that any key may have.
+    pub(crate) fn on_changed(&self, key: Option<&str>) {
+        self.mailbox.changed(key);
     }
 
     /// Handles the confirmation of a subscription, and tells the subscribers of `channel`. Fails if
@@ -89,7 +113,13 @@ impl InFlight<'_> {
     #[cfg(feature = "redis")]
     pub(crate) fn resend(&mut self, now: Instant) -> Option<Arc<Request>> {
         self.liveness.restart(now);
-        self.sent.resend()
+        self.sent.resend(self.mailbox.reports_changes())
+    }
+
+    /// Returns whether `request` is sent with a request to report changes.
+    #[cfg(feature = "redis")]
+    pub(crate) fn watches(&self, request: &Request) -> bool {
+        request.command.watch && self.mailbox.reports_changes()
     }
 
     fn pop(&mut self, now: Instant) -> Result<Sent, Arc<str>> {

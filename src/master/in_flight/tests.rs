@@ -9,7 +9,6 @@ use super::*;
 use crate::{
     core::{
         command::{Reply, Verb, fixture::command},
-        master_set::MasterSet,
         name::Kind,
         quorum::Vote,
         restart::RestartGuard,
@@ -225,10 +224,12 @@ struct Wire {
 }
 
 impl Transmit for Wire {
-    fn send(&mut self, _: &Request, _: usize) {
+    fn send(&mut self, _: &Request) {
         self.sent += 1;
         self.in_flight += 1;
     }
+
+    fn send_caching(&mut self) {}
 
     fn send_change(&mut self, _: &Change) {}
 }
@@ -260,7 +261,6 @@ fn request(verb: Verb, is_owed: bool) -> Arc<Request<Counter>> {
     };
     Arc::new(Request::new(
         command(Kind::Mutex, verb, 1),
-        MasterSet::NONE,
         clock(),
         Counter(Arc::new(counted)),
     ))

@@ -15,7 +15,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::{
     fault::Fault,
-    server::{State, now},
+    server::{Push, State, now},
 };
 use crate::{
     core::{
@@ -49,6 +49,7 @@ impl Dial for Dialer {
         Ok(Dialled {
             connection,
             round_trip,
+            reports_changes: true,
             age: self.age(&self.restart_tracker)?,
         })
     }
@@ -105,17 +106,22 @@ pub(in crate::master) struct MemoryConnection {
 enum Sent {
     Command(Command),
     Change(Change),
+    Caching,
 }
 
 impl Transmit for MemoryConnection {
-    fn send(&mut self, request: &Request, master: usize) {
-        let sent = Sent::Command(request.command_for(master));
+    fn send(&mut self, request: &Request) {
+        let sent = Sent::Command(request.command.clone());
         self.in_transit.push_back((sent, now()));
     }
 
     fn send_change(&mut self, change: &Change) {
         let sent = Sent::Change(change.clone());
         self.in_transit.push_back((sent, now()));
+    }
+
+    fn send_caching(&mut self) {
+        self.in_transit.push_back((Sent::Caching, now()));
     }
 }
 
@@ -132,7 +138,7 @@ impl Connection for MemoryConnection {
             if fault == Fault::Hang {
                 return Poll::Pending;
             }
-            self.take_messages(&fault, in_flight);
+            self.take_pushes(&fault, in_flight);
             let Some((_, at)) = self.in_transit.front() else {
                 return Poll::Pending;
             };
@@ -196,7 +202,8 @@ impl MemoryConnection {
         state.commands += 1;
         let reply = match (fault, sent) {
             (Fault::ErrorReply(error), _) => Some(Err(error.clone().into())),
-            (_, Sent::Command(command)) => Some(state.execute(command)),
+            (_, Sent::Command(command)) => Some(state.serve(self.number, command)),
+            (_, Sent::Caching) => Some(Ok(Reply::Ok)),
             (_, Sent::Change(Change { channel, begins })) => {
                 let subscription = (channel.to_string(), self.number);
                 match begins {
@@ -216,17 +223,17 @@ impl MemoryConnection {
             (Some(Ok(reply)), _) => in_flight.on_reply(&reply, now),
             (Some(Err(error)), _) => in_flight.on_reply(&Reply::Error(&error), now),
             (None, Sent::Change(change)) => in_flight.on_confirmation(&change.channel, now),
-            (None, Sent::Command(_)) => Ok(()),
+            (None, Sent::Command(_) | Sent::Caching) => Ok(()),
         }
     }
 
-    fn take_messages(&mut self, fault: &Fault, in_flight: &InFlight<'_>) {
-        let messages = self.state.lock().messages.remove(&self.number);
-        for (channel, message) in messages.into_iter().flatten() {
-            if *fault == Fault::Mute {
-                self.has_lost_replies = true;
-            } else {
-                in_flight.on_message(&channel, &message);
+    fn take_pushes(&mut self, fault: &Fault, in_flight: &InFlight<'_>) {
+        let pushes = self.state.lock().pushes.remove(&self.number);
+        for push in pushes.into_iter().flatten() {
+            match push {
+                _ if *fault == Fault::Mute => self.has_lost_replies = true,
+                Push::Message(channel, message) => in_flight.on_message(&channel, &message),
+                Push::Changed(key) => in_flight.on_changed(key.as_deref()),
             }
         }
     }
@@ -235,16 +242,13 @@ impl MemoryConnection {
 impl Drop for MemoryConnection {
     fn drop(&mut self) {
         let mut state = self.state.lock();
-        state.wakers.remove(&self.number);
-        state.messages.remove(&self.number);
-        let subscriptions = &mut state.subscriptions;
-        subscriptions.retain(|(_, connection)| *connection != self.number);
+        state.close(self.number);
         if state.fault == Fault::Hang {
             // A server that hangs finds these commands in its socket when it runs again.
             let in_transit = self.in_transit.drain(..);
             let commands = in_transit.filter_map(|(sent, _)| match sent {
                 Sent::Command(command) => Some(command),
-                Sent::Change(_) => None,
+                Sent::Change(_) | Sent::Caching => None,
             });
             state.undelivered.extend(commands);
         }

@@ -18,6 +18,8 @@ pub(super) struct Keys {
     /// The time in milliseconds of the master's own clock.
     now: u64,
     entries: BTreeMap<String, Entry>,
+    /// The keys that were written or deleted since this list was last taken.
+    pub(super) changed: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -60,6 +62,7 @@ impl Keys {
 
     pub(super) fn put(&mut self, key: String, value: Value, ttl: Option<u64>) {
         let expires = ttl.map(|ttl| self.now.saturating_add(ttl));
+        self.changed.push(key.clone());
         self.entries.insert(key, Entry { value, expires });
     }
 
@@ -72,7 +75,9 @@ impl Keys {
     }
 
     pub(super) fn del(&mut self, key: &str) {
-        self.entries.remove(key);
+        if self.entries.remove(key).is_some() {
+            self.changed.push(key.to_owned());
+        }
     }
 
     /// Returns the remaining TTL in milliseconds. Returns -1 if the key has no TTL, and -2 if there
@@ -208,9 +213,14 @@ impl Keys {
         (!entry.is_expired(self.now)).then_some(entry)
     }
 
+    /// Returns the entry of a key that is about to change.
     fn live_mut(&mut self, key: &str) -> Option<&mut Entry> {
         let entry = self.entries.get_mut(key)?;
-        (!entry.is_expired(self.now)).then_some(entry)
+        if entry.is_expired(self.now) {
+            return None;
+        }
+        self.changed.push(key.to_owned());
+        Some(entry)
     }
 
     /// Returns the value of `key`. Creates the key if it does not exist.
@@ -218,6 +228,7 @@ impl Keys {
         if !self.exists(key) {
             self.del(key); // it may have expired
         }
+        self.changed.push(key.to_owned());
         let entry = self.entries.entry(key.to_owned());
         let anew = || Entry {
             value: empty(),

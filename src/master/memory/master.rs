@@ -77,6 +77,7 @@ impl MemoryMaster {
             for command in mem::take(&mut state.undelivered) {
                 state.commands += 1;
                 let _ = state.execute(&command); // the connection for the reply is closed
+                state.report_changes();
             }
         }
         state.fault = fault;
@@ -89,7 +90,7 @@ impl MemoryMaster {
     /// persistence, call this while [`Fault::Down`] is injected.
     pub fn forget(&self) {
         let mut state = self.state.lock();
-        state.keys.clear();
+        state.flush();
         state.guard = None;
     }
 
@@ -175,7 +176,9 @@ impl MemoryMaster {
 
     /// Deletes `key`, as another client would.
     pub fn delete(&self, key: &str) {
-        self.state.lock().keys.del(key);
+        let mut state = self.state.lock();
+        state.keys.del(key);
+        state.report_changes();
     }
 
     /// Returns how many commands the master has executed or answered with an error.
@@ -191,6 +194,7 @@ impl MemoryMaster {
     fn put(&self, key: String, value: Value, ttl: Option<Duration>) {
         let mut state = self.state.lock();
         state.keys().put(key, value, ttl.map(millis));
+        state.report_changes();
     }
 }
 
@@ -226,7 +230,12 @@ impl MemoryMaster {
     /// Returns the channels and texts of the messages since the last call.
     pub(crate) fn heard(&self) -> Vec<(String, String)> {
         let mut state = self.state.lock();
-        state.messages.remove(&Self::CONNECTION).unwrap_or_default()
+        let pushes = state.pushes.remove(&Self::CONNECTION).unwrap_or_default();
+        let messages = pushes.into_iter().filter_map(|push| match push {
+            super::server::Push::Message(channel, message) => Some((channel, message)),
+            super::server::Push::Changed(_) => None,
+        });
+        messages.collect()
     }
 
     /// Returns the members of a sorted set with their scores, and the time of the master's clock.

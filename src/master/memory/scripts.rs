@@ -80,6 +80,7 @@ impl State {
     fn run(&mut self, script: Script, words: Words<'_>) -> Replied {
         match script {
             Script::MutexAcquire => self.mutex_acquire(words),
+            Script::MutexAcquireWatched => self.mutex_acquire_watched(words),
             Script::MutexReleaseFenced => {
                 let replied = self.mutex_release(words);
                 self.tombstone(words, replied)
@@ -113,6 +114,19 @@ impl State {
         Ok(Reply::Ok)
     }
 
+    fn mutex_acquire_watched(&mut self, words: Words<'_>) -> Replied {
+        let ([key], [token, ttl]) = words.take();
+        match self.keys.get(key)? {
+            Some(holder) if holder == token => {}
+            Some(_) => return Ok(self.left(key)),
+            None => {
+                let value = Value::Text(token.to_owned());
+                self.keys.put(key.to_owned(), value, Some(whole(ttl)));
+            }
+        }
+        Ok(Reply::Int(1))
+    }
+
     fn mutex_extend(&mut self, words: Words<'_>) -> Replied {
         let ([key], [token, ttl]) = words.take();
         let Some(holder) = self.keys.get(key)? else {
@@ -126,13 +140,12 @@ impl State {
     }
 
     fn mutex_release(&mut self, words: Words<'_>) -> Replied {
-        let ([key], [token, channel]) = words.take();
+        let ([key], [token]) = words.take();
         let Some(holder) = self.keys.get(key)? else {
             return Ok(Reply::Int(0));
         };
         if holder == token {
             self.keys.del(key);
-            self.publish_release(channel, "0");
             return Ok(Reply::Int(1));
         }
         Ok(self.left(key))
@@ -171,15 +184,15 @@ impl State {
     }
 
     fn reentrant_release(&mut self, words: Words<'_>) -> Replied {
-        let ([key], [owner, attempt, depth, marker, channel, message]) = words.take();
+        let ([key], [owner, attempt, depth, marker, channel]) = words.take();
         let mine = self.keys.hmget(key, [owner, marker, MODE.0])?;
         if is_at_most(&mine, attempt)? {
             if depth != "0" {
                 self.keys.hset(key, [(owner, depth)])?;
                 return Ok(Reply::Int(1));
             }
-            if self.remove_owner(key, [owner, marker], &mine)? {
-                self.publish_release(channel, message);
+            if self.remove_owner(key, [owner, marker], &mine)? && !channel.is_empty() {
+                self.publish(channel, "0");
             }
             return Ok(Reply::Int(1));
         }
@@ -291,12 +304,6 @@ impl State {
         match self.keys.pttl(key) {
             ..0 => Reply::Nil,
             left => Reply::Int(-left.max(1)),
-        }
-    }
-
-    fn publish_release(&mut self, channel: &str, message: &str) {
-        if !channel.is_empty() {
-            self.publish(channel, message);
         }
     }
 }

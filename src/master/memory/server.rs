@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    mem,
     sync::Arc,
     task::Waker,
     time::{Duration, SystemTime},
@@ -9,8 +10,12 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{fault::Fault, keys::Keys};
-use crate::core::{command::Command, restart::RestartRecord};
+use super::{fault::Fault, keys::Keys, scripts::Replied};
+use crate::core::{
+    command::{Action, Command, Reply},
+    identity::Identity,
+    restart::RestartRecord,
+};
 
 pub(super) struct State {
     /// The address, which is also the run id.
@@ -28,9 +33,11 @@ pub(super) struct State {
     pub(super) undelivered: VecDeque<Command>,
     /// The subscriptions, each with its channel and the number of its connection.
     pub(super) subscriptions: BTreeSet<(String, u64)>,
-    /// The messages that each connection has not read yet. A message has a channel and a text.
-    pub(super) messages: BTreeMap<u64, Vec<(String, String)>>,
-    /// The connections to wake when the fault changes or a message is published.
+    /// The keys of which a connection hears the next change, each with the connection.
+    tracked: BTreeSet<(String, u64)>,
+    /// The pushes that a connection has not read yet.
+    pub(super) pushes: BTreeMap<u64, Vec<Push>>,
+    /// The connections to wake when the fault changes or something is pushed to them.
     pub(super) wakers: BTreeMap<u64, Waker>,
     /// The guard record. A server keeps this record in a key, and forgets it with the other keys.
     /// `None` until a client asks whether the master restarted.
@@ -49,7 +56,8 @@ impl State {
             connections: 0,
             undelivered: VecDeque::new(),
             subscriptions: BTreeSet::new(),
-            messages: BTreeMap::new(),
+            tracked: BTreeSet::new(),
+            pushes: BTreeMap::new(),
             wakers: BTreeMap::new(),
             guard: None,
         }
@@ -75,15 +83,85 @@ impl State {
     }
 
     pub(super) fn publish(&mut self, channel: &str, message: &str) {
-        let subscriptions = (channel.to_owned(), 0)..=(channel.to_owned(), u64::MAX);
-        for (_, connection) in self.subscriptions.range(subscriptions) {
-            let messages = self.messages.entry(*connection).or_default();
-            messages.push((channel.to_owned(), message.to_owned()));
-            if let Some(waker) = self.wakers.get(connection) {
-                waker.wake_by_ref();
+        let push = Push::Message(channel.to_owned(), message.to_owned());
+        for connection in connections(&self.subscriptions, channel) {
+            self.push(connection, push.clone());
+        }
+    }
+
+    /// Executes a command of `connection`. If the command watches its key, `connection` then hears
+    /// of the next change of that key.
+    pub(super) fn serve(&mut self, connection: u64, command: &Command) -> Replied {
+        let tracked = (command.resource.key().to_string(), connection);
+        // All scripts read the key first, except for those that take a mutex: they read the key if
+        // it exists already.
+        let reads_first = !matches!(
+            command.action,
+            Action::Acquire {
+                by: Identity::Token(_),
+                ..
+            }
+        );
+        if command.watch && reads_first {
+            self.tracked.insert(tracked.clone());
+        }
+        let replied = self.execute(command);
+        self.report_changes();
+        if command.watch && !reads_first && !matches!(replied, Ok(Reply::Int(1))) {
+            self.tracked.insert(tracked);
+        }
+        replied
+    }
+
+    /// Reports the keys that have changed to the connections that track them. Each of these
+    /// connections hears of one change.
+    pub(super) fn report_changes(&mut self) {
+        for key in mem::take(&mut self.keys.changed) {
+            for connection in connections(&self.tracked, &key) {
+                self.tracked.remove(&(key.clone(), connection));
+                self.push(connection, Push::Changed(Some(key.clone())));
             }
         }
     }
+
+    /// Deletes all keys, and reports that to all connections.
+    pub(super) fn flush(&mut self) {
+        self.keys.clear();
+        self.tracked.clear();
+        for connection in self.wakers.keys().copied().collect::<Vec<_>>() {
+            self.push(connection, Push::Changed(None));
+        }
+    }
+
+    /// Forgets a connection that was closed.
+    pub(super) fn close(&mut self, connection: u64) {
+        self.wakers.remove(&connection);
+        self.pushes.remove(&connection);
+        self.subscriptions.retain(|(_, other)| *other != connection);
+        self.tracked.retain(|(_, other)| *other != connection);
+    }
+
+    fn push(&mut self, connection: u64, push: Push) {
+        self.pushes.entry(connection).or_default().push(push);
+        if let Some(waker) = self.wakers.get(&connection) {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// A push message to a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Push {
+    /// A message on a channel.
+    Message(String, String),
+    /// This key has changed. `None` if all keys have.
+    Changed(Option<String>),
+}
+
+/// Returns the connections that have an entry for `name`.
+fn connections(entries: &BTreeSet<(String, u64)>, name: &str) -> Vec<u64> {
+    let of_name = (name.to_owned(), 0)..=(name.to_owned(), u64::MAX);
+    entries.range(of_name).map(|(_, one)| *one).collect()
 }
 
 pub(super) fn millis(duration: Duration) -> u64 {

@@ -39,12 +39,11 @@ impl RedisConnection {
 }
 
 impl Transmit for RedisConnection {
-    fn send(&mut self, request: &Request, master: usize) {
+    fn send(&mut self, request: &Request) {
         let out = self.wire.out();
-        request
-            .encoded
-            .get_or_init(|| Encoded::new(&request.command, &HASHES, out))
-            .append_to(out, request.wakes_on(master));
+        let encode = || Encoded::new(&request.command, &HASHES, out);
+        let encoded = request.encoded.get_or_init(encode);
+        out.extend_from_slice(encoded.as_slice());
     }
 
     fn send_change(&mut self, change: &Change) {
@@ -55,7 +54,15 @@ impl Transmit for RedisConnection {
         let verb: &[u8] = if begins { b"SUBSCRIBE" } else { b"UNSUBSCRIBE" };
         encode(self.wire.out(), &[verb, channel.as_bytes()]);
     }
+
+    fn send_caching(&mut self) {
+        self.wire.out().extend_from_slice(CACHING);
+    }
 }
+
+/// The command that makes the server report the next change of each key that the next command
+/// reads.
+pub(super) const CACHING: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n";
 
 impl Connection for RedisConnection {
     fn give_up(&mut self) {
@@ -63,7 +70,7 @@ impl Connection for RedisConnection {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
-        let (clock, master) = (in_flight.clock(), in_flight.master());
+        let clock = in_flight.clock();
         let read_at = Cell::new(None);
         let on_read = || {
             let now = clock();
@@ -74,7 +81,7 @@ impl Connection for RedisConnection {
             let handled = if is_push(frame) {
                 on_push(frame, in_flight, now)
             } else {
-                on_reply(frame, in_flight, now, master, out)
+                on_reply(frame, in_flight, now, out)
             };
             handled.map_or_else(ControlFlow::Break, ControlFlow::Continue)
         };
@@ -92,7 +99,6 @@ fn on_reply(
     frame: &[u8],
     in_flight: &mut InFlight<'_>,
     now: Instant,
-    master: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), Arc<str>> {
     /// No command is sent again while this many bytes wait to be written, because scripts are long.
@@ -106,13 +112,16 @@ fn on_reply(
         && out.len() < MAX
         && let Some(request) = in_flight.resend(now)
     {
-        encode::encode_command(&request.command_for(master), &TEXTS, out);
+        if in_flight.watches(&request) {
+            out.extend_from_slice(CACHING);
+        }
+        encode::encode_command(&request.command, &TEXTS, out);
         return Ok(());
     }
     in_flight.on_reply(&reply, now)
 }
 
-/// Passes on a published message, or the confirmation of a subscription.
+/// Passes on a published message, the confirmation of a subscription, or a report of changes.
 fn on_push(frame: &[u8], in_flight: &mut InFlight<'_>, now: Instant) -> Result<(), Arc<str>> {
     let Ok(Value::Push { kind, data }) = ::redis::parse_redis_value(frame) else {
         return Err("a push message could not be read".into());
@@ -125,6 +134,15 @@ fn on_push(frame: &[u8], in_flight: &mut InFlight<'_>, now: Instant) -> Result<(
         (PushKind::Message, Some(channel)) => {
             in_flight.on_message(&channel, &text(1).unwrap_or_default());
         }
+        (PushKind::Invalidate, _) => match data.first() {
+            Some(Value::Array(keys)) => {
+                let keys = keys.iter().map(::redis::from_redis_value_ref::<String>);
+                keys.flatten()
+                    .for_each(|key| in_flight.on_changed(Some(&key)));
+            }
+            // All keys are gone, or the server has forgotten what to report.
+            _ => in_flight.on_changed(None),
+        },
         (PushKind::Subscribe | PushKind::Unsubscribe, Some(channel)) => {
             return in_flight.on_confirmation(&channel, now);
         }

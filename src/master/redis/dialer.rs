@@ -35,15 +35,29 @@ pub(in crate::master) struct Dialer {
     pub(super) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
 }
 
+/// A connection that is logged in.
+pub(super) struct LoggedIn {
+    pub(super) wire: Wire,
+    /// The time that the greeting took.
+    pub(super) round_trip: Duration,
+    /// `true` if the server reports changes of keys.
+    pub(super) reports_changes: bool,
+}
+
 impl Dial for Dialer {
     type Connection = RedisConnection;
 
     async fn dial(&mut self) -> Result<Dialled<RedisConnection>, DialError> {
-        let (mut wire, round_trip) = self.log_in().await?;
+        let LoggedIn {
+            mut wire,
+            round_trip,
+            reports_changes,
+        } = self.log_in().await?;
         let found = self.incarnation(&self.tracker, &mut wire).await?;
         Ok(Dialled {
             connection: RedisConnection::new(wire),
             round_trip,
+            reports_changes,
             age: found.and_then(|found| found.age),
         })
     }
@@ -61,21 +75,31 @@ impl Dialer {
         }
     }
 
-    /// Connects to the server and sends the greeting. Also returns how long the server took to
-    /// answer it.
-    pub(super) async fn log_in(&self) -> Result<(Wire, Duration), DialError> {
+    /// Connects to the server and sends the greeting.
+    pub(super) async fn log_in(&self) -> Result<LoggedIn, DialError> {
         let mut wire = self.connect().await?;
         let Greeting { bytes, steps } = &self.endpoint.greeting;
         wire.out().extend_from_slice(bytes);
         let mut steps = steps.iter();
+        let mut reports_changes = true;
         let asked = (self.now)();
-        let on_frame = |frame: &[u8]| match steps.next().map_or(Ok(()), |step| step.check(frame)) {
-            Ok(()) if steps.len() > 0 => ControlFlow::Continue(()),
-            result => ControlFlow::Break(result),
+        let on_frame = |frame: &[u8]| {
+            let checked = steps.next().map_or(Ok(()), |step| {
+                reports_changes &= !step.is_refused_tracking(frame);
+                step.check(frame)
+            });
+            match checked {
+                Ok(()) if steps.len() > 0 => ControlFlow::Continue(()),
+                result => ControlFlow::Break(result),
+            }
         };
         wire.answers(on_frame).await??;
         let round_trip = (self.now)().saturating_duration_since(asked);
-        Ok((wire, round_trip))
+        Ok(LoggedIn {
+            wire,
+            round_trip,
+            reports_changes,
+        })
     }
 
     /// Asks whether the server restarted. Must be called after the login, while no command is

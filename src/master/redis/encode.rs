@@ -1,55 +1,25 @@
 //! Encodes commands as bytes, usually without an allocation per command.
 
-use std::ops::Range;
-
 use crate::core::{
     command::{Call, Command},
     script::Script,
     words::decimal,
 };
 
-/// The bytes of a lock command, for all masters. A master that must wake no one gets an empty word
-/// in place of the channel.
-pub(in crate::master) struct Encoded {
-    bytes: Bytes,
-    /// The range of the channel's word in `bytes`. Only masters that wake waiters get this word.
-    channel: Option<Range<usize>>,
-}
-
-/// The bytes of a command. They need an allocation only if they are many, as for a lock with a long
-/// name.
+/// The bytes of a lock command, which are the same for all masters. They need an allocation only if
+/// they are many, as for a lock with a long name.
 #[expect(
     clippy::large_enum_variant,
     reason = "the large variant is the usual one, and exists to avoid an allocation"
 )]
-enum Bytes {
+pub(in crate::master) enum Encoded {
     Few([u8; Self::FEW], usize),
     Many(Box<[u8]>),
 }
 
-impl Bytes {
+impl Encoded {
     const FEW: usize = 240;
 
-    fn of(bytes: &[u8]) -> Self {
-        let mut few = [0; Self::FEW];
-        match few.get_mut(..bytes.len()) {
-            Some(start) => {
-                start.copy_from_slice(bytes);
-                Self::Few(few, bytes.len())
-            }
-            None => Self::Many(bytes.into()),
-        }
-    }
-
-    fn as_slice(&self) -> &[u8] {
-        match self {
-            Self::Few(bytes, length) => &bytes[..*length],
-            Self::Many(bytes) => bytes,
-        }
-    }
-}
-
-impl Encoded {
     /// Encodes a command. Uses the space after the contents of `scratch`, and leaves the contents
     /// unchanged.
     pub(in crate::master) fn new(
@@ -58,27 +28,24 @@ impl Encoded {
         scratch: &mut Vec<u8>,
     ) -> Self {
         let start = scratch.len();
-        let channel = encode_command(command, scripts, scratch);
-        let bytes = Bytes::of(&scratch[start..]);
+        encode_command(command, scripts, scratch);
+        let bytes = &scratch[start..];
+        let mut few = [0; Self::FEW];
+        let encoded = match few.get_mut(..bytes.len()) {
+            Some(start) => {
+                start.copy_from_slice(bytes);
+                Self::Few(few, bytes.len())
+            }
+            None => Self::Many(bytes.into()),
+        };
         scratch.truncate(start);
-        Self {
-            bytes,
-            channel: channel
-                .filter(|_| command.wakes())
-                .map(|channel| channel.start - start..channel.end - start),
-        }
+        encoded
     }
 
-    /// Appends the command to `out`. `wakes` is set if the master wakes waiters.
-    pub(in crate::master) fn append_to(&self, out: &mut Vec<u8>, wakes: bool) {
-        let bytes = self.bytes.as_slice();
-        match &self.channel {
-            Some(channel) if !wakes => {
-                out.extend_from_slice(&bytes[..channel.start]);
-                push_word(out, b"");
-                out.extend_from_slice(&bytes[channel.end..]);
-            }
-            _ => out.extend_from_slice(bytes),
+    pub(in crate::master) fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Few(bytes, length) => &bytes[..*length],
+            Self::Many(bytes) => bytes,
         }
     }
 }
@@ -105,18 +72,14 @@ pub(in crate::master) fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
     words.iter().for_each(|word| push_word(out, word));
 }
 
-/// Appends a lock command. Takes the heads of scripts from `scripts`. Returns the range of the
-/// channel's word, if the command has one.
+/// Appends a lock command. Takes the heads of scripts from `scripts`.
 pub(in crate::master) fn encode_command(
     command: &Command,
     scripts: &ScriptHeads,
     out: &mut Vec<u8>,
-) -> Option<Range<usize>> {
+) {
     command.call(|call| match call {
-        Call::Plain(words) => {
-            encode(out, words);
-            None
-        }
+        Call::Plain(words) => encode(out, words),
         Call::Script {
             script,
             keys,
@@ -126,17 +89,9 @@ pub(in crate::master) fn encode_command(
             out.extend_from_slice(&scripts[script as usize].0);
             push_word(out, decimal(keys.len() as u64, &mut [0; 20]));
             keys.iter().for_each(|key| push_word(out, key));
-            let mut channel = None;
-            for (at, word) in arguments.iter().enumerate() {
-                let start = out.len();
-                push_word(out, word);
-                if script.channel() == Some(at) {
-                    channel = Some(start..out.len());
-                }
-            }
-            channel
+            arguments.iter().for_each(|word| push_word(out, word));
         }
-    })
+    });
 }
 
 fn push_word(out: &mut Vec<u8>, word: &[u8]) {
@@ -181,38 +136,18 @@ mod tests {
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
-    /// Compares the bytes with and without a wake-up, and for short and long names.
     #[test]
     fn a_command_encoded_once_has_the_bytes_of_one_encoded_for_each_master() {
         let scripts = Script::ALL.map(|script| ScriptHead::new(b"EVALSHA", script.text()));
         for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
-            for (length, wakes, on_this) in [
-                (1, true, true),
-                (1, true, false),
-                (1, false, false),
-                (99, true, false),
-                (100, true, true),
-                (1_000, true, true),
-                (1_000, true, false),
-            ] {
+            for length in [1, 99, 100, 1_000] {
                 let resource = resource(Kind::Mutex, &"n".repeat(length));
                 let command = command_for(&resource, verb, 1, None);
-                let command = if wakes {
-                    command
-                } else {
-                    command.without_wakeup()
-                };
                 let mut out = b"before ".to_vec();
                 let encoded = Encoded::new(&command, &scripts, &mut out);
-                encoded.append_to(&mut out, on_this);
-                let mut expected = b"before ".to_vec();
-                let command = if on_this {
-                    command
-                } else {
-                    command.without_wakeup()
-                };
-                encode_command(&command, &scripts, &mut expected);
-                assert_eq!(out, expected, "{verb:?} {length} {wakes} {on_this}");
+                assert_eq!(out, b"before ");
+                encode_command(&command, &scripts, &mut out);
+                assert_eq!(&out[7..], encoded.as_slice(), "{verb:?} {length}");
             }
         }
     }

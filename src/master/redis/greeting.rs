@@ -3,7 +3,7 @@
 
 use ::redis::{RedisConnectionInfo, Value};
 
-use super::resp::reply;
+use super::{connection::CACHING, resp::reply};
 use crate::{
     core::{command::Reply, script::Script},
     master::{dial_error::DialError, server_error::ServerError},
@@ -22,6 +22,7 @@ pub(super) enum Step {
     Hello,
     LoadScript,
     Select,
+    Track,
 }
 
 impl Greeting {
@@ -42,6 +43,13 @@ impl Greeting {
                 .write_packed_command(&mut bytes);
             steps.push(Step::Select);
         }
+        ::redis::cmd("CLIENT")
+            .arg("TRACKING")
+            .arg("ON")
+            .arg("OPTIN")
+            .write_packed_command(&mut bytes);
+        bytes.extend_from_slice(CACHING); // it has no effect on a command that reads no key
+        steps.extend([Step::Track, Step::Track]);
         for script in Script::ALL {
             ::redis::cmd("SCRIPT")
                 .arg("LOAD")
@@ -54,12 +62,17 @@ impl Greeting {
 }
 
 impl Step {
+    /// Returns whether the reply to this step says that the server does not report changes of keys.
+    pub(super) fn is_refused_tracking(self, frame: &[u8]) -> bool {
+        matches!(self, Self::Track) && matches!(reply(frame), Reply::Error(_))
+    }
+
     /// Fails if the reply to this step says that the server cannot be used.
     pub(super) fn check(self, frame: &[u8]) -> Result<(), DialError> {
         let Reply::Error(error) = reply(frame) else {
             return match self {
                 Self::Hello => check_role(frame),
-                Self::Select | Self::LoadScript => Ok(()),
+                Self::Select | Self::LoadScript | Self::Track => Ok(()),
             };
         };
         let text = error.to_owned();
@@ -74,6 +87,8 @@ impl Step {
             // The user may lack the right to load scripts. The first call of each script then sends
             // the full text of the script.
             (Self::LoadScript, _) => Ok(()),
+            // Without the right to track keys, waiters poll.
+            (Self::Track, _) => Ok(()),
         }
     }
 }

@@ -3,7 +3,12 @@
 use std::{ops::ControlFlow, sync::LazyLock, time::Duration};
 
 use super::{
-    dialer::Dialer, encode::encode, greeting::entry, resp::reply, wire::Wire, wire_error::WireError,
+    dialer::{Dialer, LoggedIn},
+    encode::encode,
+    greeting::entry,
+    resp::reply,
+    wire::Wire,
+    wire_error::WireError,
 };
 use crate::{
     core::{command::Reply, quorum::Failure},
@@ -23,16 +28,26 @@ static HASH: LazyLock<String> = LazyLock::new(|| ::redis::Script::new(CHECK).get
 pub(in crate::master) struct RedisProbe<'a> {
     dialer: &'a Dialer,
     wire: Wire,
+    reports_changes: bool,
 }
 
 impl<'a> RedisProbe<'a> {
     pub(in crate::master) async fn dial(dialer: &'a Dialer) -> Result<(Self, Duration), DialError> {
-        let (mut wire, round_trip) = dialer.log_in().await?;
+        let LoggedIn {
+            mut wire,
+            round_trip,
+            reports_changes,
+        } = dialer.log_in().await?;
         encode(wire.out(), &[b"SCRIPT", b"LOAD", CHECK.as_bytes()]);
         // The reply is ignored. If the script cannot be loaded, the text of the script is sent with
         // the question.
         wire.answer(|_| ()).await?;
-        Ok((Self { dialer, wire }, round_trip))
+        let probe = Self {
+            dialer,
+            wire,
+            reports_changes,
+        };
+        Ok((probe, round_trip))
     }
 
     /// Appends one answer to `answers` for each question.
@@ -61,6 +76,11 @@ impl<'a> RedisProbe<'a> {
                 self.send(*question, [b"EVAL", CHECK.as_bytes()]);
                 let read = |frame: &[u8]| read(*question, frame);
                 *answer = self.wire.answer(read).await.map_err(broken)?;
+            }
+            if let (Question::Facts(_), Ok(Some(facts)), false) =
+                (question, answer, self.reports_changes)
+            {
+                facts.push_str("\nreports_changes:no");
             }
         }
         Ok(())

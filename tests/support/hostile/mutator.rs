@@ -276,7 +276,7 @@ const PUSHES: &[&[u8]] = &[
 
 const CHANNELS: &[&[u8]] = &[
     b"x",
-    b"quorlock:wake:{n0}",
+    b"redisson_lock__channel:{n0}",
     b"redisson_lock__channel:{n1}",
     b"",
 ];
