@@ -76,6 +76,8 @@ end
 local left = try('PTTL', 'PTTL', key)
 if try('EXISTS', 'EXISTS', key) == 0 or left == -2 then
   try('DEL', 'DEL', key)
+  try('DELEX', 'DELEX', key, 'IFEQ', 'x')
+  try('DELIFEQ', 'DELIFEQ', key, 'x')
   try('HDEL', 'HDEL', key, 'x')
   try('ZREM', 'ZREM', key, 'x')
 end

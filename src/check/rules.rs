@@ -162,6 +162,15 @@ const RULES: &[(About, Rule)] = rules! {
     Info ClientTracking if |look| when(look.facts.is("reports_changes", "no"), "refused");
         "it tells no waiter of releases, so waiters poll";
         "ACL SETUSER <user> +client|tracking +client|caching; behind a proxy, list the server itself";
+    Info NativeRelease if |look| {
+        let is_denied = |name: &&str| {
+            look.facts.error(name) == Some(ServerError::CommandDenied)
+        };
+        let denied = ["DELEX", "DELIFEQ"].into_iter().find(is_denied);
+        denied.map(|name| format!("{name} is denied"))
+    };
+        "it releases mutexes by a script, which costs the server more time";
+        "ACL SETUSER <user> +delex (Redis) or +delifeq (Valkey)";
     Warn Writes if |look| look.writes_fail("OOM");
         NO_WRITES; "CONFIG SET maxmemory to more, or free memory";
     Warn Writes if |look| look.writes_fail("MISCONF");

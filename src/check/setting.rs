@@ -76,6 +76,8 @@ settings! {
     MinReplicasToWrite = "min-replicas-to-write",
     /// `monotonic_clock`: the clock of the server's timers.
     MonotonicClock = "monotonic_clock",
+    /// `DELEX, DELIFEQ`: whether the user may release mutexes without a script.
+    NativeRelease = "DELEX, DELIFEQ",
     /// `no-appendfsync-on-rewrite`: whether fsync pauses while a file is rewritten.
     NoAppendfsyncOnRewrite = "no-appendfsync-on-rewrite",
     /// `CLIENT TRACKING`: whether the server reports changes of keys to waiters.

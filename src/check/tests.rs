@@ -603,6 +603,8 @@ fn each_missing_right_has_its_finding() {
             &key,
             &[(Unknown, "rights to keys")],
         ),
+        (&["DELEX"], &command[..3], &[(Info, "DELEX, DELIFEQ")]),
+        (&["DELIFEQ"], &command[..3], &[(Info, "DELEX, DELIFEQ")]),
         (&["PUBLISH"], &command, &[(Info, MESSAGES)]),
         (&["PUBLISH"], &channel, &[(Info, MESSAGES)]),
         (&["SET", "HSET", "DEL"], &now, &[(Warn, "writes")]),

@@ -49,6 +49,13 @@ pub(crate) enum Action {
     Release {
         by: Identity,
         ballot: Option<Ballot>,
+        /// `false` if the attempt did not get the lock. The caller then needs to know for how long
+        /// another holds it.
+        #[cfg_attr(
+            not(feature = "redis"),
+            expect(dead_code, reason = "memory masters always say this")
+        )]
+        was_won: bool,
     },
     /// Deletes the key of a fair lock, and keeps the ticket in the queue for the waiter timeout.
     Yield { by: FairAttempt, timeout: Duration },
@@ -247,7 +254,11 @@ pub(crate) mod fixture {
                 let by = owner;
                 Action::SetDepth { by, depth, ballot }
             }
-            (Verb::Release, by) => Action::Release { by, ballot },
+            (Verb::Release, by) => Action::Release {
+                by,
+                ballot,
+                was_won: true,
+            },
             (Verb::Yield, _) => Action::Yield { by: fair, timeout },
             (Verb::Inspect, _) => Action::Inspect,
         };

@@ -27,7 +27,8 @@ pub enum Vote {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The lock is not held there: it expired or was released, or the master lost it.
+    /// The lock is not held there: it expired or was released, or the master lost it. In the votes
+    /// on a release, this may also mean that another holder has the lock there.
     Gone,
     /// Another holder has the lock there.
     Held(HeldReport),

@@ -69,9 +69,10 @@ fn nonsense() -> Vote {
 }
 
 /// Returns whether an error is WRONGTYPE. Redis 6 wraps the errors of a script, so this word may
-/// come later in the text.
+/// come later in the text. `DELEX` has a text of its own.
 fn is_wrong_type(error: &str) -> bool {
     error.starts_with("WRONGTYPE")
+        || error.starts_with("ERR Key should be of string type ")
         || (error.starts_with("ERR Error running script") && error.contains(": WRONGTYPE "))
 }
 
@@ -241,6 +242,11 @@ mod tests {
                 Reply::Error(
                     "ERR Error running script (call to f_1): @user_script:13: WRONGTYPE Op",
                 ),
+                Vote::Refuse(Refusal::OtherKind),
+            ),
+            (
+                Release,
+                Reply::Error("ERR Key should be of string type if conditions are specified"),
                 Vote::Refuse(Refusal::OtherKind),
             ),
             (

@@ -23,6 +23,21 @@ impl Command {
         self.words().send(send)
     }
 
+    /// Returns the key and the token, if this command only has to delete the key if it holds the
+    /// token. This is so for the release of a mutex that was won and is not fenced.
+    #[cfg(feature = "redis")]
+    pub(crate) fn comparison(&self) -> Option<[&[u8]; 2]> {
+        match &self.action {
+            Action::Release {
+                by: Identity::Token(token),
+                ballot: None,
+                was_won: true,
+                ..
+            } if !self.watch => Some([self.resource.key().as_bytes(), token.as_bytes()]),
+            _ => None,
+        }
+    }
+
     fn words(&self) -> Words<'_> {
         match &self.action {
             Action::Acquire { by, key } => match by {
@@ -40,7 +55,7 @@ impl Command {
                 let words = self.release_owned(by, *depth);
                 words.fenced(ballot.as_ref(), None)
             }
-            Action::Release { by, ballot } => self.release(by).fenced(ballot.as_ref(), None),
+            Action::Release { by, ballot, .. } => self.release(by).fenced(ballot.as_ref(), None),
             Action::Yield { by, timeout } => {
                 let words = [text(by.ticket.as_str()), Number(whole_millis(*timeout))];
                 self.owned(Script::FairYield, &by.owner, &words)
@@ -457,6 +472,28 @@ mod tests {
                 expected,
                 "{kind} {verb:?}"
             );
+        }
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn only_a_mutex_that_was_won_is_released_by_a_comparison() {
+        use crate::core::name::Kind;
+        let mut release = command(Kind::Mutex, Verb::Release, 0);
+        let token = "00".repeat(20);
+        assert_eq!(release.comparison(), Some([&b"r"[..], token.as_bytes()]));
+        if let Action::Release { was_won, .. } = &mut release.action {
+            *was_won = false;
+        }
+        for command in [
+            release,
+            command(Kind::Mutex, Verb::Acquire, 1),
+            command(Kind::Mutex, Verb::Extend, 1),
+            fenced(Kind::Mutex, Verb::Release, 0),
+            command(Kind::Reentrant, Verb::Release, 0),
+            command(Kind::Fair, Verb::Release, 0),
+        ] {
+            assert_eq!(command.comparison(), None, "{command:?}");
         }
     }
 

@@ -301,7 +301,11 @@ async fn a_supervisor_that_ends_fails_all_votes() {
 /// that may be repeated. It must leave the same keys as the first run, and the copies must publish
 /// nothing.
 async fn check(rows: &[&str]) {
-    for mut subject in subjects().await {
+    check_on(&mut subjects().await, rows).await;
+}
+
+async fn check_on(subjects: &mut [Subject], rows: &[&str]) {
+    for subject in subjects {
         for (number, row) in rows.iter().enumerate() {
             for copies in [1, 2] {
                 // Tries again if the machine stalled for so long that the candidates are too old.
@@ -404,17 +408,26 @@ struct Subject {
 /// The time of a vote, the vote, and the text of the reply, if there is one.
 type Answer = (tokio::time::Instant, Vote, String);
 
+/// Returns the servers that have `DELEX` or `DELIFEQ`.
+async fn native_subjects() -> Vec<Subject> {
+    let programs = ["redis-8.6", "valkey-9.1"]
+        .into_iter()
+        .filter_map(server::version);
+    let mut subjects = Vec::new();
+    for program in programs {
+        let start = move || Server::start_version(&program);
+        let server = tokio::task::spawn_blocking(start).await.unwrap();
+        subjects.push(Subject::server(server));
+    }
+    subjects
+}
+
 /// Returns both kinds of master, or only a memory master if there is no server to start.
 async fn subjects() -> Vec<Subject> {
-    // This timeout is longer than any stall of the machine.
-    let timeout = seconds(20);
-    let mut subjects = vec![Subject::memory(timeout)];
+    let mut subjects = vec![Subject::memory(PATIENCE)];
     if !server::only_urls() {
         let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
-        let spec = MasterSpec::from(server.url());
-        let listener = server.listen();
-        let store = Store::Real(server, listener);
-        subjects.push(Subject::new(store, spec, timeout));
+        subjects.push(Subject::server(server));
     }
     subjects
 }
@@ -424,6 +437,12 @@ impl Subject {
         let master = MemoryMaster::new();
         let spec = MasterSpec::from(&master);
         Self::new(Store::Memory(master), spec, node_timeout)
+    }
+
+    fn server(server: Server) -> Self {
+        let spec = MasterSpec::from(server.url());
+        let listener = server.listen();
+        Self::new(Store::Real(server, listener), spec, PATIENCE)
     }
 
     fn new(store: Store, spec: MasterSpec, node_timeout: Duration) -> Self {
@@ -625,3 +644,5 @@ fn now() -> tokio::time::Instant {
 }
 
 const MILLISECOND: Duration = Duration::from_millis(1);
+/// This timeout is longer than any stall of the machine.
+const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,7 +1,7 @@
 //! The rows. Each row is a series of steps on one lock. After a command and a colon come its answer
 //! and the messages that it publishes. After `left` come the keys that are left.
 
-use super::check;
+use super::{check, check_on, native_subjects};
 
 #[tokio::test]
 async fn a_mutex_is_acquired() {
@@ -58,6 +58,35 @@ async fn a_mutex_is_released() {
         "acquire A 40s: granted, release A: granted, acquire B 80s: granted, release A: held 80s, left B 80s",
     ])
     .await;
+}
+
+#[tokio::test]
+async fn a_mutex_that_was_won_is_released() {
+    let rows = [
+        "acquire A 40s: granted, release A won: granted, left nothing",
+        "write-A -, release A won: granted, left nothing",
+        "release A won: gone, left nothing",
+        "acquire A 40s: granted, release A won: granted, release A quiet won: gone, left nothing",
+        "write-hash field=1 40s, release A won: kind, left field=1 40s",
+        "write-hash field=1 -, release A won: kind, left field=1 -",
+    ];
+    check(&rows).await;
+    check_on(&mut native_subjects().await, &rows).await;
+    // `DELEX` and `DELIFEQ` do not say that another holds the lock. A release of an attempt that
+    // was not won needs to know this.
+    let rows = [
+        "acquire A 40s: granted, release B won: gone, left A 40s",
+        "write 40s, release A won: gone, left another's 40s",
+        "write -, release A won: gone, left another's -",
+        "acquire A 40s: granted, release A won: granted, acquire B 80s: granted, release A quiet won: gone, left B 80s",
+        "acquire A 40s: granted, release B: held 40s, left A 40s",
+    ];
+    let mut native = native_subjects().await;
+    check_on(&mut native, &rows).await;
+    for subject in &native {
+        // The last row was run once, and once with two copies.
+        assert_eq!(subject.store.server_calls("evalsha"), 3);
+    }
 }
 
 #[tokio::test]

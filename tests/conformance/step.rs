@@ -11,6 +11,7 @@
 //!   one microsecond more
 //! - `fresh`: no majority has seen the ticket
 //! - `watch`: the master is asked to report the next change of the key
+//! - `won`: the attempt that is released got the lock
 
 use super::*;
 use crate::core::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
@@ -47,6 +48,7 @@ pub(super) struct RowCommand {
     pub(super) drawn: u64,
     pub(super) queue: Option<QueueOptions>,
     pub(super) watch: bool,
+    pub(super) was_won: bool,
     /// The candidate, in microseconds from the start of the row.
     pub(super) ballot: Option<i64>,
 }
@@ -70,6 +72,7 @@ impl RowCommand {
             drawn: u64::from(who as u8 % 32),
             queue: None,
             watch: false,
+            was_won: false,
             ballot: None,
         }
     }
@@ -82,7 +85,8 @@ impl RowCommand {
     }
 
     fn action(&self, ballot: Option<Ballot>) -> Action {
-        let (depth, ttl) = (self.depth, checked(self.ttl));
+        let (depth, was_won) = (self.depth, self.was_won);
+        let ttl = checked(self.ttl);
         let timeout = self.queue.map(|queue| queue.waiter_timeout);
         let key = |ballot| NewKey { ttl, depth, ballot };
         match (self.verb, self.identity()) {
@@ -103,7 +107,11 @@ impl RowCommand {
             (Verb::Extend, by) => Action::Extend { by, ttl, depth },
             (Verb::Release, by) => match by.owner().cloned() {
                 Some(by) if depth > 0 => Action::SetDepth { by, depth, ballot },
-                _ => Action::Release { by, ballot },
+                _ => Action::Release {
+                    by,
+                    ballot,
+                    was_won,
+                },
             },
             (Verb::Yield, Identity::Ticket(by)) => Action::Yield {
                 by,
@@ -146,6 +154,7 @@ impl RowCommand {
             match word.split_at(1) {
                 ("f", "resh") => {}
                 ("w", "atch") => command.watch = true,
+                ("w", "on") => command.was_won = true,
                 ("x", depth) => command.depth = depth.parse().unwrap(),
                 ("^", off) => command.ballot = Some(micros(off)),
                 ("@", drawn) => command.drawn = drawn.parse().unwrap(),

@@ -20,6 +20,14 @@ impl Store {
         }
     }
 
+    /// Returns how often clients have called `command` on a server.
+    pub(super) fn server_calls(&self, command: &str) -> u64 {
+        match self {
+            Self::Memory(_) => panic!("a memory master counts no calls"),
+            Self::Real(server, _) => server.calls(|name| name == command),
+        }
+    }
+
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Memory(_) => "a memory master",

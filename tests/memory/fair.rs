@@ -177,7 +177,10 @@ async fn a_long_waiter_keeps_its_position_and_asks_about_once_a_second() {
     let asked = world.commands()[0] - before;
     // Each waiter polls every 0.75 to 1 s. The next waiter also asks for the next change with each
     // poll, and asks again after each renewal. The other commands are renewals.
-    assert!((3 * 3_600..4 * 4_800 + 3 * 1_200).contains(&asked), "{asked}");
+    assert!(
+        (3 * 3_600..4 * 4_800 + 3 * 1_200).contains(&asked),
+        "{asked}"
+    );
     drop(guard);
     for task in tasks {
         timeout(seconds(1), task).await.unwrap().unwrap();

@@ -27,6 +27,7 @@ mod hopeless_waiters;
 mod impostors;
 mod lock_names;
 mod login;
+mod native_release;
 #[path = "../support/on_event.rs"]
 mod on_event;
 mod out_of_memory;

@@ -36,6 +36,8 @@ use std::time::{Duration, Instant};
 pub struct Server {
     port: u16,
     directory: PathBuf,
+    /// The server program, or `None` for [`binary`].
+    program: Option<PathBuf>,
     options: Vec<String>,
     server: Option<Child>,
     keeper: Keeper,
@@ -52,9 +54,19 @@ impl Server {
 
     /// Starts a master like [`start`](Self::start), with options for the server's command line.
     pub fn start_with(options: &[&str]) -> Self {
+        Self::start_program(None, options)
+    }
+
+    /// Starts a master of a version that [`version`] has found.
+    pub fn start_version(program: &Path) -> Self {
+        Self::start_program(Some(program), &[])
+    }
+
+    fn start_program(program: Option<&Path>, options: &[&str]) -> Self {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             let mut server = Self::reserve_with(options);
+            server.program = program.map(Path::to_owned);
             match server.launch(deadline) {
                 Launch::Up => return server,
                 Launch::PortTaken if Instant::now() < deadline => {}
@@ -77,6 +89,7 @@ impl Server {
             port,
             keeper: Keeper::of(&directory),
             directory,
+            program: None,
             options: options.iter().map(|&option| option.to_owned()).collect(),
             server: None,
             _claim: claim,
@@ -253,7 +266,7 @@ impl Server {
         let log = self.open_log();
         let errors = log.try_clone();
         let errors = errors.unwrap_or_else(|error| panic!("cannot share the log: {error}"));
-        let mut command = Command::new(binary());
+        let mut command = Command::new(self.program.clone().unwrap_or_else(binary));
         command
             .arg("--port")
             .arg(self.port.to_string())
@@ -445,6 +458,28 @@ pub fn find_binary() -> Option<PathBuf> {
             .map(|directory| directory.join(name))
             .find(|program| program.is_file())
     })
+}
+
+/// Returns the program of one version of a server, such as `redis-8.6`. `./dev servers` fetches
+/// these programs. Looks in `$QUORLOCK_TEST_SERVERS`, or in `target/servers/bin`. If the program is
+/// missing, prints a line to stderr, and the test leaves that version out.
+pub fn version(name: &str) -> Option<PathBuf> {
+    let directory = env::var_os("QUORLOCK_TEST_SERVERS").filter(|path| !path.is_empty());
+    let directory = directory.map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers/bin"),
+        PathBuf::from,
+    );
+    let program = directory.join(name);
+    let is_there = program.is_file();
+    if !is_there {
+        // The test harness captures `eprintln`, and does not print the output of tests that pass.
+        let test = thread::current().name().unwrap_or("a test").to_owned();
+        let _ = writeln!(
+            io::stderr(),
+            "SKIPPED: {test}: {name} is missing (./dev servers)"
+        );
+    }
+    is_there.then_some(program)
 }
 
 /// Returns whether there is no server program, but `QUORLOCK_TEST_URLS` names masters that already

@@ -282,6 +282,7 @@ impl Claim {
         let mut command = self.command(Action::Release {
             by: state.identity.clone(),
             ballot: self.ballot(state),
+            was_won: state.was_won(),
         });
         command.watch = watch;
         let to = state.needs_release();

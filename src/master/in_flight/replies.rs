@@ -108,8 +108,17 @@ impl InFlight<'_> {
         self.mailbox.notify(channel, ChannelEvent::Message(message));
     }
 
+    /// Returns the oldest command, if it is a lock command.
+    #[cfg(feature = "redis")]
+    pub(crate) fn oldest(&self) -> Option<&Request> {
+        match self.sent.oldest()? {
+            Item::Request(request) => Some(request),
+            Item::Caching | Item::Change(_) => None,
+        }
+    }
+
     /// Moves the oldest command to the end and returns it, if it may be sent again. Called when the
-    /// server does not know the command's script, and so has not executed the command.
+    /// server knows neither the command nor its script, and so has not executed the command.
     #[cfg(feature = "redis")]
     pub(crate) fn resend(&mut self, now: Instant) -> Option<Arc<Request>> {
         self.liveness.restart(now);

@@ -19,10 +19,12 @@ use crate::{
         in_flight::{InFlight, Transmit},
         redis::{
             encode::{self, Encoded, ScriptHead, ScriptHeads, encode},
+            native_release::NativeRelease,
             resp::{is_push, reply},
             wire::Wire,
         },
         request::Request,
+        server_error::ServerError,
         subscriptions::Change,
     },
 };
@@ -30,17 +32,31 @@ use crate::{
 /// An open connection to a server.
 pub(in crate::master) struct RedisConnection {
     wire: Wire,
+    /// The command with which the server releases mutexes, if it has one.
+    native: Option<NativeRelease>,
+    /// Set once the server has refused that command. The user may lack the right to it, or a proxy
+    /// may have passed the connection on to another server.
+    is_native_refused: bool,
 }
 
 impl RedisConnection {
-    pub(super) fn new(wire: Wire) -> Self {
-        Self { wire }
+    pub(super) fn new(wire: Wire, native: Option<NativeRelease>) -> Self {
+        Self {
+            wire,
+            native,
+            is_native_refused: false,
+        }
     }
 }
 
 impl Transmit for RedisConnection {
     fn send(&mut self, request: &Request) {
         let out = self.wire.out();
+        if let Some(native) = self.native.filter(|_| !self.is_native_refused)
+            && let Some([key, token]) = request.command.comparison()
+        {
+            return native.encode(key, token, out);
+        }
         let encode = || Encoded::new(&request.command, &HASHES, out);
         let encoded = request.encoded.get_or_init(encode);
         out.extend_from_slice(encoded.as_slice());
@@ -81,7 +97,10 @@ impl Connection for RedisConnection {
             let handled = if is_push(frame) {
                 on_push(frame, in_flight, now)
             } else {
-                on_reply(frame, in_flight, now, out)
+                let reply = reply(frame);
+                let must_use_script = self.native.is_some() && is_refused(&reply, in_flight);
+                self.is_native_refused |= must_use_script;
+                on_reply(&reply, in_flight, must_use_script, now, out)
             };
             handled.map_or_else(ControlFlow::Break, ControlFlow::Continue)
         };
@@ -93,22 +112,32 @@ impl Connection for RedisConnection {
     }
 }
 
-/// Passes on the reply to the oldest command. If the server does not know the script, sends the
-/// command again.
+/// Returns whether the oldest command is a native release that the server refused. The release
+/// then needs the script.
+fn is_refused(reply: &Reply<'_>, in_flight: &InFlight<'_>) -> bool {
+    let Reply::Error(error) = reply else {
+        return false;
+    };
+    let is_native = |request: &Request| request.command.comparison().is_some();
+    ServerError::of(error).is_denial() && in_flight.oldest().is_some_and(is_native)
+}
+
+/// Passes on the reply to the oldest command. If the server does not know the script, or if
+/// `must_use_script` is set, sends the command again.
 fn on_reply(
-    frame: &[u8],
+    reply: &Reply<'_>,
     in_flight: &mut InFlight<'_>,
+    must_use_script: bool,
     now: Instant,
     out: &mut Vec<u8>,
 ) -> Result<(), Arc<str>> {
     /// No command is sent again while this many bytes wait to be written, because scripts are long.
     const MAX: usize = 1024 * 1024;
-    let reply = reply(frame);
     // The server may have restarted while a proxy kept the connection, or someone may have run
     // SCRIPT FLUSH. The command is sent again with the text of the script. The server then knows
     // the script.
     let is_unknown = matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"));
-    if is_unknown
+    if (is_unknown || must_use_script)
         && out.len() < MAX
         && let Some(request) = in_flight.resend(now)
     {
@@ -118,7 +147,7 @@ fn on_reply(
         encode::encode_command(&request.command, &TEXTS, out);
         return Ok(());
     }
-    in_flight.on_reply(&reply, now)
+    in_flight.on_reply(reply, now)
 }
 
 /// Passes on a published message, the confirmation of a subscription, or a report of changes.

@@ -11,6 +11,7 @@ use super::{
     connection::RedisConnection,
     endpoint::{Address, Endpoint},
     greeting::Greeting,
+    native_release::NativeRelease,
     resp::reply,
     restart_query::{self, Durability},
     wire::{Wire, connect_tcp},
@@ -35,13 +36,15 @@ pub(in crate::master) struct Dialer {
     pub(super) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
 }
 
-/// A connection that is logged in.
+/// A connection whose greeting was answered.
 pub(super) struct LoggedIn {
     pub(super) wire: Wire,
-    /// The time that the greeting took.
+    /// The time that the server took to answer the greeting.
     pub(super) round_trip: Duration,
     /// `true` if the server reports changes of keys.
     pub(super) reports_changes: bool,
+    /// The command with which the server releases mutexes, if it has one.
+    native: Option<NativeRelease>,
 }
 
 impl Dial for Dialer {
@@ -52,10 +55,11 @@ impl Dial for Dialer {
             mut wire,
             round_trip,
             reports_changes,
+            native,
         } = self.log_in().await?;
         let found = self.incarnation(&self.tracker, &mut wire).await?;
         Ok(Dialled {
-            connection: RedisConnection::new(wire),
+            connection: RedisConnection::new(wire, native),
             round_trip,
             reports_changes,
             age: found.and_then(|found| found.age),
@@ -81,14 +85,13 @@ impl Dialer {
         let Greeting { bytes, steps } = &self.endpoint.greeting;
         wire.out().extend_from_slice(bytes);
         let mut steps = steps.iter();
-        let mut reports_changes = true;
+        let (mut reports_changes, mut native) = (true, None);
         let asked = (self.now)();
         let on_frame = |frame: &[u8]| {
-            let checked = steps.next().map_or(Ok(()), |step| {
-                reports_changes &= !step.is_refused_tracking(frame);
-                step.check(frame)
-            });
-            match checked {
+            let step = steps.next();
+            reports_changes &= step.is_none_or(|step| !step.is_refused_tracking(frame));
+            native = native.or_else(|| step.and_then(|step| step.found_native(frame)));
+            match step.map_or(Ok(()), |step| step.check(frame)) {
                 Ok(()) if steps.len() > 0 => ControlFlow::Continue(()),
                 result => ControlFlow::Break(result),
             }
@@ -99,6 +102,7 @@ impl Dialer {
             wire,
             round_trip,
             reports_changes,
+            native,
         })
     }
 

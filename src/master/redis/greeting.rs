@@ -1,9 +1,14 @@
 //! The commands that prepare a new connection: the login, the choice of a database, and the loading
-//! of scripts.
+//! of scripts. The greeting also finds out how the server releases mutexes.
 
 use ::redis::{RedisConnectionInfo, Value};
 
-use super::{connection::CACHING, resp::reply};
+use super::{
+    connection::CACHING,
+    encode::encode,
+    native_release::{NativeRelease, is_known},
+    resp::reply,
+};
 use crate::{
     core::{command::Reply, script::Script},
     master::{dial_error::DialError, server_error::ServerError},
@@ -19,6 +24,7 @@ pub(super) struct Greeting {
 /// The kind of one command in a greeting. It decides how the reply is checked.
 #[derive(Clone, Copy)]
 pub(super) enum Step {
+    FindNative(NativeRelease),
     Hello,
     LoadScript,
     Select,
@@ -57,6 +63,10 @@ impl Greeting {
                 .write_packed_command(&mut bytes);
             steps.push(Step::LoadScript);
         }
+        for native in NativeRelease::ALL {
+            encode(&mut bytes, &[native.name()]);
+            steps.push(Step::FindNative(native));
+        }
         Self { bytes, steps }
     }
 }
@@ -72,7 +82,7 @@ impl Step {
         let Reply::Error(error) = reply(frame) else {
             return match self {
                 Self::Hello => check_role(frame),
-                Self::Select | Self::LoadScript | Self::Track => Ok(()),
+                Self::FindNative(_) | Self::LoadScript | Self::Select | Self::Track => Ok(()),
             };
         };
         let text = error.to_owned();
@@ -89,6 +99,16 @@ impl Step {
             (Self::LoadScript, _) => Ok(()),
             // Without the right to track keys, waiters poll.
             (Self::Track, _) => Ok(()),
+            // The reply is an error in any case.
+            (Self::FindNative(_), _) => Ok(()),
+        }
+    }
+
+    /// Returns the command that the reply to this step has found.
+    pub(super) fn found_native(self, frame: &[u8]) -> Option<NativeRelease> {
+        match self {
+            Self::FindNative(native) => is_known(frame).then_some(native),
+            Self::Hello | Self::LoadScript | Self::Select | Self::Track => None,
         }
     }
 }
@@ -170,8 +190,33 @@ mod tests {
                 "LOADING Redis is loading".into(),
             ),
             (Step::LoadScript, "-NOPERM no\r\n", "fine".into()),
+            (
+                Step::FindNative(NativeRelease::Delex),
+                "-ERR unknown command 'DELEX', with args beginning with: \r\n",
+                "fine".into(),
+            ),
         ] {
             assert_eq!(errors(step, reply), expected);
+        }
+    }
+
+    #[test]
+    fn a_native_command_is_found_by_the_error_about_its_arguments() {
+        for native in NativeRelease::ALL {
+            let name = String::from_utf8_lossy(native.name()).to_lowercase();
+            for (reply, is_found) in [
+                (
+                    format!("-ERR wrong number of arguments for '{name}' command\r\n"),
+                    true,
+                ),
+                (format!("-ERR unknown command '{name}'\r\n"), false),
+                ("-NOPERM this user has no permissions\r\n".to_owned(), false),
+                ("+OK\r\n".to_owned(), false),
+            ] {
+                let found = Step::FindNative(native).found_native(reply.as_bytes());
+                assert_eq!(found, is_found.then_some(native), "{reply}");
+                assert_eq!(Step::Hello.found_native(reply.as_bytes()), None);
+            }
         }
     }
 }

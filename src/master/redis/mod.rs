@@ -8,6 +8,7 @@ mod dialer;
 pub(super) mod encode;
 mod endpoint;
 mod greeting;
+mod native_release;
 mod probe;
 pub(super) mod resp;
 mod restart_query;

@@ -37,6 +37,7 @@ impl<'a> RedisProbe<'a> {
             mut wire,
             round_trip,
             reports_changes,
+            ..
         } = dialer.log_in().await?;
         encode(wire.out(), &[b"SCRIPT", b"LOAD", CHECK.as_bytes()]);
         // The reply is ignored. If the script cannot be loaded, the text of the script is sent with
