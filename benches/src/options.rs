@@ -1,7 +1,8 @@
 //! The command line shared by all benches.
 
 use std::env;
-use std::process;
+use std::os::unix::process::CommandExt;
+use std::process::{self, Command};
 use std::time::Duration;
 
 /// The requested options. `None` leaves the choice to the bench.
@@ -16,7 +17,10 @@ pub struct Options {
 }
 
 const USAGE: &str = "usage: [--quick] [--rounds N] [--seconds S] [--widths 1,16] [--only name,name] \
-     [--runtimes current,multi]";
+     [--runtimes current,multi] [--server PROGRAM]";
+
+/// The variable that names the server program, also for processes that a bench starts.
+const SERVER: &str = "QUORLOCK_TEST_SERVER";
 
 impl Options {
     /// Reads the command line. Ends the process if it is malformed.
@@ -42,6 +46,7 @@ impl Options {
             "--only" => self.only = Some(list(&value)),
             "--rounds" => self.rounds = Some(value.parse().ok()?),
             "--runtimes" => self.runtimes = Some(list(&value)),
+            "--server" => use_server(&value)?,
             "--seconds" => self.seconds = Some(value.parse().ok()?),
             "--widths" => {
                 let widths = value.split(',').map(|width| width.parse().ok());
@@ -67,6 +72,21 @@ impl Options {
         self.seconds
             .map_or(Duration::from_millis(millis), Duration::from_secs_f64)
     }
+}
+
+/// Starts this process again with the server program in its environment, unless it is there.
+fn use_server(program: &str) -> Option<()> {
+    if env::var_os(SERVER).is_some_and(|set| set == program) {
+        return Some(());
+    }
+    let bench = env::current_exe().ok()?;
+    let mut command = Command::new(bench);
+    let error = command
+        .args(env::args_os().skip(1))
+        .env(SERVER, program)
+        .exec();
+    eprintln!("cannot start again: {error}");
+    None
 }
 
 fn list(value: &str) -> Vec<String> {

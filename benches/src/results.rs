@@ -10,6 +10,8 @@ pub struct Row {
     pub flavour: Flavour,
     pub width: usize,
     pub outcome: Outcome,
+    /// The processor time of one server per cycle.
+    pub server_us: f64,
 }
 
 /// All runs in order. For one entrant, runtime and width, the n-th row belongs to the n-th round.
@@ -24,15 +26,18 @@ pub enum Metric {
     P50,
     P99,
     Cpu,
+    ServerCpu,
 }
 
 impl Metric {
-    fn of(self, outcome: &Outcome) -> f64 {
+    fn of(self, row: &Row) -> f64 {
+        let outcome = &row.outcome;
         match self {
             Self::Throughput => outcome.per_second,
             Self::P50 => outcome.p50_us,
             Self::P99 => outcome.p99_us,
             Self::Cpu => outcome.cpu_us,
+            Self::ServerCpu => row.server_us,
         }
     }
 
@@ -86,7 +91,7 @@ impl Results {
         self.rows
             .iter()
             .filter(|row| row.who == who && row.flavour == flavour && row.width == width)
-            .map(|row| metric.of(&row.outcome))
+            .map(|row| metric.of(row))
             .collect()
     }
 }

@@ -10,9 +10,39 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::load::Result;
+use crate::stats::CpuTime;
 
 pub fn urls(servers: &[Server]) -> Vec<String> {
     servers.iter().map(Server::url).collect()
+}
+
+/// Returns the command with which the servers compare and delete a key, in small letters, if they
+/// have one.
+pub fn native_release(servers: &[Server]) -> Option<&'static str> {
+    let has = |command: &&str| {
+        let reply = servers[0].command(&[command]);
+        reply.contains("wrong number of arguments")
+    };
+    ["delex", "delifeq"].into_iter().find(has)
+}
+
+/// The processor time that servers have used so far.
+#[derive(Debug)]
+pub struct ServerCpu(Vec<CpuTime>);
+
+impl ServerCpu {
+    pub fn now(servers: &[Server]) -> Self {
+        let of = |server: &Server| CpuTime::of(&server.pid().to_string());
+        Self(servers.iter().map(of).collect())
+    }
+
+    /// Returns the time since `earlier`, as the mean of the servers. It is zero if there is no
+    /// `/proc`.
+    pub fn after(self, earlier: Self) -> Duration {
+        let count = self.0.len() as u32;
+        let spans = self.0.into_iter().zip(earlier.0);
+        spans.map(|(now, then)| now.after(then)).sum::<Duration>() / count
+    }
 }
 
 /// Fails if a lock is left on any server. Deletes the counters of fencing tokens, which remain

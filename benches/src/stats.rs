@@ -13,6 +13,8 @@ pub struct Outcome {
     pub worst_us: f64,
     /// The processor time of this process per cycle, without the servers.
     pub cpu_us: f64,
+    /// All cycles, including those of the warm-up.
+    pub cycles: usize,
 }
 
 impl Outcome {
@@ -25,6 +27,7 @@ impl Outcome {
         nanos.sort_unstable();
         Self {
             cpu_us,
+            cycles,
             samples: nanos.len(),
             per_second: nanos.len() as f64 / window.length().as_secs_f64(),
             p50_us: percentile(&nanos, 50.0),
@@ -117,12 +120,16 @@ impl Recorder {
 pub struct CpuTime(Option<Duration>);
 
 impl CpuTime {
-    /// Returns the processor time so far. The time is unknown if there is no `/proc`.
     pub fn now() -> Self {
+        Self::of("self")
+    }
+
+    /// Returns the processor time of a process so far. The time is unknown if there is no `/proc`.
+    pub fn of(process: &str) -> Self {
         // Fields 14 and 15 are the user and the system time. Field 2, the name, ends with a
         // parenthesis, and the fields after it are counted from there.
         let ticks = || {
-            let stat = fs::read_to_string("/proc/self/stat").ok()?;
+            let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
             let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
             let mut field = || fields.next()?.parse::<u64>().ok();
             Some(field()? + field()?)
@@ -131,7 +138,12 @@ impl CpuTime {
     }
 
     pub fn since(self) -> Duration {
-        match (Self::now().0, self.0) {
+        Self::now().after(self)
+    }
+
+    /// Returns the processor time between `earlier` and `self`, or zero if it is unknown.
+    pub fn after(self, earlier: Self) -> Duration {
+        match (self.0, earlier.0) {
             (Some(now), Some(then)) => now.saturating_sub(then),
             _ => Duration::ZERO,
         }

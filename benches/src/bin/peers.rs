@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quorlock_benches::contestants::{
     bare,
-    kinds::{Fair, FairAcquire, Fenced, Guarded, Reentrant},
+    kinds::{Fair, FairAcquire, Fenced, Guarded, Reentrant, SCRIPTED, Scripted},
     naive::Naive,
     pipelined::Pipelined,
     quorlock::Quorlock,
@@ -18,7 +18,7 @@ use quorlock_benches::load::{self, Flavour, Length, Result};
 use quorlock_benches::options::Options;
 use quorlock_benches::plot::{self, Group};
 use quorlock_benches::results::{Metric, Results, Row};
-use quorlock_benches::servers::{self, Server};
+use quorlock_benches::servers::{self, Server, ServerCpu};
 use quorlock_benches::stats::Outcome;
 
 const MASTERS: usize = 5;
@@ -33,13 +33,14 @@ const GUARDED: &str = "guarded";
 const FAIR_ACQUIRE: &str = "fair_acquire";
 /// The order of turns. Contestants with close results run next to each other, so their conditions
 /// are the same.
-const TURNS: [&str; 10] = [
+const TURNS: [&str; 11] = [
     "naive",
     "rslock",
     "pipelined",
     "bare",
     GUARDED,
     "quorlock",
+    SCRIPTED,
     FENCED,
     "reentrant",
     "fair",
@@ -62,6 +63,7 @@ fn main() -> Result<()> {
     println!("\nplot: {plot}\n");
     ratios(&results, &setup.widths);
     safety(&results, &setup.widths);
+    native(&results, &setup.widths);
     absolutes(&results, &setup.widths);
     Ok(())
 }
@@ -87,21 +89,26 @@ impl Setup {
     /// Runs all contestants in every round. Each round begins with another contestant.
     fn run(&self, servers: &[Server]) -> Result<Results> {
         let urls = servers::urls(servers);
+        let has_native = forbid_native(servers);
         let mut results = Results::default();
         for round in 0..self.rounds {
             eprintln!("round {} of {}", round + 1, self.rounds);
             for &width in &self.widths {
                 let mut entrants = self.entrants(width);
+                entrants.retain(|&(who, _)| has_native || who != SCRIPTED);
                 let count = entrants.len().max(1);
                 entrants.rotate_left(round % count);
                 for (who, flavour) in entrants {
+                    let before = ServerCpu::now(servers);
                     let outcome = run_one(who, flavour, &urls, width, self.length)
                         .map_err(|error| format!("{who} {} {width}: {error}", flavour.name()))?;
+                    let server_time = ServerCpu::now(servers).after(before);
                     servers::check_empty(servers, who)?;
                     results.push(Row {
                         who,
                         flavour,
                         width,
+                        server_us: server_time.as_secs_f64() * 1e6 / outcome.cycles as f64,
                         outcome,
                     });
                 }
@@ -139,6 +146,7 @@ fn run_one(
         "rslock" => load::run::<Rslock>(flavour, urls, width, length),
         "pipelined" => load::run::<Pipelined>(flavour, urls, width, length),
         GUARDED => load::run::<Guarded>(flavour, urls, width, length),
+        SCRIPTED => load::run::<Scripted>(flavour, urls, width, length),
         FENCED => load::run::<Fenced>(flavour, urls, width, length),
         "reentrant" => load::run::<Reentrant>(flavour, urls, width, length),
         "fair" => load::run::<Fair>(flavour, urls, width, length),
@@ -156,7 +164,8 @@ fn table(results: &Results, widths: &[usize]) {
     );
     for &width in widths {
         println!();
-        for who in CONTESTANTS.into_iter().chain(KINDS).chain(SAFER) {
+        let crate_only = KINDS.into_iter().chain(SAFER).chain([SCRIPTED]);
+        for who in CONTESTANTS.into_iter().chain(crate_only) {
             for flavour in Flavour::ALL {
                 let median = |metric| results.median(metric, who, flavour, width);
                 let Some(throughput) = median(Metric::Throughput) else {
@@ -219,6 +228,46 @@ fn safety(results: &Results, widths: &[usize]) {
             };
             if let Some(ratio) = results.ratio(metric, who, "quorlock", width) {
                 figure(&format!("{who}_{what}_vs_plain"), ratio, "ratio");
+            }
+        }
+    }
+}
+
+/// Creates the user of [`Scripted`], if the servers have a command that this user must not use.
+/// Returns whether they have one.
+fn forbid_native(servers: &[Server]) -> bool {
+    let native = servers::native_release(servers);
+    for server in servers.iter().filter(|_| native.is_some()) {
+        let rules = format!("on >{SCRIPTED} ~* &* +@all -{}", native.unwrap_or_default());
+        let words = ["ACL", "SETUSER", SCRIPTED]
+            .into_iter()
+            .chain(rules.split(' '));
+        server.command(&words.collect::<Vec<_>>());
+    }
+    native.is_some()
+}
+
+/// Prints what the crate gains if it need not release by its script.
+fn native(results: &Results, widths: &[usize]) {
+    for &width in widths {
+        let (metric, what) = if width == 1 {
+            (Metric::P50, "p50_1task".to_owned())
+        } else {
+            (Metric::Throughput, format!("throughput_{width}"))
+        };
+        if let Some(ratio) = results.ratio(metric, "quorlock", SCRIPTED, width) {
+            figure(&format!("native_{what}_vs_script"), ratio, "ratio");
+        }
+    }
+    let Some(&width) = widths.iter().max() else {
+        return;
+    };
+    let metric = Metric::ServerCpu;
+    if let Some(ratio) = results.ratio(metric, "quorlock", SCRIPTED, width) {
+        figure("server_us_per_cycle_native_vs_script", ratio, "ratio");
+        for (who, name) in [("quorlock", "native"), (SCRIPTED, "script")] {
+            if let Some((_, cpu)) = results.best(metric, who, width) {
+                figure(&format!("server_us_per_cycle_{name}"), cpu, "us_per_cycle");
             }
         }
     }

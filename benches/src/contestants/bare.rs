@@ -1,10 +1,11 @@
 //! `bare`: the limit, which is the most that the machine and the servers allow. It uses nonblocking
-//! sockets and epoll on one thread, with handwritten RESP, no futures and no allocations.
+//! sockets and epoll on one thread, with handwritten RESP, no futures and no allocations. It
+//! releases by `DELEX` or `DELIFEQ` if the servers have one of them, and otherwise by the script.
 //!
 //! All masters get the same stream of bytes, so one buffer and one log of commands serve all five.
 //! A link only knows the position in the log that its replies have reached.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream as BlockingStream;
 use std::time::Duration;
 
@@ -22,21 +23,21 @@ const READ_BUFFER: usize = 64 * 1024;
 /// Runs the closed loop on this thread.
 pub fn run(urls: &[String], width: usize, length: Length) -> Result<Outcome> {
     let mut poll = Poll::new()?;
-    let mut sha = String::new();
+    let mut release = Release::Delex;
     let mut links = Vec::new();
     for (i, url) in urls.iter().enumerate() {
-        let (mut link, loaded) = Link::connect(url)?;
+        let (mut link, found) = Link::connect(url)?;
         poll.registry().register(
             &mut link.stream,
             Token(i),
             Interest::READABLE | Interest::WRITABLE,
         )?;
         links.push(link);
-        sha = loaded;
+        release = found;
     }
     let window = length.window();
     let cpu = CpuTime::now();
-    let mut crew = Crew::new(width, urls.len(), &sha, Recorder::new(window));
+    let mut crew = Crew::new(width, urls.len(), &release, Recorder::new(window));
     crew.start_all();
     drive(&mut poll, &mut links, &mut crew)?;
     let recorders = crew.tasks.into_iter().map(|task| task.recorder);
@@ -77,22 +78,12 @@ struct Link {
 }
 
 impl Link {
-    /// Connects and loads the release script. Returns the script's hash as well.
-    fn connect(url: &str) -> Result<(Self, String)> {
+    /// Connects, and finds out how the server releases.
+    fn connect(url: &str) -> Result<(Self, Release)> {
         let address = url.strip_prefix("redis://").ok_or("bare: not a TCP url")?;
         let mut stream = BlockingStream::connect(address)?;
         stream.set_nodelay(true)?;
-        let load = format!(
-            "*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n${}\r\n{RELEASE}\r\n",
-            RELEASE.len()
-        );
-        stream.write_all(load.as_bytes())?;
-        let mut answer = [0; 47];
-        stream.read_exact(&mut answer)?;
-        let sha = answer
-            .strip_prefix(b"$40\r\n")
-            .ok_or("bare: SCRIPT LOAD failed")?;
-        let sha = String::from_utf8(sha[..40].to_vec())?;
+        let release = Release::find(&mut stream)?;
         stream.set_nonblocking(true)?;
         let link = Self {
             stream: TcpStream::from_std(stream),
@@ -101,7 +92,7 @@ impl Link {
             backlog: Vec::new(),
             answered: 0,
         };
-        Ok((link, sha))
+        Ok((link, release))
     }
 
     /// Writes all new commands at once.
@@ -157,6 +148,56 @@ impl Link {
     }
 }
 
+/// The command with which a server releases.
+enum Release {
+    Delex,
+    Delifeq,
+    /// The hash of the script.
+    Script(String),
+}
+
+impl Release {
+    fn find(stream: &mut BlockingStream) -> Result<Self> {
+        let load = format!("*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n${}\r\n", RELEASE.len());
+        let questions = "*1\r\n$5\r\nDELEX\r\n*1\r\n$7\r\nDELIFEQ\r\n";
+        stream.write_all(format!("{questions}{load}{RELEASE}\r\n").as_bytes())?;
+        let mut lines = BufReader::new(stream).lines();
+        let mut line = || {
+            lines
+                .next()
+                .ok_or("bare: a server hung up")?
+                .map_err(Into::into)
+        };
+        let answers: [Result<String>; 4] = std::array::from_fn(|_| line());
+        let [delex, delifeq, _, sha] = answers;
+        let is_known = |answer: String| answer.contains("wrong number of arguments");
+        Ok(if is_known(delex?) {
+            Self::Delex
+        } else if is_known(delifeq?) {
+            Self::Delifeq
+        } else {
+            Self::Script(sha?)
+        })
+    }
+
+    /// Returns the command for a key without a token, and the position of the token.
+    fn command(&self, key: &str) -> (String, usize) {
+        let (before, after) = match self {
+            Self::Delex => (
+                format!("*4\r\n$5\r\nDELEX\r\n{key}$4\r\nIFEQ\r\n$40\r\n"),
+                "",
+            ),
+            Self::Delifeq => (format!("*3\r\n$7\r\nDELIFEQ\r\n{key}$40\r\n"), ""),
+            Self::Script(sha) => (
+                format!("*6\r\n$7\r\nEVALSHA\r\n$40\r\n{sha}\r\n$1\r\n1\r\n{key}$40\r\n"),
+                "$0\r\n\r\n",
+            ),
+        };
+        let token = "0".repeat(40);
+        (format!("{before}{token}\r\n{after}"), before.len())
+    }
+}
+
 fn accept_would_block(result: io::Result<usize>) -> io::Result<usize> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
@@ -189,8 +230,8 @@ struct Task {
 }
 
 impl Crew {
-    fn new(width: usize, masters: usize, sha: &str, recorder: Recorder) -> Self {
-        let tasks = (0..width).map(|i| Task::new(&key(i), sha, recorder.clone()));
+    fn new(width: usize, masters: usize, release: &Release, recorder: Recorder) -> Self {
+        let tasks = (0..width).map(|i| Task::new(&key(i), release, recorder.clone()));
         Self {
             tasks: tasks.collect(),
             majority: (masters / 2 + 1) as u8,
@@ -255,19 +296,19 @@ impl Crew {
 }
 
 impl Task {
-    fn new(key: &str, sha: &str, recorder: Recorder) -> Self {
-        let key = format!("${}\r\n{key}\r\n$40\r\n", key.len());
+    fn new(key: &str, release: &Release, recorder: Recorder) -> Self {
+        let key = format!("${}\r\n{key}\r\n", key.len());
         let token = "0".repeat(40);
         let ttl = TTL_MS.to_string();
-        let set = format!("*6\r\n$3\r\nSET\r\n{key}");
-        let evalsha = format!("*6\r\n$7\r\nEVALSHA\r\n$40\r\n{sha}\r\n$1\r\n1\r\n{key}");
+        let set = format!("*6\r\n$3\r\nSET\r\n{key}$40\r\n");
+        let (release, token_of_release) = release.command(&key);
         let options = format!("$2\r\nNX\r\n$2\r\nPX\r\n${}\r\n{ttl}\r\n", ttl.len());
         Self {
             turn: 0,
             granted: 0,
-            token_at: (set.len(), evalsha.len()),
+            token_at: (set.len(), token_of_release),
             acquire: format!("{set}{token}\r\n{options}").into(),
-            release: format!("{evalsha}{token}\r\n$0\r\n\r\n").into(),
+            release: release.into(),
             recorder,
         }
     }
