@@ -140,12 +140,12 @@ impl Builder {
     }
 
     /// Sets the bounds of the random delay between two attempts. Defaults to 10 ms and 200 ms. The
-    /// delay applies when a waiter cannot wait for a message about a release. This is the case if
-    /// too few masters answered, if the vote was split, or if no majority of masters can report
-    /// releases.
+    /// delay applies when a waiter cannot wait for a change of the lock. This is the case if too
+    /// few masters answered, if the vote was split, or if no majority of masters can report
+    /// changes.
     ///
-    /// The delay grows, and reaches the upper bound after a few failures. If messages wake a waiter
-    /// again and again, the lower bound is the minimum time between its attempts. The lower bound
+    /// The delay grows, and reaches the upper bound after a few failures. If changes wake a waiter
+    /// again and again, it makes at most one attempt in a tenth of the lower bound. The lower bound
     /// should be longer than the time that it takes to acquire a majority. Otherwise contenders may
     /// split the vote again.
     pub fn retry_delay(mut self, least: Duration, most: Duration) -> Self {
@@ -153,20 +153,17 @@ impl Builder {
         self
     }
 
-    /// Sets the bounds of the random time for which a waiter relies on messages about releases.
-    /// After that time the waiter tries again without a message, because other libraries release a
-    /// lock without a message, and messages can get lost. Defaults to 500 ms and 1.5 s. Does not
-    /// apply to fair locks.
+    /// Sets the bounds of the random time for which a waiter relies on masters to report changes of
+    /// the lock. After that time the waiter tries again without a report. Defaults to 500 ms and
+    /// 1.5 s. Does not apply to fair locks.
     ///
-    /// With the default, a waiter notices a release without a message after half a second on
-    /// average. The waiter tries earlier if the TTL that it has seen ends earlier. Most other
-    /// libraries poll every 50 to 300 ms. If waiters of another library and of this crate contend
-    /// for a busy lock, the waiters of the other library get it more often. Shorter bounds reduce
-    /// that difference.
+    /// Masters report every release, also one by another library, and the waiter has a timer for
+    /// the TTL. So polls matter only if something is unusual: for example, if a proxy swallows a
+    /// report, or if a master has the key of a client that died.
     ///
-    /// Every attempt costs each master two commands, and may split the vote of other clients. For
+    /// Every poll costs each master three commands, and may split the vote of other clients. For
     /// each name, only one waiter of a coordinator polls. So the default costs each master about
-    /// two commands a second for each name and coordinator.
+    /// three commands a second for each name and coordinator.
     pub fn poll_interval(mut self, least: Duration, most: Duration) -> Self {
         self.settings.poll_interval = (least, most);
         self

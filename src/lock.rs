@@ -212,10 +212,9 @@ impl Lock {
     /// are quarantined.
     ///
     /// Waiters of one coordinator are served in the order in which they came. One of them at a time
-    /// contends on the masters. That waiter makes an attempt when a message reports a release, and
-    /// when the TTLs on a majority of masters have passed. Not every release is reported, so it
-    /// also makes an attempt about once a second
-    /// ([`poll_interval`](crate::Builder::poll_interval)).
+    /// contends on the masters. That waiter makes an attempt when masters report that the lock has
+    /// changed, and when the TTLs on a majority of masters have passed. It also makes an attempt
+    /// about once a second ([`poll_interval`](crate::Builder::poll_interval)).
     ///
     /// Waiters of a fair lock are in a queue on every master. They are served in the order in which
     /// they came, across all processes. A waiter makes an attempt when the masters call it, and

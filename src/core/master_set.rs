@@ -27,6 +27,11 @@ impl MasterSet {
         *self |= Self::only(master);
     }
 
+    /// Returns the masters that are in both sets.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     pub(crate) fn is_empty(self) -> bool {
         self == Self::NONE
     }

@@ -102,8 +102,8 @@ impl Resource {
         &self.0.key
     }
 
-    /// Returns the channel on which the release of a reentrant lock is published, for the waiters of
-    /// Redisson. It is empty for locks of other kinds.
+    /// Returns the channel on which the release of a reentrant lock is published, for the waiters
+    /// of Redisson. It is empty for locks of other kinds.
     pub(crate) fn channel(&self) -> &Arc<str> {
         &self.0.channel
     }

@@ -170,10 +170,9 @@ impl Round {
         }
     }
 
-    /// Returns whether any master says that another holds the lock.
-    pub(crate) fn is_held_on_any(&self) -> bool {
-        self.votes_cast()
-            .any(|vote| matches!(vote, Vote::Refuse(Refusal::Held(_))))
+    /// Returns the masters that say that another holds the lock.
+    pub(crate) fn held(&self) -> MasterSet {
+        self.masters(|vote| matches!(vote, Some(Vote::Refuse(Refusal::Held(_)))))
     }
 
     /// Returns whether a majority of masters say that the caller does not hold the lock.
@@ -346,8 +345,8 @@ impl Round {
     }
 }
 
-/// Returns the time for which the lock is held on a master with this vote. `None` if the vote does not
-/// say this.
+/// Returns the time for which the lock is held on a master with this vote. `None` if the vote does
+/// not say this.
 fn held_for(vote: &Vote) -> Option<Duration> {
     match vote {
         Vote::Refuse(Refusal::Held(report)) => report.remaining(),

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 pub(crate) enum Cause {
     /// A guard of this process has just released the lock.
     Released,
-    /// A guard of this process has released the lock, and the waiter has given way to the waiters of
-    /// other processes.
+    /// A guard of this process has released the lock, and the waiter has given way to the waiters
+    /// of other processes.
     GaveWay,
     /// Masters have reported a change.
     Changed,
@@ -55,6 +55,8 @@ impl Run {
             // No other client wants the lock, so the next run may be longer.
             Cause::GaveWay if is_won => self.limit = (self.limit * 2).min(Self::MOST),
             Cause::GaveWay => self.limit = Self::LEAST,
+            // The waiter may have been refused because of a guard of this process.
+            Cause::Changed | Cause::Time if !is_won => return,
             Cause::Released | Cause::Changed | Cause::Time => {}
         }
         self.hand_overs = 0;
@@ -104,6 +106,10 @@ mod tests {
         }
         run.note(Cause::GaveWay, false, now);
         assert_eq!(length(&mut run, &mut now, 0), 8);
+        for cause in [Cause::Time, Cause::Changed] {
+            run.note(cause, false, now);
+            assert!(run.is_over(now));
+        }
         run.note(Cause::Released, false, now);
         assert!(!run.is_over(now));
     }

@@ -1,7 +1,10 @@
 //! Waits for a mutex or a reentrant lock. The waiters of a coordinator make attempts in turn, at
 //! times when the lock is likely to be free.
 
-use std::{mem, time::Duration};
+use std::{
+    mem,
+    time::{Duration, Instant},
+};
 
 use super::{
     attempt::{Waiting, attempt},
@@ -15,7 +18,7 @@ use super::{
     shared::Shared,
 };
 use crate::core::{
-    chances::Chance,
+    chances::{Chance, Chances},
     master_set::MasterSet,
     refused::Refused,
     round::Round,
@@ -43,10 +46,8 @@ pub(super) async fn contend(
     deadline: Deadline,
 ) -> Result<Level, NotAcquired> {
     let masters = shared.masters();
-    let mut waiter = shared
-        .context
-        .local_waiters
-        .join(masters, &request.resource);
+    let waiters = &shared.context.local_waiters;
+    let mut waiter = waiters.join(masters, &request.resource);
     let mut plan = Plan::default();
     let mut streak = Streak::default();
     let mut chances = shared.chances();
@@ -54,7 +55,10 @@ pub(super) async fn contend(
         // Waits for the turn of this waiter. Before a later attempt, the waiter still has its turn
         // in most cases. It loses its turn if it steps back, or if it is silent for so long that
         // another waiter takes over.
-        waiter.turn(deadline.end).await;
+        if waiter.turn(deadline.end).await {
+            // The waiter before this one probably has the lock.
+            plan.first = waiter.agreed(MasterSet::ALL);
+        }
         let is_last = deadline.is_over();
         let timeout = masters.attempt_timeout();
         let permit_by = deadline.permit_by(timeout);
@@ -73,24 +77,34 @@ pub(super) async fn contend(
         });
         let denied = match attempt(shared, request, || permit_by, waiting).await {
             Ok(level) => {
-                waiter.note_attempt(plan.cause, true, rival(plan.cause, Ok(&level)));
-                shared.note_chance(Chance::Had, start);
+                note_attempt(shared, &waiter, plan.cause, start, Ok(&level));
                 return Ok(level);
             }
             Err(NotAcquired::Denied(denied)) => denied,
             Err(other) => return Err(other),
         };
-        waiter.note_attempt(plan.cause, false, rival(plan.cause, Err(&denied)));
-        chances = shared.note_chance(denied.chance(), start);
+        chances = note_attempt(shared, &waiter, plan.cause, start, Err(&denied));
         deadline.check(&denied, is_last, failures)?;
         if denied.refused == Refused::OwnerBusy {
             waiter.step_back(); // other owners do not wait for the tasks of this owner
         }
-        let took = clock::now().saturating_duration_since(start);
         let wait = wait_after(masters, &denied, streak.note(&denied.refused));
-        plan = wait_for_chance(&waiter, wait, &denied, took, deadline).await;
+        plan = wait_for_chance(&waiter, wait, &denied, start, deadline).await;
     }
     Err(NotAcquired::Closed) // only after 2^32 failures
+}
+
+/// Notes the result of an attempt that began at `start`. Returns the new chances.
+fn note_attempt(
+    shared: &Shared,
+    waiter: &LocalWaiter<'_>,
+    cause: Cause,
+    start: Instant,
+    result: Result<&Level, &Denied>,
+) -> Chances {
+    waiter.note_attempt(cause, result.is_ok(), rival(cause, result));
+    let chance = result.map_or_else(Denied::chance, |_| Chance::Had);
+    shared.note_chance(chance, start)
 }
 
 /// Returns whether an attempt met another client that asked for the lock at the same moment. `None`
@@ -100,7 +114,7 @@ fn rival(cause: Cause, result: Result<&Level, &Denied>) -> Option<bool> {
         Err(Refused::Split) => Some(true),
         Err(Refused::HeldUntil(_)) if cause == Cause::Changed => Some(true),
         Ok(level) if cause == Cause::Changed => {
-            Some(level.newest_round().read(Round::is_held_on_any))
+            Some(!level.newest_round().read(Round::held).is_empty())
         }
         _ => None,
     }
@@ -145,7 +159,7 @@ fn wait_after(masters: &Masters, denied: &Denied, failures: u32) -> Wait {
     )
 }
 
-/// Waits until another attempt may win, and plans it. The last attempt took the time `took`.
+/// Waits until another attempt may win, and plans it. The last attempt began at `start`.
 ///
 /// The clients that wait for the lock notice a release at about the same time. If all of them asked
 /// all masters, each would get some masters, and none a majority. So if there are several such
@@ -154,10 +168,11 @@ async fn wait_for_chance(
     waiter: &LocalWaiter<'_>,
     wait: Wait,
     denied: &Denied,
-    took: Duration,
+    start: Instant,
     deadline: Deadline,
 ) -> Plan {
     let now = clock::now();
+    let took = now.saturating_duration_since(start);
     if !wait.pause.is_zero() {
         waiter.sleep_until(deadline.limit(now + wait.pause)).await;
     }
@@ -176,7 +191,8 @@ async fn wait_for_chance(
         }
         // The commands of this waiter come right after the release, so it gets all masters.
         Some(Event::Released) => (Cause::Released, None),
-        Some(Event::Changed(free)) => (Cause::Changed, waiter.first(free)),
+        Some(Event::Changed(free)) if free.ask_first => (Cause::Changed, waiter.agreed(free.first)),
+        Some(Event::Changed(free)) => (Cause::Changed, waiter.first(free.first)),
         None if wait.is_contested => (Cause::Time, waiter.first(denied.free())),
         None => (Cause::Time, None),
     };

@@ -20,6 +20,7 @@ use super::{
 use crate::core::{
     chances::{Chance, Chances, Position},
     identity::{QueueOptions, Ticket},
+    master_set::MasterSet,
     refused::Refused,
     retry::Backoff,
     round::{Outcome, Round},
@@ -126,17 +127,7 @@ impl<'a> FairWait<'a> {
     async fn stay(&mut self) -> Result<Stay, NotAcquired> {
         let mut permit = self.permit().await?;
         let mut is_last = self.deadline.is_over();
-        // The first round does not join the queues, because the lock may be free.
-        let identity = self.owner.identity(Some(self.ticket.clone()));
-        let context = &self.shared.context;
-        let claim = Claim::begin(
-            context,
-            self.request,
-            identity,
-            Some(self.owned.clone()),
-            None,
-        );
-        let level = Level::new(claim);
+        let level = self.begin();
         let mut waiter = None;
         loop {
             let outcome = level.decided_for_ballot().await;
@@ -179,6 +170,13 @@ impl<'a> FairWait<'a> {
         }
     }
 
+    /// Begins the first round. It does not join the queues, because the lock may be free.
+    fn begin(&self) -> Level {
+        let (context, owned) = (&self.shared.context, Some(self.owned.clone()));
+        let identity = self.owner.identity(Some(self.ticket.clone()));
+        Level::new(Claim::begin(context, self.request, identity, owned, None))
+    }
+
     /// Waits aside until a majority of masters answer in time, or until the deadline.
     async fn wait_aside(&mut self) -> Result<(), NotAcquired> {
         // Masters do not call this waiter. Closing the coordinator wakes it.
@@ -198,7 +196,7 @@ impl<'a> FairWait<'a> {
                 None => retry.delay(u32::MAX, random),
             };
             let end = self.deadline.limit(clock::now() + delay);
-            waiter.called(end).await;
+            waiter.called(MasterSet::NONE, end).await;
             // At the deadline, the caller makes a last attempt.
             if self.deadline.is_over() || majority_answers(masters, self.request).await {
                 break;
@@ -297,7 +295,7 @@ impl<'a> FairWait<'a> {
         level.yield_grants(known, timeout);
         if let Some(waiter) = waiter {
             let end = clock::now() + self.masters().node_timeout();
-            first_of(round.settled(), waiter.called(end)).await;
+            first_of(round.settled(), waiter.called(MasterSet::NONE, end)).await;
         }
         level.yield_grants(round.read(Round::may_hold) - known, timeout);
     }
@@ -327,7 +325,8 @@ impl<'a> FairWait<'a> {
             _ => self.splits = 0,
         }
         let until = now + wait.end.min(policy.poll.delay(u32::MAX, random));
-        waiter.called(self.deadline.limit(until)).await;
+        let held = round.read(Round::held);
+        waiter.called(held, self.deadline.limit(until)).await;
     }
 }
 

@@ -30,9 +30,17 @@ struct Inbox {
 
 #[derive(Debug, Default)]
 struct Wakeup {
-    /// The masters that have called the waiter since its attempt began.
-    by: Mutex<MasterSet>,
+    state: Mutex<State>,
     called: Signal,
+}
+
+/// The events since the attempt of a waiter began.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    /// The masters that have called the waiter.
+    by: MasterSet,
+    /// The masters that have reported a change of the lock.
+    changed: MasterSet,
 }
 
 impl FairWaiters {
@@ -90,13 +98,14 @@ impl Subscriber for Inbox {
 
 impl Watcher for Wakeup {
     fn on_change(&self, master: usize) {
-        self.call(MasterSet::only(master));
+        self.state.lock().changed.insert(master);
+        self.called.notify();
     }
 }
 
 impl Wakeup {
     fn call(&self, by: MasterSet) {
-        *self.by.lock() |= by;
+        self.state.lock().by |= by;
         self.called.notify();
     }
 }
@@ -125,19 +134,24 @@ impl FairWaiter<'_> {
         Arc::downgrade(&self.wakeup) as Weak<dyn Watcher>
     }
 
-    /// Forgets the calls that came before the attempt that begins now.
+    /// Forgets the events that came before the attempt that begins now.
     pub(crate) fn begin_attempt(&self) {
-        *self.wakeup.by.lock() = MasterSet::NONE;
+        *self.wakeup.state.lock() = State::default();
     }
 
     /// Waits until a majority of masters have called this waiter, or until `end`. After the first
-    /// call, waits for more calls only for the shortest retry delay.
-    pub(crate) async fn called(&self, end: Instant) {
+    /// call, or the first change on a master in `held`, waits for more calls only for the shortest
+    /// retry delay. Masters that are not in `held` report what this waiter does itself.
+    ///
+    /// A change may be a renewal. During the delay, the holder can put its key back on masters that
+    /// have lost the key. Otherwise this waiter would take those masters for a moment.
+    pub(crate) async fn called(&self, held: MasterSet, end: Instant) {
         let mut last = None;
         let check = || {
-            let by = *self.wakeup.by.lock();
+            let State { by, changed } = *self.wakeup.state.lock();
             let now = clock::now();
-            if !by.is_empty() && last.is_none() {
+            let is_quiet = by.is_empty() && changed.and(held).is_empty();
+            if !is_quiet && last.is_none() {
                 last = Some(end.min(now + self.masters.config().retry.least()));
             }
             let until = last.unwrap_or(end);

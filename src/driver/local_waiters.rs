@@ -15,7 +15,13 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{clock, masters::Masters, select::first_of, signal::Signal, watched::Watched};
+use super::{
+    clock,
+    masters::Masters,
+    select::first_of,
+    signal::Signal,
+    watched::{Free, Watched},
+};
 use crate::{
     core::{
         agreed_master::rank,
@@ -70,8 +76,8 @@ struct State {
 pub(crate) enum Event {
     /// A guard of this process has released the lock, or the coordinator has been closed.
     Released,
-    /// The lock may be free on these masters.
-    Changed(MasterSet),
+    /// Masters have reported a change.
+    Changed(Free),
 }
 
 impl LocalWaiters {
@@ -155,23 +161,25 @@ pub(crate) struct LocalWaiter<'a> {
 
 impl LocalWaiter<'_> {
     /// Waits until this waiter has its turn to contend, or until `deadline`. If the waiter is not
-    /// polled for too long, it loses its turn and must wait again.
-    pub(crate) async fn turn(&self, deadline: Option<Instant>) {
-        loop {
+    /// polled for too long, it loses its turn and must wait again. Returns whether there was a
+    /// wait.
+    pub(crate) async fn turn(&self, deadline: Option<Instant>) -> bool {
+        for waits in 0_u64.. {
             let now = clock::now();
             let turn = {
                 let mut state = self.queue.state.lock();
                 state.order.turn(self.number, now, Arc::default)
             };
             let Turn::Wait { wakeup, look_again } = turn else {
-                return;
+                return waits > 0;
             };
             if deadline.is_some_and(|deadline| deadline <= now) {
-                return;
+                return true;
             }
             let end = deadline.map_or(look_again, |deadline| deadline.min(look_again));
             first_of(wakeup.notified(), pin!(clock::sleep_until(end))).await;
         }
+        true // reached only after 2^64 waits
     }
 
     /// If this waiter has its turn, notes that it does not act before `at`.
@@ -206,8 +214,8 @@ impl LocalWaiter<'_> {
         state.watched = Watched::None;
     }
 
-    /// Starts to get the changes that masters report. A master reports a change only after a command
-    /// that watches the lock.
+    /// Starts to get the changes that masters report. A master reports a change only after a
+    /// command that watches the lock.
     pub(crate) fn watch(&self) {
         let was_watching = mem::replace(&mut self.queue.state.lock().is_watching, true);
         if !was_watching {
@@ -369,8 +377,8 @@ mod tests {
         drop(got.expect("three masters are one").unwrap());
     }
 
-    /// A waiter can be dropped at any poll. The other waiters still hear of releases, and nothing is
-    /// left after the last waiter.
+    /// A waiter can be dropped at any poll. The other waiters still hear of releases, and nothing
+    /// is left after the last waiter.
     #[tokio::test(start_paused = true)]
     #[expect(
         clippy::disallowed_methods,

@@ -59,8 +59,8 @@ impl Masters {
         longest.unwrap_or_else(|| self.config.node_timeout.least())
     }
 
-    /// Returns the longest time that an attempt takes: a question to one master, an acquisition, and
-    /// a release that says why the lock was refused. The first of them may wait for first
+    /// Returns the longest time that an attempt takes: a question to one master, an acquisition,
+    /// and a release that says why the lock was refused. The first of them may wait for first
     /// connections.
     pub(crate) fn attempt_timeout(&self) -> Duration {
         let mut mailboxes = self.mailboxes.iter();
@@ -98,8 +98,8 @@ impl Masters {
         self.deliver(masters, &request(command, votes_to));
     }
 
-    /// Posts `command`, a release, to every master. Returns the request. Dropping the last reference
-    /// to the request may run code of the program.
+    /// Posts `command`, a release, to every master. Returns the request. Dropping the last
+    /// reference to the request may run code of the program.
     pub(crate) fn post_release<C: CountVotes + 'static>(
         &self,
         masters: MasterSet,

@@ -27,17 +27,36 @@ impl Watched {
         }
     }
 
-    /// Returns the masters on which the lock may be free, if they make another attempt worthwhile.
-    /// The lock may be free on the masters that have `changed`, and on those that have deleted the
-    /// key of the lost attempt.
-    pub(crate) fn free(&self, changed: MasterSet, masters: usize) -> Option<MasterSet> {
+    /// Returns where to ask again, if the lock may be free because these masters have `changed`.
+    ///
+    /// A change may also be a renewal. A holder that renews the lock puts its key back on masters
+    /// that have lost the key. Those masters are not asked first. Otherwise a waiter would take
+    /// them for a moment at each renewal, and the holder could never put its key back.
+    pub(crate) fn free(&self, changed: MasterSet, masters: usize) -> Option<Free> {
         match self {
             Self::None => None,
-            Self::One(master) => changed.contains(*master).then_some(MasterSet::ALL),
+            Self::One(master) => changed.contains(*master).then_some(Free {
+                first: MasterSet::ALL,
+                ask_first: true,
+            }),
             Self::All(release) => {
-                let free = changed | release.read(Round::freed);
-                free.is_majority_of(masters).then_some(free)
+                let given_back = release.read(Round::freed);
+                let free = changed | given_back;
+                let news = changed - given_back;
+                free.is_majority_of(masters).then_some(Free {
+                    first: if news.is_empty() { free } else { news },
+                    ask_first: !given_back.is_empty(),
+                })
             }
         }
     }
+}
+
+/// A lock that may be free.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Free {
+    /// The masters that may be asked first.
+    pub(crate) first: MasterSet,
+    /// `true` if one of them must be asked before the others.
+    pub(crate) ask_first: bool,
 }

@@ -66,7 +66,7 @@ async fn a_mutex_that_was_won_is_released() {
         "acquire A 40s: granted, release A won: granted, left nothing",
         "write-A -, release A won: granted, left nothing",
         "release A won: gone, left nothing",
-        "acquire A 40s: granted, release A won: granted, release A quiet won: gone, left nothing",
+        "acquire A 40s: granted, release A won: granted, release A won: gone, left nothing",
         "write-hash field=1 40s, release A won: kind, left field=1 40s",
         "write-hash field=1 -, release A won: kind, left field=1 -",
     ];
@@ -78,7 +78,7 @@ async fn a_mutex_that_was_won_is_released() {
         "acquire A 40s: granted, release B won: gone, left A 40s",
         "write 40s, release A won: gone, left another's 40s",
         "write -, release A won: gone, left another's -",
-        "acquire A 40s: granted, release A won: granted, acquire B 80s: granted, release A quiet won: gone, left B 80s",
+        "acquire A 40s: granted, release A won: granted, acquire B 80s: granted, release A won: gone, left B 80s",
         "acquire A 40s: granted, release B: held 40s, left A 40s",
     ];
     let mut native = native_subjects().await;

@@ -373,8 +373,8 @@ async fn a_waiter_for_a_silent_holder_only_polls() {
     assert!((40..=124).contains(&attempts), "{attempts}"); // one attempt every 0.5 s to 1.5 s
     sleep(millis(10)).await;
     for (before, after) in before.iter().zip(world.commands()) {
-        // Each attempt sends an acquisition and a release, and each attempt except for the last also
-        // asks for the next change.
+        // Each attempt sends an acquisition and a release. Each except for the last also asks for
+        // the next change.
         assert_eq!(after - before, 3 * u64::from(attempts) - 1);
     }
 }
@@ -484,4 +484,34 @@ async fn a_thousand_waiters_of_four_processes_are_all_served() {
         locks.close().await;
     }
     assert_eq!(world.holders(), [""; 3]);
+}
+
+/// A waiter that asks just when the holder renews the lock could take the master that lost the key.
+/// The holder could then never put its key back.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_puts_a_lost_key_back_while_others_wait() {
+    for kind in KINDS {
+        for lost in 0..5 {
+            let world = World::new(5).await;
+            let guard = lock(kind, &world.locks, &world.locks.owner());
+            let guard = guard.acquire().await.unwrap();
+            let mut others = Vec::new();
+            for _ in 0..3 {
+                let locks = another(&world.masters).await;
+                let lock = lock(kind, &locks, &locks.owner());
+                others.push((locks, tokio::spawn(async move { lock.acquire().await.unwrap() })));
+            }
+            sleep(millis(300)).await;
+            world.masters[lost].delete(NAME);
+            // Renewals come every 3.3 s.
+            sleep(seconds(7)).await;
+            let ttls = world.ttls();
+            assert!(ttls.iter().all(Option::is_some), "{kind} {lost}: {ttls:?}");
+            assert!(guard.is_valid() && others.iter().all(|(_, task)| !task.is_finished()));
+            drop(guard);
+            for (_, task) in others {
+                task.await.unwrap().release().await.unwrap();
+            }
+        }
+    }
 }

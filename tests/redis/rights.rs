@@ -49,6 +49,10 @@ fn urls_of(rules: &[String], masters: &[Server]) -> Vec<String> {
     let words: Vec<_> = words.chain(rules.iter().map(String::as_str)).collect();
     let url = |master: &Server| {
         assert_eq!(master.command(&words), "OK", "{rules:?}");
+        // Optional rights, for commands that most servers do not have.
+        for right in ["+delex", "+delifeq"] {
+            master.command(&["ACL", "SETUSER", "user", right]);
+        }
         format!("redis://user:pw@127.0.0.1:{}", master.port())
     };
     masters.iter().map(url).collect()

@@ -1,10 +1,12 @@
 //! Measures how long a released lock stays idle while tasks in other processes wait for it.
 
-use std::time::Duration;
+use std::error::Error;
+use std::time::{Duration, Instant};
 
+use quorlock::{Coordinator, RestartGuard};
 use quorlock_benches::figure::figure;
 use quorlock_benches::handover::{self, Entrant, HandoverTimes, NAME, Plan};
-use quorlock_benches::load::Result;
+use quorlock_benches::load::{Flavour, Result};
 use quorlock_benches::options::Options;
 use quorlock_benches::servers::{self, Server};
 use quorlock_benches::stats::median;
@@ -18,8 +20,11 @@ fn main() -> Result<()> {
     let options = Options::from_args();
     let servers = servers::masters(MASTERS);
     pairs(&options, &servers)?;
-    five_processes(&options, &servers, 1)?;
-    five_processes(&options, &servers, 10)?;
+    foreign(&options, &servers)?;
+    expiry(&options, &servers)?;
+    many_processes(&options, &servers, 5, 1)?;
+    many_processes(&options, &servers, 5, 10)?;
+    many_processes(&options, &servers, if options.quick { 20 } else { 100 }, 1)?;
     servers::check_empty(&servers, NAME)
 }
 
@@ -27,13 +32,14 @@ fn main() -> Result<()> {
 /// speed may change.
 fn pairs(options: &Options, servers: &[Server]) -> Result<()> {
     let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { 5 });
+    const ENTRANTS: [Entrant; 3] = [Entrant::Bare, Entrant::Quorlock, Entrant::Rslock];
     let mut p50s: [Vec<f64>; 3] = Default::default();
     println!(
         "{:10} {:>6} {:>6} {:>10} {:>10} {:>10}",
         "", "count", "within", "p50 us", "p90 us", "p99 us"
     );
     for _ in 0..rounds {
-        for (who, p50s) in Entrant::ALL.into_iter().zip(&mut p50s) {
+        for (who, p50s) in ENTRANTS.into_iter().zip(&mut p50s) {
             let millis = match (options.quick, who) {
                 (true, Entrant::Rslock) => 2_500,
                 (true, _) => 300,
@@ -74,41 +80,97 @@ fn pairs(options: &Options, servers: &[Server]) -> Result<()> {
     Ok(())
 }
 
-/// Measures five processes whose tasks all want the lock.
-fn five_processes(options: &Options, servers: &[Server], tasks: usize) -> Result<()> {
+/// Measures the hand-overs from a holder that uses another library to a waiter of this crate.
+fn foreign(options: &Options, servers: &[Server]) -> Result<()> {
+    let plan = Plan {
+        who: Entrant::Mixed,
+        processes: 2,
+        tasks: 1,
+        hold: Duration::from_millis(240),
+        rest: Duration::from_millis(205),
+        warm_up: Duration::from_millis(if options.quick { 50 } else { 500 }),
+        measured: options.measured(if options.quick { 3_000 } else { 20_000 }),
+    };
+    let seen = handover::run(plan, servers)?;
+    print("foreign", &seen, &seen.from_first);
+    let p50 = percentile(&seen.from_first, 50.0)?;
+    figure("foreign_handover_p50_us", p50, "us");
+    Ok(())
+}
+
+/// Measures how long after the end of its TTL the lock of a dead holder is acquired by a waiter.
+fn expiry(options: &Options, servers: &[Server]) -> Result<()> {
+    let rounds = options.rounds.unwrap_or(if options.quick { 3 } else { 21 });
+    let late = Flavour::CurrentThread.runtime()?.block_on(async {
+        let builder = Coordinator::builder().restart_guard(RestartGuard::Off);
+        let locks = builder.masters(servers::urls(servers)).build()?;
+        locks.mutex("warm up").acquire().await?.release().await?;
+        let mut late = Vec::new();
+        for round in 0..rounds {
+            // The lengths differ, because servers look for expired keys at regular times.
+            let ttl = Duration::from_millis(300 + 17 * (round as u64 % 10));
+            let mut ends = Vec::new();
+            for server in servers {
+                let px = ttl.as_millis().to_string();
+                server.command(&["SET", NAME, "a dead holder's", "PX", &px]);
+                ends.push(Instant::now() + ttl);
+            }
+            let guard = locks.mutex(NAME).acquire().await?;
+            // The lock is free when the keys of a majority have expired.
+            let free = ends[servers.len() / 2];
+            late.push(free.elapsed().as_secs_f64() * 1e3);
+            guard.release().await?;
+        }
+        locks.close().await;
+        Ok::<_, Box<dyn Error + Send + Sync>>(late)
+    })?;
+    figure("expiry_wakeup_p50_ms", median(late), "ms");
+    Ok(())
+}
+
+/// Measures processes whose tasks all want the lock.
+fn many_processes(
+    options: &Options,
+    servers: &[Server],
+    processes: usize,
+    tasks: usize,
+) -> Result<()> {
     let plan = Plan {
         who: Entrant::Quorlock,
-        processes: 5,
+        processes,
         tasks,
-        hold: Duration::from_millis(15),
+        hold: Duration::from_millis(if processes > 5 { 2 } else { 15 }),
         rest: Duration::from_millis(2),
         warm_up: Duration::from_millis(if options.quick { 200 } else { 1_000 }),
         measured: options.measured(if options.quick { 1_000 } else { 10_000 }),
     };
     let seen = handover::run(plan, servers)?;
-    let waiters = plan.processes * tasks;
-    print(&format!("{waiters} waiters"), &seen, &seen.all_micros);
-    let commands = seen.commands as f64 / seen.all_micros.len() as f64;
-    let suffix = if tasks == 1 {
-        "5_waiters_5_processes"
-    } else {
-        "50_waiters"
+    let suffix = match (processes, tasks) {
+        (5, 1) => "5_waiters_5_processes".to_owned(),
+        (5, _) => format!("{}_waiters", processes * tasks),
+        _ => format!("{processes}_processes"),
     };
-    figure(
-        &format!("commands_per_handover_{suffix}"),
-        commands,
-        "count",
-    );
+    print(&suffix, &seen, &seen.all_micros);
     let all = &seen.all_micros;
     let (p50, p99) = (percentile(all, 50.0)?, percentile(all, 99.0)?);
-    figure(&format!("handover_p50_{suffix}_us"), p50, "us");
-    figure(&format!("handover_p99_{suffix}_us"), p99, "us");
-    let longest = seen.longest_within as f64;
-    figure(
-        &format!("longest_in_one_process_{suffix}"),
-        longest,
-        "count",
-    );
+    let commands = seen.commands as f64 / all.len() as f64;
+    for (name, number, unit) in [
+        ("commands_per_handover", commands, "count"),
+        ("handover_p50_us", p50, "us"),
+        ("handover_p99_us", p99, "us"),
+        (
+            "longest_in_one_process",
+            seen.longest_within as f64,
+            "count",
+        ),
+        ("least_share_of_a_process", seen.least_share, "ratio"),
+    ] {
+        let name = match name.strip_suffix("_us") {
+            Some(name) => format!("{name}_{suffix}_us"),
+            None => format!("{name}_{suffix}"),
+        };
+        figure(&name, number, unit);
+    }
     Ok(())
 }
 

@@ -25,16 +25,19 @@ pub enum Entrant {
     Bare,
     Quorlock,
     Rslock,
+    /// `rslock` in the first process, and this crate in the others.
+    Mixed,
 }
 
 impl Entrant {
-    pub const ALL: [Self; 3] = [Self::Bare, Self::Quorlock, Self::Rslock];
+    pub const ALL: [Self; 4] = [Self::Bare, Self::Quorlock, Self::Rslock, Self::Mixed];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Bare => "bare",
             Self::Quorlock => "quorlock",
             Self::Rslock => "rslock",
+            Self::Mixed => "mixed",
         }
     }
 }
@@ -80,6 +83,10 @@ pub struct HandoverTimes {
     pub micros: Vec<f64>,
     /// The times of all hand-overs, sorted.
     pub all_micros: Vec<f64>,
+    /// The times of the hand-overs from the first process to another one, sorted.
+    pub from_first: Vec<f64>,
+    /// The share of the hand-overs of the process that got the fewest.
+    pub least_share: f64,
     /// The most consecutive hand-overs within one process.
     pub longest_within: usize,
     /// The number of commands that clients sent to all masters together in the measured time.
@@ -101,7 +108,8 @@ pub fn play() -> Result<bool> {
     let periods = match role.who {
         Entrant::Bare => bare::play(&role)?,
         Entrant::Quorlock => clients::quorlock(&role)?,
-        Entrant::Rslock => clients::rslock(&role)?,
+        Entrant::Mixed if role.index > 0 => clients::quorlock(&role)?,
+        Entrant::Rslock | Entrant::Mixed => clients::rslock(&role)?,
     };
     let mut out = String::new();
     for HoldPeriod { acquired, released } in periods {
@@ -184,6 +192,8 @@ pub fn run(plan: Plan, servers: &[Server]) -> Result<HandoverTimes> {
     periods.sort_by_key(|(period, _)| period.acquired);
     let mut micros = Vec::new();
     let mut all_micros = Vec::new();
+    let mut from_first = Vec::new();
+    let mut shares = vec![0_usize; plan.processes];
     let (mut within, mut longest_within) = (0, 0);
     for pair in periods.windows(2) {
         let [(from_whom, giver), (to_whom, taker)] = [pair[0], pair[1]];
@@ -196,19 +206,27 @@ pub fn run(plan: Plan, servers: &[Server]) -> Result<HandoverTimes> {
         }
         let took = took as f64 / 1000.0;
         all_micros.push(took);
+        shares[taker] += 1;
         if giver == taker {
             within += 1;
             longest_within = longest_within.max(within);
         } else {
             within = 0;
             micros.push(took);
+            if giver == 0 {
+                from_first.push(took);
+            }
         }
     }
     micros.sort_by(f64::total_cmp);
     all_micros.sort_by(f64::total_cmp);
+    from_first.sort_by(f64::total_cmp);
+    let least = shares.into_iter().min().unwrap_or_default();
     Ok(HandoverTimes {
+        least_share: least as f64 / all_micros.len().max(1) as f64,
         micros,
         all_micros,
+        from_first,
         longest_within,
         commands: after - before,
     })
@@ -217,7 +235,17 @@ pub fn run(plan: Plan, servers: &[Server]) -> Result<HandoverTimes> {
 /// Returns the number of commands that clients have sent to all masters so far. The commands that
 /// the release script calls do not count, and the commands of this function do not count.
 fn commands(servers: &[Server]) -> Result<u64> {
-    const OURS: [&str; 6] = ["set", "eval", "evalsha", "subscribe", "unsubscribe", "ping"];
+    const OURS: [&str; 9] = [
+        "set",
+        "delex",
+        "delifeq",
+        "eval",
+        "evalsha",
+        "client", // Redis 6 does not tell its subcommands apart
+        "client|caching",
+        "client|tracking",
+        "ping",
+    ];
     Ok(Stats::of(servers, &OURS)?.calls)
 }
 

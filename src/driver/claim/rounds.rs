@@ -43,8 +43,8 @@ pub(crate) struct NextRound {
 }
 
 impl Claim {
-    /// Asks all masters for the lock, in a first round. If there is a `first` master, asks only that
-    /// one at first: see [`refused_by`](Self::refused_by).
+    /// Asks all masters for the lock, in a first round. If there is a `first` master, asks only
+    /// that one at first: see [`refused_by`](Self::refused_by).
     pub(crate) fn begin(
         context: &Arc<Context>,
         request: &LockRequest,

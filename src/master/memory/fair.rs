@@ -1,8 +1,8 @@
 //! The scripts of `lua/fair/`, translated to Rust line by line.
 
 use super::{
-    keys::{KeyResult, WRONGTYPE},
-    scripts::{FAIR, MODE, Mine, Replied, Words, is_at_most, is_of, other_kind, say, whole},
+    keys::{KeyResult, Replied, WRONGTYPE},
+    scripts::{FAIR, MODE, Mine, Words, is_at_most, is_of, other_kind, say, whole},
     server::State,
 };
 use crate::core::command::Reply;

@@ -1,8 +1,8 @@
 //! The scripts for fenced locks in `lua/`, translated to Rust line by line.
 
 use super::{
-    keys::{KeyResult, Value},
-    scripts::{Replied, Words, say, whole},
+    keys::{KeyResult, Replied, Value},
+    scripts::{Words, say, whole},
     server::State,
 };
 use crate::core::{

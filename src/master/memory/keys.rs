@@ -3,6 +3,8 @@
 
 use std::{borrow::Cow, cmp::Ordering, collections::BTreeMap};
 
+use crate::core::command::Reply;
+
 /// The error of a server if a key has another type than the command needs.
 pub(super) const WRONGTYPE: Error =
     Cow::Borrowed("WRONGTYPE Operation against a key holding the wrong kind of value");
@@ -11,6 +13,9 @@ pub(super) const WRONGTYPE: Error =
 pub(super) type Error = Cow<'static, str>;
 
 pub(super) type KeyResult<T> = Result<T, Error>;
+
+/// The reply to a command, or the error.
+pub(super) type Replied = KeyResult<Reply<'static>>;
 
 /// All keys, at one point in time.
 #[derive(Debug, Default)]

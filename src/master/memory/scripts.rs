@@ -6,15 +6,13 @@ use std::{
 };
 
 use super::{
-    keys::{Error, KeyResult, Value},
+    keys::{Error, KeyResult, Replied, Value},
     server::State,
 };
 use crate::core::{
     command::{Call, Command, Reply},
     script::Script,
 };
-
-pub(super) type Replied = KeyResult<Reply<'static>>;
 
 pub(super) const FAIR: &str = "quorlock:fair";
 

@@ -10,7 +10,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{fault::Fault, keys::Keys, scripts::Replied};
+use super::{
+    fault::Fault,
+    keys::{Keys, Replied},
+};
 use crate::core::{
     command::{Action, Command, Reply},
     identity::Identity,
