@@ -79,12 +79,23 @@ impl Results {
     /// ratios within each round. So it does not change if the speed of the machine changes between
     /// rounds.
     pub fn ratio(&self, metric: Metric, a: &str, b: &str, width: usize) -> Option<f64> {
-        let values = |who| {
-            let (flavour, _) = self.best(metric, who, width)?;
-            Some(self.values(metric, who, flavour, width))
-        };
-        let pairs = values(a)?.into_iter().zip(values(b)?);
-        Some(median(pairs.map(|(a, b)| a / b)))
+        let better = |who| Some((who, self.best(metric, who, width)?.0));
+        self.ratio_on(metric, better(a)?, better(b)?, width)
+    }
+
+    /// Returns the ratio of `a` to `b`, each on the given runtime. The result is the median of the
+    /// ratios within each round.
+    pub fn ratio_on(
+        &self,
+        metric: Metric,
+        a: (&str, Flavour),
+        b: (&str, Flavour),
+        width: usize,
+    ) -> Option<f64> {
+        let values = |(who, flavour)| self.values(metric, who, flavour, width);
+        let pairs = values(a).into_iter().zip(values(b));
+        let ratios: Vec<_> = pairs.map(|(a, b)| a / b).collect();
+        (!ratios.is_empty()).then(|| median(ratios))
     }
 
     fn values(&self, metric: Metric, who: &str, flavour: Flavour, width: usize) -> Vec<f64> {

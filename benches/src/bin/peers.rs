@@ -62,6 +62,7 @@ fn main() -> Result<()> {
     let plot = draw(&results, &setup.widths)?;
     println!("\nplot: {plot}\n");
     ratios(&results, &setup.widths);
+    runtimes(&results, &setup.widths);
     safety(&results, &setup.widths);
     native(&results, &setup.widths);
     absolutes(&results, &setup.widths);
@@ -213,6 +214,26 @@ fn ratios(results: &Results, widths: &[usize]) {
                 "quorlock",
                 &format!("{kind}_vs_mutex"),
             );
+        }
+    }
+}
+
+/// Compares the two runtimes: the latency of one task on the multi-thread runtime with that of
+/// `bare`, and the processor time of a cycle with that on the current-thread runtime.
+fn runtimes(results: &Results, widths: &[usize]) {
+    let on = |flavour| ("quorlock", flavour);
+    let (current, multi) = (on(Flavour::CurrentThread), on(Flavour::MultiThread));
+    let bare = ("bare", Flavour::CurrentThread);
+    for &width in widths {
+        let (ratio, name) = if width == 1 {
+            let ratio = results.ratio_on(Metric::P50, multi, bare, width);
+            (ratio, "p50_1task_multi_vs_bare".to_owned())
+        } else {
+            let ratio = results.ratio_on(Metric::Cpu, multi, current, width);
+            (ratio, format!("client_cpu_multi_vs_current_{width}"))
+        };
+        if let Some(ratio) = ratio {
+            figure(&name, ratio, "ratio");
         }
     }
 }
