@@ -70,10 +70,7 @@ impl Round {
         };
         let latency = now.saturating_duration_since(self.start);
         match slot {
-            Some(CastVote {
-                vote: Vote::Fail(_),
-                ..
-            }) if self.outcome == Outcome::Won => {
+            Some(cast) if self.outcome == Outcome::Won && matches!(cast.vote(), Vote::Fail(_)) => {
                 *slot = Some(CastVote::new(vote, latency));
                 return self.outcome;
             }
@@ -166,7 +163,7 @@ impl Round {
     /// Notes that the key was put back on `master`.
     pub(crate) fn healed(&mut self, master: usize) {
         if let Some(Some(cast)) = self.cast.get_mut(master) {
-            cast.vote = Vote::Grant;
+            *cast = CastVote::new(Vote::Grant, cast.latency());
         }
     }
 
@@ -300,7 +297,7 @@ impl Round {
             .map(|limit| limit.saturating_duration_since(self.start));
         let is_in_time = |cast: &&CastVote| time.is_none_or(|time| cast.latency() < time);
         let in_time = self.cast.iter().flatten().filter(is_in_time);
-        let count = in_time.filter(|cast| of(&cast.vote)).count();
+        let count = in_time.filter(|cast| of(cast.vote())).count();
         count >= majority(self.cast.len())
     }
 
@@ -321,7 +318,7 @@ impl Round {
         self.cast
             .iter()
             .enumerate()
-            .filter(|(_, cast)| of(cast.as_ref().map(|cast| &cast.vote)))
+            .filter(|(_, cast)| of(cast.as_ref().map(CastVote::vote)))
             .map(|(master, _)| master)
             .collect()
     }
@@ -341,7 +338,7 @@ impl Round {
     }
 
     fn votes_cast(&self) -> impl Iterator<Item = &Vote> {
-        self.cast.iter().flatten().map(|cast| &cast.vote)
+        self.cast.iter().flatten().map(CastVote::vote)
     }
 }
 
@@ -453,7 +450,7 @@ mod tests {
                 round.on_vote(master, vote(letter), start);
             }
             assert_eq!(round.on_vote(0, Vote::Grant, start), outcome);
-            let first = round.votes()[0].as_ref().map(|cast| cast.vote.clone());
+            let first = round.votes()[0].as_ref().map(|cast| cast.vote().clone());
             assert_eq!(first, late.chars().next().map(vote), "{letters}");
             assert!(round.is_settled());
         }

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    num::NonZeroU64,
     ops::{Deref, DerefMut},
     sync::Arc,
     time::Duration,
@@ -34,20 +35,29 @@ pub struct Votes {
 /// One vote, and the time from the start of the round until the vote came in.
 #[derive(Clone, Debug)]
 pub(crate) struct CastVote {
-    pub(crate) vote: Vote,
-    latency_nanos: u64,
+    /// The vote, unless it is a grant. Most votes for a held lock are grants, so the box saves
+    /// memory.
+    other: Option<Box<Vote>>,
+    /// The time in nanoseconds, plus 1. Because it is never 0, `Option<CastVote>` is as small as
+    /// `CastVote`.
+    latency: NonZeroU64,
 }
 
 impl CastVote {
     pub(crate) fn new(vote: Vote, latency: Duration) -> Self {
+        let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
         Self {
-            vote,
-            latency_nanos: u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX),
+            other: (vote != Vote::Grant).then(|| Box::new(vote)),
+            latency: NonZeroU64::MIN.saturating_add(nanos),
         }
     }
 
+    pub(crate) fn vote(&self) -> &Vote {
+        self.other.as_deref().unwrap_or(&Vote::Grant)
+    }
+
     pub(crate) fn latency(&self) -> Duration {
-        Duration::from_nanos(self.latency_nanos)
+        Duration::from_nanos(self.latency.get() - 1)
     }
 }
 
@@ -134,7 +144,7 @@ impl Votes {
         self.cast
             .iter()
             .flatten()
-            .filter(|cast| of(&cast.vote))
+            .filter(|cast| of(cast.vote()))
             .count()
     }
 }
@@ -177,7 +187,7 @@ impl<'a> VoteRow<'a> {
 
     /// Returns the master's vote. `None` if the master has not voted yet.
     pub fn vote(&self) -> Option<&'a Vote> {
-        self.cast.as_ref().map(|cast| &cast.vote)
+        self.cast.as_ref().map(CastVote::vote)
     }
 
     /// Returns the time from the start of the round until the master voted, or until the client
@@ -192,6 +202,28 @@ impl<'a> VoteRow<'a> {
         match self.vote() {
             Some(Vote::Fail(failure)) => Some(failure),
             Some(Vote::Grant | Vote::Refuse(_)) | None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::quorum::Refusal;
+
+    #[test]
+    fn a_cast_vote_is_small_and_keeps_its_vote_and_its_latency() {
+        assert_eq!(size_of::<Option<CastVote>>(), 16);
+        for vote in [
+            Vote::Grant,
+            Vote::Refuse(Refusal::Gone),
+            Vote::Fail(Failure::Closed),
+        ] {
+            for nanos in [0, 1, 1_000_000_000] {
+                let latency = Duration::from_nanos(nanos);
+                let cast = CastVote::new(vote.clone(), latency);
+                assert_eq!((cast.vote(), cast.latency()), (&vote, latency));
+            }
         }
     }
 }
