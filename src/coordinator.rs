@@ -14,11 +14,11 @@ use crate::{
 ///
 /// A coordinator is cheap to clone, and all clones share everything.
 ///
-/// Each master has one connection and one background task. The task connects to the master, notices
-/// when the master hangs, and reconnects. A request to a master that is known to be down fails at
-/// once and does not delay the others. One more task renews the locks that are held. The tasks end
-/// after the last clone of the coordinator, the last lock and the last guard are dropped. Before
-/// the tasks end, they deliver everything that was posted.
+/// Each master has one connection. A background task connects to the masters, notices when a master
+/// hangs, and reconnects. A request to a master that is known to be down fails at once and does not
+/// delay the others. Another task renews the locks that are held. The tasks end after the last
+/// clone of the coordinator, the last lock and the last guard are dropped. Before the tasks end,
+/// they deliver everything that was posted.
 ///
 /// # Guarantees
 ///

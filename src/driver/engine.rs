@@ -21,6 +21,7 @@ use super::{
     owned_lock::LockOwner,
     renewer::Renewer,
     shared::Shared,
+    supervisors,
 };
 use crate::{
     core::{config::Config, inspection::Inspection, name::Resource},
@@ -45,10 +46,8 @@ impl Engine {
         masters: Vec<(Arc<Mailbox>, Supervisor)>,
         runtime: &tokio::runtime::Handle,
     ) -> Self {
-        let (mailboxes, supervisors): (Vec<_>, Vec<_>) = masters.into_iter().unzip();
-        for supervisor in supervisors {
-            runtime.spawn(supervisor);
-        }
+        let mailboxes = masters.iter().map(|(mailbox, _)| mailbox.clone()).collect();
+        runtime.spawn(supervisors::run(masters));
         let renewer = Arc::<Renewer>::default();
         runtime.spawn(renewer.clone().run());
         let process: Arc<str> = uuid(clock::random()).into();

@@ -24,5 +24,6 @@ mod schedule;
 pub(crate) mod select;
 mod shared;
 mod signal;
+mod supervisors;
 mod timestamps;
 pub(crate) mod watched;

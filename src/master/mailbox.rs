@@ -34,6 +34,8 @@ pub(crate) struct Mailbox {
     is_serving: AtomicBool,
     /// Set while the phase is `Serving` and the master reports changes of keys.
     reports_changes: AtomicBool,
+    /// Set if many commands had no reply when the last command was sent.
+    is_busy: AtomicBool,
     /// The node timeout in microseconds. 0 until the first dial is over.
     node_timeout: AtomicU64,
     state: Mutex<State>,
@@ -71,6 +73,7 @@ impl Mailbox {
             now,
             is_serving: AtomicBool::new(false),
             reports_changes: AtomicBool::new(false),
+            is_busy: AtomicBool::new(false),
             state: Mutex::default(),
         }
     }
@@ -112,6 +115,15 @@ impl Mailbox {
     /// Returns whether there is a connection. The answer may be slightly out of date.
     pub(crate) fn is_serving(&self) -> bool {
         self.is_serving.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether many commands had no reply when the last command was sent.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_busy.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_busy(&self, is_busy: bool) {
+        self.is_busy.store(is_busy, Ordering::Relaxed);
     }
 
     /// Subscribes `subscriber` to `channel`, on the current connection and all later ones.

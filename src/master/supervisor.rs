@@ -1,5 +1,5 @@
-//! The task that serves one master. It dials the master, sends requests in order, and matches
-//! replies with requests. It gives up requests and connections that take too long.
+//! The supervisor of one master. It dials the master, sends requests in order, and matches replies
+//! with requests. It gives up requests and connections that take too long.
 
 use std::{
     future::{Future, poll_fn},

@@ -64,6 +64,8 @@ pub(super) struct InFlight<'a> {
 }
 
 impl<'a> InFlight<'a> {
+    /// The most unanswered commands of a master that is not busy.
+    const FEW: usize = 4;
     /// The first window of a connection.
     pub(super) const WINDOW: usize = 1_024;
     /// The first window of a connection if the master was silent on the connection before it.
@@ -147,6 +149,7 @@ impl<'a> InFlight<'a> {
                 self.fail_unsent(request, now);
             }
         }
+        self.mailbox.set_busy(self.sent.len() > Self::FEW);
     }
 
     /// Sends more commands if replies have made room in the window. Returns whether it sent any.
