@@ -24,6 +24,8 @@ pub enum Renewal {
 pub(crate) struct RenewalPlan {
     /// The time that is left of a lease when its renewal is due.
     ahead: Duration,
+    /// The time by which the next renewal comes earlier, see [`spread`](Self::spread).
+    early: Duration,
     retry: Duration,
     /// No renewal is due at this instant or later. `None` means no limit.
     end: Option<Instant>,
@@ -50,9 +52,32 @@ impl RenewalPlan {
         };
         Some(Self {
             ahead: lease.remaining(start) / 3 * 2,
+            early: Duration::ZERO,
             retry,
             end,
         })
+    }
+
+    /// Returns this plan with the first renewal up to half a period earlier. Locks that were
+    /// acquired together then have their renewals at different times. `random` must be uniform over
+    /// all of `u64`.
+    pub(crate) fn spread(self, random: u64) -> Self {
+        let most = self.ahead / 4; // half of the period, which is a third of the lease
+        let early = (most.as_nanos() * u128::from(random)) >> 64;
+        Self {
+            early: Duration::from_nanos(early as u64).min(most),
+            ..self
+        }
+    }
+
+    /// Returns the plan for the time after a renewal. Each renewal is half as early as the one
+    /// before. So the first renewals move apart, by up to a period in total, and later ones cost
+    /// nothing more than without the spread.
+    pub(crate) fn after_renewal(self) -> Self {
+        Self {
+            early: self.early / 2,
+            ..self
+        }
     }
 
     /// Returns this plan with the later end of the two plans.
@@ -65,7 +90,7 @@ impl RenewalPlan {
 
     /// Returns when to renew `lease`, which may have any length. `None` if `lease` is the last one.
     pub(crate) fn due(self, lease: Lease) -> Option<Instant> {
-        let due = lease.until().checked_sub(self.ahead)?;
+        let due = lease.until().checked_sub(self.ahead + self.early)?;
         self.end.is_none_or(|end| due < end).then_some(due)
     }
 
@@ -109,11 +134,37 @@ mod tests {
         assert_eq!(plan.look_again(start) - start, millis(450));
     }
 
+    #[test]
+    fn the_first_renewals_are_spread_over_half_a_period_and_later_ones_keep_their_distance() {
+        let millis = Duration::from_millis;
+        let start = Instant::now();
+        let drift = Drift::from_ppm(0).unwrap();
+        let lease = |at: Instant| Lease::new(at, parse(9_002, drift).unwrap(), drift);
+        let plan = RenewalPlan::new(start, lease(start), millis(450), Renewal::Unlimited).unwrap();
+        for (random, times) in [
+            (0, [3_000, 6_000, 9_000, 12_000]),
+            (1 << 63, [2_250, 4_875, 7_688, 10_594]),
+            (u64::MAX, [1_500, 3_750, 6_375, 9_188]),
+        ] {
+            let (mut plan, mut now) = (plan.spread(random), start);
+            for at in times {
+                now = plan.due(lease(now)).unwrap();
+                plan = plan.after_renewal();
+                let expected = start + millis(at);
+                assert!(
+                    now.max(expected) - now.min(expected) < millis(1),
+                    "{random} {at}"
+                );
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn a_renewal_is_due_before_the_lease_ends(
             ttl in 53..1_000_000u64,
             ppm in 0..900_000u32,
+            random: u64,
         ) {
             let start = Instant::now();
             let drift = Drift::from_ppm(ppm).unwrap();
@@ -121,8 +172,10 @@ mod tests {
                 let lease = Lease::new(start, ttl, drift);
                 let retry = Duration::from_millis(50);
                 let plan = RenewalPlan::new(start, lease, retry, Renewal::Unlimited);
-                let due = plan.unwrap().due(lease).unwrap();
-                prop_assert!(start <= due && due < lease.until());
+                let plan = plan.unwrap();
+                let due = plan.due(lease).unwrap();
+                let early = plan.spread(random).due(lease).unwrap();
+                prop_assert!(start <= early && early <= due && due < lease.until());
             }
         }
     }

@@ -52,6 +52,12 @@ impl Renewer {
         key
     }
 
+    /// Returns whether there are so many claims that renewals which are due together would be late.
+    pub(crate) fn is_crowded(&self) -> bool {
+        const MANY: usize = 250;
+        self.state.lock().schedule.len() >= MANY
+    }
+
     pub(crate) fn remove(&self, key: TimerKey) {
         self.state.lock().schedule.remove(key);
     }

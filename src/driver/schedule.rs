@@ -53,11 +53,16 @@ impl<T: Clone> Schedule<T> {
             self.free.push(key.slot);
         }
         // Removed timers must not fill the heap when many locks are held for a short time.
-        if self.due.len() > 64 + 4 * (self.slots.len() - self.free.len()) {
+        if self.due.len() > 64 + 4 * self.len() {
             let mut due = mem::take(&mut self.due).into_vec();
             due.retain(|Reverse((_, key))| self.is_current(*key));
             self.due = due.into();
         }
+    }
+
+    /// Returns the number of timers.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
     }
 
     /// Returns when the next timer is due.

@@ -1,7 +1,7 @@
 //! Renewed locks, with the paused clock.
 
 use quorlock::{ExtendError, Fault, Guard, LockState, LostReason, Renewal};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, advance, sleep, sleep_until};
 
 use crate::world::*;
 
@@ -318,19 +318,54 @@ fn renewed_guards_outlive_their_runtime_without_harm() {
     drop(world);
 }
 
-/// All renewals are due at the same time. The renewer sends as many as the masters can answer in
-/// time, waits for the answers, and sends more.
+/// All locks are acquired within two milliseconds. Without a spread, all renewals of a period would
+/// fall into the same tenth of it.
+#[tokio::test(start_paused = true)]
+async fn the_renewals_of_many_locks_are_spread() {
+    let (world, count) = (World::new(3).await, 6_000);
+    let guards = take(&world, count).await;
+    let slot = valid(TTL) / 30;
+    let mut counts = Vec::new();
+    for _ in 0..60 {
+        let before = world.commands()[0];
+        sleep(slot).await;
+        counts.push(world.commands()[0] - before);
+        for guard in &guards {
+            assert!(
+                guard.remaining() > valid(TTL) * 2 / 3 - millis(5),
+                "{guard:?}"
+            );
+        }
+    }
+    assert_eq!(counts[..4], [0; 4]);
+    let periods: Vec<&[u64]> = counts.chunks(10).collect();
+    // The first 250 locks keep their times.
+    let most = |period: &[u64]| period.iter().copied().max().unwrap();
+    assert!(
+        most(periods[0]) < 2_500 && most(periods[5]) < 2_500,
+        "{counts:?}"
+    );
+    let all: u64 = counts.iter().sum();
+    assert!(all <= 7 * count as u64, "{all}");
+    assert!(periods[5].iter().all(|n| *n > 250), "{counts:?}");
+    drop(guards);
+    world.locks.close().await;
+}
+
+/// The process stalls, and then all renewals are due at the same time. The renewer sends as many as
+/// the masters can answer in time, waits for the answers, and sends more.
 #[tokio::test(start_paused = true)]
 async fn renewals_wait_for_the_answers_to_earlier_ones() {
     let world = World::new(5).await;
     let guards = take(&world, 2_000).await;
     let before = world.commands();
     world.inject(vec![delay(30); 5]);
-    let due = guards[0].valid_until() - valid(TTL) * 2 / 3;
+    advance(valid(TTL) / 3).await;
+    let due = Instant::now();
     let mut posted = 0;
     for round in 1..=6 {
         // Waits until half a delay after the answers to the last renewals.
-        sleep_until(Instant::from_std(due) + millis(round * 31 + 14)).await;
+        sleep_until(due + millis(round * 31 + 14)).await;
         let commands = world.commands()[0] - before[0];
         let more = commands - posted;
         assert!((384..512).contains(&more) || commands == 2_000, "{more}");
@@ -360,8 +395,8 @@ async fn renewals_do_not_wait_for_masters_that_hang() {
         let world = World::new(5).await;
         let guards = take(&world, count).await;
         world.inject(vec![fault.clone(); 2]);
-        let due = guards[0].valid_until() - valid(TTL) * 2 / 3;
-        sleep_until(Instant::from_std(due) + late).await;
+        advance(valid(TTL) / 3).await;
+        sleep(late).await;
         for guard in &guards {
             assert!(
                 guard.remaining() > valid(TTL) - millis(5) - late,

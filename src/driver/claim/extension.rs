@@ -253,13 +253,17 @@ impl Claim {
         if let Some(before) = state.renewal {
             plan = before.or_longer(plan);
         }
+        let renewer = &self.context.renewer;
+        if state.timer.is_none() && renewer.is_crowded() {
+            plan = plan.spread(clock::random_u64());
+        }
         state.renewal = Some(plan);
         if state.timer.is_some() {
             return;
         }
         if let Some(due) = plan.due(state.lease) {
             let claim = Arc::downgrade(self) as Weak<dyn Renew>;
-            state.timer = Some(self.context.renewer.add(due, claim));
+            state.timer = Some(renewer.add(due, claim));
         }
     }
 
@@ -290,8 +294,12 @@ impl Renew for Claim {
         if now < due {
             return (Some(due), None);
         }
-        let is_pending = state.newest.is_pending();
-        let posted = (!is_pending).then(|| self.post_extension(state, self.ttl, now).round.clone());
-        (Some(plan.look_again(now)), posted)
+        let again = Some(plan.look_again(now));
+        if state.newest.is_pending() {
+            return (again, None);
+        }
+        state.renewal = Some(plan.after_renewal());
+        let extension = self.post_extension(state, self.ttl, now);
+        (again, Some(extension.round.clone()))
     }
 }
