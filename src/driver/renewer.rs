@@ -6,7 +6,7 @@ use std::{
     pin::pin,
     sync::{Arc, Weak},
     task::{Poll, Waker},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -103,10 +103,11 @@ impl Renewer {
         .await
     }
 
-    /// Sleeps until `due`. Returns early if a claim that is due earlier is added, or if the renewer
-    /// is closed.
+    /// Sleeps until `due`, or a little longer if there are many claims, so that more renewals share
+    /// a batch. Returns early if a claim that is due earlier is added, or if the renewer is closed.
     async fn sleep_until(&self, due: Instant) {
-        let mut sleep = pin!(clock::sleep_until(due));
+        let longer = Duration::from_millis(if self.is_crowded() { 5 } else { 0 });
+        let mut sleep = pin!(clock::sleep_until(due + longer));
         poll_fn(|cx| {
             {
                 let mut state = self.state.lock();
