@@ -37,6 +37,9 @@ pub(crate) struct Renewer {
 struct State {
     schedule: Schedule<Weak<dyn Renew>>,
     waker: Option<Waker>,
+    /// The time until which the task sleeps, even if no claim is left that is due by then. `None`
+    /// if the task waits for a claim.
+    sleeps_until: Option<Instant>,
     is_closed: bool,
 }
 
@@ -44,12 +47,10 @@ impl Renewer {
     /// Renews `claim` at `due`, and then at the instants that [`Renew::renew`] returns.
     pub(crate) fn add(&self, due: Instant, claim: Weak<dyn Renew>) -> TimerKey {
         let mut state = self.state.lock();
-        let first = state.schedule.next_due();
-        let key = state.schedule.insert(due, claim);
-        if first.is_none_or(|first| due < first) {
+        if state.sleeps_until.is_none_or(|until| due < until) {
             state.wake();
         }
-        key
+        state.schedule.insert(due, claim)
     }
 
     /// Returns whether there are so many claims that renewals which are due together would be late.
@@ -93,12 +94,12 @@ impl Renewer {
             if state.is_closed {
                 return Poll::Ready(None);
             }
-            let due = state.schedule.next_due();
-            if due.is_none() {
+            state.sleeps_until = state.schedule.next_due();
+            if state.sleeps_until.is_none() {
                 state.waker = Some(cx.waker().clone());
                 return Poll::Pending;
             }
-            Poll::Ready(due)
+            Poll::Ready(state.sleeps_until)
         })
         .await
     }
@@ -213,5 +214,58 @@ impl Backlog {
             posted >= renewals
         });
         batch.map(|batch| &*batch.last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        task::{Context, Wake},
+    };
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    struct Idle;
+
+    impl Renew for Idle {
+        fn renew(self: Arc<Self>, _now: Instant) -> (Option<Instant>, Option<Arc<LiveRound>>) {
+            (None, None)
+        }
+    }
+
+    /// On the multi-thread runtime, a needless wake-up can cost a switch to another thread.
+    #[tokio::test(start_paused = true)]
+    async fn only_a_claim_that_is_due_before_the_task_wakes_up_wakes_it() {
+        let claim: Arc<dyn Renew> = Arc::new(Idle);
+        let renewer = Arc::<Renewer>::default();
+        let wakes = Arc::<Wakes>::default();
+        let waker = Waker::from(wakes.clone());
+        let mut run = pin!(renewer.clone().run());
+        let mut poll = || run.as_mut().poll(&mut Context::from_waker(&waker));
+        let start = clock::now();
+        let add = |seconds| {
+            let due = start + Duration::from_secs(seconds);
+            let key = renewer.add(due, Arc::downgrade(&claim));
+            (key, wakes.0.load(Ordering::Relaxed))
+        };
+        assert!(poll().is_pending());
+        let (first, woken) = add(10);
+        assert_eq!(woken, 1);
+        assert!(poll().is_pending());
+        renewer.remove(first);
+        assert_eq!(add(11).1, 1);
+        assert_eq!(add(9).1, 2);
+        assert!(poll().is_pending());
+        assert_eq!(add(10).1, 2);
     }
 }
