@@ -17,6 +17,12 @@ impl Rivalry {
         self.left[Self::entry(hash)] > 0
     }
 
+    /// Returns whether another client asks for the lock all the time: the last attempt met a rival,
+    /// or the one before it.
+    pub(crate) fn is_certain(&self, hash: u64) -> bool {
+        self.left[Self::entry(hash)] + 1 >= Self::MEMORY
+    }
+
     /// Notes whether an attempt met a rival.
     pub(crate) fn note(&mut self, hash: u64, met_a_rival: bool) {
         let left = &mut self.left[Self::entry(hash)];
@@ -50,8 +56,9 @@ mod tests {
         assert!(!rivalry.is_likely(7));
         rivalry.note(7, true);
         assert!(rivalry.is_likely(7) && !rivalry.is_likely(8));
-        for _ in 0..8 {
+        for attempt in 0..8 {
             assert!(rivalry.is_likely(7));
+            assert_eq!(rivalry.is_certain(7), attempt < 2);
             rivalry.note(7, false);
         }
         assert!(!rivalry.is_likely(7));

@@ -112,7 +112,7 @@ impl Round {
     /// Returns the vote of `master`, if it has voted.
     pub(crate) fn vote(&self, master: usize) -> Option<&Vote> {
         let cast = self.cast.get(master)?.as_ref();
-        cast.map(|cast| &cast.vote)
+        cast.map(CastVote::vote)
     }
 
     /// Returns the masters that may have the key because of this round.

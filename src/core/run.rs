@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// The events that lead to an attempt at a lock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// A guard of this process has just released the lock.
     Released,
@@ -12,8 +12,9 @@ pub(crate) enum Cause {
     GaveWay,
     /// Masters have reported a change.
     Changed,
+    /// The waiter before this one, in the same process, is done.
+    Turn,
     /// No event: the first attempt, or the end of a wait.
-    #[default]
     Time,
 }
 
@@ -56,8 +57,8 @@ impl Run {
             Cause::GaveWay if is_won => self.limit = (self.limit * 2).min(Self::MOST),
             Cause::GaveWay => self.limit = Self::LEAST,
             // The waiter may have been refused because of a guard of this process.
-            Cause::Changed | Cause::Time if !is_won => return,
-            Cause::Released | Cause::Changed | Cause::Time => {}
+            Cause::Changed | Cause::Turn | Cause::Time if !is_won => return,
+            Cause::Released | Cause::Changed | Cause::Turn | Cause::Time => {}
         }
         self.hand_overs = 0;
         self.since = None;
@@ -106,7 +107,7 @@ mod tests {
         }
         run.note(Cause::GaveWay, false, now);
         assert_eq!(length(&mut run, &mut now, 0), 8);
-        for cause in [Cause::Time, Cause::Changed] {
+        for cause in [Cause::Time, Cause::Turn, Cause::Changed] {
             run.note(cause, false, now);
             assert!(run.is_over(now));
         }

@@ -17,6 +17,18 @@ pub(crate) struct WaitPolicy {
     pub(crate) poll: Backoff,
 }
 
+/// The last attempt, which failed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastAttempt<'a> {
+    pub(crate) refused: &'a Refused,
+    /// `true` if masters granted the lock for a moment, although another client holds it.
+    pub(crate) took_some: bool,
+    /// `true` if a majority of masters tell the waiter when the lock may be free.
+    pub(crate) is_heard: bool,
+    /// The number of attempts in a row before it that failed for the same reason.
+    pub(crate) failures: u32,
+}
+
 /// A wait before the next attempt. Both times are counted from now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
@@ -39,18 +51,10 @@ impl Wait {
     }
 }
 
-/// Returns the wait after an attempt that was `refused`. `hears` says whether a majority of masters
-/// tell the waiter when the lock may be free. `failures` is the number of attempts in a row before
-/// it that failed for the same reason.
-pub(crate) fn next_wait(
-    refused: &Refused,
-    hears: bool,
-    failures: u32,
-    policy: WaitPolicy,
-    random: u64,
-) -> Wait {
-    let delay = policy.retry.delay(failures, random);
-    match refused {
+/// Returns the wait after the `last` attempt.
+pub(crate) fn next_wait(last: LastAttempt<'_>, policy: WaitPolicy, random: u64) -> Wait {
+    let delay = policy.retry.delay(last.failures, random);
+    match last.refused {
         Refused::NoQuorum | Refused::OtherKind | Refused::OwnerBusy | Refused::TooSlow(_) => {
             Wait::pause(delay)
         }
@@ -67,18 +71,20 @@ pub(crate) fn next_wait(
             ..Wait::pause(delay)
         },
         Refused::HeldUntil(left) => {
-            let poll = if hears {
+            let poll = if last.is_heard {
                 policy.poll.delay(u32::MAX, random)
             } else {
                 delay
             };
             let expiry = left.map(|left| left.saturating_add(EXPIRY_MARGIN));
             Wait {
-                // Limits the number of attempts while others release the lock and take it again.
-                pause: if failures > 2 {
-                    policy.retry.least() / 10
-                } else {
-                    Duration::ZERO
+                pause: match last.failures {
+                    // Several clients may each take some masters and give them back. A client
+                    // that came back at once would contend with the same clients again.
+                    _ if last.took_some => delay,
+                    // Limits the attempts while others release the lock and take it again.
+                    3.. => policy.retry.least() / 10,
+                    _ => Duration::ZERO,
                 },
                 end: expiry.map_or(poll, |expiry| expiry.min(poll)),
                 is_contested: expiry.is_some_and(|expiry| expiry <= poll),
@@ -105,7 +111,7 @@ mod tests {
         // This number gives the middle of each range. Retries come after 15 ms, 25 ms and later 105
         // ms, and polls after 1 s.
         let random = u64::MAX / 2 + 1;
-        for (refused, hears, failures, pause, end, is_contested) in [
+        for (refused, is_heard, failures, pause, end, is_contested) in [
             (NoQuorum, true, 0, 15, 15, false),
             (NoQuorum, true, 9, 105, 105, false),
             (OtherKind, true, 0, 15, 15, false),
@@ -123,13 +129,25 @@ mod tests {
             (HeldUntil(Some(millis(700))), true, 0, 0, 702, true),
             (HeldUntil(Some(millis(7_000))), true, 0, 0, 1_000, false),
         ] {
-            let wait = next_wait(&refused, hears, failures, policy, random);
+            let mut last = LastAttempt {
+                refused: &refused,
+                took_some: false,
+                is_heard,
+                failures,
+            };
+            let wait = next_wait(last, policy, random);
             let expected = Wait {
                 pause: millis(pause),
                 end: millis(end),
                 is_contested,
             };
-            assert_eq!(wait, expected, "{refused:?} {hears} {failures}");
+            assert_eq!(wait, expected, "{last:?}");
+            if let HeldUntil(_) = refused {
+                last.took_some = true;
+                let pause = policy.retry.delay(failures, random);
+                let expected = Wait { pause, ..expected };
+                assert_eq!(next_wait(last, policy, random), expected, "{last:?}");
+            }
         }
     }
 }

@@ -37,6 +37,9 @@ pub(super) async fn attempt(
     waiting: Option<Waiting<'_>>,
 ) -> Result<Level, NotAcquired> {
     let first = waiting.and_then(|waiting| waiting.first);
+    if let (Some(waiting), Some(_)) = (waiting, first) {
+        waiting.waiter.watch(); // before the command that asks for the report
+    }
     shared.check_open()?;
     let Some(owner) = &request.owner else {
         let identity = Identity::Token(Token::new(clock::random()));
@@ -135,8 +138,9 @@ async fn give_back(
         return Denied::in_round(Refused::OtherKind, release);
     }
     let mut denied = Denied::by(acquisition, outcome, release.read(Round::free_in));
-    if waiter.is_some() && matches!(denied.refused, Refused::HeldUntil(_)) {
-        denied.watched = Watched::All(release);
+    if let (Some(waiter), Refused::HeldUntil(_)) = (waiter, &denied.refused) {
+        let agreed = waiter.agreed(release.read(Round::held));
+        denied.watched = Watched::All { release, agreed };
     }
     denied
 }

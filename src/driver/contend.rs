@@ -23,7 +23,7 @@ use crate::core::{
     refused::Refused,
     round::Round,
     run::Cause,
-    wait::{Wait, WaitPolicy, next_wait},
+    wait::{LastAttempt, Wait, WaitPolicy, next_wait},
 };
 
 /// The shortest and the longest time for which a waiter gives way to those of other processes.
@@ -31,11 +31,20 @@ const LEAST_PAUSE: Duration = Duration::from_millis(5);
 const MOST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The plan for an attempt.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Plan {
     cause: Cause,
     /// The master to ask before the others. `None` if all masters are asked at once.
     first: Option<usize>,
+}
+
+impl Plan {
+    fn waiting<'a>(self, waiter: &'a LocalWaiter<'a>) -> Waiting<'a> {
+        Waiting {
+            waiter,
+            first: self.first,
+        }
+    }
 }
 
 /// Makes attempts until one wins the lock. If there is a deadline, the last attempt begins at the
@@ -48,7 +57,10 @@ pub(super) async fn contend(
     let masters = shared.masters();
     let waiters = &shared.context.local_waiters;
     let mut waiter = waiters.join(masters, &request.resource);
-    let mut plan = Plan::default();
+    let mut plan = Plan {
+        cause: Cause::Time,
+        first: waiter.first_of_all(),
+    };
     let mut streak = Streak::default();
     let mut chances = shared.chances();
     for failures in 0.. {
@@ -57,7 +69,10 @@ pub(super) async fn contend(
         // another waiter takes over.
         if waiter.turn(deadline.end).await {
             // The waiter before this one probably has the lock.
-            plan.first = waiter.agreed(MasterSet::ALL);
+            plan = Plan {
+                cause: Cause::Turn,
+                first: waiter.agreed(MasterSet::ALL),
+            };
         }
         let is_last = deadline.is_over();
         let timeout = masters.attempt_timeout();
@@ -71,10 +86,7 @@ pub(super) async fn contend(
         }
         waiter.begin_attempt();
         let start = clock::now();
-        let waiting = (!is_last).then_some(Waiting {
-            waiter: &waiter,
-            first: plan.first,
-        });
+        let waiting = (!is_last).then(|| plan.waiting(&waiter));
         let denied = match attempt(shared, request, || permit_by, waiting).await {
             Ok(level) => {
                 note_attempt(shared, &waiter, plan.cause, start, Ok(&level));
@@ -88,7 +100,7 @@ pub(super) async fn contend(
         if denied.refused == Refused::OwnerBusy {
             waiter.step_back(); // other owners do not wait for the tasks of this owner
         }
-        let wait = wait_after(masters, &denied, streak.note(&denied.refused));
+        let wait = wait_after(masters, &denied, &mut streak);
         plan = wait_for_chance(&waiter, wait, &denied, start, deadline).await;
     }
     Err(NotAcquired::Closed) // only after 2^32 failures
@@ -113,7 +125,7 @@ fn rival(cause: Cause, result: Result<&Level, &Denied>) -> Option<bool> {
     match result.map_err(|denied| &denied.refused) {
         Err(Refused::Split) => Some(true),
         Err(Refused::HeldUntil(_)) if cause == Cause::Changed => Some(true),
-        Ok(level) if cause == Cause::Changed => {
+        Ok(level) if matches!(cause, Cause::Changed | Cause::Time) => {
             Some(!level.newest_round().read(Round::held).is_empty())
         }
         _ => None,
@@ -123,14 +135,15 @@ fn rival(cause: Cause, result: Result<&Level, &Denied>) -> Option<bool> {
 /// The attempts in a row that failed for the same reason.
 #[derive(Debug, Default)]
 struct Streak {
-    reason: Option<mem::Discriminant<Refused>>,
+    /// The reason, and whether masters granted the lock for a moment.
+    reason: Option<(mem::Discriminant<Refused>, bool)>,
     count: u32,
 }
 
 impl Streak {
     /// Notes a failed attempt. Returns the number of attempts before it in the row.
-    fn note(&mut self, refused: &Refused) -> u32 {
-        let reason = Some(mem::discriminant(refused));
+    fn note(&mut self, refused: &Refused, took_some: bool) -> u32 {
+        let reason = Some((mem::discriminant(refused), took_some));
         self.count = if self.reason == reason {
             self.count.saturating_add(1)
         } else {
@@ -141,22 +154,21 @@ impl Streak {
     }
 }
 
-/// Returns the wait after an attempt. `failures` is the number of attempts in a row before it that
-/// failed for the same reason.
-fn wait_after(masters: &Masters, denied: &Denied, failures: u32) -> Wait {
+/// Returns the wait after an attempt.
+fn wait_after(masters: &Masters, denied: &Denied, streak: &mut Streak) -> Wait {
     let config = masters.config();
     let policy = WaitPolicy {
         retry: config.retry,
         poll: config.poll,
     };
-    let is_heard = denied.watched.is_heard(masters);
-    next_wait(
-        &denied.refused,
-        is_heard,
-        failures,
-        policy,
-        clock::random_u64(),
-    )
+    let took_some = denied.took_some();
+    let last = LastAttempt {
+        refused: &denied.refused,
+        took_some,
+        is_heard: denied.watched.is_heard(masters),
+        failures: streak.note(&denied.refused, took_some),
+    };
+    next_wait(last, policy, clock::random_u64())
 }
 
 /// Waits until another attempt may win, and plans it. The last attempt began at `start`.

@@ -4,8 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use super::{clock, live_round::LiveRound, watched::Watched};
 use crate::core::{
-    chances::Chance, config_error::ConfigError, master_set::MasterSet, refused::Refused,
-    round::Outcome,
+    chances::Chance,
+    config_error::ConfigError,
+    master_set::MasterSet,
+    refused::Refused,
+    round::{Outcome, Round},
 };
 
 /// An attempt that did not end in a lock.
@@ -46,11 +49,17 @@ impl Denied {
     /// Returns the masters on which the lock is likely to be free after the wait.
     pub(crate) fn free(&self) -> MasterSet {
         match (&self.refused, &self.watched) {
-            (Refused::HeldUntil(Some(left)), Watched::All(release)) => {
+            (Refused::HeldUntil(Some(left)), Watched::All { release, .. }) => {
                 release.read(|release| release.free_within(*left))
             }
             _ => MasterSet::ALL,
         }
+    }
+
+    /// Returns whether any master granted the lock.
+    pub(crate) fn took_some(&self) -> bool {
+        let round = self.round.as_ref();
+        round.is_some_and(|round| !round.read(Round::granted).is_empty())
     }
 
     pub(crate) fn owner_busy() -> Self {

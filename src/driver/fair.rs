@@ -24,7 +24,7 @@ use crate::core::{
     refused::Refused,
     retry::Backoff,
     round::{Outcome, Round},
-    wait::{WaitPolicy, next_wait},
+    wait::{LastAttempt, WaitPolicy, next_wait},
 };
 
 /// The number of times that a waiter corrects the time in its ticket before masters no longer check
@@ -318,7 +318,13 @@ impl<'a> FairWait<'a> {
             return; // the next round watches the key
         }
         let random = clock::random_u64();
-        let wait = next_wait(&refused, true, self.splits, policy, random);
+        let last = LastAttempt {
+            refused: &refused,
+            took_some: false,
+            is_heard: true,
+            failures: self.splits,
+        };
+        let wait = next_wait(last, policy, random);
         match refused {
             Refused::NoQuorum | Refused::Split => self.splits = self.splits.saturating_add(1),
             Refused::Quarantined(_) => {}

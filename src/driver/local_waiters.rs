@@ -260,6 +260,13 @@ impl LocalWaiter<'_> {
         is_contested.then(|| self.agreed(among)).flatten()
     }
 
+    /// Returns the master to ask first in the first attempt of this waiter. `None` in most cases,
+    /// because the answer of one master before the others costs a round trip.
+    pub(crate) fn first_of_all(&self) -> Option<usize> {
+        let is_contested = self.waiters.rivalry.lock().is_certain(self.hash());
+        is_contested.then(|| self.agreed(MasterSet::ALL)).flatten()
+    }
+
     /// Returns the master in `among` that all clients agree to ask first.
     pub(crate) fn agreed(&self, among: MasterSet) -> Option<usize> {
         self.masters.agreed(self.resource.key(), among)

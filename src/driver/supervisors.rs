@@ -32,7 +32,7 @@ pub(crate) async fn run(masters: Vec<(Arc<Mailbox>, Supervisor)>) {
         .zip(supervisors)
         .map(|(master, supervisor)| (Some(supervisor), ready.waker(master)))
         .collect();
-    let mut gave_way = false;
+    let (mut gave_way, mut first) = (false, 0);
     poll_fn(|cx| {
         ready.task.get_or_init(|| cx.waker().clone());
         gave_way = !gave_way && mailboxes.iter().any(|mailbox| mailbox.is_busy());
@@ -41,8 +41,12 @@ pub(crate) async fn run(masters: Vec<(Arc<Mailbox>, Supervisor)>) {
             return Poll::Pending;
         }
         let masters = ready.masters.swap(0, Ordering::AcqRel);
-        for (master, (supervisor, waker)) in supervisors.iter_mut().enumerate() {
+        // Tokio limits the work of a task in one poll. Each poll begins with another master, so
+        // masters that send a lot cannot use up the limit every time.
+        first = (first + 1) % supervisors.len().max(1);
+        for master in (first..supervisors.len()).chain(0..first) {
             if masters >> master & 1 == 1 {
+                let (supervisor, waker) = &mut supervisors[master];
                 poll(supervisor, waker);
             }
         }

@@ -13,7 +13,12 @@ pub(crate) enum Watched {
     /// The only master that was asked. It has refused.
     One(usize),
     /// All masters, from this release of a lost attempt on.
-    All(Arc<LiveRound>),
+    All {
+        release: Arc<LiveRound>,
+        /// The agreed master among those on which another holds the lock. Its report alone makes
+        /// another attempt worthwhile, because releases are sent to all masters at once.
+        agreed: Option<usize>,
+    },
 }
 
 impl Watched {
@@ -23,7 +28,7 @@ impl Watched {
         match self {
             Self::None => false,
             Self::One(_) => true,
-            Self::All(_) => masters.reporting().is_majority_of(masters.count()),
+            Self::All { .. } => masters.reporting().is_majority_of(masters.count()),
         }
     }
 
@@ -39,11 +44,13 @@ impl Watched {
                 first: MasterSet::ALL,
                 ask_first: true,
             }),
-            Self::All(release) => {
+            Self::All { release, agreed } => {
                 let given_back = release.read(Round::freed);
                 let free = changed | given_back;
                 let news = changed - given_back;
-                free.is_majority_of(masters).then_some(Free {
+                let is_reported = agreed.is_some_and(|agreed| news.contains(agreed));
+                let may_be_free = is_reported || free.is_majority_of(masters);
+                may_be_free.then_some(Free {
                     first: if news.is_empty() { free } else { news },
                     ask_first: !given_back.is_empty(),
                 })

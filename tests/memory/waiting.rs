@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{AcquireError, Coordinator, Fault, Guard, MemoryMaster};
+use quorlock::{AcquireError, Coordinator, Fault, Guard, Kind, MemoryMaster};
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout},
@@ -486,6 +486,69 @@ async fn a_thousand_waiters_of_four_processes_are_all_served() {
     assert_eq!(world.holders(), [""; 3]);
 }
 
+/// A client that has met rivals asks one master first, even in the first attempt of a new waiter.
+/// The report of that master alone wakes the waiter.
+#[tokio::test(start_paused = true)]
+async fn a_new_waiter_for_a_contested_lock_asks_one_master_and_hears_from_it() {
+    let world = World::new(5).await;
+    let others = another(&world.masters).await;
+    world.occupy(0..2, seconds(60));
+    world.occupy([2], millis(5));
+    // The first attempt splits the vote.
+    drop(others.mutex(NAME).acquire().await.unwrap());
+    world.masters[..2]
+        .iter()
+        .for_each(|master| master.delete(NAME));
+    let guard = world.locks.mutex(NAME).acquire().await.unwrap();
+    guard.settled().await;
+    let before = world.commands();
+    let waiting = waiter(&others);
+    sleep(millis(100)).await;
+    let asked = world.commands().into_iter().zip(before);
+    assert_eq!(asked.filter(|(after, before)| after > before).count(), 1);
+    drop(guard);
+    let took = wait_of(waiting).await;
+    assert!(took <= millis(1), "{took:?}");
+}
+
+/// The reports of a renewal wake a waiter while the key is missing on one master. The waiter must
+/// not take that master, not even for a moment: the renewal is about to put the key back there.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_a_renewal_wakes_keeps_off_a_lost_key() {
+    let pairs = (0..5).flat_map(|lost| (0..5).map(move |early| (lost, early)));
+    for (lost, early) in pairs.filter(|(lost, early)| lost != early) {
+        for kind in [Kind::Mutex, Kind::Reentrant] {
+            let world = World::new(5).await;
+            let guard = lock(kind, &world.locks, &world.locks.owner());
+            let guard = guard.acquire().await.unwrap();
+            world.masters[lost].delete(NAME);
+            // A poll at the moment of the renewal would take the master.
+            let locks = Coordinator::builder().masters(&world.masters);
+            let locks = locks.poll_interval(seconds(60), seconds(60)).build();
+            let locks = locks.unwrap();
+            sleep(millis(1)).await;
+            let waiting = lock(kind, &locks, &locks.owner());
+            let waiting = tokio::spawn(async move { drop(waiting.acquire().await.unwrap()) });
+            sleep(millis(300)).await;
+            // One master reports the renewal early. The waiter is refused, and would give the
+            // master without the key back, only after the renewal has been there.
+            world.inject((0..5).map(|master| match master {
+                _ if master == lost => Fault::None,
+                _ if master == early => delay(1),
+                _ => delay(5),
+            }));
+            // Renewals come every 3.3 s.
+            sleep(seconds(4)).await;
+            let ttls = world.ttls();
+            let is_back = ttls.iter().all(Option::is_some);
+            assert!(is_back, "{kind} {lost} {early}: {ttls:?}");
+            assert!(guard.is_valid() && !waiting.is_finished());
+            drop(guard);
+            timeout(seconds(9), waiting).await.unwrap().unwrap();
+        }
+    }
+}
+
 /// A waiter that asks just when the holder renews the lock could take the master that lost the key.
 /// The holder could then never put its key back.
 #[tokio::test(start_paused = true)]
@@ -499,9 +562,15 @@ async fn a_renewal_puts_a_lost_key_back_while_others_wait() {
             for _ in 0..3 {
                 let locks = another(&world.masters).await;
                 let lock = lock(kind, &locks, &locks.owner());
-                others.push((locks, tokio::spawn(async move { lock.acquire().await.unwrap() })));
+                let waiting = tokio::spawn(async move { drop(lock.acquire().await.unwrap()) });
+                others.push((locks, waiting));
             }
             sleep(millis(300)).await;
+            // The master that lost the key is the slowest one, so the holder's renewal reaches it
+            // after the reports of the other masters have reached the waiters.
+            world.inject(
+                (0..5).map(|master| delay(if master == lost { 9 } else { 1 + master as u64 })),
+            );
             world.masters[lost].delete(NAME);
             // Renewals come every 3.3 s.
             sleep(seconds(7)).await;
@@ -510,7 +579,7 @@ async fn a_renewal_puts_a_lost_key_back_while_others_wait() {
             assert!(guard.is_valid() && others.iter().all(|(_, task)| !task.is_finished()));
             drop(guard);
             for (_, task) in others {
-                task.await.unwrap().release().await.unwrap();
+                timeout(seconds(9), task).await.unwrap().unwrap();
             }
         }
     }

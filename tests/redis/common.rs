@@ -41,6 +41,22 @@ pub(crate) fn with_masters_alone(n: usize, test: impl AsyncFnOnce(Vec<Server>)) 
     });
 }
 
+/// Runs `test` like [`with_masters_alone`], on masters of the server program and of each version
+/// whose program is there, without a time limit.
+pub(crate) fn on_each_version(n: usize, test: impl AsyncFn(&str, Vec<Server>)) {
+    with_own_masters(n, |masters| {
+        let _alone = MACHINE.write();
+        runtime().block_on(test("the server program", masters));
+    });
+    for version in ["redis-7.0", "redis-8.6", "valkey-9.1"] {
+        if let Some(program) = server::version(version) {
+            let masters = (0..n).map(|_| Server::start_version(&program)).collect();
+            let _alone = MACHINE.write();
+            runtime().block_on(test(version, masters));
+        }
+    }
+}
+
 fn with_own_masters(n: usize, run: impl FnOnce(Vec<Server>)) {
     if !server::only_urls() {
         run(server::masters(n));

@@ -26,7 +26,9 @@ mod hang;
 mod hopeless_waiters;
 mod impostors;
 mod lock_names;
+
 mod login;
+mod lost_wake_ups;
 mod native_release;
 #[path = "../support/on_event.rs"]
 mod on_event;

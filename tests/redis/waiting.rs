@@ -101,7 +101,7 @@ fn waiters_of_one_process_are_served_in_their_order() {
 /// The holder is another program. Masters report all changes of a key, whoever makes them.
 #[test]
 fn a_key_that_another_program_deletes_wakes_a_waiter() {
-    with_masters_alone(3, async |masters| {
+    on_each_version(3, async |_, masters| {
         let locks = coordinator(patient(), &masters);
         for delete in [
             &["DEL", "r"][..],
@@ -132,7 +132,7 @@ fn a_key_that_another_program_deletes_wakes_a_waiter() {
 /// A server that may track only one key forgets the others. It reports each key that it forgets.
 #[test]
 fn a_server_that_forgets_tracked_keys_wakes_their_waiters() {
-    with_masters_alone(3, async |masters| {
+    on_each_version(3, async |_, masters| {
         for master in &masters {
             let set = master.command(&["CONFIG", "SET", "tracking-table-max-keys", "1"]);
             assert_eq!(set, "OK");
@@ -165,7 +165,7 @@ fn a_server_that_forgets_tracked_keys_wakes_their_waiters() {
 
 #[test]
 fn a_key_that_expires_is_noticed_by_its_ttl() {
-    with_masters_alone(3, async |masters| {
+    on_each_version(3, async |_, masters| {
         let locks = coordinator(patient(), &masters);
         acquire_on_all(&locks.mutex("r"))
             .await
@@ -191,7 +191,7 @@ fn a_key_that_expires_is_noticed_by_its_ttl() {
 
 #[test]
 fn a_message_lost_with_its_connection_does_not_delay_the_waiter() {
-    with_masters_alone(3, async |masters| {
+    on_each_version(3, async |_, masters| {
         let locks = coordinator(patient(), &masters);
         let others = coordinator(patient(), &masters);
         let mut times = Vec::new();
@@ -266,7 +266,7 @@ fn a_waiter_dropped_at_any_poll_leaves_nothing_and_the_next_gets_the_lock() {
 
 #[test]
 fn a_user_without_the_right_to_track_keys_polls() {
-    with_masters_alone(3, async |masters| {
+    on_each_version(3, async |_, masters| {
         for right in ["-client|tracking", "-client|caching", "-client"] {
             let mut urls = Vec::new();
             for master in &masters {
@@ -298,7 +298,7 @@ fn a_user_without_the_right_to_track_keys_polls() {
 /// A majority of masters tell the waiter of changes, and the others cannot.
 #[test]
 fn a_majority_of_masters_is_enough_to_wake_a_waiter() {
-    with_masters_alone(3, async |masters| {
+    on_each_version(3, async |_, masters| {
         let rules = [
             "ACL", "SETUSER", "default", "on", "nopass", "~*", "&*", "+@all", "-client",
         ];
