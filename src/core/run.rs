@@ -48,7 +48,7 @@ impl Run {
     /// Notes the result of an attempt of a waiter.
     pub(crate) fn note(&mut self, cause: Cause, is_won: bool, now: Instant) {
         match cause {
-            Cause::Released if is_won => {
+            Cause::Released | Cause::Turn if is_won => {
                 self.hand_overs += 1;
                 self.since.get_or_insert(now);
                 return;
@@ -58,7 +58,7 @@ impl Run {
             Cause::GaveWay => self.limit = Self::LEAST,
             // The waiter may have been refused because of a guard of this process.
             Cause::Changed | Cause::Turn | Cause::Time if !is_won => return,
-            Cause::Released | Cause::Changed | Cause::Turn | Cause::Time => {}
+            Cause::Released | Cause::Turn | Cause::Changed | Cause::Time => {}
         }
         self.hand_overs = 0;
         self.since = None;

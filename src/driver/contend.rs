@@ -63,14 +63,19 @@ pub(super) async fn contend(
     };
     let mut streak = Streak::default();
     let mut chances = shared.chances();
+    let mut ask_all_at = next_poll(masters);
     for failures in 0.. {
         // Waits for the turn of this waiter. Before a later attempt, the waiter still has its turn
         // in most cases. It loses its turn if it steps back, or if it is silent for so long that
         // another waiter takes over.
         if waiter.turn(deadline.end).await {
-            // The waiter before this one probably has the lock.
             plan = Plan {
-                cause: Cause::Turn,
+                cause: if waiter.is_released() && waiter.gives_way() {
+                    give_way(&waiter, LEAST_PAUSE, deadline).await
+                } else {
+                    Cause::Turn
+                },
+                // The waiter before this one probably has the lock.
                 first: waiter.agreed(MasterSet::ALL),
             };
         }
@@ -86,6 +91,12 @@ pub(super) async fn contend(
         }
         waiter.begin_attempt();
         let start = clock::now();
+        if start >= ask_all_at {
+            plan.first = None;
+        }
+        if plan.first.is_none() {
+            ask_all_at = next_poll(masters);
+        }
         let waiting = (!is_last).then(|| plan.waiting(&waiter));
         let denied = match attempt(shared, request, || permit_by, waiting).await {
             Ok(level) => {
@@ -104,6 +115,20 @@ pub(super) async fn contend(
         plan = wait_for_chance(&waiter, wait, &denied, start, deadline).await;
     }
     Err(NotAcquired::Closed) // only after 2^32 failures
+}
+
+/// Returns when all masters are asked again at the latest. The one that is asked first may be wrong:
+/// it may have kept a key that the others have lost.
+fn next_poll(masters: &Masters) -> Instant {
+    let poll = masters.config().poll;
+    clock::now() + poll.delay(u32::MAX, clock::random_u64())
+}
+
+/// Lets the waiters of other processes go first.
+async fn give_way(waiter: &LocalWaiter<'_>, pause: Duration, deadline: Deadline) -> Cause {
+    let end = deadline.limit(clock::now() + pause);
+    waiter.sleep_until(end).await;
+    Cause::GaveWay
 }
 
 /// Notes the result of an attempt that began at `start`. Returns the new chances.
@@ -196,10 +221,8 @@ async fn wait_for_chance(
             // This is enough time for the waiters of other processes to hear of the release and to
             // ask for the lock.
             let pause = (took * 2).clamp(LEAST_PAUSE, MOST_PAUSE);
-            waiter
-                .sleep_until(deadline.limit(clock::now() + pause))
-                .await;
-            (Cause::GaveWay, waiter.agreed(MasterSet::ALL))
+            let cause = give_way(waiter, pause, deadline).await;
+            (cause, waiter.agreed(MasterSet::ALL))
         }
         // The commands of this waiter come right after the release, so it gets all masters.
         Some(Event::Released) => (Cause::Released, None),

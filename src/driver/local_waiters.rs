@@ -42,6 +42,9 @@ pub(crate) struct LocalWaiters {
     /// The number of queues.
     count: AtomicUsize,
     rivalry: Mutex<Rivalry>,
+    /// The runs, by the last byte of the hash of the lock's key. A run outlives the queue. Two locks
+    /// may share a run, and then a waiter gives way early.
+    runs: Mutex<HashMap<u8, Run>>,
 }
 
 /// The waiters for one lock. They contend on the masters one at a time, in the order in which they
@@ -68,7 +71,6 @@ struct State {
     changed: MasterSet,
     /// The masters that tell the contending waiter of changes.
     watched: Watched,
-    run: Run,
 }
 
 /// The events that end a wait.
@@ -236,17 +238,26 @@ impl LocalWaiter<'_> {
         event()
     }
 
+    /// Returns whether a guard of this process has released the lock since the last attempt of any
+    /// waiter in this queue began.
+    pub(crate) fn is_released(&self) -> bool {
+        self.queue.state.lock().is_released
+    }
+
     /// Returns whether this waiter should let the waiters of other processes go first.
     pub(crate) fn gives_way(&self) -> bool {
-        self.queue.state.lock().run.is_over(clock::now())
+        let runs = self.waiters.runs.lock();
+        let run = runs.get(&(self.hash() as u8));
+        run.is_some_and(|run| run.is_over(clock::now()))
     }
 
     /// Notes the result of an attempt. `met_a_rival` says whether another client asked for the lock
     /// at the same moment. It is `None` if the attempt does not tell.
     pub(crate) fn note_attempt(&self, cause: Cause, is_won: bool, met_a_rival: Option<bool>) {
-        let mut state = self.queue.state.lock();
-        state.run.note(cause, is_won, clock::now());
-        drop(state);
+        let mut runs = self.waiters.runs.lock();
+        let run = runs.entry(self.hash() as u8).or_default();
+        run.note(cause, is_won, clock::now());
+        drop(runs);
         if let Some(met_a_rival) = met_a_rival {
             let mut rivalry = self.waiters.rivalry.lock();
             rivalry.note(self.hash(), met_a_rival);

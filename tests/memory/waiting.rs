@@ -584,3 +584,70 @@ async fn a_renewal_puts_a_lost_key_back_while_others_wait() {
         }
     }
 }
+
+/// Acquires the lock again and again until `end`. Returns how often.
+async fn acquisitions(locks: Coordinator, hold: Duration, rest: Duration, end: Instant) -> u32 {
+    let mut count = 0;
+    while Instant::now() < end {
+        let guard = locks.mutex(NAME).acquire().await.unwrap();
+        count += 1;
+        sleep(hold).await;
+        drop(guard);
+        sleep(rest).await;
+    }
+    count
+}
+
+/// The tasks of one process want the lock all the time. A task of another process wants it, too.
+#[tokio::test(start_paused = true)]
+async fn the_tasks_of_one_process_do_not_keep_the_lock_from_others() {
+    for (tasks, hold, rest) in [(2, 5, 2), (2, 20, 5), (2, 50, 10), (3, 5, 2), (3, 50, 60)] {
+        let world = World::new(3).await;
+        world.inject_all(&delay(1));
+        let outside = another(&world.masters).await;
+        let end = Instant::now() + seconds(20);
+        let run = |locks: &Coordinator| {
+            tokio::spawn(acquisitions(locks.clone(), millis(hold), millis(rest), end))
+        };
+        let inside: Vec<_> = (0..tasks).map(|_| run(&world.locks)).collect();
+        let outside = run(&outside).await.unwrap();
+        let mut all = outside;
+        for task in inside {
+            all += task.await.unwrap();
+        }
+        assert!(
+            outside * 20 >= all,
+            "{tasks} {hold} {rest}: {outside} of {all}"
+        );
+    }
+}
+
+/// Another program writes a key of this name on one master, again and again. The other masters are
+/// free, so a waiter that asks this master first must not rely on it.
+#[tokio::test(start_paused = true)]
+async fn one_master_that_always_refuses_does_not_keep_a_waiter_from_the_others() {
+    for (bad, millis_between) in (0..3).flat_map(|bad| [150, 300, 450].map(|every| (bad, every))) {
+        let world = World::new(3).await;
+        let others = another(&world.masters).await;
+        // The first attempt splits the vote, so the client knows of rivals.
+        world.occupy([0], seconds(60));
+        world.occupy([1], millis(5));
+        drop(others.mutex(NAME).acquire().await.unwrap());
+        world.masters[0].delete(NAME);
+        let guard = world.locks.mutex(NAME).acquire().await.unwrap();
+        let waiting = waiter(&others);
+        sleep(millis(50)).await;
+        let master = world.masters[bad].clone();
+        let writing = tokio::spawn(async move {
+            loop {
+                master.set(NAME, "another program's", None);
+                sleep(millis(millis_between)).await;
+            }
+        });
+        sleep(millis(100)).await;
+        drop(guard);
+        let took = wait_of(waiting).await;
+        writing.abort();
+        assert!(took <= POLL, "{bad} {millis_between}: {took:?}");
+    }
+}

@@ -295,6 +295,36 @@ fn a_user_without_the_right_to_track_keys_polls() {
     });
 }
 
+/// The user loses the right while connected. From then on, waiters ask again after short delays.
+#[test]
+fn a_user_that_loses_the_right_to_track_keys_polls() {
+    with_masters_alone(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let others = coordinator(patient(), &masters);
+        acquire_on_all(&locks.mutex("r"))
+            .await
+            .release()
+            .await
+            .unwrap();
+        for master in &masters {
+            if master.command(&["ACL", "SETUSER", "default", "-client|caching"]) != "OK" {
+                return; // Redis 6 knows no rules for a subcommand
+            }
+        }
+        let mut times = Vec::new();
+        for _ in 0..9 {
+            let guard = acquire_on_all(&others.mutex("r")).await;
+            let waiting = waiter(&locks);
+            sleep(millis(100)).await;
+            let since = Instant::now();
+            guard.release().await.unwrap();
+            times.push(wait_of(waiting, since).await);
+        }
+        let median = median(times);
+        assert!(median < WOKEN, "{median:?}");
+    });
+}
+
 /// A majority of masters tell the waiter of changes, and the others cannot.
 #[test]
 fn a_majority_of_masters_is_enough_to_wake_a_waiter() {

@@ -60,13 +60,15 @@ impl InFlight<'_> {
         Ok(())
     }
 
-    /// Handles the reply to a request to report changes. After an error, waiters poll. Fails on any
-    /// other reply than `OK` or an error.
+    /// Handles the reply to a request to report changes. After an error, the master counts as one
+    /// that reports nothing, and waiters poll. Fails on any other reply than `OK` or an error.
     fn on_caching(&mut self, reply: &Reply<'_>) -> Result<(), Arc<str>> {
         match reply {
             Reply::Ok => Ok(()),
             Reply::Error(error) => {
                 self.log_denial(error);
+                self.mailbox.set_reports_changes(false);
+                self.mailbox.changed(None);
                 Ok(())
             }
             _ => Err("a reply came that CLIENT CACHING does not have".into()),
