@@ -39,6 +39,37 @@ struct Plan {
 }
 
 impl Plan {
+    /// Returns the plan for the first attempt of a waiter.
+    fn initial(waiter: &LocalWaiter<'_>) -> Self {
+        Self {
+            cause: Cause::Time,
+            first: waiter.first_of_all(),
+        }
+    }
+
+    /// Returns the plan for a waiter that has just got its turn.
+    async fn after_turn(waiter: &LocalWaiter<'_>, deadline: Deadline) -> Self {
+        let cause = if waiter.is_released() && waiter.gives_way() {
+            give_way(waiter, LEAST_PAUSE, deadline).await
+        } else {
+            Cause::Turn
+        };
+        // The waiter before this one probably has the lock.
+        let first = waiter.agreed(MasterSet::ALL);
+        Self { cause, first }
+    }
+
+    /// Asks all masters if it is time to do so. The one that is asked first may be wrong: it may
+    /// have kept a key that the others have lost.
+    fn ask_all_once_in_a_poll(&mut self, ask_all_at: &mut Instant, masters: &Masters) {
+        if clock::now() >= *ask_all_at {
+            self.first = None;
+        }
+        if self.first.is_none() {
+            *ask_all_at = next_poll(masters);
+        }
+    }
+
     fn waiting<'a>(self, waiter: &'a LocalWaiter<'a>) -> Waiting<'a> {
         Waiting {
             waiter,
@@ -55,12 +86,8 @@ pub(super) async fn contend(
     deadline: Deadline,
 ) -> Result<Level, NotAcquired> {
     let masters = shared.masters();
-    let waiters = &shared.context.local_waiters;
-    let mut waiter = waiters.join(masters, &request.resource);
-    let mut plan = Plan {
-        cause: Cause::Time,
-        first: waiter.first_of_all(),
-    };
+    let mut waiter = (shared.context.local_waiters).join(masters, &request.resource);
+    let mut plan = Plan::initial(&waiter);
     let mut streak = Streak::default();
     let mut chances = shared.chances();
     let mut ask_all_at = next_poll(masters);
@@ -69,15 +96,7 @@ pub(super) async fn contend(
         // in most cases. It loses its turn if it steps back, or if it is silent for so long that
         // another waiter takes over.
         if waiter.turn(deadline.end).await {
-            plan = Plan {
-                cause: if waiter.is_released() && waiter.gives_way() {
-                    give_way(&waiter, LEAST_PAUSE, deadline).await
-                } else {
-                    Cause::Turn
-                },
-                // The waiter before this one probably has the lock.
-                first: waiter.agreed(MasterSet::ALL),
-            };
+            plan = Plan::after_turn(&waiter, deadline).await;
         }
         let is_last = deadline.is_over();
         let timeout = masters.attempt_timeout();
@@ -91,12 +110,7 @@ pub(super) async fn contend(
         }
         waiter.begin_attempt();
         let start = clock::now();
-        if start >= ask_all_at {
-            plan.first = None;
-        }
-        if plan.first.is_none() {
-            ask_all_at = next_poll(masters);
-        }
+        plan.ask_all_once_in_a_poll(&mut ask_all_at, masters);
         let waiting = (!is_last).then(|| plan.waiting(&waiter));
         let denied = match attempt(shared, request, || permit_by, waiting).await {
             Ok(level) => {
@@ -117,8 +131,7 @@ pub(super) async fn contend(
     Err(NotAcquired::Closed) // only after 2^32 failures
 }
 
-/// Returns when all masters are asked again at the latest. The one that is asked first may be wrong:
-/// it may have kept a key that the others have lost.
+/// Returns when all masters are asked again at the latest.
 fn next_poll(masters: &Masters) -> Instant {
     let poll = masters.config().poll;
     clock::now() + poll.delay(u32::MAX, clock::random_u64())

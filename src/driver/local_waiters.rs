@@ -42,8 +42,8 @@ pub(crate) struct LocalWaiters {
     /// The number of queues.
     count: AtomicUsize,
     rivalry: Mutex<Rivalry>,
-    /// The runs, by the last byte of the hash of the lock's key. A run outlives the queue. Two locks
-    /// may share a run, and then a waiter gives way early.
+    /// The runs, by the last byte of the hash of the lock's key. A run outlives the queue. Two
+    /// locks may share a run, and then a waiter gives way early.
     runs: Mutex<HashMap<u8, Run>>,
 }
 

@@ -114,7 +114,7 @@ async fn serve<C: Connection>(
 ) -> Option<Arc<str>> {
     let mut connection = dialled.connection;
     let mut in_flight = InFlight::new(mailbox, config, dialled.round_trip, outage.window());
-    mailbox.set_reports_changes(dialled.reports_changes);
+    in_flight.set_reports_changes(dialled.reports_changes);
     let mut timer = LazyTimer::default();
     let (mut requests, mut changes) = (Vec::new(), Vec::new());
     let ended = poll_fn(|cx| {

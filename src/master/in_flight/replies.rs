@@ -75,6 +75,14 @@ impl InFlight<'_> {
         }
     }
 
+    /// Notes whether the master reports changes over this connection.
+    pub(crate) fn set_reports_changes(&mut self, reports: bool) {
+        self.mailbox.set_reports_changes(reports);
+        if !reports {
+            self.log_denial("CLIENT TRACKING is refused");
+        }
+    }
+
     /// Logs, once for each connection, that the master will not tell waiters of releases.
     fn log_denial(&mut self, error: &str) {
         if !self.is_denial_logged {
