@@ -229,8 +229,8 @@ impl Claim {
 
     /// Removes one level. Removing the last level releases the lock on all masters. The release
     /// arrives after all earlier requests of this claim. If a master may have the key and cannot be
-    /// reached now, the release is owed to that master.
-    /// With `watch`, the release of the last level also watches the key.
+    /// reached now, the release is owed to that master. With `watch`, the release of the last level
+    /// also watches the key.
     fn leave(&self, watch: bool) -> Arc<LiveRound> {
         let masters = &self.context.masters;
         let round = Round::open(Verb::Release, masters.count(), clock::now(), None);

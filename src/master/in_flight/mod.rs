@@ -195,7 +195,7 @@ impl<'a> InFlight<'a> {
         is_owed: bool,
         now: Instant,
     ) {
-        if request.command.watch && self.mailbox.reports_changes() {
+        if self.watches(&request) {
             connection.send_caching();
             self.push(Item::Caching, false, now);
         }

@@ -3,11 +3,10 @@
 use std::{sync::Arc, time::Instant};
 
 use super::InFlight;
-#[cfg(feature = "redis")]
-use crate::master::request::Request;
 use crate::{
     core::{command::Reply, quorum::Vote},
     master::{
+        request::Request,
         subscriptions::ChannelEvent,
         unanswered::{Item, Sent},
     },
@@ -136,7 +135,6 @@ impl InFlight<'_> {
     }
 
     /// Returns whether `request` is sent with a request to report changes.
-    #[cfg(feature = "redis")]
     pub(crate) fn watches(&self, request: &Request) -> bool {
         request.command.watch && self.mailbox.reports_changes()
     }
