@@ -86,6 +86,10 @@ impl Mailbox {
         &self.address
     }
 
+    pub(super) fn clock(&self) -> fn() -> Instant {
+        self.now
+    }
+
     /// Posts `request`. If the request fails at once, its vote is cast before this method returns.
     /// Requests fail at once while the master is down, for example.
     pub(crate) fn post(&self, request: Arc<Request>) {

@@ -89,7 +89,7 @@ fn quarantine(mailbox: &Mailbox, config: &MasterConfig, age: Option<Duration>) {
 /// longer owed. Returns `None` if the mailbox is done before `step` is.
 async fn unless_done<T>(mailbox: &Mailbox, step: impl Future<Output = T>) -> Option<T> {
     let mut step = pin!(step);
-    let mut timer = LazyTimer::default();
+    let mut timer = LazyTimer::new(mailbox.clock());
     poll_fn(|cx| {
         loop {
             if let Poll::Ready(output) = step.as_mut().poll(cx) {
@@ -98,7 +98,8 @@ async fn unless_done<T>(mailbox: &Mailbox, step: impl Future<Output = T>) -> Opt
             let Some(at) = ready!(mailbox.poll_next_expiry(cx)) else {
                 return Poll::Ready(None);
             };
-            mailbox.expire(ready!(timer.poll(cx, at)));
+            ready!(timer.poll(cx, at));
+            mailbox.expire(at);
         }
     })
     .await
@@ -115,7 +116,7 @@ async fn serve<C: Connection>(
     let mut connection = dialled.connection;
     let mut in_flight = InFlight::new(mailbox, config, dialled.round_trip, outage.window());
     in_flight.set_reports_changes(dialled.reports_changes);
-    let mut timer = LazyTimer::default();
+    let mut timer = LazyTimer::new(config.now);
     let (mut requests, mut changes) = (Vec::new(), Vec::new());
     let ended = poll_fn(|cx| {
         // More iterations in one poll would delay other tasks.
@@ -135,12 +136,12 @@ async fn serve<C: Connection>(
             let Some(at) = in_flight.next_expiry() else {
                 return Poll::Pending;
             };
-            let now = ready!(timer.poll(cx, at));
-            if in_flight.forgive_stall(now) {
+            ready!(timer.poll(cx, at));
+            if in_flight.forgive_stall(at) {
                 return poll_yield(cx);
             }
             track_reply(&in_flight, mailbox, config);
-            if in_flight.expire(now) {
+            if in_flight.expire(at) {
                 connection.give_up();
                 let why = "no reply for too long, connection given up";
                 return Poll::Ready(Some((why.into(), true)));
