@@ -72,6 +72,9 @@
     )
 )]
 
+#[macro_use]
+mod mutants;
+
 mod builder;
 mod check;
 mod coordinator;

@@ -102,6 +102,7 @@ impl Chances {
     pub(crate) fn position(self, waiter_timeout: Duration) -> Position {
         let lasted = |unable: Unable| unable.until.saturating_duration_since(unable.since);
         match self.unable.map(lasted) {
+            Some(_) if mutant!(AlwaysQueued) => Position::Queued,
             Some(lasted) if lasted >= waiter_timeout / 2 => Position::Aside,
             Some(_) | None => Position::Queued,
         }

@@ -142,7 +142,7 @@ impl Command {
 impl Action {
     /// Returns the identity of the attempt. For a mutex, this is the token. For the other kinds, it
     /// is the owner and the number of the attempt. `Inspect` has neither.
-    pub(super) fn identity(&self) -> (Option<&Token>, Option<&OwnerAttempt>) {
+    pub(crate) fn identity(&self) -> (Option<&Token>, Option<&OwnerAttempt>) {
         match self {
             Self::Acquire { by, .. }
             | Self::Extend { by, .. }

@@ -2,6 +2,7 @@
 
 use super::{
     master_set::MasterSet,
+    quorum::Vote,
     round::{Outcome, Round},
 };
 
@@ -28,6 +29,9 @@ impl Effect {
     pub(crate) fn of_vote(round: &Round, before: Outcome, master: usize) -> Self {
         let missing = round.missing_key();
         match round.outcome() {
+            _ if mutant!(MinorityExtends) && round.vote(master) == Some(&Vote::Grant) => {
+                Self::Renewed { heal: missing }
+            }
             Outcome::Won if before == Outcome::Pending => Self::Renewed { heal: missing },
             Outcome::Won if missing.contains(master) => Self::Heal(MasterSet::only(master)),
             Outcome::Lost if round.is_disowned() => Self::Disowned,
@@ -43,7 +47,7 @@ mod tests {
     use super::*;
     use crate::core::{
         command::Verb,
-        quorum::{Failure, Refusal, Vote},
+        quorum::{Failure, Refusal},
     };
 
     /// Counts one vote for each letter, and returns the effects. `g` is granted, `n` is no key, `h`

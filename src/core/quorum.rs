@@ -141,7 +141,7 @@ impl fmt::Display for Failure {
 
 /// Returns the size of a majority of `masters`. Any two majorities share a master.
 pub(crate) fn majority(masters: usize) -> usize {
-    masters / 2 + 1
+    masters / 2 + usize::from(!mutant!(QuorumIsHalf))
 }
 
 /// The state of a count.
@@ -183,6 +183,12 @@ impl Tally {
         } else {
             self.no += 1;
         }
+        self.verdict()
+    }
+
+    /// Leaves one master out of the count, for a mutant.
+    pub(crate) fn leave_out(&mut self) -> Verdict {
+        self.masters -= 1;
         self.verdict()
     }
 

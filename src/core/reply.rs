@@ -18,6 +18,7 @@ impl Command {
         let is_set = self.action.is_set() && !self.watch;
         match (&self.action, reply) {
             (_, Reply::Error(text)) if is_wrong_type(text) => Vote::Refuse(Refusal::OtherKind),
+            (_, Reply::Error(_)) if mutant!(ErrorGrants) => Vote::Grant,
             (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((*text).into())),
             (Action::Inspect, Reply::Text(_)) => Vote::Grant,
             (Action::Inspect, _) => nonsense(),

@@ -94,7 +94,7 @@ impl RestartRecord {
             .iter()
             .filter(|(known, _)| *known != record.origin);
         let away = strangers.map(|(_, away)| *away).min();
-        if record.run_id == run_id {
+        if record.run_id == run_id || mutant!(RunIdIgnored) {
             record.is_durable = observation.is_durable.unwrap_or(record.is_durable);
             let age = now.saturating_sub(record.since);
             // The client knows an origin that is not the origin of this process. The process counts
@@ -129,7 +129,7 @@ impl RestartRecord {
     /// time when the record was first written. A master that loses locks after that time also loses
     /// the record, or gets another run id. So all other losses came before `seen`.
     pub(crate) fn counted_from(&self, is_strict: bool) -> u64 {
-        if self.since == 0 && is_strict {
+        if self.since == 0 && is_strict && !mutant!(StrictTrusts) {
             self.seen
         } else {
             self.since

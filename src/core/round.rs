@@ -74,17 +74,23 @@ impl Round {
                 *slot = Some(CastVote::new(vote, latency));
                 return self.outcome;
             }
-            Some(_) => return self.outcome,
-            None => {}
+            Some(_) if !mutant!(VotesTwice) => return self.outcome,
+            Some(_) | None => {}
         }
         let yes = self.verb.is_done(&vote);
-        self.failed += u8::from(matches!(vote, Vote::Fail(_)));
+        let is_failure = matches!(vote, Vote::Fail(_));
+        self.failed += u8::from(is_failure);
         *slot = Some(CastVote::new(vote, latency));
-        let verdict = self.tally.count(yes);
+        let verdict = if mutant!(QuorumOfReachable) && is_failure {
+            self.tally.leave_out()
+        } else {
+            self.tally.count(yes)
+        };
         if self.outcome == Outcome::Pending {
             self.outcome = match verdict {
                 Verdict::Lost => Outcome::Lost,
                 Verdict::Pending => Outcome::Pending,
+                Verdict::Won if mutant!(NoValidityCheck) => Outcome::Won,
                 Verdict::Won if self.limit.is_none_or(|limit| now < limit) => Outcome::Won,
                 Verdict::Won => Outcome::TooLate,
             };

@@ -42,7 +42,12 @@ pub(super) async fn attempt(
     }
     shared.check_open()?;
     let Some(owner) = &request.owner else {
-        let identity = Identity::Token(Token::new(clock::random()));
+        let random = if mutant!(OneToken) {
+            [7; 20]
+        } else {
+            clock::random()
+        };
+        let identity = Identity::Token(Token::new(random));
         let claim = Claim::begin(&shared.context, request, identity, None, first);
         return Ok(decide(shared, Level::new(claim), waiting).await?);
     };

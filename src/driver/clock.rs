@@ -3,13 +3,16 @@
 
 use std::{
     sync::{
-        LazyLock,
+        OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant, SystemTime},
 };
 
 use parking_lot::Mutex;
+
+#[cfg(test)]
+use crate::master::sim::Process;
 
 /// Returns the time on the clock that leases use. This clock is the monotonic clock plus the time
 /// for which the machine was suspended.
@@ -23,15 +26,14 @@ use parking_lot::Mutex;
 /// pauses tokio's clock, both clocks show virtual time.
 pub(crate) fn now() -> Instant {
     let now = monotonic();
-    compare_clocks(now);
-    from_monotonic(now)
+    suspensions(|suspensions| now + suspensions.look(now))
 }
 
 /// Converts an instant of the [`monotonic`] clock to the clock of [`now`], without a new comparison
 /// of the clocks. Use this function only for votes. Before a caller relies on the outcome of a
 /// round, it calls [`now`], which compares the clocks.
 pub(crate) fn from_monotonic(at: Instant) -> Instant {
-    at + slept()
+    at + suspensions(Suspensions::total)
 }
 
 /// Converts an instant of the clock of [`now`] to the [`monotonic`] clock. Returns `least` if that
@@ -40,8 +42,8 @@ pub(crate) fn from_monotonic(at: Instant) -> Instant {
 /// monotonic clock may have shown another time then: the machine may have been suspended since, or
 /// the wall clock may have been set forward.
 pub(crate) fn to_monotonic(at: Instant, least: Instant) -> Instant {
-    compare_clocks(monotonic());
-    at.checked_sub(slept()).map_or(least, |at| at.max(least))
+    let slept = suspensions(|suspensions| suspensions.look(monotonic()));
+    at.checked_sub(slept).map_or(least, |at| at.max(least))
 }
 
 /// Sleeps until `at` on the clock of [`now`]. Reads that clock at least once a second, because the
@@ -62,6 +64,10 @@ pub(crate) async fn sleep_until(at: Instant) {
     reason = "the one place where the crate reads its clock"
 )]
 pub(crate) fn monotonic() -> Instant {
+    #[cfg(test)]
+    if let Some(now) = Process::current(|process| process.monotonic()) {
+        return now;
+    }
     tokio::time::Instant::now().into_std()
 }
 
@@ -72,51 +78,88 @@ pub(crate) fn wall_micros() -> u64 {
     u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The total time for which the monotonic clock has stood still, in nanoseconds. It is at most
-/// [`MAX_SLEPT`].
-static SLEPT: AtomicU64 = AtomicU64::new(0);
-
-/// About 100 years. Any instant can be moved by this time without an overflow. Only tests that set
-/// the wall clock back and forth add up to more.
-const MAX_SLEPT: u64 = 100 * 366 * 24 * 60 * 60 * 1_000_000_000;
-
-fn slept() -> Duration {
-    Duration::from_nanos(SLEPT.load(Ordering::Relaxed))
+/// Passes the suspensions of this machine to `f`.
+fn suspensions<T>(f: impl FnOnce(&Suspensions) -> T) -> T {
+    static MACHINE: Suspensions = Suspensions::new();
+    #[cfg(test)]
+    if let Some(process) = Process::current(std::sync::Arc::clone) {
+        return f(&process.suspensions);
+    }
+    f(&MACHINE)
 }
 
-/// Compares the clocks. Does nothing if the last comparison was less than a millisecond before
-/// `now` on the [`monotonic`] clock. That clock stands still during a suspension, so a suspension
-/// may be noticed up to a millisecond after it ends.
-fn compare_clocks(now: Instant) {
-    const INTERVAL: Duration = Duration::from_millis(1);
-    static ORIGIN: LazyLock<Instant> = LazyLock::new(monotonic);
+/// The time for which a machine was suspended.
+#[derive(Debug)]
+pub(crate) struct Suspensions {
+    /// The time of the first comparison of the clocks.
+    origin: OnceLock<Instant>,
     /// The time of the last comparison, in nanoseconds after the origin.
-    static DONE: AtomicU64 = AtomicU64::new(u64::MAX);
-    static LAST: Mutex<Option<Reading>> = Mutex::new(None);
+    compared: AtomicU64,
+    last: Mutex<Option<Reading>>,
+    /// The total time for which the monotonic clock has stood still, in nanoseconds. It is at most
+    /// [`MAX`](Self::MAX).
+    slept: AtomicU64,
+}
 
-    let now = now.saturating_duration_since(*ORIGIN).as_nanos() as u64;
-    // `now` may be before the last comparison, because each test that pauses the clock has its own
-    // time.
-    if now.abs_diff(DONE.load(Ordering::Relaxed)) < INTERVAL.as_nanos() as u64 {
-        return;
+impl Suspensions {
+    /// About 100 years. Any instant can be moved by this time without an overflow. Only tests that
+    /// set the wall clock back and forth add up to more.
+    const MAX: u64 = 100 * 366 * 24 * 60 * 60 * 1_000_000_000;
+
+    pub(crate) const fn new() -> Self {
+        Self {
+            origin: OnceLock::new(),
+            compared: AtomicU64::new(u64::MAX),
+            last: Mutex::new(None),
+            slept: AtomicU64::new(0),
+        }
     }
-    let Some(mut last) = LAST.try_lock() else {
-        return;
-    };
-    if let Some(reading) = Reading::take() {
+
+    /// Compares the clocks, and returns the total time for which the monotonic clock has stood
+    /// still.
+    ///
+    /// Does not compare them if the last comparison was less than a millisecond before `now` on the
+    /// [`monotonic`] clock. That clock stands still during a suspension, so a suspension may be
+    /// noticed up to a millisecond after it ends.
+    fn look(&self, now: Instant) -> Duration {
+        if mutant!(MonotonicOnly) {
+            return Duration::ZERO;
+        }
+        const INTERVAL: Duration = Duration::from_millis(1);
+        let origin = *self.origin.get_or_init(|| now);
+        let now = now.saturating_duration_since(origin).as_nanos() as u64;
+        // `now` may be before the last comparison, because each test that pauses the clock has its
+        // own time.
+        if now.abs_diff(self.compared.load(Ordering::Relaxed)) >= INTERVAL.as_nanos() as u64 {
+            self.compare(now);
+        }
+        self.total()
+    }
+
+    pub(crate) fn total(&self) -> Duration {
+        Duration::from_nanos(self.slept.load(Ordering::Relaxed))
+    }
+
+    fn compare(&self, now: u64) {
+        let Some(mut last) = self.last.try_lock() else {
+            return;
+        };
+        let Some(reading) = Reading::take() else {
+            return;
+        };
         if let Some(last) = *last {
-            let slept = SLEPT.load(Ordering::Relaxed); // changes only while `LAST` is locked
+            let slept = self.slept.load(Ordering::Relaxed); // changes only while `last` is locked
             let slept = slept.saturating_add(reading.ahead_of(last));
-            SLEPT.store(slept.min(MAX_SLEPT), Ordering::Relaxed);
+            self.slept.store(slept.min(Self::MAX), Ordering::Relaxed);
         }
         *last = Some(reading);
-        DONE.store(now, Ordering::Relaxed);
+        self.compared.store(now, Ordering::Relaxed);
     }
 }
 
 /// A reading of the two clocks whose comparison shows that the machine was suspended. Both are
 /// clocks of the operating system. Tests may pause and advance tokio's clock, but not these.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Reading {
     monotonic: Instant,
     wall: SystemTime,
@@ -127,6 +170,10 @@ struct Reading {
     reason = "the one place where the crate reads the wall clock"
 )]
 fn wall() -> SystemTime {
+    #[cfg(test)]
+    if let Some(now) = Process::current(|process| process.wall()) {
+        return now;
+    }
     let wall = SystemTime::now();
     #[cfg(test)]
     let wall = wall + tests::ahead();
@@ -142,6 +189,12 @@ impl Reading {
     )]
     fn take() -> Option<Self> {
         const PAUSE: Duration = Duration::from_millis(1);
+        #[cfg(test)]
+        if let Some((monotonic, wall)) =
+            Process::current(|process| (process.monotonic(), process.wall()))
+        {
+            return Some(Self { monotonic, wall });
+        }
         let before = Instant::now();
         let wall = wall();
         let monotonic = Instant::now();
@@ -167,6 +220,10 @@ impl Reading {
 )]
 pub(crate) fn random<const BYTES: usize>() -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
+    #[cfg(test)]
+    if Process::current(|process| process.random(&mut bytes)).is_some() {
+        return bytes;
+    }
     rand::Rng::fill_bytes(&mut rand::rng(), &mut bytes);
     bytes
 }

@@ -23,6 +23,8 @@ use super::{
     shared::Shared,
     supervisors,
 };
+#[cfg(test)]
+use crate::master::sim::Process;
 use crate::{
     core::{config::Config, inspection::Inspection, name::Resource},
     master::{Mailbox, Supervisor},
@@ -47,9 +49,12 @@ impl Engine {
         runtime: &tokio::runtime::Handle,
     ) -> Self {
         let mailboxes = masters.iter().map(|(mailbox, _)| mailbox.clone()).collect();
-        runtime.spawn(supervisors::run(masters));
         let renewer = Arc::<Renewer>::default();
-        runtime.spawn(renewer.clone().run());
+        let (supervisors, renewing) = (supervisors::run(masters), renewer.clone().run());
+        #[cfg(test)]
+        let (supervisors, renewing) = (Process::adopt(supervisors), Process::adopt(renewing));
+        runtime.spawn(supervisors);
+        runtime.spawn(renewing);
         let process: Arc<str> = uuid(clock::random()).into();
         let context = Context {
             masters: Masters::new(config, mailboxes),

@@ -100,7 +100,7 @@ impl<C> OwnedLock<C> {
     /// method may wait forever, because the future that has the permit may no longer be polled.
     pub(crate) async fn permit(&self, end: Option<Instant>) -> Option<SemaphorePermit<'_>> {
         let permit = async { self.permit.acquire().await.ok() };
-        let Some(end) = end else {
+        let Some(end) = end.filter(|_| !mutant!(OwnerWaitsForever)) else {
             return permit.await;
         };
         let mut permitted = None;

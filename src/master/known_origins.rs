@@ -32,7 +32,10 @@ impl KnownOrigins {
     /// last answered. The number is rounded up, because the master counts whole milliseconds. There
     /// are several origins if several servers answer at one address.
     pub(super) fn known(&self, now: Instant) -> Vec<(String, u64)> {
-        let origins = self.0.lock();
+        let mut origins = self.0.lock();
+        if mutant!(ForgetsOrigins) {
+            origins.clear();
+        }
         let known = origins.iter().map(|(origin, heard)| {
             let away = now.saturating_duration_since(*heard).as_millis();
             let away = u64::try_from(away).unwrap_or(u64::MAX);

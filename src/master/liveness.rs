@@ -78,6 +78,9 @@ impl Liveness {
     /// At most one stall is forgiven between two replies. Even a process that is always late must
     /// give up a silent master.
     pub(super) fn forgive_stall(&mut self, due: Instant, now: Instant) -> bool {
+        if mutant!(ForgivesNoStall) {
+            return false;
+        }
         let was_stalled = now.saturating_duration_since(due) >= self.limits.timeout / 2;
         let is_forgiven = was_stalled && !self.is_forgiven;
         if is_forgiven {

@@ -236,6 +236,9 @@ impl Mailbox {
     /// Begins a quarantine that ends at `until`. Queued requests that would take or keep a lock
     /// fail at once.
     pub(super) fn quarantine(&self, until: Instant) {
+        if mutant!(IgnoresQuarantine) {
+            return;
+        }
         let mut state = self.state.lock();
         state.quarantine = Some(until);
         let applies = |request: &mut Arc<Request>| request.command.verb().quarantine_applies();

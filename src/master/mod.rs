@@ -23,6 +23,9 @@ mod redis;
 mod request;
 mod restart;
 pub(crate) mod server_error;
+#[cfg(test)]
+#[path = "../../tests/sim/mod.rs"]
+pub(crate) mod sim;
 mod spec;
 mod subscriptions;
 mod supervisor;

@@ -129,6 +129,9 @@ impl Owed {
             self.in_flight = self.in_flight.saturating_sub(1);
         }
         self.push(release);
+        if mutant!(ReleaseInALoop) {
+            return;
+        }
         self.limit = Some(1);
         if self.retry_at.is_none_or(|at| at <= now) {
             self.retry_at = Some(now + Self::PAUSE.delay(self.failures, random));

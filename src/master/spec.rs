@@ -26,6 +26,8 @@ enum Spec {
     Memory(MemoryMaster),
     #[cfg(feature = "redis")]
     Redis(Box<redis::Endpoint>),
+    #[cfg(test)]
+    Simulated(super::sim::Endpoint),
     /// The reason why the master cannot be used. `Builder::build` reports the reason and the
     /// master's number.
     Bad(String),
@@ -38,6 +40,8 @@ impl fmt::Debug for Spec {
             Self::Memory(memory) => memory.fmt(f),
             #[cfg(feature = "redis")]
             Self::Redis(endpoint) => f.write_str(&endpoint.address()),
+            #[cfg(test)]
+            Self::Simulated(endpoint) => endpoint.fmt(f),
             Self::Bad(reason) => f.write_str(reason),
         }
     }
@@ -103,6 +107,13 @@ impl From<&MemoryMaster> for MasterSpec {
     }
 }
 
+#[cfg(test)]
+impl From<super::sim::Endpoint> for MasterSpec {
+    fn from(endpoint: super::sim::Endpoint) -> Self {
+        Self(Spec::Simulated(endpoint))
+    }
+}
+
 /// The task that serves one master. The engine spawns it.
 pub(crate) type Supervisor = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -115,6 +126,8 @@ impl MasterSpec {
             Spec::Memory(memory) => Ok(memory.address()),
             #[cfg(feature = "redis")]
             Spec::Redis(endpoint) => Ok(endpoint.address()),
+            #[cfg(test)]
+            Spec::Simulated(endpoint) => Ok(endpoint.address()),
             Spec::Bad(reason) => Err(reason.clone()),
         }
     }
@@ -133,6 +146,8 @@ impl MasterSpec {
             Spec::Redis(endpoint) => {
                 Dialer::Redis(redis::Dialer::new(*endpoint.clone(), master, config))
             }
+            #[cfg(test)]
+            Spec::Simulated(_) => return None,
             Spec::Bad(_) => return None,
         };
         Some(Probe {
@@ -161,6 +176,11 @@ impl MasterSpec {
             #[cfg(feature = "redis")]
             Spec::Redis(endpoint) => {
                 let dialer = redis::Dialer::new(*endpoint, master, config);
+                Box::pin(supervise(dialer, served, shared))
+            }
+            #[cfg(test)]
+            Spec::Simulated(endpoint) => {
+                let dialer = endpoint.dialer(master, &config.restart_tracker);
                 Box::pin(supervise(dialer, served, shared))
             }
             Spec::Bad(_) => Box::pin(async {}),

@@ -38,13 +38,14 @@ pub(crate) fn ballot_reply(
     clock: u64,
     window: u64,
 ) -> BallotReply {
-    if candidate == counter && (is_mine || window == 0) {
+    if candidate == counter && (is_mine || window == 0 || mutant!(SameCandidate)) {
         BallotReply::Accepted
     } else if candidate <= counter {
         BallotReply::Stale
-    } else if window != 0
-        && (candidate < clock.saturating_sub(window)
-            || candidate > clock.saturating_add(window).max(counter.saturating_add(1)))
+    } else if window == 0 || mutant!(CountsOnly) {
+        BallotReply::Accepted
+    } else if candidate < clock.saturating_sub(window) && !mutant!(OldCandidates)
+        || candidate > clock.saturating_add(window).max(counter.saturating_add(1))
     {
         BallotReply::Skewed
     } else {

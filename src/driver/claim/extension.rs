@@ -124,6 +124,9 @@ impl Claim {
                 if round.read(Round::is_disowned) {
                     return Err(NotExtended::Lost(round.clone()));
                 }
+                if mutant!(ExtensionReleases) {
+                    self.leave(false);
+                }
                 Err(NotExtended::NoQuorum {
                     remaining: self.remaining(),
                     round: round.clone(),
@@ -199,6 +202,11 @@ impl Claim {
             return;
         }
         state.in_doubt = false;
+        let lease = if mutant!(ExtensionStartsLate) {
+            Lease::new(now, self.ttl, self.context.masters.config().drift)
+        } else {
+            lease
+        };
         if lease > state.lease {
             state.lease = lease;
             state.validity = lease.remaining(now);

@@ -120,6 +120,12 @@ impl State {
     /// Returns the masters that need a release. If the newest acquisition did not ask all masters,
     /// these are only the masters that may have the key.
     fn needs_release(&self) -> MasterSet {
+        if mutant!(RollbackOfGrants) && !self.was_won() {
+            return self.newest.read(Round::granted);
+        }
+        if mutant!(NoRollback) && !self.was_won() {
+            return MasterSet::NONE;
+        }
         if self.unasked.is_empty() {
             MasterSet::ALL
         } else {
@@ -322,7 +328,7 @@ impl CountVotes for PostedRelease {
 
     fn owed_until(&self, master: usize) -> Option<Instant> {
         let may_hold = self.may_hold | self.newest.read(Round::may_keep);
-        may_hold.contains(master).then_some(self.keys_until)
+        (may_hold.contains(master) && !mutant!(NothingOwed)).then_some(self.keys_until)
     }
 }
 

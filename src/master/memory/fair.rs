@@ -160,7 +160,8 @@ impl State {
         timeout: u64,
     ) -> KeyResult<()> {
         self.keys.zadd(deadlines, (now + timeout) as f64, ticket)?;
-        self.keys.zadd(queue, 0.0, ticket)?;
+        let score = if mutant!(FirstHeard) { now as f64 } else { 0.0 };
+        self.keys.zadd(queue, score, ticket)?;
         let ttl = 2 * timeout;
         self.prolong(queue, ttl);
         self.prolong(deadlines, ttl);

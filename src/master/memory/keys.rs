@@ -6,27 +6,29 @@ use std::{borrow::Cow, cmp::Ordering, collections::BTreeMap};
 use crate::core::command::Reply;
 
 /// The error of a server if a key has another type than the command needs.
-pub(super) const WRONGTYPE: Error =
+pub(in crate::master) const WRONGTYPE: Error =
     Cow::Borrowed("WRONGTYPE Operation against a key holding the wrong kind of value");
 
 /// An error reply to a command. The error ends a script.
-pub(super) type Error = Cow<'static, str>;
+pub(in crate::master) type Error = Cow<'static, str>;
 
-pub(super) type KeyResult<T> = Result<T, Error>;
+pub(in crate::master) type KeyResult<T> = Result<T, Error>;
 
 /// The reply to a command, or the error.
-pub(super) type Replied = KeyResult<Reply<'static>>;
+pub(in crate::master) type Replied = KeyResult<Reply<'static>>;
 
 /// All keys, at one point in time.
+#[cfg_attr(test, derive(Clone))]
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub(in crate::master) struct Keys {
     /// The time in milliseconds of the master's own clock.
     now: u64,
     entries: BTreeMap<String, Entry>,
     /// The keys that were written or deleted since this list was last taken.
-    pub(super) changed: Vec<String>,
+    pub(in crate::master) changed: Vec<String>,
 }
 
+#[cfg_attr(test, derive(Clone))]
 #[derive(Debug)]
 struct Entry {
     value: Value,
@@ -35,8 +37,9 @@ struct Entry {
     expires: Option<u64>,
 }
 
+#[cfg_attr(test, derive(Clone, PartialEq))]
 #[derive(Debug)]
-pub(super) enum Value {
+pub(in crate::master) enum Value {
     Text(String),
     Hash(BTreeMap<String, String>),
     /// The members and their scores.
@@ -45,41 +48,41 @@ pub(super) enum Value {
 
 impl Keys {
     /// Sets the time. The time stays the same until the next call, as on a server during a script.
-    pub(super) fn at(&mut self, now: u64) -> &mut Self {
+    pub(in crate::master) fn at(&mut self, now: u64) -> &mut Self {
         self.now = now;
         self
     }
 
-    pub(super) fn now(&self) -> u64 {
+    pub(in crate::master) fn now(&self) -> u64 {
         self.now
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(in crate::master) fn clear(&mut self) {
         self.entries.clear();
     }
 
     /// Returns the names of all keys that have not expired, in order.
-    pub(super) fn names(&mut self) -> Vec<String> {
+    pub(in crate::master) fn names(&mut self) -> Vec<String> {
         let now = self.now;
         self.entries.retain(|_, entry| !entry.is_expired(now));
         self.entries.keys().cloned().collect()
     }
 
-    pub(super) fn put(&mut self, key: String, value: Value, ttl: Option<u64>) {
+    pub(in crate::master) fn put(&mut self, key: String, value: Value, ttl: Option<u64>) {
         let expires = ttl.map(|ttl| self.now.saturating_add(ttl));
         self.changed.push(key.clone());
         self.entries.insert(key, Entry { value, expires });
     }
 
-    pub(super) fn value(&self, key: &str) -> Option<&Value> {
+    pub(in crate::master) fn value(&self, key: &str) -> Option<&Value> {
         Some(&self.live(key)?.value)
     }
 
-    pub(super) fn exists(&self, key: &str) -> bool {
+    pub(in crate::master) fn exists(&self, key: &str) -> bool {
         self.live(key).is_some()
     }
 
-    pub(super) fn del(&mut self, key: &str) {
+    pub(in crate::master) fn del(&mut self, key: &str) {
         if self.entries.remove(key).is_some() {
             self.changed.push(key.to_owned());
         }
@@ -87,7 +90,7 @@ impl Keys {
 
     /// Returns the remaining TTL in milliseconds. Returns -1 if the key has no TTL, and -2 if there
     /// is no key.
-    pub(super) fn pttl(&self, key: &str) -> i64 {
+    pub(in crate::master) fn pttl(&self, key: &str) -> i64 {
         match self.live(key) {
             None => -2,
             Some(Entry { expires: None, .. }) => -1,
@@ -98,7 +101,7 @@ impl Keys {
         }
     }
 
-    pub(super) fn pexpire(&mut self, key: &str, ttl: u64) {
+    pub(in crate::master) fn pexpire(&mut self, key: &str, ttl: u64) {
         if ttl == 0 {
             return self.del(key);
         }
@@ -108,7 +111,7 @@ impl Keys {
         }
     }
 
-    pub(super) fn get(&self, key: &str) -> KeyResult<Option<&str>> {
+    pub(in crate::master) fn get(&self, key: &str) -> KeyResult<Option<&str>> {
         match self.value(key) {
             None => Ok(None),
             Some(Value::Text(text)) => Ok(Some(text)),
@@ -117,7 +120,7 @@ impl Keys {
     }
 
     /// Returns all fields. A key that does not exist has none.
-    pub(super) fn hgetall(&self, key: &str) -> KeyResult<BTreeMap<String, String>> {
+    pub(in crate::master) fn hgetall(&self, key: &str) -> KeyResult<BTreeMap<String, String>> {
         match self.value(key) {
             None => Ok(BTreeMap::new()),
             Some(Value::Hash(fields)) => Ok(fields.clone()),
@@ -125,7 +128,7 @@ impl Keys {
         }
     }
 
-    pub(super) fn hmget<const N: usize>(
+    pub(in crate::master) fn hmget<const N: usize>(
         &self,
         key: &str,
         fields: [&str; N],
@@ -134,7 +137,7 @@ impl Keys {
         Ok(fields.map(|field| all.remove(field)))
     }
 
-    pub(super) fn hset<const N: usize>(
+    pub(in crate::master) fn hset<const N: usize>(
         &mut self,
         key: &str,
         fields: [(&str, &str); N],
@@ -148,7 +151,7 @@ impl Keys {
     }
 
     /// Deletes fields. Also deletes the key if no field is left.
-    pub(super) fn hdel(&mut self, key: &str, fields: &[&str]) -> KeyResult<()> {
+    pub(in crate::master) fn hdel(&mut self, key: &str, fields: &[&str]) -> KeyResult<()> {
         let Some(entry) = self.live_mut(key) else {
             return Ok(());
         };
@@ -162,7 +165,7 @@ impl Keys {
         Ok(())
     }
 
-    pub(super) fn zadd(&mut self, key: &str, score: f64, member: &str) -> KeyResult<()> {
+    pub(in crate::master) fn zadd(&mut self, key: &str, score: f64, member: &str) -> KeyResult<()> {
         let empty = || Value::Sorted(BTreeMap::new());
         let Value::Sorted(members) = self.value_mut(key, empty) else {
             return Err(WRONGTYPE);
@@ -173,7 +176,7 @@ impl Keys {
 
     /// Deletes a member. Also deletes the key if no member is left. Returns whether the member was
     /// there.
-    pub(super) fn zrem(&mut self, key: &str, member: &str) -> KeyResult<bool> {
+    pub(in crate::master) fn zrem(&mut self, key: &str, member: &str) -> KeyResult<bool> {
         let Some(entry) = self.live_mut(key) else {
             return Ok(false);
         };
@@ -188,7 +191,7 @@ impl Keys {
     }
 
     /// Returns all members, ordered by score and then as strings.
-    pub(super) fn zrange(&self, key: &str) -> KeyResult<Vec<&str>> {
+    pub(in crate::master) fn zrange(&self, key: &str) -> KeyResult<Vec<&str>> {
         let Some(value) = self.value(key) else {
             return Ok(Vec::new());
         };
@@ -201,11 +204,11 @@ impl Keys {
     }
 
     /// Returns the first member.
-    pub(super) fn zhead(&self, key: &str) -> KeyResult<Option<String>> {
+    pub(in crate::master) fn zhead(&self, key: &str) -> KeyResult<Option<String>> {
         Ok(self.zrange(key)?.first().map(|head| (*head).to_owned()))
     }
 
-    pub(super) fn zscore(&self, key: &str, member: &str) -> KeyResult<Option<f64>> {
+    pub(in crate::master) fn zscore(&self, key: &str, member: &str) -> KeyResult<Option<f64>> {
         match self.value(key) {
             None => Ok(None),
             Some(Value::Sorted(members)) => Ok(members.get(member).copied()),

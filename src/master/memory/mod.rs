@@ -5,11 +5,11 @@ pub(super) mod connection;
 mod fair;
 mod fault;
 mod fence;
-mod keys;
+pub(super) mod keys;
 mod master;
 pub(super) mod probe;
 mod scripts;
-mod server;
+pub(super) mod server;
 
 pub use fault::Fault;
 pub use master::MemoryMaster;

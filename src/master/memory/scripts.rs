@@ -63,7 +63,7 @@ fn text<'a, const N: usize>(words: &[&'a [u8]]) -> [&'a str; N] {
 }
 
 impl State {
-    pub(super) fn execute(&mut self, command: &Command) -> Replied {
+    pub(in crate::master) fn execute(&mut self, command: &Command) -> Replied {
         self.keys(); // sets the time of the keys
         command.call(|call| match call {
             Call::Plain(words) => self.set_nx_px(text(words)),
@@ -128,6 +128,9 @@ impl State {
     fn mutex_extend(&mut self, words: Words<'_>) -> Replied {
         let ([key], [token, ttl]) = words.take();
         let Some(holder) = self.keys.get(key)? else {
+            if mutant!(ExtensionTakes) {
+                return self.mutex_acquire_watched(words);
+            }
             return Ok(Reply::Int(0));
         };
         if holder == token {
@@ -142,7 +145,7 @@ impl State {
         let Some(holder) = self.keys.get(key)? else {
             return Ok(Reply::Int(0));
         };
-        if holder == token {
+        if holder == token || mutant!(ReleasesOthers) {
             self.keys.del(key);
             return Ok(Reply::Int(1));
         }

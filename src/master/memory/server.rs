@@ -20,38 +20,43 @@ use crate::core::{
     restart::RestartRecord,
 };
 
-pub(super) struct State {
+pub(in crate::master) struct State {
     /// The address, which is also the run id.
-    pub(super) address: Arc<str>,
+    pub(in crate::master) address: Arc<str>,
     started: Instant,
+    /// The time of the clock in microseconds, if a simulation sets it.
+    #[cfg(test)]
+    simulated: Option<u64>,
     /// The offset that is added to the time of day, in microseconds.
-    pub(super) clock_offset: i64,
-    pub(super) keys: Keys,
-    pub(super) fault: Fault,
+    pub(in crate::master) clock_offset: i64,
+    pub(in crate::master) keys: Keys,
+    pub(in crate::master) fault: Fault,
     /// The number of commands that were executed or answered with an error.
-    pub(super) commands: u64,
-    pub(super) connections: u64,
+    pub(in crate::master) commands: u64,
+    pub(in crate::master) connections: u64,
     /// The commands that were sent while the master hung, over connections that have been closed
     /// since then.
-    pub(super) undelivered: VecDeque<Command>,
+    pub(in crate::master) undelivered: VecDeque<Command>,
     /// The subscriptions, each with its channel and the number of its connection.
-    pub(super) subscriptions: BTreeSet<(String, u64)>,
+    pub(in crate::master) subscriptions: BTreeSet<(String, u64)>,
     /// The keys of which a connection hears the next change, each with the connection.
     tracked: BTreeSet<(String, u64)>,
     /// The pushes that a connection has not read yet.
-    pub(super) pushes: BTreeMap<u64, Vec<Push>>,
+    pub(in crate::master) pushes: BTreeMap<u64, Vec<Push>>,
     /// The connections to wake when the fault changes or something is pushed to them.
-    pub(super) wakers: BTreeMap<u64, Waker>,
+    pub(in crate::master) wakers: BTreeMap<u64, Waker>,
     /// The guard record. A server keeps this record in a key, and forgets it with the other keys.
     /// `None` until a client asks whether the master restarted.
-    pub(super) guard: Option<RestartRecord>,
+    pub(in crate::master) guard: Option<RestartRecord>,
 }
 
 impl State {
-    pub(super) fn new(address: Arc<str>) -> Self {
+    pub(in crate::master) fn new(address: Arc<str>) -> Self {
         Self {
             address,
             started: now(),
+            #[cfg(test)]
+            simulated: None,
             clock_offset: 0,
             keys: Keys::default(),
             fault: Fault::None,
@@ -68,7 +73,11 @@ impl State {
 
     /// Returns the keys, and sets their time to that of the master's own clock. Expired keys count
     /// as deleted.
-    pub(super) fn keys(&mut self) -> &mut Keys {
+    pub(in crate::master) fn keys(&mut self) -> &mut Keys {
+        #[cfg(test)]
+        if let Some(micros) = self.simulated {
+            return self.keys.at(micros / 1_000);
+        }
         let now = now().saturating_duration_since(self.started);
         self.keys.at(millis(now))
     }
@@ -79,13 +88,24 @@ impl State {
         clippy::disallowed_methods,
         reason = "a memory master is a server, and compares its time with that of tickets"
     )]
-    pub(super) fn wall_micros(&self) -> u64 {
+    pub(in crate::master) fn wall_micros(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(micros) = self.simulated {
+            return micros;
+        }
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let micros = u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX);
         micros.saturating_add_signed(self.clock_offset)
     }
 
-    pub(super) fn publish(&mut self, channel: &str, message: &str) {
+    /// Sets the clock, for good.
+    #[cfg(test)]
+    pub(in crate::master) fn set_time(&mut self, micros: u64) {
+        self.simulated = Some(micros);
+        self.keys.at(micros / 1_000);
+    }
+
+    pub(in crate::master) fn publish(&mut self, channel: &str, message: &str) {
         let push = Push::Message(channel.to_owned(), message.to_owned());
         for connection in connections(&self.subscriptions, channel) {
             self.push(connection, push.clone());
@@ -94,7 +114,7 @@ impl State {
 
     /// Executes a command of `connection`. If the command watches its key, `connection` then hears
     /// of the next change of that key.
-    pub(super) fn serve(&mut self, connection: u64, command: &Command) -> Replied {
+    pub(in crate::master) fn serve(&mut self, connection: u64, command: &Command) -> Replied {
         let tracked = (command.resource.key().to_string(), connection);
         // All scripts read the key first, except for those that take a mutex: they read the key if
         // it exists already.
@@ -118,7 +138,7 @@ impl State {
 
     /// Reports the keys that have changed to the connections that track them. Each of these
     /// connections hears of one change.
-    pub(super) fn report_changes(&mut self) {
+    pub(in crate::master) fn report_changes(&mut self) {
         for key in mem::take(&mut self.keys.changed) {
             for connection in connections(&self.tracked, &key) {
                 self.tracked.remove(&(key.clone(), connection));
@@ -128,7 +148,7 @@ impl State {
     }
 
     /// Deletes all keys, and reports that to all connections.
-    pub(super) fn flush(&mut self) {
+    pub(in crate::master) fn flush(&mut self) {
         self.keys.clear();
         self.tracked.clear();
         for connection in self.wakers.keys().copied().collect::<Vec<_>>() {
@@ -137,7 +157,7 @@ impl State {
     }
 
     /// Forgets a connection that was closed.
-    pub(super) fn close(&mut self, connection: u64) {
+    pub(in crate::master) fn close(&mut self, connection: u64) {
         self.wakers.remove(&connection);
         self.pushes.remove(&connection);
         self.subscriptions.retain(|(_, other)| *other != connection);
@@ -154,7 +174,7 @@ impl State {
 
 /// A push message to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Push {
+pub(in crate::master) enum Push {
     /// A message on a channel.
     Message(String, String),
     /// This key has changed. `None` if all keys have.
@@ -167,7 +187,7 @@ fn connections(entries: &BTreeSet<(String, u64)>, name: &str) -> Vec<u64> {
     entries.range(of_name).map(|(_, one)| *one).collect()
 }
 
-pub(super) fn millis(duration: Duration) -> u64 {
+pub(in crate::master) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -175,6 +195,6 @@ pub(super) fn millis(duration: Duration) -> u64 {
     clippy::disallowed_methods,
     reason = "a memory master is a server, and keeps the time by which its keys expire"
 )]
-pub(super) fn now() -> Instant {
+pub(in crate::master) fn now() -> Instant {
     Instant::now()
 }

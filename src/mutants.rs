@@ -1,0 +1,129 @@
+//! Switches that break one rule each. The simulator in `tests/sim/` must notice every one of them.
+//! Outside of this crate's own tests, every switch is the constant `false`.
+
+/// Returns whether a switch is on in this thread.
+macro_rules! mutant {
+    ($name:ident) => {{
+        #[cfg(test)]
+        let is_on = $crate::mutants::Mutant::$name.is_on();
+        #[cfg(not(test))]
+        let is_on = false;
+        is_on
+    }};
+}
+
+/// A wrong rule. Most of them are real bugs of lock libraries, or of earlier versions of this one.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutant {
+    /// A waiter that reaches no majority stays in the queues.
+    AlwaysQueued,
+    /// Candidates come from the counters alone, and masters do not compare them with a clock.
+    CountsOnly,
+    /// A reply with an error counts as a grant.
+    ErrorGrants,
+    /// A failed extension releases the lock.
+    ExtensionReleases,
+    /// An extension counts from its last vote, and not from its start.
+    ExtensionStartsLate,
+    /// An extension creates a key that is gone.
+    ExtensionTakes,
+    /// The queue of a fair lock is in the order in which a master heard of the waiters.
+    FirstHeard,
+    /// A program does not remember which masters it knows.
+    ForgetsOrigins,
+    /// A stall of this process counts as the silence of a master.
+    ForgivesNoStall,
+    /// A quarantined master may vote.
+    IgnoresQuarantine,
+    /// A lease counts from the decision, and not from the start of the round.
+    LeaseStartsLate,
+    /// One grant extends a lock.
+    MinorityExtends,
+    /// A suspended machine is not noticed.
+    MonotonicOnly,
+    /// Nothing is subtracted for clocks that run at different rates.
+    NoDrift,
+    /// A master that may still get an acquisition is not owed the release.
+    NothingOwed,
+    /// Nothing is checked when the votes are in.
+    NoValidityCheck,
+    /// Candidates have no lower limit.
+    OldCandidates,
+    /// A reply to a command that timed out counts for the next command.
+    OldReplies,
+    /// All attempts of a process have one token.
+    OneToken,
+    /// A task waits for the other tasks of its owner without a limit.
+    OwnerWaitsForever,
+    /// Half of the masters are enough.
+    QuorumIsHalf,
+    /// A majority of the masters that answered is enough.
+    QuorumOfReachable,
+    /// Restarts are not noticed.
+    RunIdIgnored,
+    /// A release is sent again at once after an error.
+    ReleaseInALoop,
+    /// A release deletes the key of any holder.
+    ReleasesOthers,
+    /// A lost round is taken back only where it was granted.
+    RollbackOfGrants,
+    /// A master accepts the same candidate twice.
+    SameCandidate,
+    /// A strict program trusts the key that another program wrote.
+    StrictTrusts,
+    /// A lost round is not taken back.
+    NoRollback,
+    /// Every vote of a master counts.
+    VotesTwice,
+}
+
+#[cfg(test)]
+thread_local! {
+    static ON: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
+}
+
+#[cfg(test)]
+impl Mutant {
+    pub(crate) const ALL: [Self; 30] = [
+        Self::AlwaysQueued,
+        Self::CountsOnly,
+        Self::ErrorGrants,
+        Self::ExtensionReleases,
+        Self::ExtensionStartsLate,
+        Self::ExtensionTakes,
+        Self::FirstHeard,
+        Self::ForgetsOrigins,
+        Self::ForgivesNoStall,
+        Self::IgnoresQuarantine,
+        Self::LeaseStartsLate,
+        Self::MinorityExtends,
+        Self::MonotonicOnly,
+        Self::NoDrift,
+        Self::NoRollback,
+        Self::NoValidityCheck,
+        Self::NothingOwed,
+        Self::OldCandidates,
+        Self::OldReplies,
+        Self::OneToken,
+        Self::OwnerWaitsForever,
+        Self::QuorumIsHalf,
+        Self::QuorumOfReachable,
+        Self::ReleaseInALoop,
+        Self::ReleasesOthers,
+        Self::RollbackOfGrants,
+        Self::RunIdIgnored,
+        Self::SameCandidate,
+        Self::StrictTrusts,
+        Self::VotesTwice,
+    ];
+
+    /// Sets the switch that is on in this thread.
+    pub(crate) fn set(mutant: Option<Self>) {
+        ON.set(mutant);
+    }
+
+    pub(crate) fn is_on(self) -> bool {
+        ON.get() == Some(self)
+    }
+}

@@ -1,0 +1,437 @@
+//! The rules that no run may break. The checker sees all processes at once.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{
+    plan::{LockPlan, Model, Plan},
+    process::Process,
+};
+use crate::{Guard, Kind};
+
+/// A rule that a run broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rule {
+    /// A call took longer than it may.
+    CallTime,
+    /// A guard was handed out without a majority of grants, or after its validity.
+    Certificate,
+    /// `close` took longer than the longest TTL.
+    CloseTime,
+    /// Two holders were valid at the same time.
+    Exclusion,
+    /// A failed extension changed the validity.
+    Extension,
+    /// A fenced resource lost an update, or accepted tokens out of order.
+    Fence,
+    /// A command changed a key that belonged to another holder.
+    ForeignKey,
+    /// A process gave up a connection although its master answered.
+    GivenUp,
+    /// Something is left after all locks have ended.
+    Left,
+    /// A resource lost an update, although its writers checked their validity.
+    LostUpdate,
+    /// Waiters of a fair lock were served out of order.
+    Order,
+    /// The run panicked.
+    Panic,
+    /// Nobody got the lock in time, although a majority of masters was healthy.
+    Progress,
+    /// A master was asked for a vote in its quarantine.
+    Quarantine,
+    /// A process sent too many commands.
+    Rate,
+    /// A free lock took more rounds than it should.
+    Rounds,
+    /// Fencing tokens were not unique, or did not grow.
+    Token,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Violations(Vec<(Rule, u64, String)>);
+
+impl Violations {
+    pub(super) fn push(&mut self, rule: Rule, at: u64, text: String) {
+        const MOST: usize = 20;
+        if self.0.len() < MOST {
+            self.0.push((rule, at, text));
+        }
+    }
+
+    pub(super) fn broke(&self, rule: Rule) -> bool {
+        self.0.iter().any(|(broken, ..)| *broken == rule)
+    }
+
+    pub(super) fn retain(&mut self, keep: impl Fn(Rule) -> bool) {
+        self.0.retain(|(rule, ..)| keep(*rule));
+    }
+
+    /// Returns the rule that was broken first.
+    pub(super) fn first(&self) -> Option<Rule> {
+        self.0.first().map(|(rule, ..)| *rule)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Violations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (rule, at, text) in &self.0 {
+            write!(f, "\n  at {:.6} s: {rule:?}: {text}", *at as f64 / 1e6)?;
+        }
+        Ok(())
+    }
+}
+
+/// A guard in the hands of a task.
+pub(super) struct Tenure {
+    pub(super) process: Arc<Process>,
+    /// Two tenures with the same holder may overlap.
+    holder: u64,
+    guard: Arc<Guard>,
+}
+
+/// A task that tries to acquire a lock.
+struct Contender {
+    process: Arc<Process>,
+    lock: usize,
+    owner: Option<u64>,
+    began: Instant,
+    /// Whether the task waits in the queues of a fair lock from the start.
+    is_queued: bool,
+    /// Whether no one else has wanted the lock since shortly before the start.
+    is_alone: bool,
+}
+
+/// An acquisition that has begun.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt {
+    pub(super) lock: usize,
+    number: u64,
+    began: Instant,
+}
+
+/// All locks of a run, their holders, and the resources that they protect.
+pub(super) struct Checker {
+    start: Instant,
+    model: Model,
+    locks: Vec<Watched>,
+    tenures: BTreeMap<u64, Tenure>,
+    contenders: BTreeMap<u64, Contender>,
+    /// Whether nothing fails in this run.
+    is_calm: bool,
+    count: u64,
+    pub(super) acquired: u64,
+    found: Vec<(Rule, String)>,
+}
+
+struct Watched {
+    plan: LockPlan,
+    tenures: Vec<u64>,
+    /// The last time at which a task had the lock or wanted it.
+    busy_at: Instant,
+    /// The tokens, each with the time at which its holder got it and the holder.
+    tokens: Vec<(Instant, u64, u64)>,
+    resource: Resource,
+}
+
+/// A resource that the lock protects. Every holder reads the value, and writes the next one later.
+#[derive(Debug, Default)]
+struct Resource {
+    value: u64,
+    acknowledged: u64,
+    /// The largest token that the resource has seen.
+    token: u64,
+    /// The holders that have read the value and will write the next one. Tasks of one owner do not
+    /// exclude each other, so one of them writes at a time.
+    writers: BTreeSet<u64>,
+}
+
+impl Checker {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let watched = |lock: &LockPlan| Watched {
+            plan: *lock,
+            tenures: Vec::new(),
+            busy_at: Instant::now(),
+            tokens: Vec::new(),
+            resource: Resource::default(),
+        };
+        Self {
+            start: Instant::now(),
+            model: plan.model,
+            locks: plan.locks.iter().map(watched).collect(),
+            tenures: BTreeMap::new(),
+            contenders: BTreeMap::new(),
+            is_calm: plan.is_calm(),
+            count: 0,
+            acquired: 0,
+            found: Vec::new(),
+        }
+    }
+
+    /// Notes that a task wants the lock. `is_queued` says whether the task will wait for it.
+    pub(super) fn begin(
+        &mut self,
+        process: &Arc<Process>,
+        lock: usize,
+        owner: Option<u64>,
+        is_queued: bool,
+    ) -> Attempt {
+        /// The time in which a release arrives in a calm run.
+        const SETTLED: Duration = Duration::from_millis(50);
+        self.count += 1;
+        let (number, began) = (self.count, Instant::now());
+        let others = self
+            .contenders
+            .values_mut()
+            .filter(|other| other.lock == lock);
+        let others = others.map(|other| other.is_alone = false).count();
+        let watched = &mut self.locks[lock];
+        let is_alone =
+            others == 0 && watched.tenures.is_empty() && watched.busy_at + SETTLED < began;
+        let contender = Contender {
+            process: process.clone(),
+            lock,
+            owner,
+            began,
+            is_queued,
+            is_alone,
+        };
+        self.contenders.insert(number, contender);
+        Attempt {
+            lock,
+            number,
+            began,
+        }
+    }
+
+    /// Notes that the task of `attempt` no longer wants the lock.
+    pub(super) fn leave(&mut self, attempt: Attempt) -> bool {
+        self.locks[attempt.lock].busy_at = Instant::now();
+        let left = self.contenders.remove(&attempt.number);
+        left.is_some_and(|contender| contender.is_alone)
+    }
+
+    /// Returns the rules that were broken since the last call.
+    pub(super) fn take_found(&mut self) -> Vec<(Rule, String)> {
+        std::mem::take(&mut self.found)
+    }
+
+    /// Notes that `attempt` ended in `guard`. Returns the number of the tenure.
+    pub(super) fn granted(
+        &mut self,
+        attempt: Attempt,
+        process: &Arc<Process>,
+        owner: Option<u64>,
+        guard: Arc<Guard>,
+    ) -> u64 {
+        self.count += 1;
+        self.acquired += 1;
+        let tenure = self.count;
+        if !guard.is_valid() {
+            let text = format!("the guard is not valid: {:?}", guard.state());
+            self.found.push((Rule::Certificate, text));
+        }
+        let is_alone = self.leave(attempt);
+        if self.is_calm && guard.depth() == 1 {
+            self.check_order(attempt, owner);
+            let most = if guard.fencing_token().is_some() {
+                2
+            } else {
+                1
+            };
+            if is_alone && guard.rounds() > most {
+                let text = format!("a free lock took {} rounds", guard.rounds());
+                self.found.push((Rule::Rounds, text));
+            }
+        }
+        let holder = owner.unwrap_or((1 << 32) + tenure);
+        if let Some(token) = guard.fencing_token() {
+            self.check_token(attempt, holder, token);
+        }
+        self.tenures.insert(
+            tenure,
+            Tenure {
+                process: process.clone(),
+                holder,
+                guard,
+            },
+        );
+        self.locks[attempt.lock].tenures.push(tenure);
+        self.check_overlap(attempt.lock);
+        tenure
+    }
+
+    /// Checks that at most one holder is valid now. Called when a validity begins or is extended,
+    /// because only then can two of them begin to overlap.
+    pub(super) fn check_overlap(&mut self, lock: usize) {
+        let mut valid: Option<(u64, u64)> = None;
+        for tenure in &self.locks[lock].tenures {
+            let Some(Tenure {
+                process,
+                holder,
+                guard,
+            }) = self.tenures.get(tenure)
+            else {
+                continue;
+            };
+            if !process.knows_the_time() || !process.enter(|| guard.is_valid()) {
+                continue;
+            }
+            match valid {
+                Some((other, other_holder)) if other_holder != *holder => {
+                    let name = self.locks[lock].plan.name;
+                    let text = format!("tenures {other} and {tenure} of lock {name} are valid");
+                    self.found.push((Rule::Exclusion, text));
+                    return;
+                }
+                _ => valid = Some((*tenure, *holder)),
+            }
+        }
+    }
+
+    /// Takes the guard out of the hands of its task.
+    pub(super) fn end(&mut self, lock: usize, tenure: u64) {
+        self.locks[lock].tenures.retain(|other| *other != tenure);
+        self.locks[lock].busy_at = Instant::now();
+        if let Some(Tenure { process, guard, .. }) = self.tenures.remove(&tenure) {
+            process.enter(|| drop(guard));
+        }
+    }
+
+    /// Forgets the tenures of processes that have crashed.
+    pub(super) fn forget_crashed(&mut self) {
+        self.contenders
+            .retain(|_, contender| !contender.process.has_crashed());
+        let crashed = self
+            .tenures
+            .extract_if(.., |_, tenure| tenure.process.has_crashed());
+        for (_, Tenure { process, guard, .. }) in crashed.collect::<Vec<_>>() {
+            process.enter(|| drop(guard));
+        }
+    }
+
+    /// Reads the resource in order to write the next value. Returns `None` if the resource refuses
+    /// the token, or if another task of the owner is about to write.
+    pub(super) fn read(&mut self, lock: usize, tenure: u64, token: Option<u64>) -> Option<u64> {
+        let holder = self.tenures.get(&tenure)?.holder;
+        let resource = &mut self.locks[lock].resource;
+        let may_write = resource.admits(token) && resource.writers.insert(holder);
+        may_write.then_some(resource.value)
+    }
+
+    /// Writes the value after `read`, unless the resource refuses the token. Without a `read`, only
+    /// lets another task of the owner write.
+    pub(super) fn write(
+        &mut self,
+        lock: usize,
+        tenure: u64,
+        read: Option<u64>,
+        token: Option<u64>,
+    ) {
+        let Some(Tenure { holder, .. }) = self.tenures.get(&tenure) else {
+            return;
+        };
+        let resource = &mut self.locks[lock].resource;
+        resource.writers.remove(holder);
+        if let Some(read) = read
+            && resource.admits(token)
+        {
+            resource.value = read + 1;
+            resource.acknowledged += 1;
+        }
+    }
+
+    /// Checks the resources at the end of the run.
+    pub(super) fn check_resources(&mut self) {
+        for lock in &self.locks {
+            let resource = &lock.resource;
+            if resource.value == resource.acknowledged {
+                continue;
+            }
+            let rule = if lock.plan.is_fenced {
+                Rule::Fence
+            } else {
+                Rule::LostUpdate
+            };
+            let text = format!("lock {}: {resource:?}", lock.plan.name);
+            self.found.push((rule, text));
+        }
+    }
+
+    /// Checks that no waiter came before the one that got the lock. Called in calm runs only.
+    fn check_order(&mut self, attempt: Attempt, owner: Option<u64>) {
+        /// The clocks of processes drift apart, and tickets need time to arrive.
+        const SAME_TIME: Duration = Duration::from_millis(100);
+        if self.locks[attempt.lock].plan.kind != Kind::Fair {
+            return;
+        }
+        let all = || {
+            self.contenders
+                .values()
+                .filter(|other| other.lock == attempt.lock)
+        };
+        let overtaken = all().find(|other| {
+            // Tasks of one owner take turns, and share its ticket.
+            let tasks = all().filter(|one| one.owner == other.owner).count();
+            other.is_queued
+                && other.owner != owner
+                && tasks == 1
+                && other.began + SAME_TIME < attempt.began
+        });
+        if let Some(other) = overtaken {
+            let earlier = attempt.began - other.began;
+            self.found.push((
+                Rule::Order,
+                format!("a waiter that came {earlier:?} earlier was overtaken"),
+            ));
+        }
+    }
+
+    /// Checks that the token differs from those of all other holders, and that it is larger than
+    /// all tokens that were handed out before the attempt began.
+    fn check_token(&mut self, attempt: Attempt, holder: u64, token: u64) {
+        /// The time after which tokens grow even if counters were lost without a quarantine.
+        const APART: Duration = Duration::from_millis(3_500);
+        let apart = match self.model {
+            Model::Outside(breach) if breach.loses_counters() => APART,
+            _ => Duration::ZERO,
+        };
+        let watched = &mut self.locks[attempt.lock];
+        let others = watched.tokens.iter().filter(|(_, _, of)| *of != holder);
+        for (at, other, _) in others {
+            let must_grow = *at + apart <= attempt.began && other >= &token;
+            let must_differ = apart.is_zero() && *other == token;
+            if must_grow || must_differ {
+                let after = *at - self.start;
+                let text = format!(
+                    "lock {}: {token} after {other}, which came at {after:?}",
+                    watched.plan.name
+                );
+                self.found.push((Rule::Token, text));
+                break;
+            }
+        }
+        watched.tokens.push((Instant::now(), token, holder));
+    }
+}
+
+impl Resource {
+    fn admits(&mut self, token: Option<u64>) -> bool {
+        let Some(token) = token else {
+            return true;
+        };
+        let is_admitted = token >= self.token;
+        self.token = self.token.max(token);
+        is_admitted
+    }
+}

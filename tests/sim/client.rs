@@ -1,0 +1,422 @@
+//! A simulated program: its coordinator, and tasks that use locks in every way.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{
+    checker::{Attempt, Checker, Rule},
+    connection::Endpoint,
+    plan::{Breach, LockPlan, Model, Plan},
+    process::Process,
+    random::Random,
+    world::World,
+};
+use crate::{
+    AcquireError, Coordinator, Guard, Kind, Lock, Owner, Renewal, RestartGuard,
+    master::known_origins::KnownOrigins,
+};
+
+/// What all programs of a run share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) plan: Arc<Plan>,
+    pub(super) world: Arc<Mutex<World>>,
+    pub(super) checker: Arc<Mutex<Checker>>,
+    /// The time at which tasks begin nothing new.
+    pub(super) end: Instant,
+}
+
+impl Shared {
+    /// Hands what the checker found to the world, which keeps it with the time.
+    pub(super) fn report(&self) {
+        let found = self.checker.lock().take_found();
+        let mut world = self.world.lock();
+        for (rule, text) in found {
+            world.violate(rule, || text);
+        }
+    }
+
+    pub(super) fn violate(&self, rule: Rule, text: String) {
+        self.world.lock().violate(rule, || text);
+    }
+
+    pub(super) fn log(&self, line: impl FnOnce() -> String) {
+        self.world.lock().log(line);
+    }
+}
+
+/// A running program.
+pub(super) struct Client {
+    pub(super) process: Arc<Process>,
+    pub(super) locks: Coordinator,
+    pub(super) tasks: Vec<JoinHandle<()>>,
+}
+
+impl Client {
+    /// Starts a program in a place. `life` counts the programs that ran there before.
+    pub(super) fn start(shared: &Shared, place: usize, life: u64) -> Self {
+        let plan = &shared.plan;
+        let seed = plan.seed ^ ((place as u64 + 1) << 40) ^ (life << 48);
+        let process = shared
+            .world
+            .lock()
+            .start_process(place, seed, plan.process_ppm[place]);
+        process.step_wall_clock(plan.wall_offsets[place] * 1_000);
+        let locks = process.enter(|| coordinator(shared, place, plan.guard));
+        let mut random = Random::new(seed ^ 0x7461_736b);
+        let owners: Vec<_> = (0..2).map(|_| locks.owner()).collect();
+        let tasks = (0..plan.tasks).map(|number| {
+            let task = Task {
+                shared: shared.clone(),
+                process: process.clone(),
+                locks: locks.clone(),
+                owners: owners.clone(),
+                first_owner: (place as u64) << 16 | life << 8,
+                random: Random::new(random.number()),
+                number,
+            };
+            tokio::spawn(process.task(task.run()))
+        });
+        let tasks = tasks.collect();
+        Self {
+            process,
+            locks,
+            tasks,
+        }
+    }
+}
+
+/// Starts a program that looks at the masters and never locks. Each look is that of a new program.
+pub(super) fn visit(shared: &Shared) -> JoinHandle<()> {
+    let place = shared.plan.places;
+    let seed = shared.plan.seed ^ 0x7669_7369_7400;
+    let process = shared.world.lock().start_process(place, seed, 0);
+    let (shared, mut random) = (shared.clone(), Random::new(seed));
+    tokio::spawn(process.task(async move {
+        while Instant::now() < shared.end {
+            let locks = coordinator(&shared, place, RestartGuard::Observed);
+            let _ = locks.mutex("a").inspect().await;
+            drop(locks);
+            sleep(Duration::from_millis(random.below(400))).await;
+        }
+    }))
+}
+
+fn coordinator(shared: &Shared, place: usize, guard: RestartGuard) -> Coordinator {
+    let plan = &shared.plan;
+    let endpoint = |master| Endpoint {
+        world: shared.world.clone(),
+        process: place,
+        master,
+        known_origins: KnownOrigins::default(),
+    };
+    let masters: Vec<_> = match plan.model {
+        // Every program has a list of its own: two of three masters are a majority of neither.
+        Model::Outside(Breach::MasterLists) => vec![endpoint(place % plan.masters)],
+        _ => (0..plan.masters).map(endpoint).collect(),
+    };
+    let max_ttl = match plan.model {
+        Model::Outside(Breach::Settings) if place == 0 => plan.max_ttl * 10,
+        _ => plan.max_ttl,
+    };
+    let builder = Coordinator::builder()
+        .masters(masters)
+        .node_timeout(plan.node_timeout)
+        .connect_timeout(Plan::CONNECT_TIMEOUT)
+        .drift_ppm(plan.drift_ppm)
+        .restart_guard(guard)
+        .ttl(plan.ttls[0])
+        .max_ttl(max_ttl);
+    builder.build().expect("the plan's settings are valid")
+}
+
+/// A task of a program.
+struct Task {
+    shared: Shared,
+    process: Arc<Process>,
+    locks: Coordinator,
+    owners: Vec<Owner>,
+    first_owner: u64,
+    random: Random,
+    number: usize,
+}
+
+impl Task {
+    async fn run(mut self) {
+        while Instant::now() < self.shared.end {
+            let lock = self.random.index(self.shared.plan.locks.len());
+            self.use_lock(lock).await;
+            let pause = self.random.pick(&[0, 1, 20, 200]);
+            sleep(Duration::from_millis(self.random.below(pause + 1))).await;
+        }
+    }
+
+    async fn use_lock(&mut self, number: usize) {
+        let which = self.random.index(self.owners.len());
+        let lock = self.lock(number, which);
+        let kind = self.shared.plan.locks[number].kind;
+        let owner = (kind != Kind::Mutex).then_some(self.first_owner | which as u64);
+        let way = self.random.below(10);
+        let attempt = self
+            .shared
+            .checker
+            .lock()
+            .begin(&self.process, number, owner, way > 6);
+        let since = self.shared.world.lock().now();
+        let Some(Ok(guard)) = self.acquire(&lock, way).await else {
+            self.shared.checker.lock().leave(attempt);
+            return;
+        };
+        if guard.depth() == 1 {
+            self.check_certificate(number, since);
+        }
+        let guard = Arc::new(guard);
+        let tenure =
+            self.shared
+                .checker
+                .lock()
+                .granted(attempt, &self.process, owner, guard.clone());
+        self.shared.log(|| {
+            format!(
+                "place {} task {} has {tenure} of {number}: {:?}",
+                self.process.number,
+                self.number,
+                guard.fencing_token()
+            )
+        });
+        self.shared.report();
+        let token = guard.fencing_token();
+        let read = self.shared.checker.lock().read(number, tenure, token);
+        self.hold(attempt, &guard, &lock).await;
+        if let Some(read) = read {
+            // Nothing comes between the check and the write.
+            let may_write = token.is_some() || guard.is_valid();
+            let read = may_write.then_some(read);
+            self.shared
+                .checker
+                .lock()
+                .write(number, tenure, read, token);
+        }
+        self.shared.log(|| format!("tenure {tenure} ends"));
+        self.shared.checker.lock().end(number, tenure);
+        self.shared.report();
+        let Some(guard) = Arc::into_inner(guard) else {
+            return;
+        };
+        match self.random.below(4) {
+            0 => drop(guard),
+            1 => drop(polled(1, guard.release()).await),
+            _ => {
+                let bound = self.shared.plan.round_bound();
+                let _ = self.timed("release", bound, guard.release()).await;
+            }
+        }
+    }
+
+    fn lock(&mut self, number: usize, owner: usize) -> Lock {
+        let lock = lock(
+            &self.locks,
+            &self.shared.plan.locks[number],
+            &self.owners[owner],
+        );
+        let mut ttl = self.random.pick(&self.shared.plan.ttls);
+        if self.has_long_ttl() {
+            ttl = self.shared.plan.max_ttl * 10;
+        }
+        let renewal = match self.random.below(3) {
+            0 => Renewal::Off,
+            1 => Renewal::UpTo(Duration::from_millis(self.random.below(3_000))),
+            _ => Renewal::Unlimited,
+        };
+        lock.ttl(ttl).renewal(renewal)
+    }
+
+    /// Returns whether this program asks for a longer TTL than the others allow for.
+    fn has_long_ttl(&self) -> bool {
+        self.shared.plan.model == Model::Outside(Breach::Settings) && self.process.number == 0
+    }
+
+    async fn acquire(&mut self, lock: &Lock, way: u64) -> Option<Result<Guard, AcquireError>> {
+        let bound = self.shared.plan.attempt_bound();
+        let limit = Duration::from_millis(self.random.pick(&[10, 100, 1_000, 4_000]));
+        let limit = Duration::from_millis(self.random.below(limit.as_millis() as u64));
+        let polls = 1 + self.random.index(20);
+        match way {
+            0 => polled(polls, lock.acquire()).await,
+            1 => polled(polls, lock.try_acquire()).await,
+            2 => polled(polls, lock.acquire_within(limit)).await,
+            3 => timeout(limit, lock.acquire()).await.ok(),
+            4 => self.unpolled(lock, polls, limit).await,
+            5 | 6 => Some(self.timed("try_acquire", bound, lock.try_acquire()).await),
+            _ => Some(
+                self.timed("acquire_within", limit + bound, lock.acquire_within(limit))
+                    .await,
+            ),
+        }
+    }
+
+    /// Polls a future a few times, leaves it alone for a while, and then goes on or drops it.
+    async fn unpolled(
+        &mut self,
+        lock: &Lock,
+        polls: usize,
+        time: Duration,
+    ) -> Option<Result<Guard, AcquireError>> {
+        let limit = Duration::from_millis(300);
+        let mut future = pin!(lock.acquire_within(limit));
+        if let Some(done) = polled(polls, future.as_mut()).await {
+            return Some(done);
+        }
+        sleep(time).await;
+        if self.random.is_one_in(2) {
+            return None;
+        }
+        Some(
+            self.timed(
+                "acquire_within",
+                limit + self.shared.plan.attempt_bound(),
+                future,
+            )
+            .await,
+        )
+    }
+
+    async fn hold(&mut self, attempt: Attempt, guard: &Arc<Guard>, lock: &Lock) {
+        if self.has_long_ttl() {
+            sleep(Duration::from_secs(6)).await;
+        }
+        for _ in 0..self.random.below(4) {
+            let ttl = self.random.pick(&self.shared.plan.ttls);
+            match self.random.below(8) {
+                0 | 1 => self.extend(guard, ttl).await,
+                2 => drop(polled(1, guard.extend(ttl)).await),
+                3 => self.reenter(attempt, guard, lock).await,
+                4 => drop(lock.inspect().await),
+                5 => {
+                    let _ = timeout(
+                        Duration::from_millis(self.random.below(2_000)),
+                        guard.lost(),
+                    )
+                    .await;
+                }
+                _ => {
+                    let time = self.random.pick(&[2, 30, 300, 2_500]);
+                    sleep(Duration::from_millis(self.random.below(time))).await;
+                }
+            }
+        }
+    }
+
+    async fn extend(&self, guard: &Arc<Guard>, ttl: Duration) {
+        let bound = self.shared.plan.round_bound();
+        let (before, slept) = (guard.valid_until(), self.process.suspensions.total());
+        let extended = self.timed("extend", bound, guard.extend(ttl)).await;
+        let is_shorter = guard.valid_until() < before && slept == self.process.suspensions.total();
+        if extended.is_err() && is_shorter && guard.is_valid() {
+            self.shared.violate(
+                Rule::Extension,
+                format!("{extended:?} shortened a validity"),
+            );
+        }
+        self.check_overlaps();
+    }
+
+    async fn reenter(&mut self, attempt: Attempt, guard: &Arc<Guard>, lock: &Lock) {
+        if self.shared.plan.locks[attempt.lock].kind == Kind::Mutex {
+            return;
+        }
+        let bound = self.shared.plan.attempt_bound();
+        let inner = self.timed("try_acquire", bound, lock.try_acquire()).await;
+        if let Ok(inner) = inner {
+            if guard.is_valid() && inner.depth() < 2 {
+                self.shared
+                    .violate(Rule::Extension, "a re-entry did not go deeper".to_owned());
+            }
+            self.check_overlaps();
+            sleep(Duration::from_millis(self.random.below(50))).await;
+        }
+    }
+
+    fn check_overlaps(&self) {
+        for lock in 0..self.shared.plan.locks.len() {
+            self.shared.checker.lock().check_overlap(lock);
+        }
+        self.shared.report();
+    }
+
+    /// Checks that a majority of masters granted the lock to this process since the attempt began.
+    fn check_certificate(&self, lock: usize, since: u64) {
+        let plan = &self.shared.plan;
+        if plan.model != Model::Within {
+            return;
+        }
+        let world = self.shared.world.lock();
+        let name = plan.locks[lock].name;
+        let granted = world
+            .servers
+            .iter()
+            .filter(|server| server.has_granted(self.process.number, name, since));
+        let granted = granted.count();
+        drop(world);
+        if granted < plan.masters / 2 + 1 {
+            self.shared.violate(
+                Rule::Certificate,
+                format!("{granted} of {} masters granted {name}", plan.masters),
+            );
+        }
+    }
+
+    /// Runs a call. It must not take longer than `bound` while its process runs.
+    async fn timed<T>(&self, call: &str, bound: Duration, future: impl Future<Output = T>) -> T {
+        let running = self.process.running_time();
+        let output = future.await;
+        let took = self.process.running_time() - running;
+        // Timers are a millisecond late, and clocks run at different rates.
+        let bound = bound + bound / 50 + Duration::from_millis(5);
+        if took > bound {
+            self.shared.violate(
+                Rule::CallTime,
+                format!("{call} took {took:?}, and not at most {bound:?}"),
+            );
+        }
+        output
+    }
+}
+
+pub(super) fn lock(locks: &Coordinator, plan: &LockPlan, owner: &Owner) -> Lock {
+    let lock = match plan.kind {
+        Kind::Mutex => locks.mutex(plan.name),
+        Kind::Reentrant => locks.reentrant(plan.name, owner),
+        Kind::Fair => locks.fair(plan.name, owner),
+    };
+    if plan.is_fenced { lock.fenced() } else { lock }
+}
+
+/// Polls `future` each time it is woken, but at most `polls` times.
+pub(super) async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match Pin::as_mut(&mut future).poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}

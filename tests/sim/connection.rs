@@ -1,0 +1,187 @@
+//! A connection over the simulated network.
+
+use std::{
+    future::poll_fn,
+    io,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+
+use super::{
+    network::{Delivery, Greeting, Packet},
+    world::World,
+};
+use crate::core::{command::Reply, restart::RestartGuard};
+use crate::master::{
+    connection::{Connection, Dial, Dialled},
+    dial_error::DialError,
+    in_flight::{InFlight, Transmit},
+    known_origins::KnownOrigins,
+    request::Request,
+    restart::RestartTracker,
+    subscriptions::Change,
+};
+
+/// A master as one simulated process reaches it.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint {
+    pub(super) world: Arc<Mutex<World>>,
+    pub(super) process: usize,
+    pub(super) master: usize,
+    /// The origins that the process knows. They outlive a coordinator, but not the process.
+    pub(super) known_origins: KnownOrigins,
+}
+
+impl Endpoint {
+    pub(in crate::master) fn address(&self) -> Arc<str> {
+        format!("sim:{}", self.master).into()
+    }
+
+    /// Returns the dialer for the master, which is number `master` of its coordinator.
+    pub(in crate::master) fn dialer(self, master: usize, tracker: &RestartTracker) -> Dialer {
+        Dialer {
+            tracker: tracker.with(&self.known_origins),
+            endpoint: self,
+            master,
+        }
+    }
+}
+
+pub(in crate::master) struct Dialer {
+    endpoint: Endpoint,
+    master: usize,
+    tracker: RestartTracker,
+}
+
+impl Dial for Dialer {
+    type Connection = SimConnection;
+
+    async fn dial(&mut self) -> Result<Dialled<SimConnection>, DialError> {
+        let world = self.endpoint.world.clone();
+        let number = world
+            .lock()
+            .connect(self.endpoint.process, self.endpoint.master);
+        let connection = SimConnection { world, number };
+        let query = self.tracker.query(self.master);
+        let guard = self.tracker.guard;
+        let hello = (guard != RestartGuard::Off).then(|| super::network::Hello {
+            known: query.known.clone(),
+            is_strict: guard == RestartGuard::Strict,
+        });
+        let asked = tokio::time::Instant::now();
+        connection.send_packet(Packet::Hello(hello));
+        let Greeting {
+            met,
+            reports_changes,
+        } = connection.greeting().await?;
+        let age = match met {
+            Some((record, now)) => {
+                self.tracker.meet(&query, &record.run_id, &record.origin)?;
+                let since = record.counted_from(guard == RestartGuard::Strict);
+                (since > 0).then(|| Duration::from_millis(now.saturating_sub(since)))
+            }
+            None => None,
+        };
+        Ok(Dialled {
+            connection,
+            round_trip: asked.elapsed(),
+            reports_changes,
+            age,
+        })
+    }
+}
+
+/// The client's end of a connection.
+pub(in crate::master) struct SimConnection {
+    world: Arc<Mutex<World>>,
+    number: u64,
+}
+
+impl SimConnection {
+    fn send_packet(&self, packet: Packet) {
+        self.world.lock().send_up(self.number, packet);
+    }
+
+    async fn greeting(&self) -> Result<Greeting, DialError> {
+        let delivery = poll_fn(|cx| match self.world.lock().receive(self.number, cx) {
+            Some(delivery) => Poll::Ready(delivery),
+            None => Poll::Pending,
+        });
+        match delivery.await {
+            Delivery::Hello(greeting) => Ok(greeting),
+            _ => Err(DialError::Connect(io::Error::new(
+                io::ErrorKind::ConnectionRefused,
+                "connection refused",
+            ))),
+        }
+    }
+}
+
+impl Transmit for SimConnection {
+    fn send(&mut self, request: &Request) {
+        self.send_packet(Packet::Command(request.command.clone()));
+    }
+
+    fn send_change(&mut self, change: &Change) {
+        self.send_packet(Packet::Change(change.clone()));
+    }
+
+    fn send_caching(&mut self) {
+        self.send_packet(Packet::Caching);
+    }
+}
+
+impl Connection for SimConnection {
+    fn give_up(&mut self) {
+        self.world.lock().give_up(self.number);
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
+        /// The most deliveries in one poll. A flood must not keep the supervisor from its timers.
+        const MOST: usize = 64;
+        for _ in 0..MOST {
+            let received = self.world.lock().receive(self.number, cx);
+            let Some(delivery) = received else {
+                return Poll::Pending;
+            };
+            let now = (in_flight.clock())();
+            let handled = match delivery {
+                Delivery::Broken(why) => Err(why.into()),
+                Delivery::Bytes => {
+                    #[cfg(feature = "redis")]
+                    in_flight.on_bytes(now);
+                    Ok(())
+                }
+                Delivery::Confirmed(channel) => in_flight.on_confirmation(&channel, now),
+                Delivery::Hello(_) => Err("a second greeting".into()),
+                Delivery::Changed(key) => {
+                    in_flight.on_changed(key.as_deref());
+                    Ok(())
+                }
+                Delivery::Message(channel, message) => {
+                    in_flight.on_message(&channel, &message);
+                    Ok(())
+                }
+                Delivery::Reply(Ok(reply)) => in_flight.on_reply(&reply, now),
+                Delivery::Reply(Err(error)) => in_flight.on_reply(&Reply::Error(&error), now),
+            };
+            if let Err(why) = handled {
+                self.world
+                    .lock()
+                    .log(|| format!("connection {} breaks: {why}", self.number));
+                return Poll::Ready(why);
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl Drop for SimConnection {
+    fn drop(&mut self) {
+        self.world.lock().close(self.number);
+    }
+}

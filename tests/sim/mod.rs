@@ -1,0 +1,307 @@
+//! The simulator: the whole driver on masters, a network and clocks that one seed decides.
+//!
+//! A run has several processes, each with clocks of its own. Their tasks use locks of all kinds in
+//! every way, while processes, masters and the network fail. [`checker`] says which rules hold.
+//!
+//! `./dev sim [N]` runs N seeds, the runs outside the model, and the mutants. With `SIM_SEED=n`, it
+//! runs one seed and prints everything that happened.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "a simulation owns its clocks and its tasks, and a failed test ends"
+)]
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, timeout};
+
+use self::{
+    checker::{Checker, Rule, Violations},
+    client::Shared,
+    nemesis::Clients,
+    plan::{Data, Fault, Model, Plan},
+    world::World,
+};
+use crate::Kind;
+
+mod checker;
+mod client;
+mod connection;
+mod nemesis;
+mod network;
+mod plan;
+mod process;
+#[path = "../support/random.rs"]
+mod random;
+mod server;
+mod tests;
+mod world;
+
+pub(in crate::master) use connection::Endpoint;
+pub(crate) use process::Process;
+
+/// What a run showed.
+struct Outcome {
+    violations: Violations,
+    acquired: u64,
+    busiest_second: u32,
+    log: Vec<String>,
+}
+
+/// Runs one seed.
+fn run(seed: u64, model: Model, is_recorded: bool) -> Outcome {
+    run_plan(Plan::draw(seed, model), is_recorded)
+}
+
+fn run_plan(plan: Plan, is_recorded: bool) -> Outcome {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(simulate(plan, is_recorded))
+}
+
+async fn simulate(plan: Plan, is_recorded: bool) -> Outcome {
+    let plan = Arc::new(plan);
+    let world = Arc::new(Mutex::new(World::new(&plan, is_recorded)));
+    let shared = Shared {
+        checker: Arc::new(Mutex::new(Checker::new(&plan))),
+        end: Instant::now() + plan.faults_end,
+        world: world.clone(),
+        plan: plan.clone(),
+    };
+    world.lock().log(|| format!("{plan:#?}"));
+    let network = tokio::spawn(world::run(world.clone()));
+    let mut clients = Clients::start(&shared);
+    let visitor = plan.has_visitor.then(|| client::visit(&shared));
+    clients.disturb().await;
+    for fault in &plan.lasting {
+        clients.begin(*fault);
+    }
+    join_tasks(&mut clients).await;
+    if let Some(visitor) = visitor {
+        visitor.await.unwrap();
+    }
+    shared.checker.lock().check_resources();
+    shared.report();
+    if plan.model == Model::Within {
+        check_progress(&clients).await;
+        check_owed_releases(&clients).await;
+        contend(&clients).await;
+        check_end(clients).await;
+    }
+    network.abort();
+    let mut world = world.lock();
+    let busiest_second = world.busiest_second;
+    if plan.model == Model::Within && busiest_second > MOST_PER_SECOND {
+        world.violate(Rule::Rate, || {
+            format!("{busiest_second} commands in a second")
+        });
+    }
+    Outcome {
+        violations: world.violations.clone(),
+        acquired: shared.checker.lock().acquired,
+        busiest_second,
+        log: world.take_log(),
+    }
+}
+
+/// The most commands that a process of three tasks sends to one master in a second.
+const MOST_PER_SECOND: u32 = 800;
+
+/// Waits for all tasks. Each of their calls has a limit, so they end soon.
+async fn join_tasks(clients: &mut Clients) {
+    let end = Instant::now() + Duration::from_secs(60);
+    for client in &mut clients.running {
+        for task in client.tasks.drain(..) {
+            match tokio::time::timeout_at(end, task).await {
+                Ok(ended) => ended.unwrap(),
+                Err(_) => clients
+                    .shared
+                    .violate(Rule::CallTime, "a task did not end".to_owned()),
+            }
+        }
+    }
+}
+
+/// Checks that all processes that reach a majority get every lock soon, also while one that does
+/// not reach a majority waits.
+async fn check_progress(clients: &Clients) {
+    let shared = &clients.shared;
+    let plan = &shared.plan;
+    let is_hopeless = |place: usize| {
+        let cut =
+            |fault: &Fault| matches!(fault, Fault::Partition { process, .. } if *process == place);
+        plan.lasting.iter().any(cut)
+    };
+    let bound = plan.progress_bound();
+    for (number, lock) in plan.locks.iter().enumerate() {
+        let mut waiting = Vec::new();
+        for (place, client) in clients.running.iter().enumerate() {
+            let (locks, process, shared) =
+                (client.locks.clone(), client.process.clone(), shared.clone());
+            let owner = locks.owner();
+            let (lock, is_hopeless) = (*lock, is_hopeless(place));
+            let (of, holder) = (
+                process.clone(),
+                (lock.kind != Kind::Mutex).then_some(1 << 40 | place as u64),
+            );
+            let task = tokio::spawn(process.task(async move {
+                if !is_hopeless {
+                    sleep(Duration::from_millis(100)).await; // the hopeless one comes first
+                }
+                let began = Instant::now();
+                let attempt = shared.checker.lock().begin(&of, number, holder, false);
+                let lock = client::lock(&locks, &lock, &owner);
+                let got = timeout(bound * 2, lock.acquire()).await;
+                let took = began.elapsed();
+                match got {
+                    Ok(Ok(guard)) => {
+                        let guard = Arc::new(guard);
+                        let tenure =
+                            shared
+                                .checker
+                                .lock()
+                                .granted(attempt, &of, holder, guard.clone());
+                        shared.checker.lock().end(number, tenure);
+                        shared.report();
+                        let Some(guard) = Arc::into_inner(guard) else {
+                            return;
+                        };
+                        shared.log(|| {
+                            format!("place {place} got {number} in the end, after {took:?}")
+                        });
+                        let _ = guard.release().await;
+                    }
+                    _ if is_hopeless => {}
+                    Ok(Err(error)) => {
+                        shared.violate(Rule::Progress, format!("place {place}: {error}"));
+                    }
+                    Err(_) => shared.violate(
+                        Rule::Progress,
+                        format!("place {place} did not get lock {number} in {took:?}"),
+                    ),
+                }
+                if took > bound && !is_hopeless {
+                    shared.violate(
+                        Rule::Progress,
+                        format!("place {place} got lock {number} only after {took:?}"),
+                    );
+                }
+            }));
+            waiting.push(task);
+        }
+        for task in waiting {
+            task.await.unwrap();
+        }
+    }
+}
+
+/// Checks that a master gets a release that it missed as soon as it is back.
+async fn check_owed_releases(clients: &Clients) {
+    /// The longest pause before a dial, and the time of a few packets.
+    const BACK: Duration = Duration::from_millis(1_300);
+    let (shared, client) = (&clients.shared, &clients.running[0]);
+    if !shared.plan.delivers_all() || shared.plan.masters < 3 {
+        return;
+    }
+    let lock = client::lock(&client.locks, &shared.plan.locks[0], &client.locks.owner());
+    let lock = lock.ttl(shared.plan.max_ttl);
+    let (world, bound) = (shared.world.clone(), shared.plan.progress_bound());
+    world.lock().is_healthy = false;
+    let released = client.process.task(async move {
+        let Ok(Ok(guard)) = timeout(bound, lock.acquire()).await else {
+            return;
+        };
+        guard.settled().await;
+        world.lock().kill_server(0);
+        sleep(Duration::from_millis(20)).await;
+        drop(guard);
+        sleep(Duration::from_millis(20)).await;
+        world.lock().start_server(0, Data::Kept);
+        sleep(BACK).await;
+    });
+    tokio::spawn(released).await.unwrap();
+    check_keys(shared);
+}
+
+/// Lets all programs make attempts at the same locks at the same time, so that attempts fail just
+/// before the programs end.
+async fn contend(clients: &Clients) {
+    let mut attempts = Vec::new();
+    for client in &clients.running {
+        for lock in &clients.shared.plan.locks {
+            let lock = client::lock(&client.locks, lock, &client.locks.owner());
+            let attempt = client
+                .process
+                .task(async move { drop(lock.try_acquire().await) });
+            attempts.push(tokio::spawn(attempt));
+        }
+    }
+    for attempt in attempts {
+        attempt.await.unwrap();
+    }
+}
+
+/// Closes all programs, and checks that nothing is left of them.
+async fn check_end(clients: Clients) {
+    let Clients {
+        shared, running, ..
+    } = clients;
+    let plan = &shared.plan;
+    {
+        let mut world = shared.world.lock();
+        world.is_healthy = false;
+        for server in &mut world.servers {
+            server.floods = false;
+        }
+    }
+    let mut processes = Vec::new();
+    for client in running {
+        let waiter_timeout = client.locks.engine().masters().waiter_timeout();
+        let bound = plan.max_ttl.max(waiter_timeout * 2) + Duration::from_millis(100);
+        let began = Instant::now();
+        let closing = client.process.task({
+            let (locks, shared) = (client.locks.clone(), shared.clone());
+            async move {
+                if timeout(bound * 2, locks.close()).await.is_err() || began.elapsed() > bound {
+                    shared.violate(Rule::CloseTime, format!("close took {:?}", began.elapsed()));
+                }
+            }
+        });
+        tokio::spawn(closing).await.unwrap();
+        let client::Client { process, locks, .. } = client;
+        process.enter(|| drop(locks));
+        processes.push(process);
+    }
+    if plan.delivers_all() {
+        check_keys(&shared);
+    }
+    sleep(Duration::from_secs(30)).await;
+    for process in processes {
+        let left = process.task_count();
+        if left > 0 {
+            shared.violate(
+                Rule::Left,
+                format!("{left} tasks of place {} are left", process.number),
+            );
+        }
+    }
+    let open = shared.world.lock().open_links();
+    if open > 0 {
+        shared.violate(Rule::Left, format!("{open} connections are left"));
+    }
+    check_keys(&shared);
+}
+
+/// Checks that no lock is left on a master. Counters stay.
+fn check_keys(shared: &Shared) {
+    let mut world = shared.world.lock();
+    let now = world.now();
+    for master in 0..shared.plan.masters {
+        let keys = world.servers[master].key_names(now);
+        if let Some(key) = keys.iter().find(|key| !key.starts_with("quorlock:fence:")) {
+            world.violate(Rule::Left, || format!("master {master} has {key}"));
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Makes the faults of a plan happen.
+
+use tokio::time::{Instant, sleep_until};
+
+use super::{
+    client::{Client, Shared},
+    plan::{Breach, Fault, Model},
+};
+
+/// The running programs, with the number of programs that ran in each place.
+pub(super) struct Clients {
+    pub(super) shared: Shared,
+    pub(super) running: Vec<Client>,
+    lives: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Begin(Fault),
+    End(Fault),
+}
+
+impl Clients {
+    pub(super) fn start(shared: &Shared) -> Self {
+        let places = 0..shared.plan.places;
+        Self {
+            shared: shared.clone(),
+            running: places
+                .map(|place| Client::start(shared, place, 0))
+                .collect(),
+            lives: 0,
+        }
+    }
+
+    /// Runs all faults of the plan, until the last one has ended.
+    pub(super) async fn disturb(&mut self) {
+        let start = Instant::now();
+        let mut steps: Vec<_> = self
+            .shared
+            .plan
+            .faults
+            .iter()
+            .flat_map(|planned| {
+                let (at, end) = (planned.at, planned.at + planned.lasts);
+                [
+                    (at, Step::Begin(planned.fault)),
+                    (end, Step::End(planned.fault)),
+                ]
+            })
+            .collect();
+        steps.sort_by_key(|(at, _)| *at);
+        for (at, step) in steps {
+            sleep_until(start + at).await;
+            self.shared.world.lock().log(|| format!("{step:?}"));
+            match step {
+                Step::Begin(fault) => self.begin(fault),
+                Step::End(fault) => self.end(fault),
+            }
+        }
+        sleep_until(self.shared.end).await;
+    }
+
+    pub(super) fn begin(&self, fault: Fault) {
+        let mut world = self.shared.world.lock();
+        match fault {
+            Fault::Crash { process } => {
+                drop(world);
+                self.running[process].process.crash();
+                self.shared.checker.lock().forget_crashed();
+            }
+            Fault::Cut { process, master } => world.reset(process, master, "connection reset"),
+            Fault::Dribble { master } => world.servers[master].dribbles = true,
+            Fault::ErrorReply { master } => {
+                world.servers[master].error = Some("OOM command not allowed");
+            }
+            Fault::Evict { master } => {
+                let names: Vec<_> = self
+                    .shared
+                    .plan
+                    .locks
+                    .iter()
+                    .map(|lock| lock.name)
+                    .collect();
+                world.evict(master, &names);
+            }
+            Fault::Flood { master } => world.begin_flood(master),
+            Fault::Forget { master } => world.flush_server(master),
+            Fault::Partition {
+                process,
+                master,
+                up,
+                down,
+            } => world.cut(process, master, up, down),
+            Fault::Pause { process } => self.running[process].process.pause(),
+            Fault::Restart { master, .. } => world.kill_server(master),
+            Fault::Silence { master } => world.stop_server(master),
+            Fault::Slow { master, millis } => world.servers[master].slow = millis * 1_000,
+            Fault::Snapshot { master } => world.servers[master].take_snapshot(),
+            Fault::StepClock { master, millis } => world.servers[master].step_clock(millis * 1_000),
+            Fault::StepWall { process, millis } => self.running[process]
+                .process
+                .step_wall_clock(millis * 1_000),
+            Fault::Suspend { process } => self.running[process].process.suspend(),
+        }
+    }
+
+    pub(super) fn end(&mut self, fault: Fault) {
+        let mut world = self.shared.world.lock();
+        match fault {
+            Fault::Crash { process } => {
+                if self.running[process].process.has_crashed() {
+                    drop(world);
+                    self.lives += 1;
+                    self.running[process] = Client::start(&self.shared, process, self.lives);
+                }
+            }
+            Fault::Dribble { master } => world.servers[master].dribbles = false,
+            Fault::ErrorReply { master } => world.servers[master].error = None,
+            Fault::Flood { master } => world.servers[master].floods = false,
+            Fault::Partition {
+                process, master, ..
+            } => world.cut(process, master, false, false),
+            Fault::Pause { process } => {
+                self.running[process].process.resume();
+                world.continue_process(process);
+            }
+            Fault::Restart { master, data } => world.start_server(master, data),
+            Fault::Silence { master } => world.continue_server(master),
+            Fault::Slow { master, .. } => world.servers[master].slow = 0,
+            Fault::Suspend { process } => {
+                world.continue_process(process);
+                let process = &self.running[process].process;
+                let slept = process.resume();
+                if self.shared.plan.model == Model::Outside(Breach::HiddenSuspension) {
+                    process.step_wall_clock(-(slept.as_micros() as i64));
+                }
+            }
+            Fault::Cut { .. }
+            | Fault::Evict { .. }
+            | Fault::Forget { .. }
+            | Fault::Snapshot { .. }
+            | Fault::StepClock { .. }
+            | Fault::StepWall { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,620 @@
+//! What one seed decides: the masters, the processes, their settings, and the faults.
+
+use std::time::Duration;
+
+use super::random::Random;
+use crate::{Kind, core::restart::RestartGuard};
+
+/// Whether the faults of a run are within the model, in which the crate promises exclusion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Model {
+    Within,
+    Outside(Breach),
+}
+
+/// An assumption of the promise that a run breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Breach {
+    /// A master deletes keys of locks to free memory.
+    Eviction,
+    /// Somebody flushes a master, and no connection breaks.
+    Flush,
+    /// A machine is suspended, and its wall clock stands still as well.
+    HiddenSuspension,
+    /// The programs list different masters.
+    MasterLists,
+    /// The clock of a master runs faster than the drift allows.
+    Rate,
+    /// A master restarts without its data, and the restart guard is off.
+    Restart,
+    /// A program asks for a longer TTL than the others allow for.
+    Settings,
+    /// A master restarts with an old snapshot, and the restart guard is off.
+    Snapshot,
+    /// The clock of a master is set forward.
+    Step,
+}
+
+impl Breach {
+    pub(super) const ALL: [Self; 9] = [
+        Self::Eviction,
+        Self::Flush,
+        Self::HiddenSuspension,
+        Self::MasterLists,
+        Self::Rate,
+        Self::Restart,
+        Self::Settings,
+        Self::Snapshot,
+        Self::Step,
+    ];
+
+    /// Returns whether counters of fencing tokens may be lost without a quarantine. Then the order
+    /// of tokens is promised only for acquisitions that are seconds apart.
+    pub(super) fn loses_counters(self) -> bool {
+        matches!(
+            self,
+            Self::Flush | Self::Restart | Self::Settings | Self::Snapshot
+        )
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Data {
+    AllLost,
+    Kept,
+    TailLost,
+}
+
+/// The time that packets take, and how many get lost. Times are in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Latency {
+    least: u64,
+    most: u64,
+    late_one_in: u64,
+    late_most: u64,
+    /// After a lost packet, the connection carries nothing more in that direction.
+    pub(super) lost_one_in: u64,
+    pub(super) doubled_one_in: u64,
+    pub(super) again_within: u64,
+}
+
+impl Latency {
+    const CALM: Self = Self {
+        least: 100,
+        most: 400,
+        late_one_in: u64::MAX,
+        late_most: 400,
+        lost_one_in: u64::MAX,
+        doubled_one_in: u64::MAX,
+        again_within: 0,
+    };
+
+    /// Returns the time after which the last packet has arrived.
+    fn longest(self) -> Duration {
+        let late = if self.late_one_in == u64::MAX {
+            self.most
+        } else {
+            self.late_most
+        };
+        let again = if self.doubled_one_in == u64::MAX {
+            0
+        } else {
+            self.again_within
+        };
+        Duration::from_micros(late + again)
+    }
+
+    fn is_calm(self) -> bool {
+        [self.late_one_in, self.lost_one_in, self.doubled_one_in]
+            .iter()
+            .all(|one_in| *one_in == u64::MAX)
+    }
+
+    pub(super) fn draw(self, random: &mut Random) -> u64 {
+        let most = if random.is_one_in(self.late_one_in) {
+            self.late_most
+        } else {
+            self.most
+        };
+        self.least + random.below(most - self.least + 1)
+    }
+}
+
+/// A fault with its time, and the time at which it ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Planned {
+    pub(super) at: Duration,
+    pub(super) lasts: Duration,
+    pub(super) fault: Fault,
+}
+
+/// A fault. The numbers are those of processes and of masters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    Crash {
+        process: usize,
+    },
+    Cut {
+        process: usize,
+        master: usize,
+    },
+    Dribble {
+        master: usize,
+    },
+    ErrorReply {
+        master: usize,
+    },
+    Evict {
+        master: usize,
+    },
+    Flood {
+        master: usize,
+    },
+    Forget {
+        master: usize,
+    },
+    Partition {
+        process: usize,
+        master: usize,
+        up: bool,
+        down: bool,
+    },
+    Pause {
+        process: usize,
+    },
+    Restart {
+        master: usize,
+        data: Data,
+    },
+    Silence {
+        master: usize,
+    },
+    Slow {
+        master: usize,
+        millis: u64,
+    },
+    Snapshot {
+        master: usize,
+    },
+    StepClock {
+        master: usize,
+        millis: i64,
+    },
+    StepWall {
+        process: usize,
+        millis: i64,
+    },
+    Suspend {
+        process: usize,
+    },
+}
+
+/// The settings of one lock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LockPlan {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) is_fenced: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) seed: u64,
+    pub(super) model: Model,
+    pub(super) masters: usize,
+    /// The number of processes that run at the same time.
+    pub(super) places: usize,
+    pub(super) tasks: usize,
+    pub(super) locks: Vec<LockPlan>,
+    pub(super) guard: RestartGuard,
+    pub(super) node_timeout: Duration,
+    pub(super) drift_ppm: u32,
+    pub(super) max_ttl: Duration,
+    pub(super) ttls: [Duration; 2],
+    pub(super) server_ppm: Vec<i64>,
+    pub(super) process_ppm: Vec<i64>,
+    /// The milliseconds by which the wall clock of each process is ahead at its start.
+    pub(super) wall_offsets: Vec<i64>,
+    /// The same for the clock of each master.
+    pub(super) server_offsets: Vec<i64>,
+    /// Whether a program that never locks looks at the masters, without a strict guard.
+    pub(super) has_visitor: bool,
+    pub(super) reports_changes: Vec<bool>,
+    pub(super) latency: Latency,
+    pub(super) faults: Vec<Planned>,
+    pub(super) faults_end: Duration,
+    /// Faults that do not end. A majority of masters stays healthy for all processes but one.
+    pub(super) lasting: Vec<Fault>,
+}
+
+impl Plan {
+    pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
+    const NAMES: [&'static str; 3] = ["a", "b", "c"];
+    const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
+
+    /// Returns a plan without faults: one fenced lock, and one process for each offset of a wall
+    /// clock, in milliseconds. There is a master for each offset in `servers`.
+    pub(super) fn of_clocks(kind: Kind, servers: &[i64], wall_offsets: &[i64]) -> Self {
+        let (masters, places) = (servers.len(), wall_offsets.len());
+        Self {
+            masters,
+            places,
+            locks: vec![LockPlan {
+                name: Self::NAMES[0],
+                kind,
+                is_fenced: true,
+            }],
+            guard: RestartGuard::Off,
+            server_ppm: vec![0; masters],
+            process_ppm: vec![0; places],
+            wall_offsets: wall_offsets.to_vec(),
+            server_offsets: servers.to_vec(),
+            has_visitor: false,
+            reports_changes: vec![true; masters],
+            latency: Latency::CALM,
+            faults: Vec::new(),
+            lasting: Vec::new(),
+            ..Self::draw(0, Model::Within)
+        }
+    }
+
+    pub(super) fn draw(seed: u64, model: Model) -> Self {
+        let random = &mut Random::new(seed);
+        let masters = random.pick(&[3, 3, 3, 5, 5, 4, 1]);
+        let masters = if model == Model::Within { masters } else { 3 };
+        let places = 2 + random.index(3);
+        let names = 1 + random.index(2);
+        let locks = Self::NAMES[..names].iter().map(|name| LockPlan {
+            name,
+            kind: random.pick(&Self::KINDS),
+            is_fenced: random.is_one_in(2),
+        });
+        let locks = locks.collect();
+        let short = Duration::from_millis(300 + random.below(700));
+        let long = Duration::from_millis(1_000 + random.below(1_000));
+        let mut plan = Self {
+            seed,
+            model,
+            masters,
+            places,
+            tasks: 1 + random.index(3),
+            locks,
+            guard: RestartGuard::Off,
+            node_timeout: Duration::from_millis(20 + random.below(30)),
+            drift_ppm: 10_000,
+            max_ttl: Duration::from_millis(2_000),
+            ttls: [short, long],
+            server_ppm: (0..masters)
+                .map(|_| random.below(9_000) as i64 - 4_500)
+                .collect(),
+            process_ppm: (0..places)
+                .map(|_| random.below(9_000) as i64 - 4_500)
+                .collect(),
+            wall_offsets: vec![0; places],
+            server_offsets: vec![0; masters],
+            has_visitor: false,
+            reports_changes: (0..masters).map(|_| !random.is_one_in(8)).collect(),
+            latency: Latency::draw_from(random),
+            faults: Vec::new(),
+            faults_end: Duration::from_millis(2_000 + random.below(4_000)),
+            lasting: Vec::new(),
+        };
+        match model {
+            Model::Within => plan.draw_faults(random),
+            Model::Outside(breach) => plan.draw_breach(breach, random),
+        }
+        plan.faults.sort_by_key(|planned| planned.at);
+        plan
+    }
+
+    /// Returns the time in milliseconds for which a master that lost locks must not vote, if all
+    /// processes know of it.
+    pub(super) fn guarded_ttl(&self) -> Option<u64> {
+        let is_guarded = self.guard != RestartGuard::Off && self.model == Model::Within;
+        is_guarded.then_some(self.max_ttl.as_millis() as u64)
+    }
+
+    /// Returns whether nothing fails, and nothing takes unusually long.
+    pub(super) fn is_calm(&self) -> bool {
+        self.model == Model::Within
+            && self.faults.is_empty()
+            && self.lasting.is_empty()
+            && self.latency.is_calm()
+            && self.wall_offsets.iter().all(|offset| *offset == 0)
+    }
+
+    /// Returns whether all masters answer in time, so no connection may be given up.
+    pub(super) fn has_healthy_masters(&self) -> bool {
+        let is_of_client = |fault: &Fault| {
+            matches!(
+                fault,
+                Fault::Crash { .. }
+                    | Fault::Pause { .. }
+                    | Fault::StepWall { .. }
+                    | Fault::Suspend { .. }
+            )
+        };
+        let mut faults = self
+            .faults
+            .iter()
+            .map(|planned| &planned.fault)
+            .chain(&self.lasting);
+        self.model == Model::Within
+            && !self.has_visitor
+            && self.latency.is_calm()
+            && faults.all(is_of_client)
+    }
+
+    /// Returns whether every release reaches every master at once.
+    pub(super) fn delivers_all(&self) -> bool {
+        let crashes = |planned: &Planned| matches!(planned.fault, Fault::Crash { .. });
+        self.has_healthy_masters() && !self.faults.iter().any(crashes)
+    }
+
+    /// Returns how long a release or an extension may take at most.
+    pub(super) fn round_bound(&self) -> Duration {
+        self.node_timeout * 4 + Self::CONNECT_TIMEOUT
+    }
+
+    /// Returns the time within which somebody gets each lock after all faults have ended. First, a
+    /// quarantine, a TTL and the time of a dead waiter may have to pass, and late packets arrive.
+    pub(super) fn progress_bound(&self) -> Duration {
+        let waiter_timeout = Duration::from_secs(3);
+        let poll = Duration::from_millis(1_500);
+        self.quarantine() + self.max_ttl + waiter_timeout + self.latency.longest() + poll * 2
+    }
+
+    /// Returns how long an attempt may take at most, and `acquire_within` after its limit.
+    pub(super) fn attempt_bound(&self) -> Duration {
+        self.node_timeout * 16 + Self::CONNECT_TIMEOUT
+    }
+
+    /// Returns the time for which a master that lost locks has no vote.
+    pub(super) fn quarantine(&self) -> Duration {
+        if self.guard == RestartGuard::Off {
+            Duration::ZERO
+        } else {
+            Duration::from_millis(3_100)
+        }
+    }
+
+    /// Draws the faults of a run within the model. Each kind of fault is on in half of the runs.
+    fn draw_faults(&mut self, random: &mut Random) {
+        let mut kinds: Vec<fn(&Self, &mut Random) -> Fault> = vec![
+            |plan, random| Fault::Cut {
+                process: random.index(plan.places),
+                master: random.index(plan.masters),
+            },
+            |plan, random| Fault::Dribble {
+                master: random.index(plan.masters),
+            },
+            |plan, random| Fault::ErrorReply {
+                master: random.index(plan.masters),
+            },
+            |plan, random| Fault::Flood {
+                master: random.index(plan.masters),
+            },
+            |plan, random| {
+                let way = random.below(3);
+                Fault::Partition {
+                    process: random.index(plan.places),
+                    master: random.index(plan.masters),
+                    up: way != 0,
+                    down: way != 1,
+                }
+            },
+            |plan, random| Fault::Pause {
+                process: random.index(plan.places),
+            },
+            |plan, random| Fault::Silence {
+                master: random.index(plan.masters),
+            },
+            |plan, random| Fault::Slow {
+                master: random.index(plan.masters),
+                millis: 5 + random.below(60),
+            },
+            |plan, random| Fault::StepClock {
+                master: random.index(plan.masters),
+                millis: -(random.below(100) as i64),
+            },
+            |plan, random| Fault::Suspend {
+                process: random.index(plan.places),
+            },
+            |plan, random| Fault::StepWall {
+                process: random.index(plan.places),
+                millis: random.below(300) as i64,
+            },
+            |plan, random| Fault::Restart {
+                master: random.index(plan.masters),
+                data: Data::Kept,
+            },
+        ];
+        // Without the data of a master, only `Strict` protects against processes that never saw
+        // that master. Processes that crash come back without that knowledge.
+        if random.is_one_in(4) {
+            let offsets = self.wall_offsets.iter_mut();
+            offsets.for_each(|offset| *offset = random.below(40_000) as i64 - 20_000);
+        }
+        let loses = random.is_one_in(3);
+        let crashes = random.is_one_in(2);
+        if loses {
+            let is_strict = crashes || random.is_one_in(2);
+            self.guard = if is_strict {
+                RestartGuard::Strict
+            } else {
+                RestartGuard::Observed
+            };
+            self.has_visitor = is_strict && random.is_one_in(2);
+            kinds.push(|plan, random| Fault::Restart {
+                master: random.index(plan.masters),
+                data: Data::AllLost,
+            });
+            kinds.push(|plan, random| Fault::Restart {
+                master: random.index(plan.masters),
+                data: Data::TailLost,
+            });
+            kinds.push(|plan, random| Fault::Snapshot {
+                master: random.index(plan.masters),
+            });
+        } else {
+            self.guard = random.pick(&[
+                RestartGuard::Off,
+                RestartGuard::Off,
+                RestartGuard::Observed,
+                RestartGuard::Strict,
+            ]);
+        }
+        kinds.retain(|_| random.is_one_in(2));
+        if loses && random.is_one_in(4) {
+            // All masters lose everything, one after the other.
+            for master in 0..self.masters {
+                let restart = Fault::Restart {
+                    master,
+                    data: Data::AllLost,
+                };
+                self.faults.push(Planned {
+                    at: self.faults_end - Duration::from_millis(random.below(500)),
+                    lasts: Duration::from_millis(1 + random.below(300)),
+                    fault: restart,
+                });
+            }
+        }
+        if random.is_one_in(8) {
+            kinds = vec![
+                |plan, random| Fault::Pause {
+                    process: random.index(plan.places),
+                },
+                |plan, random| Fault::Suspend {
+                    process: random.index(plan.places),
+                },
+            ];
+        }
+        if crashes {
+            kinds.push(|plan, random| Fault::Crash {
+                process: random.index(plan.places),
+            });
+        }
+        let count = if kinds.is_empty() {
+            0
+        } else {
+            random.below(24)
+        };
+        for _ in 0..count {
+            let fault = random.pick(&kinds)(self, random);
+            // All processes have met all masters by then.
+            let begin = 1_200;
+            let end = self.faults_end.as_millis() as u64;
+            self.faults.push(Planned {
+                at: Duration::from_millis(begin + random.below(end - begin)),
+                lasts: {
+                    let most = random.pick(&[50, 400, 2_500]);
+                    Duration::from_millis(1 + random.below(most))
+                },
+                fault,
+            });
+        }
+        if random.is_one_in(3) {
+            self.draw_lasting(random);
+        }
+    }
+
+    fn draw_lasting(&mut self, random: &mut Random) {
+        let mut sick = (self.masters - 1) / 2;
+        if self.places > 2 && random.is_one_in(2) {
+            // One process cannot reach a majority.
+            for master in 0..=self.masters / 2 {
+                self.lasting.push(Fault::Partition {
+                    process: 0,
+                    master,
+                    up: true,
+                    down: true,
+                });
+            }
+            // The others need the masters that this process reaches.
+            sick = sick.min(1);
+        }
+        for master in 0..sick {
+            self.lasting.push(match random.below(6) {
+                0 => Fault::Silence { master },
+                1 => Fault::ErrorReply { master },
+                2 => Fault::Slow {
+                    master,
+                    millis: 200,
+                },
+                3 => Fault::Flood { master },
+                4 => Fault::Dribble { master },
+                _ => Fault::Restart {
+                    master,
+                    data: Data::Kept,
+                },
+            });
+        }
+    }
+
+    /// Draws a run that breaks one assumption. Holders keep their locks, so that the break shows.
+    fn draw_breach(&mut self, breach: Breach, random: &mut Random) {
+        self.locks.truncate(1);
+        if breach == Breach::Rate {
+            self.server_ppm.fill(400_000);
+        }
+        let mut end = self.faults_end.as_millis() as u64;
+        if breach == Breach::Settings {
+            self.guard = RestartGuard::Strict;
+            self.faults_end += Duration::from_secs(6);
+            end = 3_000;
+        }
+        for _ in 0..16 {
+            let (process, master) = (random.index(self.places), random.index(self.masters));
+            let fault = match breach {
+                Breach::Eviction => Fault::Evict { master },
+                Breach::Flush => Fault::Forget { master },
+                Breach::HiddenSuspension => Fault::Suspend { process },
+                Breach::MasterLists | Breach::Rate => continue,
+                Breach::Restart | Breach::Settings => Fault::Restart {
+                    master,
+                    data: Data::AllLost,
+                },
+                Breach::Snapshot => Fault::Restart {
+                    master,
+                    data: Data::TailLost,
+                },
+                Breach::Step => Fault::StepClock {
+                    master,
+                    millis: 500 + random.below(500) as i64,
+                },
+            };
+            let at = Duration::from_millis(1_000 + random.below(end - 1_000));
+            let lasts = match fault {
+                Fault::Suspend { .. } => Duration::from_millis(300 + random.below(2_000)),
+                _ => Duration::from_millis(1 + random.below(100)),
+            };
+            if breach == Breach::Snapshot {
+                let snapshot = Fault::Snapshot { master };
+                self.faults.push(Planned {
+                    at: at.saturating_sub(Duration::from_millis(random.below(1_000))),
+                    lasts,
+                    fault: snapshot,
+                });
+            }
+            self.faults.push(Planned { at, lasts, fault });
+        }
+    }
+}
+
+impl Latency {
+    fn draw_from(random: &mut Random) -> Self {
+        let never = u64::MAX;
+        let rate =
+            |random: &mut Random, one_in: u64| if random.is_one_in(3) { one_in } else { never };
+        let most = random.pick(&[400, 1_500, 6_000]);
+        Self {
+            least: 100,
+            most,
+            late_one_in: rate(random, 50),
+            late_most: random.pick(&[30_000, 300_000, 3_000_000]),
+            lost_one_in: rate(random, 200),
+            doubled_one_in: rate(random, 30),
+            again_within: random.pick(&[5_000, 500_000, 4_000_000]),
+        }
+    }
+}

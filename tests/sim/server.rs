@@ -1,0 +1,407 @@
+//! A master of the simulation: a memory master with clocks of its own, that can stop, restart and
+//! forget.
+
+use std::{collections::VecDeque, mem, task::Waker};
+
+use super::{
+    checker::Rule,
+    network::{Delivery, Greeting, Packet},
+    plan::{Data, Plan},
+    process::Process,
+    world::{What, World},
+};
+use crate::{
+    core::{
+        command::{Action, Command, Reply, Verb},
+        quorum::Vote,
+        restart::{Observation, RestartRecord},
+    },
+    master::memory::{
+        keys::{Keys, Value},
+        server::{Push, State},
+    },
+};
+
+pub(super) struct Server {
+    pub(super) state: State,
+    pub(super) run: Run,
+    /// The packets that came while the process was stopped.
+    backlog: VecDeque<(u64, Packet)>,
+    /// The number of restarts.
+    restarts: u32,
+    run_id: String,
+    /// How much faster than true time the clock runs, in millionths.
+    ppm: i64,
+    /// The sum of the steps of the clock, in microseconds.
+    step: i64,
+    snapshot: Option<Snapshot>,
+    /// The time of the clock, in milliseconds, when the last process that lost data ended.
+    lost_at: Option<u64>,
+    /// The error that all commands are answered with.
+    pub(super) error: Option<&'static str>,
+    /// The time that is added to each way, in microseconds.
+    pub(super) slow: u64,
+    pub(super) dribbles: bool,
+    pub(super) floods: bool,
+    pub(super) reports_changes: bool,
+    /// The last grant of each key to each process, in true time.
+    grants: Vec<(usize, String, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Run {
+    Down,
+    /// The process is stopped, as by SIGSTOP.
+    Stopped,
+    Up,
+}
+
+struct Snapshot {
+    keys: Keys,
+    guard: Option<RestartRecord>,
+}
+
+impl Server {
+    pub(super) fn new(master: usize, plan: &Plan) -> Self {
+        let run_id = format!("{master}/0");
+        let mut server = Self {
+            state: State::new(format!("sim:{master}").into()),
+            run: Run::Up,
+            backlog: VecDeque::new(),
+            restarts: 0,
+            run_id,
+            ppm: plan.server_ppm[master],
+            step: plan.server_offsets[master] * 1_000,
+            snapshot: None,
+            lost_at: None,
+            error: None,
+            slow: 0,
+            dribbles: false,
+            floods: false,
+            reports_changes: plan.reports_changes[master],
+            grants: Vec::new(),
+        };
+        // Somebody used the master an hour ago, so it is not new.
+        let hour_ago = server.millis(0) - 3_600_000;
+        let observation = Observation {
+            known: &[],
+            is_strict: false,
+            is_durable: None,
+        };
+        server.state.guard = Some(RestartRecord::observed(
+            None,
+            observation,
+            &server.run_id,
+            hour_ago,
+        ));
+        server
+    }
+
+    /// Returns the time of the clock in microseconds. `now` is the true time.
+    fn micros(&self, now: u64) -> u64 {
+        let local = now as i64 + now as i64 * self.ppm / 1_000_000 + self.step;
+        (Process::EPOCH.as_micros() as u64).saturating_add_signed(local)
+    }
+
+    pub(super) fn millis(&self, now: u64) -> u64 {
+        self.micros(now) / 1_000
+    }
+
+    pub(super) fn step_clock(&mut self, micros: i64) {
+        self.step += micros;
+    }
+
+    /// Sets the time that the state shows.
+    pub(super) fn tick(&mut self, now: u64) {
+        let micros = self.micros(now);
+        self.state.set_time(micros);
+    }
+
+    /// Returns the keys that have not expired.
+    pub(super) fn key_names(&mut self, now: u64) -> Vec<String> {
+        self.tick(now);
+        self.state.keys().names()
+    }
+
+    pub(super) fn take_snapshot(&mut self) {
+        self.snapshot = Some(Snapshot {
+            keys: self.state.keys.clone(),
+            guard: self.state.guard.clone(),
+        });
+    }
+
+    /// Returns whether the process was granted the key at `since` or later.
+    pub(super) fn has_granted(&self, process: usize, key: &str, since: u64) -> bool {
+        self.grants
+            .iter()
+            .any(|(to, of, at)| (*to, &**of) == (process, key) && *at >= since)
+    }
+
+    fn granted(&mut self, process: usize, key: &str, now: u64) {
+        let mut grants = self.grants.iter_mut();
+        match grants.find(|(to, of, _)| (*to, &**of) == (process, key)) {
+            Some(grant) => grant.2 = now,
+            None => self.grants.push((process, key.to_owned(), now)),
+        }
+    }
+
+    fn greet(&mut self, hello: Option<super::network::Hello>, now: u64) -> Greeting {
+        let met = hello.map(|hello| {
+            let now = self.millis(now);
+            let observation = Observation {
+                known: &hello.known,
+                is_strict: hello.is_strict,
+                is_durable: None,
+            };
+            let record = self.state.guard.take();
+            let record = RestartRecord::observed(record, observation, &self.run_id, now);
+            self.state.guard = Some(record.clone());
+            (record, now)
+        });
+        Greeting {
+            met,
+            reports_changes: self.reports_changes,
+        }
+    }
+
+    /// Returns the value of a key, if it belongs to another client than the sender of `command`.
+    fn foreign(&self, command: &Command) -> Option<(Value, i64)> {
+        let key = command.resource.key();
+        let value = self.state.keys.value(key)?;
+        let is_own = match (&command.action, value) {
+            (Action::Inspect, _) => false,
+            (action, Value::Text(token)) => action
+                .identity()
+                .0
+                .is_some_and(|mine| mine.as_bytes() == token.as_bytes()),
+            (action, Value::Hash(fields)) => action
+                .identity()
+                .1
+                .is_some_and(|owner| fields.contains_key(&*owner.owner)),
+            (_, Value::Sorted(_)) => false,
+        };
+        (!is_own).then(|| (value.clone(), self.state.keys.pttl(key)))
+    }
+}
+
+impl World {
+    /// Handles a packet that arrives at a master. Connection 0 is that of commands that arrive once
+    /// more.
+    pub(super) fn arrive(&mut self, master: usize, number: u64, packet: Packet) {
+        let server = &mut self.servers[master];
+        if server.run == Run::Stopped {
+            server.backlog.push_back((number, packet));
+            return;
+        }
+        let now = self.now();
+        let server = &mut self.servers[master];
+        server.tick(now);
+        match packet {
+            Packet::Fin => {
+                server.state.close(number);
+                if let Some(link) = self.link(number) {
+                    link.is_served = false;
+                }
+            }
+            Packet::Hello(hello) => {
+                let greeting = server.greet(hello, now);
+                server.state.wakers.insert(number, Waker::noop().clone());
+                self.log(|| format!("master {master} greets {number}: {greeting:?}"));
+                self.send_down(number, Delivery::Hello(greeting));
+            }
+            Packet::Caching => {
+                self.send_down(number, Delivery::Reply(Ok(Reply::Ok)));
+            }
+            Packet::Change(change) => {
+                let subscription = (change.channel.to_string(), number);
+                if change.begins {
+                    server.state.subscriptions.insert(subscription);
+                } else {
+                    server.state.subscriptions.remove(&subscription);
+                }
+                self.send_down(number, Delivery::Confirmed(change.channel));
+            }
+            Packet::Command(command) => self.execute(master, number, &command),
+        }
+    }
+
+    fn execute(&mut self, master: usize, number: u64, command: &Command) {
+        let now = self.now();
+        let process = self.link(number).map(|link| link.process);
+        let server = &mut self.servers[master];
+        if let Some(error) = server.error {
+            self.log(|| format!("master {master} answers {error}"));
+            self.send_down(number, Delivery::Reply(Err(error.into())));
+            return;
+        }
+        let before = server.foreign(command);
+        let was_free = !server.state.keys.exists(command.resource.key());
+        let replied = if number == 0 {
+            let replied = server.state.execute(command);
+            server.state.report_changes();
+            replied
+        } else {
+            server.state.serve(number, command)
+        };
+        let key = command.resource.key();
+        let after = before.is_some().then(|| {
+            server
+                .state
+                .keys
+                .value(key)
+                .map(|value| (value.clone(), server.state.keys.pttl(key)))
+        });
+        let is_changed = after.is_some_and(|after| after != before);
+        let may_create = matches!(command.verb(), Verb::Acquire | Verb::Heal);
+        let is_created = was_free && !may_create && server.state.keys.exists(key);
+        let vote = replied.as_ref().ok().map(|reply| command.vote(reply));
+        if vote == Some(Vote::Grant)
+            && matches!(command.verb(), Verb::Acquire | Verb::Heal | Verb::Extend)
+            && let Some(process) = process
+        {
+            server.granted(process, key, now);
+        }
+        let in_quarantine = server
+            .lost_at
+            .zip(self.guarded_ttl)
+            .is_some_and(|(lost, ttl)| server.millis(now) < lost + ttl);
+        self.log(|| {
+            format!(
+                "master {master} <- {number} {:?} {key}: {replied:?}",
+                command.action
+            )
+        });
+        if is_created {
+            self.violate(Rule::ForeignKey, || {
+                format!("master {master}: {:?} created {key}", command.action)
+            });
+        }
+        if is_changed {
+            self.violate(Rule::ForeignKey, || {
+                format!(
+                    "master {master}: {:?} changed another holder's {key}",
+                    command.action
+                )
+            });
+        }
+        if in_quarantine && number != 0 && command.verb().quarantine_applies() {
+            self.violate(Rule::Quarantine, || {
+                format!(
+                    "master {master} was asked to {:?} {key} in its quarantine",
+                    command.verb()
+                )
+            });
+        }
+        if number != 0 {
+            self.send_down(number, Delivery::Reply(replied));
+        }
+        self.send_pushes(master);
+    }
+
+    pub(super) fn send_pushes(&mut self, master: usize) {
+        for (number, pushes) in mem::take(&mut self.servers[master].state.pushes) {
+            for push in pushes {
+                self.send_down(
+                    number,
+                    match push {
+                        Push::Message(channel, message) => Delivery::Message(channel, message),
+                        Push::Changed(key) => Delivery::Changed(key),
+                    },
+                );
+            }
+        }
+    }
+
+    pub(super) fn begin_flood(&mut self, master: usize) {
+        self.servers[master].floods = true;
+        self.flood(master);
+    }
+
+    /// Sends messages that mean nothing over each connection of a master that floods.
+    pub(super) fn flood(&mut self, master: usize) {
+        /// The period in microseconds, and the messages in each.
+        const PERIOD: u64 = 10_000;
+        const BATCH: usize = 20;
+        if !self.servers[master].floods {
+            return;
+        }
+        for number in self.links_of(master) {
+            for _ in 0..BATCH {
+                self.send_down(number, Delivery::Changed(None));
+            }
+        }
+        let next = self.now() + PERIOD;
+        self.schedule(next, What::Flood(master));
+    }
+
+    pub(super) fn stop_server(&mut self, master: usize) {
+        let server = &mut self.servers[master];
+        if server.run == Run::Up {
+            server.run = Run::Stopped;
+        }
+    }
+
+    pub(super) fn continue_server(&mut self, master: usize) {
+        let server = &mut self.servers[master];
+        if server.run != Run::Stopped {
+            return;
+        }
+        server.run = Run::Up;
+        for (number, packet) in mem::take(&mut server.backlog) {
+            self.arrive(master, number, packet);
+        }
+    }
+
+    pub(super) fn kill_server(&mut self, master: usize) {
+        let server = &mut self.servers[master];
+        server.run = Run::Down;
+        server.backlog.clear();
+        for number in self.links_of(master) {
+            self.break_link(number, "connection reset");
+        }
+        self.servers[master].state.pushes.clear();
+    }
+
+    pub(super) fn start_server(&mut self, master: usize, data: Data) {
+        let now = self.now();
+        let server = &mut self.servers[master];
+        if server.run != Run::Down {
+            return;
+        }
+        server.run = Run::Up;
+        server.restarts += 1;
+        server.run_id = format!("{master}/{}", server.restarts);
+        let lost = match data {
+            Data::Kept => None,
+            Data::TailLost => Some(server.snapshot.take()),
+            Data::AllLost => Some(None),
+        };
+        if let Some(snapshot) = lost {
+            let (keys, guard) =
+                snapshot.map_or_else(Default::default, |snapshot| (snapshot.keys, snapshot.guard));
+            server.lost_at = Some(server.millis(now));
+            (server.state.keys, server.state.guard) = (keys, guard);
+        }
+    }
+
+    pub(super) fn flush_server(&mut self, master: usize) {
+        let now = self.now();
+        let server = &mut self.servers[master];
+        server.tick(now);
+        server.state.flush();
+        server.state.guard = None;
+        self.send_pushes(master);
+    }
+
+    /// Deletes the keys of locks, as eviction does. Their counters stay.
+    pub(super) fn evict(&mut self, master: usize, names: &[&str]) {
+        let now = self.now();
+        let server = &mut self.servers[master];
+        server.tick(now);
+        for name in names {
+            server.state.keys().del(name);
+        }
+        server.state.report_changes();
+        self.send_pushes(master);
+    }
+}

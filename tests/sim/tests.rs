@@ -1,0 +1,182 @@
+//! The runs.
+
+use std::{
+    collections::BTreeSet,
+    env, panic,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::Instant,
+};
+
+use parking_lot::Mutex;
+
+use super::{
+    checker::Rule,
+    plan::{Breach, Model},
+    run,
+};
+use crate::mutants::Mutant;
+
+/// Runs `seeds` on all cores, and passes each outcome to `see`.
+fn on_all_cores(seeds: std::ops::Range<u64>, see: impl Fn(u64) + Sync) {
+    let next = AtomicU64::new(seeds.start);
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    see(seed);
+                }
+            });
+        }
+    });
+}
+
+fn number(variable: &str) -> Option<u64> {
+    env::var(variable).ok()?.parse().ok()
+}
+
+#[test]
+fn no_rule_breaks_within_the_model() {
+    if let Some(seed) = number("SIM_SEED") {
+        let outcome = run(seed, Model::Within, true);
+        println!("{}", outcome.log.join("\n"));
+        assert!(
+            outcome.violations.is_empty(),
+            "seed {seed}:{:?}",
+            outcome.violations
+        );
+        return;
+    }
+    let count = number("SIM_COUNT").unwrap_or(100);
+    let first = number("SIM_FIRST").unwrap_or(0);
+    let (acquired, busiest, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let began = Instant::now();
+    on_all_cores(first..first + count, |seed| {
+        let outcome = run(seed, Model::Within, false);
+        acquired.fetch_add(outcome.acquired, Ordering::Relaxed);
+        busiest.fetch_max(outcome.busiest_second.into(), Ordering::Relaxed);
+        if !outcome.violations.is_empty() {
+            failed.fetch_add(1, Ordering::Relaxed);
+            eprintln!("SIM_SEED={seed}:{:?}", outcome.violations);
+        }
+    });
+    let per_minute = count as f64 * 60.0 / began.elapsed().as_secs_f64();
+    println!(
+        "{} acquisitions, at most {} commands in a second",
+        acquired.into_inner(),
+        busiest.into_inner()
+    );
+    println!("figure sim_schedules_per_minute {per_minute:.0} 1/min");
+    let failed = failed.into_inner();
+    assert_eq!(failed, 0, "seeds broke a rule");
+}
+
+#[test]
+fn two_runs_of_a_seed_are_the_same() {
+    for seed in 0..20 {
+        let (one, other) = (
+            run(seed, Model::Within, true),
+            run(seed, Model::Within, true),
+        );
+        assert!(one.log.len() > 20);
+        if let Some(at) = (0..one.log.len()).find(|at| one.log.get(*at) != other.log.get(*at)) {
+            panic!(
+                "seed {seed} differs at line {at}:\n{}\n{:?}",
+                one.log[at],
+                other.log.get(at)
+            );
+        }
+        assert_eq!(one.log.len(), other.log.len());
+    }
+}
+
+/// The checker sees violations: exclusion breaks outside the model. Tokens still protect the
+/// resource.
+#[test]
+#[ignore = "takes a minute; `./dev sim` runs it"]
+fn exclusion_breaks_outside_the_model_and_tokens_hold() {
+    for breach in Breach::ALL {
+        let broken = AtomicU64::new(0);
+        on_all_cores(0..200, |seed| {
+            let mut violations = run(seed, Model::Outside(breach), false).violations;
+            if violations.broke(Rule::Exclusion) {
+                broken.fetch_add(1, Ordering::Relaxed);
+            }
+            violations.retain(|rule| matches!(rule, Rule::Token | Rule::Fence));
+            let is_promised = breach != Breach::MasterLists;
+            assert!(
+                violations.is_empty() || !is_promised,
+                "{breach:?} {seed}:{violations:?}"
+            );
+        });
+        let broken = broken.into_inner();
+        println!("{breach:?}: {broken} of 200 runs broke exclusion");
+        assert!(broken > 0, "{breach:?} never broke exclusion");
+    }
+}
+
+/// Every mutant breaks a rule in some run. Prints how many runs it takes to notice each.
+#[test]
+#[ignore = "takes a minute; `./dev sim` runs it"]
+fn every_mutant_is_noticed() {
+    let only = env::var("SIM_MUTANT").ok();
+    let samples = number("SIM_SAMPLES").unwrap_or(1);
+    let mut missed = Vec::new();
+    println!("| mutant | runs until it is noticed, mean | rule |\n|---|---|---|");
+    for mutant in Mutant::ALL {
+        if only
+            .as_ref()
+            .is_some_and(|only| *only != format!("{mutant:?}"))
+        {
+            continue;
+        }
+        let (mut runs, mut rules) = (0, BTreeSet::new());
+        for sample in 0..samples {
+            let Some((count, rule)) = notice(mutant, sample * MOST_RUNS) else {
+                missed.push(mutant);
+                break;
+            };
+            runs += count;
+            rules.insert(rule);
+        }
+        println!("| {mutant:?} | {} | {rules:?} |", runs / samples);
+    }
+    assert!(
+        missed.is_empty(),
+        "not noticed in {MOST_RUNS} runs: {missed:?}"
+    );
+}
+
+/// The runs after which a mutant counts as missed.
+const MOST_RUNS: u64 = 3_000;
+
+/// Returns the number of runs until `mutant` breaks a rule, and the rule.
+fn notice(mutant: Mutant, first: u64) -> Option<(u64, Rule)> {
+    let found = Mutex::new(None::<(u64, Rule)>);
+    on_all_cores(first..first + MOST_RUNS, |seed| {
+        if found.lock().is_some_and(|(earliest, _)| earliest < seed) {
+            return;
+        }
+        Mutant::set(Some(mutant));
+        let outcome = panic::catch_unwind(|| run(seed, Model::Within, false));
+        Mutant::set(None);
+        let rule = match outcome {
+            Ok(outcome) => outcome.violations.first(),
+            Err(_) => Some(Rule::Panic),
+        };
+        if let Some(rule) = rule {
+            let mut found = found.lock();
+            if found.is_none_or(|(earliest, _)| seed < earliest) {
+                *found = Some((seed, rule));
+            }
+        }
+    });
+    found
+        .into_inner()
+        .map(|(seed, rule)| (seed - first + 1, rule))
+}

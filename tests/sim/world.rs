@@ -1,0 +1,469 @@
+//! The masters and the network between them and the processes. One seed decides everything that
+//! happens here.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    fmt, mem,
+    sync::Arc,
+    task::{Context, Waker},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::Instant};
+
+use super::{
+    checker::{Rule, Violations},
+    network::{Delivery, Link, Packet, Path},
+    plan::{Latency, Plan},
+    process::Process,
+    random::Random,
+    server::{Run, Server},
+};
+use crate::driver::select::first_of;
+
+pub(in crate::master) struct World {
+    start: Instant,
+    random: Random,
+    latency: Latency,
+    events: BinaryHeap<Reverse<Event>>,
+    /// The number of events so far. Of two events at the same time, the earlier one comes first.
+    count: u64,
+    /// Notified when there may be an event before the one that the network waits for.
+    earlier: Arc<Notify>,
+    links: BTreeMap<u64, Link>,
+    connected: u64,
+    /// The paths by process and master.
+    paths: Vec<Vec<Path>>,
+    /// Whether all masters answer in time. Cleared when the programs end.
+    pub(super) is_healthy: bool,
+    /// The maximum TTL in milliseconds, if all processes use a restart guard.
+    pub(super) guarded_ttl: Option<u64>,
+    pub(super) servers: Vec<Server>,
+    /// The processes that have just been continued. They handle their timers before they read what
+    /// has arrived meanwhile.
+    waking: BTreeSet<usize>,
+    /// The processes that run now, one in each place.
+    pub(super) processes: Vec<Arc<Process>>,
+    /// `None` unless the run is recorded.
+    log: Option<Vec<String>>,
+    pub(super) violations: Violations,
+    /// The commands that each process has sent to each master since the window began.
+    sent: BTreeMap<(usize, usize), (u64, u32)>,
+    pub(super) busiest_second: u32,
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct Event {
+    at: u64,
+    number: u64,
+    what: Box<What>,
+}
+
+#[derive(Debug)]
+pub(super) enum What {
+    /// A packet arrives at the master of a connection.
+    Up(u64, Packet),
+    /// A command arrives once more, over no connection.
+    Again(usize, Packet),
+    Down(u64, Delivery),
+    /// A master that floods sends its next messages.
+    Flood(usize),
+    /// A process that was continued reads its sockets.
+    Read(usize),
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+impl Eq for Event {}
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Event {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+impl World {
+    pub(super) fn new(plan: &Plan, is_recorded: bool) -> Self {
+        let servers = (0..plan.masters).map(|master| Server::new(master, plan));
+        let paths = (0..=plan.places).map(|_| (0..plan.masters).map(|_| Path::default()).collect());
+        Self {
+            start: Instant::now(),
+            random: Random::new(plan.seed ^ 0x6e65_7477_6f72_6b00),
+            latency: plan.latency,
+            events: BinaryHeap::new(),
+            count: 0,
+            earlier: Arc::default(),
+            links: BTreeMap::new(),
+            connected: 0,
+            paths: paths.collect(),
+            is_healthy: plan.has_healthy_masters(),
+            guarded_ttl: plan.guarded_ttl(),
+            servers: servers.collect(),
+            waking: BTreeSet::new(),
+            processes: Vec::new(),
+            log: is_recorded.then(Vec::new),
+            violations: Violations::default(),
+            sent: BTreeMap::new(),
+            busiest_second: 0,
+        }
+    }
+
+    /// Returns the true time since the start, in microseconds.
+    pub(super) fn now(&self) -> u64 {
+        (Instant::now() - self.start).as_micros() as u64
+    }
+
+    pub(super) fn log(&mut self, line: impl FnOnce() -> String) {
+        let now = self.now();
+        if let Some(log) = &mut self.log {
+            log.push(format!("{:>11.6} {}", now as f64 / 1e6, line()));
+        }
+    }
+
+    pub(super) fn take_log(&mut self) -> Vec<String> {
+        self.log.take().unwrap_or_default()
+    }
+
+    /// Starts a process in a place.
+    pub(super) fn start_process(&mut self, place: usize, seed: u64, ppm: i64) -> Arc<Process> {
+        let process = Process::new(place, seed, ppm, self.start);
+        if place < self.processes.len() {
+            self.processes[place] = process.clone();
+        } else {
+            self.processes.push(process.clone());
+        }
+        process
+    }
+
+    /// Notes that a process was continued.
+    pub(super) fn continue_process(&mut self, place: usize) {
+        self.waking.insert(place);
+        let links = self.links.values_mut();
+        let links = links.filter(|link| link.process == place);
+        links.for_each(|link| link.stops += 1);
+        let now = self.now();
+        self.schedule(now, What::Read(place));
+    }
+
+    /// Opens a connection. Returns its number.
+    pub(super) fn connect(&mut self, process: usize, master: usize) -> u64 {
+        self.connected += 1;
+        let link = Link {
+            process,
+            master,
+            is_open: true,
+            is_served: true,
+            is_lost_up: false,
+            is_lost_down: false,
+            last_up: 0,
+            last_down: 0,
+            inbox: Default::default(),
+            waker: None,
+            stops: 0,
+        };
+        self.links.insert(self.connected, link);
+        self.connected
+    }
+
+    /// Closes the client's end of a connection.
+    pub(super) fn close(&mut self, number: u64) {
+        let Some(link) = self.links.get_mut(&number) else {
+            return;
+        };
+        link.is_open = false;
+        link.inbox.clear();
+        link.waker = None;
+        self.send_up(number, Packet::Fin);
+    }
+
+    /// Notes that a client gives up a silent connection.
+    pub(super) fn give_up(&mut self, number: u64) {
+        let Some(link) = self.links.get(&number) else {
+            return;
+        };
+        let text = format!("place {} gives up master {}", link.process, link.master);
+        // Only one stall is forgiven between two replies.
+        if self.is_healthy && link.stops <= 1 {
+            self.violate(Rule::GivenUp, || text);
+        } else {
+            self.log(|| text);
+        }
+    }
+
+    /// Takes the next delivery of a connection. Without one, `cx` is woken when one comes.
+    pub(super) fn receive(&mut self, number: u64, cx: &Context<'_>) -> Option<Delivery> {
+        let link = self.links.get_mut(&number)?;
+        let may_read = !self.waking.contains(&link.process);
+        let delivery = link.inbox.pop_front_if(|_| may_read);
+        if let Some(Delivery::Reply(_)) = delivery {
+            link.stops = 0;
+        }
+        if delivery.is_none() {
+            link.waker = Some(cx.waker().clone());
+        }
+        delivery
+    }
+
+    pub(super) fn send_up(&mut self, number: u64, packet: Packet) {
+        let now = self.now();
+        let Some(link) = self.links.get_mut(&number) else {
+            return;
+        };
+        if !link.is_open && !matches!(packet, Packet::Fin) {
+            return;
+        }
+        let (process, master) = (link.process, link.master);
+        if self
+            .processes
+            .get(process)
+            .is_some_and(|process| process.has_crashed())
+        {
+            return; // the machine is gone, and the master never hears of it
+        }
+        if matches!(packet, Packet::Command(_)) {
+            self.count_command(process, master, now);
+        }
+        let path = &mut self.paths[process][master];
+        if path.is_cut_up {
+            path.held_up.push((number, packet));
+            return;
+        }
+        self.travel_up(number, packet, now);
+    }
+
+    fn travel_up(&mut self, number: u64, packet: Packet, now: u64) {
+        let (is_lost, is_doubled) = (
+            self.random.is_one_in(self.latency.lost_one_in),
+            self.random.is_one_in(self.latency.doubled_one_in),
+        );
+        let delay = self.latency.draw(&mut self.random);
+        let again = self.random.below(self.latency.again_within.max(1));
+        let Some(link) = self.links.get_mut(&number) else {
+            return;
+        };
+        link.is_lost_up |= is_lost;
+        if link.is_lost_up {
+            return;
+        }
+        let slow = self.servers[link.master].slow;
+        link.last_up = (now + delay + slow).max(link.last_up + 1);
+        let (at, master) = (link.last_up, link.master);
+        if is_doubled && matches!(packet, Packet::Command(_)) {
+            self.schedule(at + again, What::Again(master, packet.clone()));
+        }
+        self.schedule(at, What::Up(number, packet));
+    }
+
+    pub(super) fn send_down(&mut self, number: u64, delivery: Delivery) {
+        let now = self.now();
+        let is_lost = self.random.is_one_in(self.latency.lost_one_in);
+        let delay = self.latency.draw(&mut self.random);
+        let Some(link) = self.links.get_mut(&number) else {
+            return;
+        };
+        link.is_lost_down |= is_lost;
+        if link.is_lost_down {
+            return;
+        }
+        let path = &mut self.paths[link.process][link.master];
+        if path.is_cut_down {
+            path.held_down.push((number, delivery));
+            return;
+        }
+        let server = &self.servers[link.master];
+        let dribble = if server.dribbles { 25_000 } else { 0 };
+        link.last_down = (now + delay + server.slow + 4 * dribble).max(link.last_down + 1);
+        let at = link.last_down;
+        for part in 1..=3 {
+            if dribble > 0 {
+                self.schedule(at - part * dribble, What::Down(number, Delivery::Bytes));
+            }
+        }
+        self.schedule(at, What::Down(number, delivery));
+    }
+
+    /// Cuts or restores a path in one or both directions.
+    pub(super) fn cut(&mut self, process: usize, master: usize, up: bool, down: bool) {
+        let now = self.now();
+        let path = &mut self.paths[process][master];
+        (path.is_cut_up, path.is_cut_down) = (up, down);
+        let (mut held_up, mut held_down) = (Vec::new(), Vec::new());
+        if !up {
+            held_up = mem::take(&mut path.held_up);
+        }
+        if !down {
+            held_down = mem::take(&mut path.held_down);
+        }
+        for (number, packet) in held_up {
+            self.travel_up(number, packet, now);
+        }
+        for (number, delivery) in held_down {
+            self.send_down(number, delivery);
+        }
+    }
+
+    /// Resets the connections of a process with a master.
+    pub(super) fn reset(&mut self, process: usize, master: usize, why: &'static str) {
+        for number in self.links_of(master) {
+            if self.links[&number].process == process {
+                self.break_link(number, why);
+            }
+        }
+    }
+
+    /// Breaks a connection. The client notices it soon, unless a partition is in the way.
+    pub(super) fn break_link(&mut self, number: u64, why: &'static str) {
+        if let Some(link) = self.links.get_mut(&number) {
+            link.is_served = false;
+            let master = link.master;
+            self.servers[master].state.close(number);
+            self.send_down(number, Delivery::Broken(why));
+        }
+    }
+
+    pub(super) fn links_of(&self, master: usize) -> Vec<u64> {
+        let links = self.links.iter();
+        links
+            .filter(|(_, link)| link.master == master && link.is_served)
+            .map(|(number, _)| *number)
+            .collect()
+    }
+
+    pub(super) fn link(&mut self, number: u64) -> Option<&mut Link> {
+        self.links.get_mut(&number)
+    }
+
+    pub(super) fn schedule(&mut self, at: u64, what: What) {
+        self.count += 1;
+        let is_first = self
+            .events
+            .peek()
+            .is_none_or(|Reverse(first)| at < first.at);
+        self.events.push(Reverse(Event {
+            at,
+            number: self.count,
+            what: Box::new(what),
+        }));
+        if is_first {
+            self.earlier.notify_one();
+        }
+    }
+
+    fn count_command(&mut self, process: usize, master: usize, now: u64) {
+        let (began, sent) = self.sent.entry((process, master)).or_insert((now, 0));
+        if now - *began >= 1_000_000 {
+            (*began, *sent) = (now, 0);
+        }
+        *sent += 1;
+        self.busiest_second = self.busiest_second.max(*sent);
+    }
+
+    /// Lets all events happen that are due. Returns the time of the next one.
+    fn run_due(&mut self) -> Option<u64> {
+        let now = self.now();
+        while let Some(Reverse(next)) = self.events.peek() {
+            if next.at > now {
+                return Some(next.at);
+            }
+            let Some(Reverse(event)) = self.events.pop() else {
+                break;
+            };
+            self.happen(*event.what);
+        }
+        None
+    }
+
+    fn happen(&mut self, what: What) {
+        match what {
+            What::Up(number, packet) => {
+                let Some(link) = self.links.get(&number) else {
+                    return;
+                };
+                let (master, is_served) = (link.master, link.is_served);
+                if is_served && self.servers[master].run != Run::Down {
+                    self.arrive(master, number, packet);
+                } else if matches!(packet, Packet::Hello(_)) {
+                    self.send_down(number, Delivery::Broken("connection refused"));
+                }
+                if self
+                    .links
+                    .get(&number)
+                    .is_some_and(|link| !link.is_open && !link.is_served)
+                {
+                    self.links.remove(&number);
+                }
+            }
+            What::Again(master, packet) => {
+                if self.servers[master].run != Run::Down {
+                    self.arrive(master, 0, packet);
+                }
+            }
+            What::Flood(master) => self.flood(master),
+            What::Read(process) => {
+                self.waking.remove(&process);
+                let links = self.links.values_mut();
+                for link in links.filter(|link| link.process == process) {
+                    link.waker.take().into_iter().for_each(Waker::wake);
+                }
+            }
+            What::Down(number, delivery) => {
+                let Some(link) = self.links.get_mut(&number) else {
+                    return;
+                };
+                if link.is_open {
+                    link.inbox.push_back(delivery);
+                    if let Some(waker) = link.waker.take() {
+                        Waker::wake(waker);
+                    }
+                } else if !link.is_served {
+                    self.links.remove(&number);
+                }
+            }
+        }
+    }
+
+    pub(super) fn violate(&mut self, rule: Rule, what: impl FnOnce() -> String) {
+        let text = what();
+        self.log(|| format!("VIOLATION {rule:?}: {text}"));
+        let now = self.now();
+        self.violations.push(rule, now, text);
+    }
+
+    pub(super) fn open_links(&self) -> usize {
+        self.links.values().filter(|link| link.is_open).count()
+    }
+}
+
+/// Runs the network until it is dropped.
+pub(super) async fn run(world: Arc<Mutex<World>>) {
+    let (earlier, start) = {
+        let world = world.lock();
+        (world.earlier.clone(), world.start)
+    };
+    loop {
+        let next = world.lock().run_due();
+        match next {
+            // Tokio's timers fire at whole milliseconds.
+            Some(at) => {
+                let sleep = tokio::time::sleep_until(start + Duration::from_micros(at));
+                first_of(sleep, std::pin::pin!(earlier.notified())).await;
+            }
+            None => earlier.notified().await,
+        }
+    }
+}
