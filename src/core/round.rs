@@ -246,14 +246,16 @@ impl Round {
     }
 
     /// Returns the median clock of the masters that say that the time in the ticket or in the
-    /// candidate is too far from their clocks. `None` if fewer than a majority of masters say so.
+    /// candidate is too far from their clocks. `None` if there is no such master, or if fewer than
+    /// a majority of masters say so or granted the lock.
     pub(crate) fn skewed_to(&self) -> Option<Duration> {
         let clocks = self.sorted(|vote| match vote {
             Vote::Refuse(Refusal::Skewed { clock }) => Some(*clock),
             _ => None,
         });
         let middle = clocks.get(clocks.len() / 2).copied();
-        middle.filter(|_| clocks.len() >= majority(self.cast.len()))
+        let is_free = |vote: &Vote| *vote == Vote::Grant || is_skewed(vote);
+        middle.filter(|_| self.majority_say(is_free))
     }
 
     /// Returns whether a later vote may give a value to [`next_candidate`] or [`skewed_to`], if
@@ -269,7 +271,7 @@ impl Round {
         let stale = self.count(|vote| matches!(vote, Vote::Refuse(Refusal::Stale { .. })));
         let may_come =
             |some: usize, all: usize| some > 0 && all < majority && all + unanswered >= majority;
-        may_come(skewed, skewed) || may_come(stale, stale + granted)
+        may_come(skewed, skewed + granted) || may_come(stale, stale + granted)
     }
 
     /// Returns whether any master says that the time in the ticket or in the candidate is too far
@@ -611,6 +613,9 @@ mod tests {
             ("ffk", true),
             ("hhk", true),
             ("hhkh", false),
+            ("fgk", true),
+            ("ffgk", true),
+            ("gkg", false),
             ("kkk", false),
             ("ffh", false),
             ("", false),
@@ -635,6 +640,12 @@ mod tests {
         assert_eq!(round_of(vec![skewed(1), skewed(2)]).skewed_to(), None);
         let round = round_of(vec![skewed(9), vote('f'), skewed(1), skewed(2)]);
         assert_eq!(round.skewed_to(), Some(millis(2)));
+        // The masters disagree on the time, and some have granted the lock.
+        let round = round_of(vec![skewed(2), vote('g'), skewed(1), vote('g')]);
+        assert_eq!(round.skewed_to(), Some(millis(2)));
+        let round = round_of(vec![skewed(2), vote('g'), vote('h'), vote('h')]);
+        assert_eq!(round.skewed_to(), None);
+        assert_eq!(round_of(vec![vote('g'), vote('g')]).skewed_to(), None);
     }
 
     #[test]

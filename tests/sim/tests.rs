@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 
 use super::{
     checker::Rule,
-    plan::{Breach, Model},
-    run,
+    plan::{Breach, Model, Plan},
+    run, run_plan,
 };
-use crate::mutants::Mutant;
+use crate::{Kind, mutants::Mutant};
 
 /// Runs `seeds` on all cores, and passes each outcome to `see`.
 fn on_all_cores(seeds: std::ops::Range<u64>, see: impl Fn(u64) + Sync) {
@@ -117,6 +117,20 @@ fn exclusion_breaks_outside_the_model_and_tokens_hold() {
         let broken = broken.into_inner();
         println!("{breach:?}: {broken} of 200 runs broke exclusion");
         assert!(broken > 0, "{breach:?} never broke exclusion");
+    }
+}
+
+/// The clock of a client is ahead of some masters by less than the window, and of the others by
+/// more. Neither are a majority.
+#[test]
+fn a_client_at_the_edge_of_the_window_gets_a_fenced_lock() {
+    for kind in [Kind::Mutex, Kind::Reentrant, Kind::Fair] {
+        let outcome = run_plan(Plan::of_clocks(kind, &[0, 0, -94, -94], &[960]), false);
+        assert!(
+            outcome.violations.is_empty(),
+            "{kind}:{:?}",
+            outcome.violations
+        );
     }
 }
 
