@@ -1,6 +1,7 @@
 use std::env;
 use std::fs;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use quorlock_interop::page::{Baseline, Clash, Page, Row};
 use quorlock_interop::pair::{Extent, Findings, Pair, wake_ups};
@@ -9,7 +10,7 @@ use quorlock_interop::process::Program;
 use quorlock_interop::server::{Server, masters};
 use quorlock_interop::{in_repository, in_target, programs};
 
-const USAGE: &str = "usage: [--quick] [--only NAME,..]   (NAME: a part of a library's name)";
+const USAGE: &str = "usage: [--quick] [--only NAME,..] [--seconds N]";
 
 fn main() -> ExitCode {
     let args: Vec<_> = env::args().skip(1).collect();
@@ -27,6 +28,8 @@ fn main() -> ExitCode {
 struct Run {
     is_quick: bool,
     only: Vec<String>,
+    /// How long processes count without pauses.
+    seconds: Option<u32>,
 }
 
 fn interop(args: &[String]) -> Result<(), String> {
@@ -51,16 +54,21 @@ fn interop(args: &[String]) -> Result<(), String> {
 
 impl Run {
     fn parse(args: &[String]) -> Option<Self> {
-        let (mut is_quick, mut only) = (false, Vec::new());
+        let (mut is_quick, mut only, mut seconds) = (false, Vec::new(), None);
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--quick" => is_quick = true,
                 "--only" => only.extend(args.next()?.split(',').map(str::to_owned)),
+                "--seconds" => seconds = Some(args.next()?.parse().ok()?),
                 _ => return None,
             }
         }
-        Some(Self { is_quick, only })
+        Some(Self {
+            is_quick,
+            only,
+            seconds,
+        })
     }
 
     fn page<'a>(&self, servers: &'a [Server]) -> Page<'a> {
@@ -126,10 +134,14 @@ impl Run {
     }
 
     fn extent(&self) -> Extent {
-        match self.is_quick {
+        let mut extent = match self.is_quick {
             true => Extent::QUICK,
             false => Extent::FULL,
+        };
+        if let Some(seconds) = self.seconds {
+            extent.counting = [2, 1].map(|half| Duration::from_secs(seconds.into()) * half / 2);
         }
+        extent
     }
 
     fn wants(&self, peer: &Peer) -> bool {

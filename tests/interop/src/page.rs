@@ -227,7 +227,9 @@ impl<'a> Page<'a> {
         let processors = thread::available_parallelism().map_or(0, usize::from);
         let (before, after) = (&self.load_before, load());
         format!(
-            "{processors} processors, load average {before} before the run and {after} after it"
+            "It has {processors} processors. The load average was {before} before the run and \
+             {after} after it, and the run had the priority nice {}.",
+            niceness()
         )
     }
 }
@@ -304,6 +306,19 @@ fn server_version(server: &Server) -> String {
     let valkey = field("valkey_version:").map(|version| format!("Valkey {version}"));
     let redis = || format!("Redis {}", field("redis_version:").unwrap_or("?"));
     valkey.unwrap_or_else(redis).trim().to_owned()
+}
+
+/// Returns the priority of this process, from 0 to 19 for the lowest.
+fn niceness() -> String {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Field 19. Field 2, the name, ends with a parenthesis, and the fields after it are counted
+    // from there.
+    let mut fields = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace();
+    fields.nth(16).unwrap_or("?").to_owned()
 }
 
 /// Returns the load average of the last minute.
