@@ -28,7 +28,7 @@
 //! - [`Coordinator::fair`] returns a reentrant lock that serves its waiters in the order in which
 //!   they came, across all processes.
 //! - [`docs`] has the longer texts: the algorithm, the guarantees, fencing tokens, operations, a
-//!   comparison with other libraries, and the architecture.
+//!   comparison with other libraries and a run next to them, and the architecture.
 //!
 //! Use each name with one kind of lock. The use of a second kind is detected only while the lock is
 //! held.
@@ -155,6 +155,8 @@ pub mod docs {
     pub mod fencing {}
     #[doc = page!("../docs/guarantees.md")]
     pub mod guarantees {}
+    #[doc = page!("../docs/interop.md")]
+    pub mod interop {}
     #[doc = page!("../docs/operations.md")]
     pub mod operations {}
 }
