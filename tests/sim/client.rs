@@ -201,7 +201,8 @@ impl Task {
         self.hold(attempt, &guard, &lock).await;
         if let Some(read) = read {
             // Nothing comes between the check and the write.
-            let may_write = token.is_some() || guard.is_valid();
+            let is_held = guard.is_valid() && self.process.knows_the_time();
+            let may_write = token.is_some() || is_held;
             let read = may_write.then_some(read);
             self.shared
                 .checker

@@ -75,6 +75,7 @@ async fn simulate(plan: Plan, is_recorded: bool) -> Outcome {
     let mut clients = Clients::start(&shared);
     let visitor = plan.has_visitor.then(|| client::visit(&shared));
     clients.disturb().await;
+    world.lock().latency.calm_down();
     for fault in &plan.lasting {
         clients.begin(*fault);
     }

@@ -26,7 +26,7 @@ use crate::driver::select::first_of;
 pub(in crate::master) struct World {
     start: Instant,
     random: Random,
-    latency: Latency,
+    pub(super) latency: Latency,
     events: BinaryHeap<Reverse<Event>>,
     /// The number of events so far. Of two events at the same time, the earlier one comes first.
     count: u64,
