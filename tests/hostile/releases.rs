@@ -15,7 +15,8 @@ use crate::{
     own_process::{in_own_process, run},
     servers::{self, Server},
     support::{
-        fake_server::{Fake, honest},
+        answers::honest,
+        fake_server::Fake,
         releases::{ErrorServer, commands_for},
     },
 };

@@ -16,7 +16,8 @@ use crate::{
     own_process::{in_own_process, run},
     support::{
         all_calls::{Calls, HANG},
-        fake_server::{Fake, Peer, honest, subscription},
+        answers::{honest, subscription},
+        fake_server::{Fake, Peer},
     },
 };
 

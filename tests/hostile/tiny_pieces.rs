@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::{
     own_process::{current_thread, in_own_process},
-    support::{fake_server::greeting, process_stats, resp},
+    support::{answers::greeting, process_stats, resp},
 };
 
 #[test]

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::answers::{greeting, honest};
 use super::resp;
 
 /// A server that listens until it is dropped. Open connections stay open after that.
@@ -222,42 +223,6 @@ fn wait(pause: Duration) {
     while start.elapsed() < pause {
         std::hint::spin_loop();
     }
-}
-
-/// The reply of a good master on which every lock is free. An inspection gets `1`, which is not a
-/// valid reply.
-pub fn honest(words: &[Vec<u8>]) -> Vec<u8> {
-    if let Some(reply) = greeting(words) {
-        return reply;
-    }
-    match words[0].as_slice() {
-        b"SET" => b"+OK\r\n".to_vec(),
-        b"EVAL" | b"EVALSHA" => b":1\r\n".to_vec(),
-        b"SUBSCRIBE" => subscription("subscribe", &words[1]),
-        b"UNSUBSCRIBE" => subscription("unsubscribe", &words[1]),
-        b"CONFIG" => b"%0\r\n".to_vec(),
-        _ => b"+OK\r\n".to_vec(),
-    }
-}
-
-/// The reply to a command of the greeting, or `None` for any other command.
-pub fn greeting(words: &[Vec<u8>]) -> Option<Vec<u8>> {
-    match words[0].as_slice() {
-        b"HELLO" => Some(b"%2\r\n+role\r\n+master\r\n+proto\r\n:3\r\n".to_vec()),
-        b"SELECT" | b"AUTH" | b"CLIENT" => Some(b"+OK\r\n".to_vec()),
-        b"SCRIPT" => Some(b"+loaded\r\n".to_vec()),
-        b"DELEX" | b"DELIFEQ" => Some(b"-ERR unknown command\r\n".to_vec()),
-        _ => None,
-    }
-}
-
-/// A server's confirmation of a changed subscription in RESP3.
-pub fn subscription(what: &str, channel: &[u8]) -> Vec<u8> {
-    let mut reply =
-        format!(">3\r\n${}\r\n{what}\r\n${}\r\n", what.len(), channel.len()).into_bytes();
-    reply.extend_from_slice(channel);
-    reply.extend_from_slice(b"\r\n:1\r\n");
-    reply
 }
 
 #[derive(Debug)]

@@ -12,6 +12,7 @@
 )]
 
 pub mod all_calls;
+pub mod answers;
 pub mod close;
 pub mod fake_server;
 pub mod first_attempt;

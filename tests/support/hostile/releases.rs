@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use quorlock::{Coordinator, RestartGuard};
 
-use super::fake_server::{Fake, honest};
+use super::answers::honest;
+use super::fake_server::Fake;
 
 /// A master that grants everything, and answers scripts with an error on demand.
 #[derive(Debug)]
