@@ -1,15 +1,23 @@
-//! Single steps of the rules, which `benches/` times without a runtime. Not part of the API.
+//! Single parts of the crate, which `benches/` times and `fuzz/` tests. Not part of the API.
 
 use std::time::{Duration, Instant};
 
 use crate::core::{
-    command::{Action, Command, NewKey, Verb},
-    identity::Identity,
+    command::Verb,
+    config_error::ConfigError,
     lease::{Drift, Lease, Ttl},
-    name::{KeyTemplate, Kind, Token},
+    name::{KeyTemplate, Kind},
     quorum::{Tally, Verdict, Vote},
     round::{Outcome, Round},
 };
+#[cfg(feature = "redis")]
+use crate::core::{
+    command::{Action, Command, NewKey},
+    identity::Identity,
+    name::Token,
+};
+#[cfg(feature = "redis")]
+pub use crate::master::{in_process, read_reply, reply_lengths};
 
 const MASTERS: usize = 5;
 
@@ -52,10 +60,20 @@ impl TtlAndDrift {
     }
 }
 
+/// Returns the keys of a lock: the lock itself, the counter for fencing tokens, the queue and the
+/// deadlines. The last two are empty for a lock that is not fair.
+pub fn keys(template: &str, kind: Kind, name: &str) -> Result<[String; 4], ConfigError> {
+    let lock = KeyTemplate::parse(template)?.resource(kind, name.into())?;
+    let keys = [lock.key(), &*lock.counter(), lock.queue(), lock.deadlines()];
+    Ok(keys.map(str::to_owned))
+}
+
 /// An acquisition, to be encoded for a server.
+#[cfg(feature = "redis")]
 #[derive(Debug)]
 pub struct Acquisition(Command);
 
+#[cfg(feature = "redis")]
 impl Acquisition {
     /// Creates an acquisition of a mutex. Never returns `None`.
     pub fn new() -> Option<Self> {

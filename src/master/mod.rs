@@ -37,13 +37,17 @@ pub(crate) use config::MasterConfig;
 pub(crate) use mailbox::Mailbox;
 #[cfg(feature = "test-util")]
 pub use memory::{Fault, MemoryMaster};
-#[cfg(feature = "__internals")]
+#[cfg(all(feature = "__internals", feature = "redis"))]
 pub(crate) use redis::encode_command;
 #[cfg(all(test, feature = "redis"))]
 pub(crate) use redis::wire_error::WireError;
+#[cfg(all(feature = "__internals", feature = "redis"))]
+pub use redis::{read_reply, reply_lengths};
 pub(crate) use request::{CountVotes, Request};
 pub(crate) use restart::RestartTracker;
 pub use spec::MasterSpec;
 pub(crate) use spec::Supervisor;
+#[cfg(all(feature = "__internals", feature = "redis"))]
+pub use spec::in_process;
 pub(crate) use subscriptions::{ChannelEvent, Subscriber};
 pub(crate) use watchers::Watcher;

@@ -54,6 +54,16 @@ impl From<Result<redis::Endpoint, String>> for Spec {
     }
 }
 
+/// Returns a master that is a server in this process. `connect` opens a stream to it.
+#[cfg(all(feature = "__internals", feature = "redis"))]
+pub fn in_process(
+    address: &str,
+    connect: impl Fn() -> tokio::io::DuplexStream + Send + Sync + 'static,
+) -> MasterSpec {
+    let endpoint = redis::Endpoint::in_process(address, Arc::new(connect));
+    MasterSpec(Spec::Redis(Box::new(endpoint)))
+}
+
 impl From<&str> for MasterSpec {
     #[cfg(feature = "redis")]
     fn from(url: &str) -> Self {

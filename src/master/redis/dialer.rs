@@ -134,6 +134,8 @@ impl Dialer {
 
     async fn connect(&self) -> Result<Wire, DialError> {
         match &self.endpoint.address {
+            #[cfg(feature = "__internals")]
+            Address::InProcess(_, connect) => Ok(Wire::new(connect())),
             Address::Tcp(host, port) => connect_tcp(host, *port).await.map(Wire::new),
             #[cfg(feature = "tls")]
             Address::Tls(host, port) => super::tls::connect(self.tls.clone(), host, *port).await,

@@ -16,11 +16,17 @@ pub(in crate::master) struct Endpoint {
 
 #[derive(Clone)]
 pub(super) enum Address {
+    #[cfg(feature = "__internals")]
+    InProcess(Arc<str>, Connect),
     Tcp(String, u16),
     #[cfg(feature = "tls")]
     Tls(String, u16),
     Unix(PathBuf),
 }
+
+/// Opens a stream to a server in this process.
+#[cfg(feature = "__internals")]
+pub(super) type Connect = Arc<dyn Fn() -> tokio::io::DuplexStream + Send + Sync>;
 
 impl Endpoint {
     /// Reads a URL. Errors contain no part of the URL, because the URL may contain a password.
@@ -73,10 +79,22 @@ impl Endpoint {
         })
     }
 
+    /// Returns the endpoint of a server in this process.
+    #[cfg(feature = "__internals")]
+    pub(in crate::master) fn in_process(address: &str, connect: Connect) -> Self {
+        Self {
+            address: Address::InProcess(address.into(), connect),
+            database: 0,
+            greeting: Greeting::new(&::redis::RedisConnectionInfo::default()),
+        }
+    }
+
     /// Returns the host and port, or the path. The user and the database are left out. URLs that
     /// differ only in these name the same server.
     pub(in crate::master) fn address(&self) -> Arc<str> {
         match &self.address {
+            #[cfg(feature = "__internals")]
+            Address::InProcess(address, _) => address.clone(),
             Address::Tcp(host, port) => tcp_address(host, *port),
             #[cfg(feature = "tls")]
             Address::Tls(host, port) => tcp_address(host, *port),

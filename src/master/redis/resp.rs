@@ -132,6 +132,32 @@ fn blob(text: &[u8]) -> Option<&str> {
     std::str::from_utf8(&text[end + 2..]).ok()
 }
 
+/// Returns the length of each reply in a stream that comes in `pieces`, and the error if the stream
+/// is not RESP.
+#[cfg(feature = "__internals")]
+pub fn reply_lengths(pieces: &[&[u8]]) -> (Vec<usize>, Option<String>) {
+    let (mut lengths, mut scan, mut stream) = (Vec::new(), FrameScan::default(), Vec::new());
+    for piece in pieces {
+        stream.extend_from_slice(piece);
+        loop {
+            match scan.length(&stream) {
+                Ok(Some(length)) => lengths.push(length),
+                Ok(None) => break,
+                Err(error) => return (lengths, Some(error.to_string())),
+            }
+            stream.drain(..lengths[lengths.len() - 1]);
+            scan = FrameScan::default();
+        }
+    }
+    (lengths, None)
+}
+
+/// Reads one whole reply to a lock command, and returns its meaning as text.
+#[cfg(feature = "__internals")]
+pub fn read_reply(frame: &[u8]) -> String {
+    format!("{:?}", reply(frame))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

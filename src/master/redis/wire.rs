@@ -37,6 +37,9 @@ impl Stream for TcpStream {
 #[cfg(unix)]
 impl Stream for tokio::net::UnixStream {}
 
+#[cfg(feature = "__internals")]
+impl Stream for tokio::io::DuplexStream {}
+
 pub(in crate::master) async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, DialError> {
     let found = lookup_host((host, port)).await;
     let addresses: Vec<_> = found.map_err(DialError::Lookup)?.collect();

@@ -1,0 +1,116 @@
+//! Replies of hostile masters: every call returns in time, the load stays bounded, and once the
+//! masters are honest, locks can be had again.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use arbitrary::{Arbitrary, Unstructured};
+use quorlock::{Coordinator, MasterSpec, RestartGuard};
+use tokio::time::Instant;
+
+use super::{
+    hostile_master::{HostileMaster, Script},
+    paused_runtime,
+    session::{Call, Task, within},
+};
+
+pub fn run(input: &[u8]) {
+    if let Ok(input) = Input::arbitrary_take_rest(Unstructured::new(input)) {
+        paused_runtime().block_on(input.run());
+    }
+}
+
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
+const NODE_TIMEOUT: Duration = Duration::from_millis(20);
+const TTL: Duration = Duration::from_millis(1_000);
+/// The longest time until a master that became honest is dialled again.
+const REDIAL: Duration = Duration::from_millis(1_300);
+/// The most time that a call may take beyond its own limit: the first connection, and some rounds.
+const BOUND: Duration = Duration::from_millis(600);
+
+#[derive(Arbitrary, Debug)]
+struct Input {
+    guard: Guard,
+    masters: [Script; 3],
+    tasks: [Vec<Call>; 2],
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Guard {
+    Durable,
+    Observed,
+    Off,
+    Strict,
+}
+
+impl Input {
+    async fn run(self) {
+        let start = Instant::now();
+        let mut number = 0;
+        let masters = self.masters.map(|script| {
+            number += 1;
+            HostileMaster::new(number, script)
+        });
+        let locks = coordinator(self.guard, masters.each_ref().map(spec));
+        let task = |number: usize| {
+            let task = Task {
+                locks: &locks,
+                owner: locks.owner(),
+                guards: Vec::new(),
+                bound: BOUND,
+            };
+            task.make(&self.tasks[number])
+        };
+        tokio::join!(task(0), task(1));
+        masters.iter().for_each(HostileMaster::repent);
+        let fresh = locks.mutex("fresh");
+        let acquired = within("recovery", 2 * REDIAL, fresh.acquire_within(REDIAL)).await;
+        // Without a guard, nothing that a master said before can keep it from voting.
+        if let (Guard::Off, Err(error)) = (self.guard, &acquired) {
+            panic!("the masters are honest: {error}");
+        }
+        drop(acquired);
+        within("close", TTL + REDIAL, locks.close()).await;
+        let seconds = start.elapsed().as_secs_f64();
+        for master in &masters {
+            let (connections, commands) = master.load();
+            // The shortest pause between two dials is 20 ms. A check dials once more.
+            let dials = connections - self.tasks.iter().flatten().filter(is_check).count();
+            assert!(
+                (dials as f64) < 2.0 + seconds * 60.0,
+                "{dials} dials in {seconds} s"
+            );
+            assert!(commands < 5_000, "{commands} commands in {seconds} s");
+        }
+    }
+}
+
+fn is_check(call: &&Call) -> bool {
+    matches!(call, Call::Check)
+}
+
+/// Returns the master with an address of its own. A process remembers the servers that answered at
+/// an address.
+fn spec(master: &HostileMaster) -> MasterSpec {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    master.spec(&format!("hostile:{}", NEXT.fetch_add(1, Ordering::Relaxed)))
+}
+
+fn coordinator(guard: Guard, masters: [MasterSpec; 3]) -> Coordinator {
+    let locks = Coordinator::builder()
+        .masters(masters)
+        .node_timeout(NODE_TIMEOUT)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .ttl(TTL)
+        .max_ttl(TTL)
+        .waiter_timeout(TTL)
+        .durable_masters(matches!(guard, Guard::Durable))
+        .restart_guard(match guard {
+            Guard::Durable | Guard::Observed => RestartGuard::Observed,
+            Guard::Off => RestartGuard::Off,
+            Guard::Strict => RestartGuard::Strict,
+        });
+    locks.build().expect("the settings are good")
+}
