@@ -207,6 +207,14 @@ mod tests {
     }
 
     #[test]
+    fn a_waiter_that_is_aside_checks_after_a_quarter_of_its_timeout_at_least() {
+        let delays = Chances::delays(WAITER_TIMEOUT);
+        assert_eq!(delays.delay(0, 0), millis(750));
+        assert!(delays.delay(9, u64::MAX) <= WAITER_TIMEOUT);
+        assert!(delays.delay(9, u64::MAX) > millis(2_999));
+    }
+
+    #[test]
     fn old_failures_do_not_count_against_a_new_waiter() {
         let origin = Instant::now();
         let mut chances = Chances::default();

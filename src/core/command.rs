@@ -274,3 +274,71 @@ pub(crate) mod fixture {
         FairAttempt { owner, ticket }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{
+        command::fixture::{command, of, resource},
+        name::Kind,
+        quorum::{Failure, Refusal},
+    };
+
+    const VERBS: [Verb; 6] = [
+        Verb::Acquire,
+        Verb::Extend,
+        Verb::Heal,
+        Verb::Inspect,
+        Verb::Release,
+        Verb::Yield,
+    ];
+
+    #[test]
+    fn a_quarantine_applies_to_what_relies_on_the_memory_of_a_master() {
+        let applies = VERBS.map(Verb::quarantine_applies);
+        assert_eq!(applies, [true, true, true, false, false, false]);
+    }
+
+    #[test]
+    fn votes_count_as_done_depending_on_the_verb() {
+        let gone = Vote::Refuse(Refusal::Gone);
+        let failed = Vote::Fail(Failure::Closed);
+        for verb in VERBS {
+            let is_release = matches!(verb, Verb::Release | Verb::Yield);
+            assert!(verb.is_done(&Vote::Grant), "{verb:?}");
+            assert_eq!(verb.is_done(&gone), is_release, "{verb:?}");
+            assert!(!verb.is_done(&failed), "{verb:?}");
+        }
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn acquisitions_and_healings_may_leave_a_key() {
+        let takes = VERBS.map(Verb::takes);
+        assert_eq!(takes, [true, false, true, false, false, false]);
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn a_release_undoes_the_acquisition_of_the_same_attempt() {
+        for kind in [Kind::Mutex, Kind::Reentrant, Kind::Fair] {
+            let acquisition = command(kind, Verb::Acquire, 1);
+            for verb in VERBS {
+                let undoes = match verb {
+                    Verb::Release => true,
+                    Verb::Yield => kind != Kind::Mutex, // only a fair lock is yielded
+                    Verb::Acquire | Verb::Extend | Verb::Heal | Verb::Inspect => false,
+                };
+                let command = command(kind, verb, 0);
+                assert_eq!(command.undoes(&acquisition), undoes, "{kind:?} {verb:?}");
+            }
+            let other_lock = of(&resource(kind, "other"), Verb::Release, 0, None);
+            assert!(!other_lock.undoes(&acquisition), "{kind:?}");
+        }
+        let mut other_attempt = command(Kind::Mutex, Verb::Release, 0);
+        if let Action::Release { by, .. } = &mut other_attempt.action {
+            *by = Identity::Token(Token::new([1; 20]));
+        }
+        assert!(!other_attempt.undoes(&command(Kind::Mutex, Verb::Acquire, 1)));
+    }
+}

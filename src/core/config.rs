@@ -188,6 +188,8 @@ mod tests {
         let config = Config::parse(Settings::default()).unwrap();
         assert_eq!(config.ttl.duration(), Duration::from_secs(10));
         assert_eq!(config.waiter_timeout, Duration::from_secs(3));
+        assert_eq!(config.max_ttl.duration(), Duration::from_secs(60));
+        assert_eq!(config.renewal, Renewal::UpTo(Duration::from_secs(3_600)));
 
         let node_timeout = Duration::from_secs(60);
         let config = Config::parse(Settings {
@@ -196,6 +198,41 @@ mod tests {
             ..Settings::default()
         });
         assert_eq!(config.unwrap().waiter_timeout, 4 * node_timeout);
+    }
+
+    #[test]
+    fn the_longest_ttl_depends_on_the_guard_and_on_the_ttl() {
+        let (minute, longer) = (Duration::from_secs(60), Duration::from_secs(120));
+        for (restart_guard, ttl, expected) in [
+            (RestartGuard::Off, minute, Ttl::MOST),
+            (RestartGuard::Observed, minute / 2, minute),
+            (RestartGuard::Strict, longer, longer),
+        ] {
+            let config = Config::parse(Settings {
+                ttl,
+                restart_guard,
+                ..Settings::default()
+            });
+            let config = config.unwrap();
+            assert_eq!(config.max_ttl.duration(), expected);
+            assert_eq!(config.ttl(expected).unwrap().duration(), expected);
+            assert!(config.ttl(expected + minute).is_err());
+        }
+    }
+
+    #[test]
+    fn a_waiter_timeout_is_at_most_an_hour() {
+        let hour = Duration::from_secs(3_600);
+        let with = |waiter_timeout| {
+            let waiter_timeout = Some(waiter_timeout);
+            Config::parse(Settings {
+                waiter_timeout,
+                ..Settings::default()
+            })
+        };
+        assert_eq!(with(hour).unwrap().waiter_timeout, hour);
+        assert!(with(hour + Duration::from_millis(1)).is_err());
+        assert!(with(Duration::from_millis(200)).is_ok()); // four times the least node timeout
     }
 
     #[test]

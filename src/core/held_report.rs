@@ -85,3 +85,31 @@ impl fmt::Display for HeldReport {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_shows_what_the_master_said() {
+        let millis = Duration::from_millis;
+        let by = |remaining, depth, position| {
+            HeldReport::owned(remaining, "u:1".into(), depth, position)
+        };
+        let mutex = HeldReport::mutex(Some(millis(5_000)));
+        assert_eq!((mutex.depth(), mutex.owner()), (1, None));
+        assert_eq!(by(None, 3, None).depth(), 3);
+        for (report, text) in [
+            (mutex, "held by another holder for 5.0s"),
+            (HeldReport::mutex(None), "held by another holder"),
+            (by(None, 1, None), "held by \"u:1\""),
+            (by(None, 3, None), "held by \"u:1\" (3 times)"),
+            (
+                by(Some(millis(250)), 2, Some(7)),
+                "held by \"u:1\" (2 times) for 250.0ms, position 7 in the queue",
+            ),
+        ] {
+            assert_eq!(report.to_string(), text);
+        }
+    }
+}

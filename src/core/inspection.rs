@@ -176,6 +176,12 @@ mod tests {
                 Some(7), // two of the three keys have expired by then
             ),
             (
+                &["fair 5 1 a:1", "fair 7 2 a:1", "free 0 0 "],
+                Some("a:1"),
+                2,
+                Some(5),
+            ),
+            (
                 &["fair -1 1 a:1", "fair -1 1 a:1", "free 0 0 "],
                 Some("a:1"),
                 1,
@@ -189,6 +195,23 @@ mod tests {
                 let left = left.map(Duration::from_millis);
                 assert_eq!((holder.depth, holder.remaining), (depth, left), "{texts:?}");
             }
+        }
+    }
+
+    #[test]
+    fn an_inspection_with_a_holder_is_of_a_held_lock() {
+        for texts in [["fair 5 1 a:1", "fair 5 1 a:1"], ["free 0 0 ", "free 0 0 "]] {
+            let inspection = Inspection {
+                name: "r".into(),
+                holder: holder(&seen(&texts)),
+                queue: Vec::new(),
+                votes: Votes::new(Arc::new([]), Box::new([])),
+            };
+            assert_eq!(
+                inspection.is_held(),
+                texts[0].starts_with("fair"),
+                "{texts:?}"
+            );
         }
     }
 

@@ -89,7 +89,13 @@ mod tests {
         set.insert(1);
         assert_eq!(set - MasterSet::only(0), [1, 2, 63].into_iter().collect());
         assert_eq!(set | MasterSet::ALL, MasterSet::ALL);
-        assert!((set - set).is_empty());
+        set.insert(1);
+        assert!(set.contains(1));
+        assert_eq!(
+            set.and([1, 2, 5].into_iter().collect()),
+            [1, 2].into_iter().collect()
+        );
+        assert!((set - set).is_empty() && !set.is_empty());
         assert!(set.is_majority_of(7) && !set.is_majority_of(8));
     }
 }

@@ -316,6 +316,53 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_is_the_same_if_its_kind_and_its_key_are() {
+        let resource = |template: &str, kind, name: &str| {
+            let template = KeyTemplate::parse(template).unwrap();
+            template.resource(kind, name.into()).unwrap()
+        };
+        let hash = |resource: &Resource| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            resource.hash(&mut hasher);
+            hasher.finish()
+        };
+        let one = resource("{name}", Kind::Mutex, "a:b");
+        let same = resource("a:{name}", Kind::Mutex, "b");
+        assert_eq!((&one, hash(&one)), (&same, hash(&same)));
+        assert_eq!((&**one.name(), &**same.name()), ("a:b", "b"));
+        for (kind, name) in [(Kind::Fair, "a:b"), (Kind::Mutex, "b")] {
+            let other = resource("{name}", kind, name);
+            assert_ne!(one, other);
+            assert_ne!(hash(&one), hash(&other));
+        }
+    }
+
+    #[test]
+    fn a_check_uses_a_fair_lock_of_the_template() {
+        let example = KeyTemplate::parse("app:{name}").unwrap().example();
+        let found = (example.kind(), &**example.key());
+        assert_eq!(found, (Kind::Fair, "app:quorlock:check"));
+    }
+
+    #[test]
+    fn kinds_have_names() {
+        let names = [Kind::Mutex, Kind::Reentrant, Kind::Fair].map(|kind| kind.to_string());
+        assert_eq!(names, ["mutex", "reentrant lock", "fair lock"]);
+    }
+
+    #[test]
+    fn a_name_has_at_most_64_kb() {
+        let template = KeyTemplate::parse("{name}").unwrap();
+        let named = |length| template.resource(Kind::Mutex, "a".repeat(length).into());
+        assert!(named(65_536).is_ok());
+        let error = ConfigError::NameTooLong {
+            length: 65_537,
+            most: 65_536,
+        };
+        assert_eq!(named(65_537).unwrap_err(), error);
+    }
+
+    #[test]
     fn an_empty_name_is_refused() {
         let refused = KeyTemplate::parse("{name}")
             .unwrap()

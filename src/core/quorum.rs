@@ -215,6 +215,75 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_vote_shows_its_reason() {
+        let text = |text: &str| Arc::<str>::from(text);
+        let (millis, clock) = (Duration::from_millis, Duration::ZERO);
+        for (vote, expected) in [
+            (Vote::Grant, "granted"),
+            (Vote::Refuse(Refusal::Gone), "holds nothing"),
+            (Vote::Refuse(Refusal::held(None)), "held by another holder"),
+            (
+                Vote::Refuse(Refusal::OtherKind),
+                "held as another kind of lock",
+            ),
+            (
+                Vote::Refuse(Refusal::Queued { position: None }),
+                "free, but others wait",
+            ),
+            (
+                Vote::Refuse(Refusal::Queued { position: Some(2) }),
+                "free, position 2 in the queue",
+            ),
+            (
+                Vote::Refuse(Refusal::Skewed { clock }),
+                "free, but the clocks are too far apart",
+            ),
+            (
+                Vote::Refuse(Refusal::Stale { counter: 1 }),
+                "free, but has seen a later fencing token",
+            ),
+            (Vote::Fail(Failure::Closed), "closed"),
+            (
+                Vote::Fail(Failure::Disconnected(text("reset"))),
+                "connection lost: reset",
+            ),
+            (
+                Vote::Fail(Failure::Quarantined {
+                    remaining: millis(1_500),
+                }),
+                "may have forgotten locks, no vote for 1.5s",
+            ),
+            (Vote::Fail(Failure::Rejected(text("OOM"))), "answered OOM"),
+            (
+                Vote::Fail(Failure::TimedOut(millis(50))),
+                "no answer in 50ms",
+            ),
+            (
+                Vote::Fail(Failure::Unreachable(text("refused"))),
+                "unreachable: refused",
+            ),
+        ] {
+            assert_eq!(vote.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn a_command_may_have_been_executed_if_it_was_sent_and_not_answered() {
+        let why = || Arc::<str>::from("why");
+        let time = Duration::from_secs(1);
+        for (failure, may_have) in [
+            (Failure::Closed, true),
+            (Failure::Disconnected(why()), true),
+            (Failure::TimedOut(time), true),
+            (Failure::Quarantined { remaining: time }, false),
+            (Failure::Rejected(why()), false),
+            (Failure::Unreachable(why()), false),
+        ] {
+            assert_eq!(failure.may_have_executed(), may_have, "{failure}");
+        }
+    }
+
+    #[test]
     fn verdict_table() {
         use Verdict::{Lost, Pending, Won};
         for (masters, answers, verdict) in [

@@ -140,6 +140,12 @@ mod tests {
     }
 
     #[test]
+    fn only_another_kind_is_final() {
+        assert!(Refused::OtherKind.is_final());
+        assert!(!Refused::Split.is_final() && !Refused::NoQuorum.is_final());
+    }
+
+    #[test]
     fn in_queue_table() {
         use Refused::{HeldUntil, NoQuorum, Quarantined, Split};
         for (letters, expected) in [

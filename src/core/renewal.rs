@@ -135,6 +135,22 @@ mod tests {
     }
 
     #[test]
+    fn of_two_plans_the_later_end_counts() {
+        let start = Instant::now();
+        let drift = Drift::from_ppm(0).unwrap();
+        let lease = Lease::new(start, parse(9_002, drift).unwrap(), drift);
+        let retry = Duration::from_millis(450);
+        let plan = |renewal| RenewalPlan::new(start, lease, retry, renewal).unwrap();
+        let until = |seconds| plan(Renewal::UpTo(Duration::from_secs(seconds)));
+        let unlimited = plan(Renewal::Unlimited);
+        assert_eq!(until(7).or_longer(until(9)), until(9));
+        assert_eq!(until(9).or_longer(until(7)), until(9));
+        assert_eq!(until(9).or_longer(unlimited), unlimited);
+        assert_eq!(unlimited.or_longer(until(9)), unlimited);
+        assert_eq!(RenewalPlan::new(start, lease, retry, Renewal::Off), None);
+    }
+
+    #[test]
     fn the_first_renewals_are_spread_over_half_a_period_and_later_ones_keep_their_distance() {
         let millis = Duration::from_millis;
         let start = Instant::now();

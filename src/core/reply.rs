@@ -255,6 +255,16 @@ mod tests {
                 Reply::Error("ERR no WRONGTYPE"),
                 rejected("ERR no WRONGTYPE"),
             ),
+            (
+                Release,
+                Reply::Error("ERR not of a script: WRONGTYPE Op"),
+                rejected("ERR not of a script: WRONGTYPE Op"),
+            ),
+            (
+                Release,
+                Reply::Error("ERR Error running script (call to f_1): @user_script:13: OOM"),
+                rejected("ERR Error running script (call to f_1): @user_script:13: OOM"),
+            ),
             (Release, Reply::Error("READONLY"), rejected("READONLY")),
             (Release, Reply::Other, nonsense()),
         ] {

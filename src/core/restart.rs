@@ -227,6 +227,45 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_process_is_another_server_unless_it_lost_its_locks_after_the_known_origin_answered() {
+        for (since, origin, away, is_another) in [
+            (0, "b", 1_000, true),  // a client counted it as new
+            (40, "a", 1_000, true), // its data is that of a third server
+            (40, "b", 59, true),
+            (40, "b", 60, false),
+            (40, "b", 61, false),
+        ] {
+            let found = RestartRecord {
+                since,
+                origin: origin.to_owned(),
+                ..RestartRecord::begin("b", 40, false)
+            };
+            let observation = Observation {
+                known: &[("known".to_owned(), away)],
+                is_strict: false,
+                is_durable: None,
+            };
+            let record = RestartRecord::observed(Some(found.clone()), observation, "b", 100);
+            let expected = match is_another {
+                true => RestartRecord::begin("b", 100, false),
+                false => found,
+            };
+            assert_eq!(record, expected, "{since} {origin} {away}");
+        }
+    }
+
+    #[test]
+    fn a_strict_client_counts_from_the_first_record_if_others_counted_the_master_as_new() {
+        for (since, is_strict, from) in [(0, true, 10), (0, false, 0), (40, true, 40)] {
+            let record = RestartRecord {
+                since,
+                ..RestartRecord::begin("b", 10, false)
+            };
+            assert_eq!(record.counted_from(is_strict), from, "{since} {is_strict}");
+        }
+    }
+
     /// Returns a strategy for observations. Each has the number of the known origin, `true` for a
     /// strict client, and the durability that the client found.
     fn any_observation() -> impl Strategy<Value = (Option<usize>, bool, Option<bool>)> {

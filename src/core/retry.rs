@@ -83,7 +83,9 @@ mod tests {
         assert!(Backoff::new(zero, one).is_none());
         assert!(Backoff::new(two, one).is_none());
         assert!(Backoff::new(one, one).is_some());
-        assert!(Backoff::new(one, Duration::MAX).is_none());
+        let hour = Duration::from_secs(3_600);
+        assert!(Backoff::new(one, hour).is_some());
+        assert!(Backoff::new(one, hour + one).is_none());
     }
 
     proptest! {

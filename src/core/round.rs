@@ -458,8 +458,9 @@ mod tests {
                 round.on_vote(master, vote(letter), start);
             }
             assert_eq!(round.on_vote(0, Vote::Grant, start), outcome);
-            let first = round.votes()[0].as_ref().map(|cast| cast.vote().clone());
-            assert_eq!(first, late.chars().next().map(vote), "{letters}");
+            let expected = late.chars().next().map(vote);
+            assert_eq!(round.vote(0), expected.as_ref(), "{letters}");
+            assert_eq!(round.vote(3), None);
             assert!(round.is_settled());
         }
     }
@@ -646,6 +647,157 @@ mod tests {
         let round = round_of(vec![skewed(2), vote('g'), vote('h'), vote('h')]);
         assert_eq!(round.skewed_to(), None);
         assert_eq!(round_of(vec![vote('g'), vote('g')]).skewed_to(), None);
+        let round = round_of(vec![skewed(9), skewed(1), skewed(7), skewed(2)]);
+        assert_eq!(round.skewed_to(), Some(millis(7)));
+        assert!(round_of(vec![vote('h'), skewed(1)]).is_skewed_to_any());
+        assert!(!round_of(vec![vote('h'), vote('g')]).is_skewed_to_any());
+    }
+
+    #[test]
+    fn masters_are_listed_by_their_votes() {
+        let other_kind = Vote::Refuse(Refusal::OtherKind);
+        let votes = "gh0f".chars().map(vote).chain([other_kind]);
+        let start = Instant::now();
+        let mut round = Round::open(Verb::Release, 6, start, None);
+        assert_eq!(round.unanswered().len(), 6);
+        for (master, vote) in votes.enumerate() {
+            assert!(!round.is_settled());
+            round.on_vote(master, vote, start);
+        }
+        for (name, found, expected) in [
+            ("granted", round.granted(), &[0][..]),
+            ("freed", round.freed(), &[0, 2]),
+            ("held", round.held(), &[1]),
+            ("missing_key", round.missing_key(), &[2]),
+            ("unanswered", round.unanswered(), &[5]),
+        ] {
+            assert_eq!(found, expected.iter().copied().collect(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_master_that_was_healed_counts_as_granted() {
+        let start = Instant::now();
+        let mut round = Round::open(Verb::Extend, 4, start, None);
+        for (master, letter) in "g0g".chars().enumerate() {
+            round.on_vote(master, vote(letter), start + millis(7));
+        }
+        round.healed(1);
+        round.healed(3); // has not voted
+        round.healed(4); // no such master
+        assert_eq!(round.granted(), [0, 1, 2].into_iter().collect());
+        let latencies: Vec<_> = round
+            .votes()
+            .iter()
+            .flatten()
+            .map(CastVote::latency)
+            .collect();
+        assert_eq!(latencies, [millis(7); 3]);
+    }
+
+    #[test]
+    fn others_pass_if_all_refusals_are_of_waiters_that_come_first() {
+        let queued = Vote::Refuse(Refusal::Queued { position: Some(2) });
+        let [granted, held, failed] = ['g', 'h', 'f'].map(vote);
+        let [queued, granted, held, failed] = [&queued, &granted, &held, &failed];
+        for (votes, passes) in [
+            (vec![queued, granted, failed], true),
+            (vec![queued, queued], true),
+            (vec![queued, held], false),
+            (vec![held, queued], false),
+            (vec![held, held], false),
+            (vec![granted, failed], false),
+            (vec![], false),
+        ] {
+            let round = round_of(votes.into_iter().cloned().collect());
+            assert_eq!(round.lets_others_pass(), passes, "{:?}", round.votes());
+        }
+    }
+
+    #[test]
+    fn another_kind_is_held_if_a_majority_says_so() {
+        let other = Vote::Refuse(Refusal::OtherKind);
+        let votes = |others: usize| vec![other.clone(); others];
+        assert!(round_of(votes(3)).is_other_kind());
+        assert!(!round_of(votes(2)).is_other_kind());
+        assert!(!round_of(vec![vote('h'); 5]).is_other_kind());
+    }
+
+    #[test]
+    fn quarantined_until_a_majority_is_not() {
+        let quarantined = |left| {
+            Vote::Fail(Failure::Quarantined {
+                remaining: millis(left),
+            })
+        };
+        for (left, others, expected) in [
+            (vec![], 0, None),
+            (vec![5, 9], 0, None), // three masters of five are not quarantined
+            (vec![9, 5, 7], 0, Some(5)),
+            (vec![9, 5, 7], 2, Some(5)),
+            (vec![9, 5, 7, 3], 1, Some(5)),
+            (vec![9, 5, 7, 3, 1], 0, Some(5)),
+        ] {
+            let votes = left.iter().map(|left| quarantined(*left));
+            let votes = votes.chain(vec![vote('g'); others]).collect();
+            let expected = expected.map(millis);
+            assert_eq!(round_of(votes).quarantined(), expected, "{left:?} {others}");
+        }
+    }
+
+    #[test]
+    fn a_majority_answers_in_time_or_replies_in_time() {
+        let rejected = Vote::Fail(Failure::Rejected("OOM".into()));
+        for (letters, limit, answered, replied) in [
+            ("gh", None, false, false),
+            ("gh0", None, true, true),
+            ("gh0", Some(3), true, true),
+            ("gh0", Some(2), false, false), // the third vote comes at the limit
+            ("ghf", Some(9), false, false),
+            ("ghr", Some(9), false, true),
+            ("rrr", Some(9), false, true),
+            ("fghr", Some(4), false, true),
+            ("fghr", Some(3), false, false),
+        ] {
+            let start = Instant::now();
+            let limit = limit.map(|at| start + millis(at));
+            let mut round = Round::open(Verb::Acquire, 5, start, limit);
+            for (master, letter) in letters.chars().enumerate() {
+                let vote = match letter {
+                    'r' => rejected.clone(),
+                    letter => vote(letter),
+                };
+                round.on_vote(master, vote, start + millis(master as u64));
+            }
+            let found = (
+                round.majority_answered_in_time(),
+                round.majority_replied_in_time(),
+            );
+            assert_eq!(found, (answered, replied), "{letters} {limit:?}");
+        }
+    }
+
+    #[test]
+    fn a_vote_says_how_long_the_master_is_not_free() {
+        let held = |left: u64| Vote::Refuse(Refusal::held(Some(millis(left))));
+        let round = round_of(vec![
+            held(5),
+            held(9),
+            Vote::Refuse(Refusal::OtherKind),
+            vote('f'),
+            Vote::Refuse(Refusal::Queued { position: None }),
+        ]);
+        for (time, free) in [(0, &[4][..]), (4, &[4]), (5, &[0, 4]), (9, &[0, 1, 4])] {
+            let found = round.free_within(millis(time));
+            assert_eq!(found, free.iter().copied().collect(), "{time}");
+        }
+        assert_eq!(round.free_in(), Some(millis(9)));
+        let free = [
+            vote('g'),
+            vote('0'),
+            Vote::Refuse(Refusal::Stale { counter: 1 }),
+        ];
+        assert_eq!(round_of(free.to_vec()).free_in(), Some(Duration::ZERO));
     }
 
     #[test]

@@ -122,3 +122,31 @@ impl Script {
         }
     }
 }
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_script_has_a_text_of_its_own() {
+        let texts = BTreeSet::from(Script::ALL.map(Script::text));
+        assert_eq!(texts.len(), Script::ALL.len());
+        assert!(texts.iter().all(|text| text.contains("redis.call(")));
+    }
+
+    #[test]
+    fn a_fenced_lock_has_releases_of_its_own() {
+        let fenced = Script::ALL
+            .into_iter()
+            .filter(|script| script.fenced() != *script);
+        let fenced: Vec<_> = fenced.map(|script| (script, script.fenced())).collect();
+        let expected = [
+            (Script::MutexRelease, Script::MutexReleaseFenced),
+            (Script::ReentrantRelease, Script::ReentrantReleaseFenced),
+            (Script::FairRelease, Script::FairReleaseFenced),
+        ];
+        assert_eq!(fenced, expected);
+    }
+}

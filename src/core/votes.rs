@@ -211,6 +211,72 @@ mod tests {
     use super::*;
     use crate::core::quorum::Refusal;
 
+    /// Returns the votes of masters named `m0`, `m1` and so on. Master n votes after n seconds.
+    fn votes(cast: &[Option<Vote>]) -> Votes {
+        let masters = (0..cast.len()).map(|master| Arc::from(format!("m{master}")));
+        let mut table = CastVotes::none(cast.len());
+        for (master, vote) in cast.iter().enumerate() {
+            let latency = Duration::from_secs(master as u64);
+            table[master] = vote.clone().map(|vote| CastVote::new(vote, latency));
+        }
+        Votes::new(masters.collect(), table.to_vec().into_boxed_slice())
+    }
+
+    #[test]
+    fn votes_are_counted_and_shown_by_master() {
+        let gone = || Vote::Refuse(Refusal::Gone);
+        let closed = || Vote::Fail(Failure::Closed);
+        for (cast, counts, text) in [
+            (vec![], (0, 0, 0), ""),
+            (
+                vec![Some(Vote::Grant), Some(gone()), None],
+                (1, 1, 0),
+                "m0 granted, m1 holds nothing, m2 not answered yet",
+            ),
+            (
+                vec![
+                    Some(closed()),
+                    Some(closed()),
+                    Some(gone()),
+                    None,
+                    None,
+                    None,
+                    Some(closed()),
+                ],
+                (0, 1, 3),
+                "m0 closed, m1 closed, m2 holds nothing, m3 not answered yet, \
+                 m4 not answered yet, m5 not answered yet, m6 closed",
+            ),
+        ] {
+            let votes = votes(&cast);
+            let found = (
+                votes.granted_count(),
+                votes.refused_count(),
+                votes.failed_count(),
+            );
+            assert_eq!(found, counts, "{text}");
+            assert_eq!(
+                (votes.master_count(), votes.quorum()),
+                (cast.len(), cast.len() / 2 + 1)
+            );
+            assert_eq!(
+                (votes.to_string(), format!("{votes:?}")),
+                (text.into(), format!("[{text}]"))
+            );
+            assert_eq!(votes.iter().len(), cast.len());
+            for (master, (row, vote)) in votes.iter().zip(&cast).enumerate() {
+                assert_eq!(
+                    (row.master(), row.vote()),
+                    (&*format!("m{master}"), vote.as_ref())
+                );
+                let seconds = row.latency().map(|latency| latency.as_secs());
+                assert_eq!(seconds, vote.as_ref().map(|_| master as u64));
+                let has_failed = matches!(vote, Some(Vote::Fail(_)));
+                assert_eq!(row.failure().is_some(), has_failed);
+            }
+        }
+    }
+
     #[test]
     fn a_cast_vote_is_small_and_keeps_its_vote_and_its_latency() {
         assert_eq!(size_of::<Option<CastVote>>(), 16);

@@ -215,6 +215,19 @@ mod tests {
     }
 
     #[test]
+    fn a_waiter_acts_soon_after_its_event() {
+        let start = Instant::now();
+        let mut order = WaitOrder::<u64>::default();
+        order.on_event(start); // no one contends
+        assert_eq!(turn(&mut order, 1, start, 0), None);
+        order.expect(1, start + millis(9_000));
+        order.on_event(start + millis(1_000));
+        assert_eq!(turn(&mut order, 2, start, 2_999), Some(3_000));
+        order.on_event(start + millis(2_000)); // a later event changes nothing
+        assert_eq!(turn(&mut order, 2, start, 3_000), None);
+    }
+
+    #[test]
     fn a_waiter_that_steps_back_comes_after_the_others() {
         let start = Instant::now();
         let mut order = WaitOrder::default();
