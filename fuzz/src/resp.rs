@@ -16,18 +16,22 @@ pub fn run(input: &[u8]) {
             Part::Value(value) => check_value(value, &mut stream),
         }
     }
-    let (lengths, error) = reply_lengths(&[&stream]);
-    assert_eq!(
-        reply_lengths(&pieces(&stream, &input.pieces)),
-        (lengths.clone(), error)
-    );
+    let whole = reply_lengths(&[&stream]);
+    assert_eq!(reply_lengths(&pieces(&stream, &input.pieces)), whole);
+    for cut in 1..stream.len().min(MOST_CUTS) {
+        let (start, end) = stream.split_at(cut);
+        assert_eq!(reply_lengths(&[start, end]), whole, "{cut}");
+    }
     let mut rest = &stream[..];
-    for length in lengths {
+    for length in whole.0 {
         let (reply, after) = rest.split_at(length);
         check_reply(reply);
         rest = after;
     }
 }
+
+/// The most places at which a stream is cut in two.
+const MOST_CUTS: usize = 100;
 
 /// Appends the value, and checks that the parser finds its end.
 fn check_value(value: &Value, stream: &mut Vec<u8>) {
@@ -95,7 +99,7 @@ enum Value {
     Array(Vec<Self>),
     Attribute(Vec<(Self, Self)>, Box<Self>),
     BigNumber(i64),
-    BlobError(String),
+    BlobError(Vec<u8>),
     Boolean(bool),
     Bulk(Vec<u8>),
     Double(f64),
@@ -131,7 +135,7 @@ impl Value {
                 return value.encode(out, depth + 1);
             }
             Self::BigNumber(number) => format!("({number}\r\n").into(),
-            Self::BlobError(text) => blob('!', text.as_bytes()),
+            Self::BlobError(bytes) => blob('!', bytes),
             Self::Boolean(is_true) => format!("#{}\r\n", if *is_true { 't' } else { 'f' }).into(),
             Self::Bulk(bytes) => blob('$', bytes),
             Self::Double(number) => format!(",{number}\r\n").into(),
