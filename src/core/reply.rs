@@ -123,6 +123,8 @@ mod tests {
             (Extend, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
             (Release, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
             (Release, Reply::Int(-250), held(Some(250))),
+            (Extend, Reply::Text("kind".into()), nonsense()),
+            (Release, Reply::Text("kind".into()), nonsense()),
         ] {
             assert_eq!(
                 fenced(Kind::Mutex, verb, 1).vote(&reply),

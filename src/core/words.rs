@@ -485,8 +485,11 @@ mod tests {
         if let Action::Release { was_won, .. } = &mut release.action {
             *was_won = false;
         }
+        let mut watched = command(Kind::Mutex, Verb::Release, 0);
+        watched.watch = true;
         for command in [
             release,
+            watched,
             command(Kind::Mutex, Verb::Acquire, 1),
             command(Kind::Mutex, Verb::Extend, 1),
             fenced(Kind::Mutex, Verb::Release, 0),
