@@ -475,6 +475,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_attempt_at_a_fair_lock_that_does_not_wait_has_no_waiter_timeout() {
+        let mut attempt = command(Kind::Fair, Verb::Heal, 1);
+        if let Action::Heal { by, key } = attempt.action {
+            attempt.action = Action::Acquire { by, key };
+        }
+        let expected = "FairAcquire r quorlock:queue:{r} quorlock:deadlines:{r} \
+                        u:1 7 1 10000 0000000000000005:u:1 0 0";
+        assert_eq!(words(&attempt), expected);
+    }
+
     #[cfg(feature = "redis")]
     #[test]
     fn only_a_mutex_that_was_won_is_released_by_a_comparison() {
