@@ -81,7 +81,7 @@ mod tests {
 
     /// Returns the number of hand-overs until the run is over, `millis` apart.
     fn length(run: &mut Run, now: &mut Instant, millis: u64) -> u32 {
-        (0..)
+        (0..5_000)
             .find(|_| {
                 *now += Duration::from_millis(millis);
                 let is_over = run.is_over(*now);
