@@ -278,11 +278,7 @@ pub(crate) mod fixture {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{
-        command::fixture::{command, of, resource},
-        name::Kind,
-        quorum::{Failure, Refusal},
-    };
+    use crate::core::quorum::{Failure, Refusal};
 
     const VERBS: [Verb; 6] = [
         Verb::Acquire,
@@ -321,6 +317,9 @@ mod tests {
     #[cfg(feature = "redis")]
     #[test]
     fn a_release_undoes_the_acquisition_of_the_same_attempt() {
+        use super::fixture::{command, of, resource};
+        use crate::core::name::Kind;
+
         for kind in [Kind::Mutex, Kind::Reentrant, Kind::Fair] {
             let acquisition = command(kind, Verb::Acquire, 1);
             for verb in VERBS {
