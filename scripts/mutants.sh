@@ -13,6 +13,7 @@ mkdir -p "$crate/src" "$crate/.cargo"
 rm -rf "$crate/src" "$crate/lua" "$crate/mutants.out"
 mkdir "$crate/src"
 cp -r src/core "$crate/src/core"
+cp src/mutants.rs "$crate/src/mutants.rs"
 cp -r lua "$crate/lua"
 cp Cargo.lock "$crate/Cargo.lock"
 cp .cargo/mutants.toml "$crate/.cargo/mutants.toml"
@@ -41,12 +42,12 @@ debug = false
 [profile.dev.package."*"]
 opt-level = 2
 END
-printf '#![allow(dead_code, unused)]\nmod core;\n' >"$crate/src/lib.rs"
+printf '#![allow(dead_code, unused)]\n#[macro_use]\nmod mutants;\nmod core;\n' >"$crate/src/lib.rs"
 cd "$crate"
 
 # Failures are not kept: an input that noticed one change would help to notice the next.
 export PROPTEST_DISABLE_FAILURE_PERSISTENCE=1
-options="--in-place --no-shuffle --build-timeout 600"
+options="--exclude src/mutants.rs --in-place --no-shuffle --build-timeout 600"
 if [ -n "${1:-}" ]; then options="$options --file $1"; fi
 
 # A change that makes the tests hang is noticed, too: cargo-mutants then ends with status 3.
