@@ -39,6 +39,7 @@ pub struct Server {
     /// The server program, or `None` for [`binary`].
     program: Option<PathBuf>,
     options: Vec<String>,
+    environment: Vec<(&'static str, PathBuf)>,
     server: Option<Child>,
     keeper: Keeper,
     /// The UDP port with the same number. While the UDP port is bound, other fixtures treat the TCP
@@ -54,19 +55,26 @@ impl Server {
 
     /// Starts a master like [`start`](Self::start), with options for the server's command line.
     pub fn start_with(options: &[&str]) -> Self {
-        Self::start_program(None, options)
+        Self::start_program(None, options, &[])
     }
 
     /// Starts a master of a version that [`version`] has found.
     pub fn start_version(program: &Path) -> Self {
-        Self::start_program(Some(program), &[])
+        Self::start_program(Some(program), &[], &[])
     }
 
-    fn start_program(program: Option<&Path>, options: &[&str]) -> Self {
+    /// Starts a master like [`start_with`](Self::start_with), with environment variables. If there
+    /// is no `program`, it is [`binary`].
+    pub fn start_program(
+        program: Option<&Path>,
+        options: &[&str],
+        environment: &[(&'static str, PathBuf)],
+    ) -> Self {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             let mut server = Self::reserve_with(options);
             server.program = program.map(Path::to_owned);
+            server.environment = environment.to_vec();
             match server.launch(deadline) {
                 Launch::Up => return server,
                 Launch::PortTaken if Instant::now() < deadline => {}
@@ -91,6 +99,7 @@ impl Server {
             directory,
             program: None,
             options: options.iter().map(|&option| option.to_owned()).collect(),
+            environment: Vec::new(),
             server: None,
             _claim: claim,
         }
@@ -277,6 +286,7 @@ impl Server {
             .args(["--bind", "127.0.0.1", "--protected-mode", "no"])
             .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
             .args(&self.options)
+            .envs(self.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(errors)
@@ -590,8 +600,9 @@ fn number(text: &str) -> io::Result<usize> {
     text.parse().map_err(io::Error::other)
 }
 
-/// The longest time that a server may take until its first answer.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest time that a server may take until its first answer. On a busy machine, it may take
+/// more than 10 s.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The ports for servers. They are below the ranges from which systems take the local ports of
 /// outgoing connections. An outgoing connection could otherwise occupy the port of a server that is
