@@ -1,0 +1,197 @@
+//! The times for which locks could not be had, although a majority of masters was healthy.
+
+use quorlock::Kind;
+
+use crate::clock::{self, Nanos, SECOND};
+use crate::history::{History, Tenure};
+use crate::locks::{KINDS, LockNumber, NODE_TIMEOUT, TTL};
+use crate::nemesis::Done;
+use crate::plan::{CLIENTS, MASTERS};
+use crate::spans::{Span, at_least, union, without};
+
+/// The longest time for which a lock of one kind was free and wanted, and no one got it.
+#[derive(Clone, Debug)]
+pub struct Outage {
+    pub kind: Kind,
+    pub lock: LockNumber,
+    pub span: Span,
+}
+
+/// Returns the times for which the client of each place could reach a majority of masters that have
+/// a vote. `unwell` has the times for which each master did not answer or had no vote. `away` has
+/// the times for which clients were stopped or dead. After each of these times, a master or a
+/// client needs `rest` to be back.
+pub fn served(
+    whole: Span,
+    unwell: &[Vec<Span>],
+    done: &[Done],
+    away: &[Vec<Span>],
+    rest: Nanos,
+) -> Vec<Vec<Span>> {
+    let and_rest = |span: Span| Span::new(span.from, span.to + rest);
+    let client = |place: usize| {
+        let healthy = (0..MASTERS).map(|master| {
+            let faults = done.iter().filter(|fault| {
+                let is_cut = fault.hits_links() && fault.event.clients.contains(&place);
+                fault.event.masters.contains(&master) && (is_cut || fault.hits_master())
+            });
+            let faults = faults.map(|fault| fault.span);
+            let unwell = faults.chain(unwell[master].iter().copied());
+            without(whole, unwell.map(and_rest).collect())
+        });
+        let majority = at_least(MASTERS / 2 + 1, &healthy.collect::<Vec<_>>());
+        let running = without(whole, away[place].iter().copied().map(and_rest).collect());
+        at_least(2, &[majority, running])
+    };
+    (0..CLIENTS).map(client).collect()
+}
+
+/// The longest time that a client takes to reconnect after a fault: the connect timeout of a dial
+/// that does not get through, and the longest pause before the next dial.
+pub const RECONNECT: Nanos = 2 * SECOND;
+
+/// Returns the longest outage of each kind. `served` is from [`served`].
+pub fn longest_outages(
+    history: &History,
+    whole: Span,
+    served: &[Vec<Span>],
+    away: &[Vec<Span>],
+) -> Vec<Outage> {
+    let longest = |kind: Kind| {
+        let locks = LockNumber::all().filter(|lock| lock.kind() == kind);
+        let outages = locks.flat_map(|lock| {
+            let mut held = leftovers(lock, history, away);
+            held.extend(history.of_lock(lock).into_iter().map(Tenure::validity));
+            let wanted = wanted(lock, history, served);
+            let spans = at_least(2, &[wanted, without(whole, held)]);
+            spans
+                .into_iter()
+                .map(move |span| Outage { kind, lock, span })
+        });
+        outages.max_by_key(|outage| outage.span.length())
+    };
+    KINDS.into_iter().filter_map(longest).collect()
+}
+
+/// Returns the times for which the lock was wanted by a client that could reach a majority.
+fn wanted(lock: LockNumber, history: &History, served: &[Vec<Span>]) -> Vec<Span> {
+    let mut calls = vec![Vec::new(); served.len()];
+    for call in history.acquisitions(lock) {
+        // If the client was killed, `served` ends with its life.
+        let to = call.to.unwrap_or(call.due);
+        calls[call.client.place].push(Span::new(call.from, to));
+    }
+    let wanted = calls.into_iter().zip(served);
+    let wanted = wanted.flat_map(|(calls, served)| at_least(2, &[calls, served.clone()]));
+    union(wanted.collect())
+}
+
+/// Returns the times for which masters may keep the lock for a client that was killed or stopped
+/// while it acquired or released the lock. No one is told of such a lock, and it ends with its TTL.
+fn leftovers(lock: LockNumber, history: &History, away: &[Vec<Span>]) -> Vec<Span> {
+    let mut busy = vec![Vec::new(); away.len()];
+    for call in history.acquisitions(lock) {
+        let to = call.to.unwrap_or(call.due);
+        busy[call.client.place].push(Span::new(call.from, to));
+    }
+    for tenure in history.of_lock(lock) {
+        // A release takes a moment, and is not always in the log.
+        let to = tenure.until + clock::nanos(NODE_TIMEOUT);
+        busy[tenure.client.place].push(Span::new(tenure.granted, to));
+    }
+    let mut leftovers = Vec::new();
+    for (busy, away) in busy.iter().zip(away) {
+        let meets = |away: &&Span| {
+            busy.iter()
+                .any(|busy| busy.from < away.from && away.from < busy.to)
+        };
+        let kept = away.iter().filter(meets);
+        leftovers.extend(kept.map(|away| Span::new(away.from, away.from + clock::nanos(TTL))));
+    }
+    leftovers
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::fleet::Client;
+    use crate::history::Call;
+    use crate::plan::{Event, Fault};
+
+    fn fault(fault: Fault, master: usize, clients: &[usize], span: Span) -> Done {
+        let event = Event {
+            fault,
+            from: Duration::ZERO,
+            to: Duration::ZERO,
+            masters: vec![master],
+            clients: clients.to_vec(),
+            detail: 0,
+        };
+        Done { event, span }
+    }
+
+    #[test]
+    fn a_client_is_served_while_it_reaches_a_majority() {
+        let whole = Span::new(0, 100);
+        let done = [
+            fault(Fault::StopMaster, 0, &[], Span::new(10, 40)),
+            fault(Fault::HoldBoth, 1, &[7], Span::new(20, 50)),
+        ];
+        let mut unwell = vec![Vec::new(); MASTERS];
+        unwell[2].push(Span::new(30, 60));
+        let mut away = vec![Vec::new(); CLIENTS];
+        away[7].push(Span::new(90, 95));
+        let served = served(whole, &unwell, &done, &away, 0);
+        assert_eq!(served[0], [whole]);
+        let expected = [Span::new(0, 30), Span::new(40, 90), Span::new(95, 100)];
+        assert_eq!(served[7], expected);
+        let served = super::served(whole, &unwell, &done, &away, 3);
+        assert_eq!(
+            served[7],
+            [Span::new(0, 30), Span::new(43, 90), Span::new(98, 100)]
+        );
+    }
+
+    #[test]
+    fn the_longest_time_without_a_holder_is_found() {
+        let client = Client { place: 0, life: 0 };
+        let lock = LockNumber(0);
+        let call = |from, to| Call {
+            client,
+            lock,
+            from,
+            to: Some(to),
+            due: to,
+            is_release: false,
+        };
+        let tenure = |granted, until| Tenure {
+            client,
+            lock,
+            came: 0,
+            asked: granted,
+            granted,
+            until,
+            token: None,
+            owner: String::new(),
+        };
+        let history = History {
+            calls: vec![call(0, 40), call(50, 90)],
+            tenures: vec![tenure(10, 20), tenure(40, 55)],
+            ..History::default()
+        };
+        let mut served = vec![vec![Span::new(0, 100)]; CLIENTS];
+        let mut away = vec![Vec::new(); CLIENTS];
+        let whole = Span::new(0, 100);
+        let longest = |served: &[Vec<Span>], away: &[Vec<Span>]| {
+            longest_outages(&history, whole, served, away)[0].span
+        };
+        assert_eq!(longest(&served, &away), Span::new(55, 90));
+        served[0] = vec![Span::new(0, 60)];
+        assert_eq!(longest(&served, &away), Span::new(20, 40));
+        // The client may have been killed while it released the lock.
+        away[0].push(Span::new(19, 19));
+        assert_eq!(longest(&served, &away), Span::new(0, 10));
+    }
+}

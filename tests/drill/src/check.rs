@@ -1,0 +1,327 @@
+//! The checks on a history.
+
+use crate::clock::{Nanos, SECOND};
+use crate::history::{Call, History, Tenure};
+use crate::locks::LockNumber;
+use crate::spans::Span;
+use crate::watch::Presence;
+
+/// Returns a line for each pair of holders that were valid at the same time.
+pub fn overlaps(history: &History) -> Vec<String> {
+    let mut found = Vec::new();
+    for lock in LockNumber::all() {
+        let mut tenures = history.of_lock(lock);
+        tenures.retain(|tenure| tenure.validity().length() > 0);
+        // The holder before that is valid for longest.
+        let mut longest: Option<&Tenure> = None;
+        for tenure in tenures {
+            if let Some(other) = longest.filter(|other| other.until > tenure.granted) {
+                found.push(format!(
+                    "overlap of {}: {other:?} and {tenure:?}",
+                    lock.name()
+                ));
+            }
+            if longest.is_none_or(|other| other.until < tenure.until) {
+                longest = Some(tenure);
+            }
+        }
+    }
+    found
+}
+
+/// The findings about fencing tokens.
+#[derive(Debug, Default)]
+pub struct TokenFindings {
+    pub wrong: Vec<String>,
+    /// The number of pairs that are out of order, but were granted so close to each other that the
+    /// order is not promised: masters had lost their counters in between.
+    pub excused: usize,
+}
+
+/// Compares the tokens of each lock. A holder that began to ask after another holder had the lock
+/// has a larger token, and no two holders have the same token. `forgotten` are the times at which
+/// masters lost their counters and voted at once.
+pub fn tokens(history: &History, forgotten: &[Nanos]) -> TokenFindings {
+    let mut findings = TokenFindings::default();
+    for lock in LockNumber::all() {
+        let holders = history.of_lock(lock);
+        let mut by_start = holders.clone();
+        by_start.sort_by_key(|tenure| tenure.asked);
+        let mut granted = holders.iter().peekable();
+        let mut largest: Option<&Tenure> = None;
+        for tenure in by_start {
+            while let Some(earlier) = granted.next_if(|one| one.granted < tenure.asked) {
+                if largest.is_none_or(|largest| largest.token < earlier.token) {
+                    largest = Some(earlier);
+                }
+            }
+            if let Some(largest) = largest.filter(|largest| largest.token >= tenure.token) {
+                findings.add("out of order", largest, tenure, forgotten);
+            }
+        }
+        let mut by_token = holders;
+        by_token.sort_by_key(|tenure| tenure.token);
+        for pair in by_token.windows(2) {
+            if pair[0].token == pair[1].token {
+                findings.add("twice", pair[0], pair[1], forgotten);
+            }
+        }
+    }
+    findings
+}
+
+impl TokenFindings {
+    fn add(&mut self, what: &str, one: &Tenure, other: &Tenure, forgotten: &[Nanos]) {
+        if one.token.is_none() && other.token.is_none() {
+            return;
+        }
+        let (from, to) = (
+            one.granted.min(other.granted),
+            one.granted.max(other.granted),
+        );
+        // A client that asked before the loss may be granted its token after it.
+        let is_lost = |at: &Nanos| from.min(other.asked) < *at && *at < to;
+        if to - from < CLOSE && forgotten.iter().any(is_lost) {
+            self.excused += 1;
+        } else {
+            self.wrong
+                .push(format!("tokens {what}: {one:?} and {other:?}"));
+        }
+    }
+}
+
+/// The distance from which tokens are in order although masters lost their counters: two windows of
+/// one second, and the largest error of a clock. See `docs/guarantees.md`.
+const CLOSE: Nanos = 2 * SECOND + 7 * SECOND;
+
+/// The findings about the order of fair locks.
+#[derive(Debug, Default)]
+pub struct FairFindings {
+    pub wrong: Vec<String>,
+    /// The number of grants that were compared with waiters in the queues.
+    pub compared: usize,
+}
+
+/// Compares the holders of fair locks with the queues. `queues` has the presences at each master. A
+/// waiter must not be overtaken by a waiter with a later ticket if it was in the queues of a
+/// majority of masters during the whole round that the later waiter won.
+pub fn fair_order(history: &History, queues: &[Vec<Presence>]) -> FairFindings {
+    let majority = queues.len() / 2 + 1;
+    let mut findings = FairFindings::default();
+    for lock in LockNumber::all() {
+        let holders = history.of_lock(lock);
+        let queues: Vec<Vec<&Presence>> = queues.iter().map(|queue| of_lock(queue, lock)).collect();
+        for tenure in holders {
+            let ticket = ticket_of(tenure, &queues);
+            let round = Span::new(tenure.asked, tenure.granted);
+            let waiting = queues.iter().flat_map(|queue| present_during(queue, round));
+            let mut others: Vec<_> = waiting
+                .filter(|ticket| owner(ticket) != tenure.owner)
+                .collect();
+            others.sort_unstable();
+            findings.compared += usize::from(!others.is_empty());
+            for other in others.chunk_by(|one, next| one == next) {
+                if other.len() >= majority && *other[0] < *ticket {
+                    let line = format!("overtaken in {}: {} by {tenure:?}", lock.name(), other[0]);
+                    findings.wrong.push(line);
+                }
+            }
+        }
+    }
+    findings
+}
+
+fn of_lock(queue: &[Presence], lock: LockNumber) -> Vec<&Presence> {
+    let mut presences: Vec<_> = queue.iter().filter(|one| one.lock == lock).collect();
+    presences.sort_by_key(|one| one.span.from);
+    presences
+}
+
+/// Returns the ticket of a holder. A holder that was never seen in a queue has a ticket from after
+/// the time at which it came.
+fn ticket_of(tenure: &Tenure, queues: &[Vec<&Presence>]) -> String {
+    let earliest = tenure.granted.saturating_sub(LONGEST_WAIT);
+    let seen = queues.iter().flat_map(|queue| since(queue, earliest));
+    let own = seen
+        .map(|one| &one.ticket)
+        .filter(|ticket| owner(ticket) == tenure.owner);
+    // After a correction of its clock, a waiter has a new ticket. The last ticket counts.
+    own.max()
+        .cloned()
+        .unwrap_or_else(|| format!("{:016}:", tenure.came))
+}
+
+fn present_during<'a>(queue: &[&'a Presence], round: Span) -> impl Iterator<Item = &'a str> {
+    let earliest = round.from.saturating_sub(LONGEST_WAIT);
+    let begun = since(queue, earliest).take_while(move |one| one.span.from <= round.from);
+    begun
+        .filter(move |one| one.span.to >= round.to)
+        .map(|one| one.ticket.as_str())
+}
+
+fn since<'a>(queue: &[&'a Presence], earliest: Nanos) -> impl Iterator<Item = &'a Presence> {
+    let start = queue.partition_point(|one| one.span.from < earliest);
+    queue[start..].iter().copied()
+}
+
+/// The longest time between the first sight of a ticket and the grant. Waiters give up earlier, but
+/// a client may be stopped meanwhile.
+const LONGEST_WAIT: Nanos = 20 * SECOND;
+
+fn owner(ticket: &str) -> &str {
+    ticket.split_once(':').map_or("", |(_, owner)| owner)
+}
+
+/// Returns a line for each call that returned too late, or never. `away` has the times for which
+/// the client of each place was stopped or dead. `end` is the end of the history.
+pub fn overdue(history: &History, away: &[Vec<Span>], end: Nanos) -> Vec<String> {
+    let is_overdue = |call: &&Call| {
+        let span = Span::new(call.from, call.to.unwrap_or(end));
+        span.to > call.due + SLACK && !away[call.client.place].iter().any(|away| away.meets(span))
+    };
+    let overdue = history.calls.iter().filter(is_overdue);
+    overdue
+        .map(|call| format!("a call returned too late: {call:?}"))
+        .collect()
+}
+
+/// An allowance for a busy machine.
+const SLACK: Nanos = 3 * SECOND;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::Client;
+
+    fn tenure(lock: usize, asked: Nanos, granted: Nanos, until: Nanos, token: u64) -> Tenure {
+        Tenure {
+            client: Client { place: 0, life: 0 },
+            lock: LockNumber(lock),
+            came: asked,
+            asked,
+            granted,
+            until,
+            token: Some(token).filter(|token| *token > 0),
+            owner: format!("id:{granted}"),
+        }
+    }
+
+    fn history(tenures: &[Tenure]) -> History {
+        let mut history = History {
+            tenures: tenures.to_vec(),
+            ..History::default()
+        };
+        history.tenures.sort_by_key(|tenure| tenure.granted);
+        history
+    }
+
+    #[test]
+    fn a_planted_overlap_is_found() {
+        let in_order = [
+            tenure(0, 0, 1, 9, 0),
+            tenure(0, 5, 9, 12, 0),
+            tenure(1, 0, 2, 20, 0),
+        ];
+        assert_eq!(overlaps(&history(&in_order)).len(), 0);
+        let long = [
+            tenure(0, 0, 1, 30, 0),
+            tenure(0, 1, 3, 4, 0),
+            tenure(0, 5, 29, 31, 0),
+        ];
+        assert_eq!(overlaps(&history(&long)).len(), 2);
+        // A holder whose validity was over when it got the lock overlaps with no one.
+        let expired = [tenure(0, 0, 1, 30, 0), tenure(0, 1, 9, 8, 0)];
+        assert_eq!(overlaps(&history(&expired)).len(), 0);
+    }
+
+    #[test]
+    fn planted_tokens_out_of_order_and_planted_duplicates_are_found() {
+        let wrong = |tenures: &[Tenure]| tokens(&history(tenures), &[]).wrong.len();
+        assert_eq!(wrong(&[tenure(2, 0, 1, 3, 7), tenure(2, 2, 4, 9, 8)]), 0);
+        assert_eq!(wrong(&[tenure(2, 0, 1, 3, 8), tenure(2, 2, 4, 9, 7)]), 1);
+        assert_eq!(wrong(&[tenure(2, 0, 1, 3, 7), tenure(2, 2, 4, 9, 7)]), 2);
+        assert_eq!(wrong(&[tenure(2, 0, 3, 3, 7), tenure(2, 2, 4, 9, 7)]), 1);
+        // These two asked at the same time, so either order is right.
+        assert_eq!(wrong(&[tenure(2, 0, 3, 3, 8), tenure(2, 2, 4, 9, 7)]), 0);
+        assert_eq!(wrong(&[tenure(0, 0, 1, 3, 0), tenure(0, 2, 4, 9, 0)]), 0);
+        // The pair is not next to each other.
+        let apart = [
+            tenure(2, 0, 1, 3, 9),
+            tenure(2, 2, 4, 9, 10),
+            tenure(2, 5, 6, 8, 9),
+        ];
+        assert!(wrong(&apart) > 0);
+    }
+
+    #[test]
+    fn tokens_right_after_a_loss_of_counters_are_excused_and_others_are_not() {
+        let close = [tenure(2, 0, 1, 3, 8), tenure(2, 6, 7, 9, 7)];
+        let far = [
+            tenure(2, 0, 1, 3, 8),
+            tenure(2, CLOSE, CLOSE + 1, CLOSE + 2, 7),
+        ];
+        let findings = tokens(&history(&close), &[5]);
+        assert_eq!((findings.wrong.len(), findings.excused), (0, 1));
+        assert_eq!(tokens(&history(&close), &[20]).wrong.len(), 1);
+        assert_eq!(tokens(&history(&far), &[5]).wrong.len(), 1);
+    }
+
+    fn queued(owner: &str, came: u64, span: Span) -> Presence {
+        Presence {
+            lock: LockNumber(8),
+            ticket: format!("{came:016}:{owner}"),
+            span,
+        }
+    }
+
+    #[test]
+    fn a_planted_inversion_is_found() {
+        let overtaker = tenure(8, 50, 60, 70, 0); // its owner is id:60
+        let find = |queues: &[Vec<Presence>]| {
+            let findings = fair_order(&history(std::slice::from_ref(&overtaker)), queues);
+            (findings.wrong.len(), findings.compared)
+        };
+        let first = queued("id:1", 40, Span::new(45, 65));
+        let queue = || vec![first.clone()];
+        assert_eq!(find(&[queue(), queue(), queue(), vec![], vec![]]), (1, 1));
+        // No majority knew the waiter during the whole round.
+        let late = vec![queued("id:1", 40, Span::new(51, 65))];
+        assert_eq!(find(&[queue(), queue(), late, vec![], vec![]]), (0, 1));
+        let swept = vec![queued("id:1", 40, Span::new(45, 59))];
+        assert_eq!(find(&[queue(), queue(), swept, vec![], vec![]]), (0, 1));
+        // The other one came later.
+        let later = || vec![queued("id:1", 51, Span::new(45, 65))];
+        assert_eq!(find(&[later(), later(), later(), vec![], vec![]]), (0, 1));
+        // The holder's own ticket, which was in one queue, is earlier.
+        let own = queued("id:60", 30, Span::new(35, 55));
+        assert_eq!(
+            find(&[vec![first.clone(), own], queue(), queue(), vec![], vec![]]),
+            (0, 1)
+        );
+    }
+
+    #[test]
+    fn a_planted_late_call_is_found() {
+        let call = |to| Call {
+            client: Client { place: 0, life: 0 },
+            lock: LockNumber(0),
+            from: 0,
+            to,
+            due: SECOND,
+            is_release: false,
+        };
+        let calls = vec![
+            call(Some(SECOND)),
+            call(Some(SECOND + SLACK + 1)),
+            call(None),
+        ];
+        let history = History {
+            calls,
+            ..History::default()
+        };
+        assert_eq!(overdue(&history, &[vec![]], SECOND).len(), 1);
+        assert_eq!(overdue(&history, &[vec![]], 9 * SECOND).len(), 2);
+        let stopped = vec![Span::new(SECOND, SECOND + 1)];
+        assert_eq!(overdue(&history, &[stopped], 9 * SECOND).len(), 0);
+    }
+}

@@ -1,0 +1,59 @@
+//! One clock for all processes of a drill.
+//!
+//! Times are nanoseconds of `CLOCK_MONOTONIC`, which the kernel keeps for the whole machine. They
+//! are read with `clock_gettime`, because the number in an [`Instant`] is private.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// A time, or the length of a span of time, in nanoseconds.
+pub type Nanos = u64;
+
+pub const MILLISECOND: Nanos = 1_000_000;
+pub const SECOND: Nanos = 1_000 * MILLISECOND;
+
+pub fn now() -> Nanos {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as Nanos * SECOND + time.tv_nsec as Nanos
+}
+
+/// Converts an instant of this process. On Linux, an `Instant` is a reading of the same clock. So
+/// the error is at most the time between the two readings here.
+pub fn of(instant: Instant) -> Nanos {
+    let (here, now) = (Instant::now(), now());
+    match instant.checked_duration_since(here) {
+        Some(ahead) => now + nanos(ahead),
+        None => now - nanos(here.duration_since(instant)),
+    }
+}
+
+pub fn nanos(duration: Duration) -> Nanos {
+    duration.as_nanos() as Nanos
+}
+
+/// Returns the wall clock time in microseconds, as in the tickets of fair locks.
+pub fn wall_micros() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_micros() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instant_and_the_clock_of_all_processes_agree() {
+        for offset in [0, 5, 5_000] {
+            let offset = Duration::from_millis(offset);
+            let before = now();
+            let instant = Instant::now();
+            let after = now();
+            let (early, late) = (of(instant - offset), of(instant + offset));
+            // Another task may run between two readings.
+            let range = before.saturating_sub(SECOND / 10)..after + SECOND / 10;
+            assert!(range.contains(&(early + nanos(offset))));
+            assert!(range.contains(&(late - nanos(offset))));
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! One episode: masters, clients, faults, and the checks on what happened.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorlock::{Kind, RestartGuard};
+use tokio::runtime::Runtime;
+
+use crate::Result;
+use crate::availability::{self, Outage, RECONNECT};
+use crate::check;
+use crate::client::{LONGEST_LEFTOVER, Orders};
+use crate::clock::{self, Nanos};
+use crate::fleet::{Client, Fleet, Log};
+use crate::history::History;
+use crate::links::Link;
+use crate::locks::{KINDS, LockNumber};
+use crate::masters::Master;
+use crate::nemesis::{Done, Nemesis};
+use crate::note::Note;
+use crate::plan::{CLIENTS, Class, Episode, Fault, MASTERS};
+use crate::random::Random;
+use crate::spans::Span;
+use crate::store::{Resource, Store};
+use crate::watch::{Record, Watch};
+
+/// What a drill needs in all episodes.
+pub struct Setting {
+    pub programs: Vec<Option<PathBuf>>,
+    pub shim: Option<PathBuf>,
+    /// The folder for the files of the present episode.
+    pub directory: PathBuf,
+}
+
+/// The results of an episode.
+#[derive(Debug)]
+pub struct Outcome {
+    pub class: Class,
+    pub whole: Span,
+    pub programs: Vec<String>,
+    pub done: Vec<Done>,
+    pub failed: Vec<(Fault, String)>,
+    pub log: Log,
+    /// The time of each grant, with its kind.
+    pub grants: Vec<(Kind, Nanos)>,
+    pub counts: Counts,
+    /// The longest outages while clients had time to reconnect after each fault.
+    pub outages: Vec<Outage>,
+    /// The longest outages, also while clients reconnected.
+    pub outages_with_reconnects: Vec<Outage>,
+    /// A line for each violation.
+    pub violations: Vec<String>,
+}
+
+/// The numbers of an episode, or of several episodes.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Every attempt to get a lock, by its outcome.
+    pub calls: BTreeMap<String, usize>,
+    pub writes: usize,
+    pub late_writes: usize,
+    pub refused_by_fence: usize,
+    pub lost_fenced: usize,
+    /// Lost updates of resources without a fence, between holders that were all valid.
+    pub lost_in_time: usize,
+    /// Lost updates of resources without a fence, because of a late writer.
+    pub lost_late: usize,
+    pub overlaps: usize,
+    pub tokens: usize,
+    pub tokens_wrong: usize,
+    pub tokens_excused: usize,
+    pub fair_compared: usize,
+    pub fair_wrong: usize,
+}
+
+impl Setting {
+    /// Runs an episode. The calling thread must outlive the drill.
+    pub fn run(&self, episode: &Episode) -> Result<Outcome> {
+        let _ = fs::remove_dir_all(&self.directory);
+        fs::create_dir_all(&self.directory)?;
+        // All tasks of the episode end with its runtime.
+        let runtime = Runtime::new()?;
+        let _inside = runtime.enter();
+        let mut masters = self.start_masters(episode)?;
+        let ports: Vec<_> = masters.iter().map(|master| master.server.port()).collect();
+        let socket = self.directory.join("store");
+        let store = Store::serve(&socket)?;
+        let links = runtime.block_on(links(&ports))?;
+        let from = clock::now();
+        let watch = Watch::start(&ports, episode.guard);
+        let mut fleet = Fleet::start(orders(episode, &links, &socket))?;
+        if episode.guard == RestartGuard::Observed {
+            fleet.wait_until_ready()?;
+        }
+        let programs = masters
+            .iter()
+            .map(|master| master.program.clone())
+            .collect();
+        let mut nemesis = Nemesis::new(&mut masters, &mut fleet, &links);
+        nemesis.carry_out(&episode.events);
+        let (done, failed) = (nemesis.done, nemesis.failed);
+        let mut violations = recover(&watch, &fleet, episode.class);
+        let log = fleet.finish()?;
+        let to = clock::now();
+        violations.append(&mut fleet.failures);
+        violations.extend(leftovers(&masters, episode.class)?);
+        let history = History::of(&log);
+        let mut outcome = Outcome {
+            class: episode.class,
+            whole: Span::new(from, to),
+            programs,
+            done,
+            failed,
+            log,
+            grants: history
+                .tenures
+                .iter()
+                .map(|one| (one.lock.kind(), one.granted))
+                .collect(),
+            counts: Counts::default(),
+            outages: Vec::new(),
+            outages_with_reconnects: Vec::new(),
+            violations,
+        };
+        outcome.judge(
+            episode,
+            &history,
+            &store.resources(),
+            watch.stop(),
+            &fleet.away,
+        );
+        Ok(outcome)
+    }
+
+    fn start_masters(&self, episode: &Episode) -> Result<Vec<Master>> {
+        let mut random = Random::new(episode.seed);
+        let start = |index| {
+            let program = &self.programs[random.index(self.programs.len())];
+            let shim = self.shim.as_deref();
+            Master::start(episode, index, program.as_deref(), shim, &self.directory)
+        };
+        (0..MASTERS).map(start).collect()
+    }
+}
+
+async fn links(ports: &[u16]) -> Result<Vec<Vec<Link>>> {
+    let mut links = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut to_all = Vec::new();
+        for &port in ports {
+            to_all.push(Link::start(port).await?);
+        }
+        links.push(to_all);
+    }
+    Ok(links)
+}
+
+fn orders(episode: &Episode, links: &[Vec<Link>], store: &Path) -> Vec<Orders> {
+    let order = |(place, links): (usize, &Vec<Link>)| Orders {
+        masters: links.iter().map(Link::url).collect(),
+        store: store.to_owned(),
+        guard: episode.guard,
+        is_durable: episode.is_durable,
+        is_careless: episode.class == Class::LateWriters,
+        seed: episode.seed.wrapping_add(place as u64),
+    };
+    links.iter().enumerate().map(order).collect()
+}
+
+/// Waits until all masters have a vote again, and every lock has been acquired after that. Returns
+/// a violation if that takes too long.
+fn recover(watch: &Watch, fleet: &Fleet, class: Class) -> Vec<String> {
+    let limit = match class {
+        Class::InModel | Class::LateWriters => Duration::from_secs(15),
+        // Keys and counters may be ahead of a clock that was set back.
+        Class::OutOfModel => Duration::from_secs(30),
+    };
+    let deadline = Instant::now() + limit;
+    while !watch.is_well() {
+        if Instant::now() > deadline {
+            return vec![format!(
+                "a master has no vote {limit:?} after the last fault"
+            )];
+        }
+        thread::sleep(POLL);
+    }
+    let (start, deadline) = (fleet.log_length(), Instant::now() + limit);
+    let before = fleet.look(0, |log| asked_locks(&log[..start]));
+    let mut left: HashSet<_> = LockNumber::all().collect();
+    while !left.is_empty() {
+        if Instant::now() > deadline {
+            let names: Vec<_> = left.into_iter().map(LockNumber::name).collect();
+            return vec![format!(
+                "not acquired within {limit:?} after the last fault: {names:?}"
+            )];
+        }
+        thread::sleep(POLL);
+        let acquired = fleet.look(start, |log| acquired_locks(log, &before));
+        left.retain(|lock| !acquired.contains(lock));
+    }
+    Vec::new()
+}
+
+type Asked = BTreeMap<(Client, u64), LockNumber>;
+
+fn asked_locks(log: &[(Client, Note)]) -> Asked {
+    let asked = log.iter().filter_map(|(client, note)| match note {
+        Note::Asked { op, lock, .. } => Some(((*client, *op), *lock)),
+        _ => None,
+    });
+    asked.collect()
+}
+
+fn acquired_locks(log: &[(Client, Note)], before: &Asked) -> HashSet<LockNumber> {
+    let asked = asked_locks(log);
+    let got = log.iter().filter_map(|(client, note)| match note {
+        Note::Got { op, .. } => asked
+            .get(&(*client, *op))
+            .or(before.get(&(*client, *op)))
+            .copied(),
+        _ => None,
+    });
+    got.collect()
+}
+
+/// Returns a violation if the key of a lock stays on a master although all clients have ended.
+fn leftovers(masters: &[Master], class: Class) -> Result<Vec<String>> {
+    let ahead = Duration::from_secs(if class == Class::OutOfModel { 6 } else { 1 });
+    let deadline = Instant::now() + LONGEST_LEFTOVER + ahead;
+    let mut left = Vec::new();
+    for master in masters {
+        loop {
+            let keys = master.command(&["KEYS", "*"])?;
+            let locks: Vec<_> = keys
+                .lines()
+                .filter(|key| !key.starts_with("quorlock:"))
+                .collect();
+            if locks.is_empty() {
+                break;
+            }
+            if Instant::now() > deadline {
+                left.push(format!("keys are left on {}: {locks:?}", master.program));
+                break;
+            }
+            thread::sleep(POLL);
+        }
+    }
+    Ok(left)
+}
+
+const POLL: Duration = Duration::from_millis(20);
+
+impl Outcome {
+    fn judge(
+        &mut self,
+        episode: &Episode,
+        history: &History,
+        resources: &[Resource],
+        watched: Vec<Record>,
+        away: &[Vec<Span>],
+    ) {
+        let (unwell, queues): (Vec<_>, Vec<_>) = watched
+            .into_iter()
+            .map(|record| (record.unwell, record.presences))
+            .unzip();
+        let is_strict = episode.class != Class::OutOfModel;
+        self.count(history, resources);
+
+        let overlaps = check::overlaps(history);
+        self.counts.overlaps = overlaps.len();
+        if is_strict {
+            self.violations.extend(overlaps);
+        }
+        let tokens = check::tokens(history, &self.forgotten());
+        self.counts.tokens_wrong = tokens.wrong.len();
+        self.counts.tokens_excused = tokens.excused;
+        self.violations.extend(tokens.wrong);
+        let fair = check::fair_order(history, &queues);
+        self.counts.fair_compared = fair.compared;
+        self.counts.fair_wrong = fair.wrong.len();
+        if is_strict {
+            self.violations.extend(fair.wrong);
+        }
+        self.violations
+            .extend(check::overdue(history, away, self.whole.to));
+        if self.counts.lost_fenced > 0 || is_strict && self.counts.lost_in_time > 0 {
+            self.violations
+                .push(format!("lost updates: {:?}", self.counts));
+        }
+        let longest = |rest| {
+            let served = availability::served(self.whole, &unwell, &self.done, away, rest);
+            availability::longest_outages(history, self.whole, &served, away)
+        };
+        self.outages_with_reconnects = longest(0);
+        self.outages = longest(RECONNECT);
+    }
+
+    fn count(&mut self, history: &History, resources: &[Resource]) {
+        let counts = &mut self.counts;
+        for (why, count) in &history.failures {
+            counts.calls.insert(why.clone(), *count);
+        }
+        counts
+            .calls
+            .insert("acquired".to_owned(), history.tenures.len());
+        counts.tokens = history
+            .tenures
+            .iter()
+            .filter(|tenure| tenure.token.is_some())
+            .count();
+        for (lock, resource) in LockNumber::all().zip(resources) {
+            let lost = resource.lost();
+            counts.writes += resource.writes();
+            counts.late_writes += resource.late_writes();
+            counts.refused_by_fence += resource.refused;
+            if lock.is_fenced() {
+                counts.lost_fenced += lost.in_time + lost.by_late_writers;
+            } else {
+                counts.lost_in_time += lost.in_time;
+                counts.lost_late += lost.by_late_writers;
+            }
+        }
+    }
+
+    /// Returns the times at which masters may have forgotten their counters and voted at once.
+    fn forgotten(&self) -> Vec<Nanos> {
+        use Fault::{CutLog, FlushAll, KillMaster, OldSnapshot, RestartEmpty};
+        let forgetful = [CutLog, FlushAll, KillMaster, OldSnapshot, RestartEmpty];
+        let is_forgotten =
+            |done: &&Done| self.class == Class::OutOfModel && forgetful.contains(&done.event.fault);
+        let forgotten = self.done.iter().filter(is_forgotten);
+        forgotten
+            .flat_map(|done| [done.span.from, done.span.to])
+            .collect()
+    }
+}
+
+impl Counts {
+    pub fn add(&mut self, other: &Self) {
+        for (outcome, count) in &other.calls {
+            *self.calls.entry(outcome.clone()).or_default() += count;
+        }
+        self.writes += other.writes;
+        self.late_writes += other.late_writes;
+        self.refused_by_fence += other.refused_by_fence;
+        self.lost_fenced += other.lost_fenced;
+        self.lost_in_time += other.lost_in_time;
+        self.lost_late += other.lost_late;
+        self.overlaps += other.overlaps;
+        self.tokens += other.tokens;
+        self.tokens_wrong += other.tokens_wrong;
+        self.tokens_excused += other.tokens_excused;
+        self.fair_compared += other.fair_compared;
+        self.fair_wrong += other.fair_wrong;
+    }
+}
+
+/// The number of acquisitions of each kind.
+pub fn of_kind(grants: &[(Kind, Nanos)]) -> [usize; KINDS.len()] {
+    KINDS.map(|kind| grants.iter().filter(|grant| grant.0 == kind).count())
+}

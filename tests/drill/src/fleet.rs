@@ -1,0 +1,191 @@
+//! The client processes.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::Result;
+use crate::client::Orders;
+use crate::clock::{self, Nanos};
+use crate::note::Note;
+use crate::spans::Span;
+
+/// A client process: its place, and the number of processes that had this place before.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Client {
+    pub place: usize,
+    pub life: usize,
+}
+
+pub type Log = Vec<(Client, Note)>;
+
+/// All client processes. They are killed when this value is dropped.
+#[derive(Debug)]
+pub struct Fleet {
+    orders: Vec<Orders>,
+    clients: Vec<Option<Process>>,
+    lives: Vec<usize>,
+    log: Arc<Mutex<Log>>,
+    readers: Vec<JoinHandle<()>>,
+    /// The times for which the client of each place was killed or stopped.
+    pub away: Vec<Vec<Span>>,
+    away_since: Vec<Option<Nanos>>,
+    /// Clients that failed or did not end.
+    pub failures: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Process(Child);
+
+impl Fleet {
+    /// Starts one client for each of the orders. The calling thread must outlive the clients.
+    pub fn start(orders: Vec<Orders>) -> Result<Self> {
+        let places = orders.len();
+        let mut fleet = Self {
+            orders,
+            clients: (0..places).map(|_| None).collect(),
+            lives: vec![0; places],
+            log: Arc::default(),
+            readers: Vec::new(),
+            away: vec![Vec::new(); places],
+            away_since: vec![None; places],
+            failures: Vec::new(),
+        };
+        for place in 0..places {
+            fleet.clients[place] = Some(fleet.spawn(place)?);
+        }
+        Ok(fleet)
+    }
+
+    fn spawn(&mut self, place: usize) -> Result<Process> {
+        let client = Client {
+            place,
+            life: self.lives[place],
+        };
+        let mut orders = self.orders[place].clone();
+        orders.seed = orders.seed.wrapping_add((client.life as u64) << 40);
+        let mut process = Command::new(std::env::current_exe()?)
+            .arg("client")
+            .args(orders.to_arguments())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let notes = process.stdout.take().ok_or("no output")?;
+        let log = self.log.clone();
+        self.readers.push(thread::spawn(move || {
+            for line in BufReader::new(notes).lines().map_while(|line| line.ok()) {
+                let note = Note::parse(&line).unwrap_or_else(|| panic!("not a note: {line}"));
+                log.lock().unwrap().push((client, note));
+            }
+        }));
+        Ok(Process(process))
+    }
+
+    /// Waits until all clients are ready to work.
+    pub fn wait_until_ready(&mut self) -> Result<()> {
+        let start = Instant::now();
+        let count = |log: &Log| log.iter().filter(|(_, note)| *note == Note::Ready).count();
+        while count(&self.log.lock().unwrap()) < self.orders.len() {
+            if start.elapsed() > READY_TIMEOUT {
+                let _ = self.finish(); // the clients say why
+                return Err(format!("not all clients are ready after {READY_TIMEOUT:?}").into());
+            }
+            thread::sleep(POLL);
+        }
+        println!("all clients were ready after {:.1?}", start.elapsed());
+        Ok(())
+    }
+
+    /// Returns the number of events so far.
+    pub fn log_length(&self) -> usize {
+        self.log.lock().unwrap().len()
+    }
+
+    /// Calls `find` on the log from `start` on.
+    pub fn look<T>(&self, start: usize, find: impl FnOnce(&[(Client, Note)]) -> T) -> T {
+        find(&self.log.lock().unwrap()[start..])
+    }
+
+    /// Kills a client with SIGKILL.
+    pub fn kill(&mut self, place: usize) {
+        self.clients[place] = None;
+        self.away_since[place] = Some(clock::now());
+    }
+
+    /// Starts a new client in the place of a killed one.
+    pub fn respawn(&mut self, place: usize) -> Result<()> {
+        self.lives[place] += 1;
+        self.clients[place] = Some(self.spawn(place)?);
+        self.is_back(place);
+        Ok(())
+    }
+
+    pub fn stop(&mut self, place: usize) -> Result<()> {
+        self.away_since[place] = Some(clock::now());
+        self.signal(place, Signal::STOP)
+    }
+
+    pub fn resume(&mut self, place: usize) -> Result<()> {
+        self.signal(place, Signal::CONT)?;
+        self.is_back(place);
+        Ok(())
+    }
+
+    fn is_back(&mut self, place: usize) {
+        if let Some(since) = self.away_since[place].take() {
+            self.away[place].push(Span::new(since, clock::now()));
+        }
+    }
+
+    fn signal(&self, place: usize, signal: Signal) -> Result<()> {
+        let process = self.clients[place].as_ref().ok_or("the client is dead")?;
+        Ok(kill_process(Pid::from_child(&process.0), signal)?)
+    }
+
+    /// Tells all clients to end, waits for them, and returns what they have logged.
+    pub fn finish(&mut self) -> Result<Log> {
+        for client in self.clients.iter_mut().flatten() {
+            drop(client.0.stdin.take());
+        }
+        let deadline = Instant::now() + END_TIMEOUT;
+        for (place, client) in self.clients.iter_mut().enumerate() {
+            let Some(mut client) = client.take() else {
+                continue;
+            };
+            let status = loop {
+                match client.0.try_wait()? {
+                    None if Instant::now() < deadline => thread::sleep(POLL),
+                    status => break status,
+                }
+            };
+            match status {
+                Some(status) if status.success() => {}
+                Some(status) => self
+                    .failures
+                    .push(format!("client {place} ended with {status}")),
+                None => self.failures.push(format!("client {place} does not end")),
+            }
+        }
+        for reader in self.readers.drain(..) {
+            reader.join().map_err(|_| "a client wrote nonsense")?;
+        }
+        Ok(std::mem::take(&mut *self.log.lock().unwrap()))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const POLL: Duration = Duration::from_millis(10);
+const READY_TIMEOUT: Duration = Duration::from_secs(120);
+/// The longest time that clients take to end: the longest wait for a lock, the longest time for
+/// which a lock is held, and the longest `close`, which is twice the waiter timeout.
+const END_TIMEOUT: Duration = Duration::from_secs(30);

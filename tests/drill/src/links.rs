@@ -1,0 +1,224 @@
+//! The network between clients and masters: a proxy for each client and each master.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+
+/// What the proxy does with data.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Mode {
+    pub requests: Flow,
+    pub replies: Flow,
+    /// Changes to close all connections.
+    resets: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Flow {
+    /// Passes data on after a delay. The bandwidth is not limited.
+    Delay(Duration),
+    /// Keeps data until the mode changes, like a network that drops packets for a while. Data that
+    /// is kept arrives late.
+    Hold,
+    /// Drops data. A connection that has lost data is closed when the mode changes.
+    Lose,
+    #[default]
+    Pass,
+}
+
+/// The link between a client and a master.
+#[derive(Clone, Debug)]
+pub struct Link {
+    port: u16,
+    mode: Arc<watch::Sender<Mode>>,
+}
+
+impl Link {
+    /// Starts a proxy for the server on `port`, in the present runtime.
+    pub async fn start(server: u16) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let port = listener.local_addr()?.port();
+        let (mode, modes) = watch::channel(Mode::default());
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(connect(client, server, modes.clone()));
+            }
+        });
+        Ok(Self {
+            port,
+            mode: Arc::new(mode),
+        })
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub fn set(&self, requests: Flow, replies: Flow) {
+        self.mode.send_modify(|mode| {
+            mode.requests = requests;
+            mode.replies = replies;
+        });
+    }
+
+    /// Closes all connections.
+    pub fn reset(&self) {
+        self.mode.send_modify(|mode| mode.resets += 1);
+    }
+}
+
+async fn connect(client: TcpStream, server: u16, mode: watch::Receiver<Mode>) -> io::Result<()> {
+    // If the server is down, the client's connection is closed.
+    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server)).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let resets = mode.borrow().resets;
+    let mut until_reset = mode.clone();
+    tokio::select! {
+        _ = until_reset.wait_for(|mode| mode.resets != resets) => {}
+        _ = pass(from_client, to_server, mode.clone(), |mode| mode.requests) => {}
+        _ = pass(from_server, to_client, mode, |mode| mode.replies) => {}
+    }
+    Ok(())
+}
+
+/// Passes on data in one direction.
+async fn pass(
+    from: OwnedReadHalf,
+    to: OwnedWriteHalf,
+    mode: watch::Receiver<Mode>,
+    flow: fn(&Mode) -> Flow,
+) {
+    let (sender, parts) = mpsc::unbounded_channel();
+    tokio::select! {
+        _ = read(from, sender, mode.clone(), flow) => {}
+        _ = write(to, parts, mode, flow) => {}
+    }
+}
+
+async fn read(
+    mut from: OwnedReadHalf,
+    to: mpsc::UnboundedSender<(Instant, Vec<u8>)>,
+    mut mode: watch::Receiver<Mode>,
+    flow: fn(&Mode) -> Flow,
+) -> Option<()> {
+    let mut buffer = vec![0; 64 * 1024];
+    let mut has_lost = false;
+    loop {
+        let length = tokio::select! {
+            length = from.read(&mut buffer) => length.ok().filter(|length| *length > 0)?,
+            changed = mode.changed() => {
+                changed.ok()?;
+                0
+            }
+        };
+        let delay = match flow(&mode.borrow_and_update()) {
+            Flow::Lose => {
+                has_lost |= length > 0;
+                continue;
+            }
+            _ if has_lost => return None,
+            Flow::Delay(delay) => delay,
+            Flow::Hold | Flow::Pass => Duration::ZERO,
+        };
+        if length > 0 {
+            to.send((Instant::now() + delay, buffer[..length].to_vec()))
+                .ok()?;
+        }
+    }
+}
+
+async fn write(
+    mut to: OwnedWriteHalf,
+    mut parts: mpsc::UnboundedReceiver<(Instant, Vec<u8>)>,
+    mut mode: watch::Receiver<Mode>,
+    flow: fn(&Mode) -> Flow,
+) -> Option<()> {
+    while let Some((due, part)) = parts.recv().await {
+        sleep_until(due).await;
+        mode.wait_for(|mode| flow(mode) != Flow::Hold).await.ok()?;
+        to.write_all(&part).await.ok()?;
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(100);
+    const LONG: Duration = Duration::from_secs(10);
+
+    /// Returns a link to a server that sends back what it gets, and a connection through the link.
+    async fn echo() -> (Link, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let link = Link::start(listener.local_addr().unwrap().port())
+            .await
+            .unwrap();
+        let client = TcpStream::connect((Ipv4Addr::LOCALHOST, link.port))
+            .await
+            .unwrap();
+        let (mut server, _) = listener.accept().await.unwrap();
+        tokio::spawn(async move {
+            let (mut from, mut to) = server.split();
+            tokio::io::copy(&mut from, &mut to).await
+        });
+        (link, client)
+    }
+
+    async fn hears(client: &mut TcpStream, time: Duration) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; 16];
+        let read = timeout(time, client.read(&mut bytes)).await.ok()?;
+        bytes.truncate(read.unwrap_or_default());
+        Some(bytes)
+    }
+
+    #[tokio::test]
+    async fn a_link_passes_delays_and_holds_data() {
+        let (link, mut client) = echo().await;
+        client.write_all(b"one").await.unwrap();
+        assert_eq!(hears(&mut client, LONG).await.unwrap(), b"one");
+
+        link.set(Flow::Delay(SHORT), Flow::Delay(SHORT));
+        let start = Instant::now();
+        client.write_all(b"two").await.unwrap();
+        assert_eq!(hears(&mut client, LONG).await.unwrap(), b"two");
+        assert!(start.elapsed() >= 2 * SHORT);
+
+        for (requests, replies) in [(Flow::Hold, Flow::Pass), (Flow::Pass, Flow::Hold)] {
+            link.set(requests, replies);
+            client.write_all(b"three").await.unwrap();
+            assert_eq!(hears(&mut client, SHORT).await, None);
+            link.set(Flow::Pass, Flow::Pass);
+            assert_eq!(hears(&mut client, LONG).await.unwrap(), b"three");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_lost_data_is_closed_and_so_is_a_reset_one() {
+        for (requests, replies) in [(Flow::Lose, Flow::Pass), (Flow::Pass, Flow::Lose)] {
+            let (link, mut client) = echo().await;
+            link.set(requests, replies);
+            client.write_all(b"one").await.unwrap();
+            assert_eq!(hears(&mut client, SHORT).await, None);
+            link.set(Flow::Pass, Flow::Pass);
+            assert_eq!(hears(&mut client, LONG).await.unwrap(), b"");
+        }
+        let (link, mut client) = echo().await;
+        client.write_all(b"one").await.unwrap();
+        assert_eq!(hears(&mut client, LONG).await.unwrap(), b"one");
+        link.reset();
+        assert_eq!(hears(&mut client, LONG).await.unwrap(), b"");
+    }
+}

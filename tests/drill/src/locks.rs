@@ -1,0 +1,68 @@
+//! The locks of a drill. Each protects one resource in the store.
+
+use std::time::Duration;
+
+use quorlock::{Builder, Coordinator, Kind, Lock, Owner};
+
+pub const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
+/// The number of locks of each kind. The second half is fenced.
+const OF_EACH_KIND: usize = 4;
+pub const LOCKS: usize = KINDS.len() * OF_EACH_KIND;
+
+pub const TTL: Duration = Duration::from_millis(2_500);
+/// The least quarantine of the restart guard. The TTL is shorter, so this is the quarantine.
+pub const QUARANTINE: Duration = Duration::from_secs(3);
+pub const NODE_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// The number of a lock.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct LockNumber(pub usize);
+
+impl LockNumber {
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..LOCKS).map(Self)
+    }
+
+    pub fn kind(self) -> Kind {
+        KINDS[self.0 / OF_EACH_KIND]
+    }
+
+    pub fn is_fenced(self) -> bool {
+        self.0 % OF_EACH_KIND >= OF_EACH_KIND / 2
+    }
+
+    pub fn name(self) -> String {
+        let fence = if self.is_fenced() { "fenced" } else { "plain" };
+        format!("{}-{fence}-{}", self.kind(), self.0 % OF_EACH_KIND)
+    }
+
+    pub fn lock(self, locks: &Coordinator, owner: &Owner) -> Lock {
+        let lock = match self.kind() {
+            Kind::Reentrant => locks.reentrant(self.name(), owner),
+            Kind::Fair => locks.fair(self.name(), owner),
+            _ => locks.mutex(self.name()),
+        };
+        if self.is_fenced() {
+            lock.fenced()
+        } else {
+            lock
+        }
+    }
+}
+
+/// Returns the settings of all clients. The rest of a lock's TTL after the drift is
+/// [`validity_of_a_round`].
+pub fn settings() -> Builder {
+    Coordinator::builder()
+        .ttl(TTL)
+        .max_ttl(TTL)
+        .node_timeout(NODE_TIMEOUT)
+        .drift_ppm(DRIFT_PPM)
+}
+
+/// Returns the length of a validity that begins at the start of a round.
+pub fn validity_of_a_round() -> Duration {
+    TTL - TTL * DRIFT_PPM / 1_000_000 - Duration::from_millis(2)
+}
+
+const DRIFT_PPM: u32 = 10_000;

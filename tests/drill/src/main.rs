@@ -1,0 +1,202 @@
+//! Drills: real servers, client processes that share locks, and faults. See the README.
+
+mod availability;
+mod check;
+mod client;
+mod clock;
+mod episode;
+mod fleet;
+mod history;
+mod links;
+mod locks;
+mod masters;
+mod nemesis;
+mod note;
+mod plan;
+#[path = "../../support/random.rs"]
+mod random;
+mod report;
+#[path = "../../support/server.rs"]
+mod server;
+mod spans;
+mod store;
+mod timeline;
+mod watch;
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crate::episode::{Outcome, Setting};
+use crate::plan::{Class, Episode};
+use crate::random::Random;
+use crate::report::Report;
+
+/// The result of a part of the drill that is not itself under test.
+pub type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
+
+const USAGE: &str = "usage: drill [MINUTES] [--short] [--seed NUMBER] [--episode NUMBER]";
+
+/// The folder for the report, under the folder in which the program is started.
+const OUTPUT: &str = "target/drill";
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let result = match arguments.split_first() {
+        Some((first, orders)) if first == "client" => client::Orders::parse(orders)
+            .and_then(client::run)
+            .map(|()| true),
+        _ => Options::parse(&arguments).and_then(|options| options.run()),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("drill: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Options {
+    length: Duration,
+    is_short: bool,
+    seed: u64,
+    /// Runs only this episode.
+    only: Option<usize>,
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Result<Self> {
+        let mut options = Self {
+            length: Duration::from_secs(5 * 60),
+            is_short: false,
+            seed: Random::fresh_seed(),
+            only: None,
+        };
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            let mut number = || {
+                arguments
+                    .next()
+                    .ok_or(USAGE)?
+                    .parse::<u64>()
+                    .map_err(|_| USAGE)
+            };
+            match argument.as_str() {
+                "--short" => options.is_short = true,
+                "--seed" => options.seed = number()?,
+                "--episode" => options.only = Some(number()? as usize),
+                minutes => {
+                    let minutes: u64 = minutes.parse().map_err(|_| USAGE)?;
+                    options.length = Duration::from_secs(60 * minutes);
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    /// Returns whether there was no violation.
+    fn run(self) -> Result<bool> {
+        println!("seed {}", self.seed);
+        let output = Path::new(OUTPUT);
+        fs::create_dir_all(output)?;
+        let programs = masters::programs();
+        let name = |program: &Option<PathBuf>| {
+            program
+                .as_ref()
+                .map_or_else(server::binary, PathBuf::clone)
+                .display()
+                .to_string()
+        };
+        println!(
+            "servers: {}",
+            programs.iter().map(name).collect::<Vec<_>>().join(", ")
+        );
+        // The path of a socket must be short.
+        let directory = std::env::temp_dir().join(format!("quorlock-drill-{}", std::process::id()));
+        let setting = Setting {
+            shim: masters::compile_shim(output),
+            programs,
+            directory: directory.clone(),
+        };
+        let outcomes = self.episodes(&setting, output);
+        let _ = fs::remove_dir_all(directory);
+        let outcomes = outcomes?;
+        let report = Report {
+            seed: self.seed,
+            outcomes: &outcomes,
+        };
+        print!("\n{report}");
+        fs::write(output.join("report.txt"), report.to_string())?;
+        let title = format!("quorlock drill, seed {}", self.seed);
+        fs::write(
+            output.join("timeline.svg"),
+            timeline::draw(&title, &outcomes),
+        )?;
+        println!("\nsee {OUTPUT}/report.txt and {OUTPUT}/timeline.svg");
+        Ok(outcomes.iter().all(|outcome| outcome.violations.is_empty()))
+    }
+
+    fn episodes(&self, setting: &Setting, output: &Path) -> Result<Vec<Outcome>> {
+        let deadline = Instant::now() + self.length;
+        let mut outcomes = Vec::new();
+        for number in self.only.unwrap_or_default().. {
+            let is_over = match (self.only, self.is_short) {
+                (Some(only), _) => number > only,
+                (None, true) => number >= 3,
+                (None, false) => Instant::now() + LENGTH > deadline && number > 0,
+            };
+            if is_over {
+                break;
+            }
+            let episode = self.draw(number);
+            println!(
+                "episode {number}: {}, guard {:?}, durable {}, {} faults",
+                episode.class,
+                episode.guard,
+                episode.is_durable,
+                episode.events.len()
+            );
+            let outcome = setting.run(&episode)?;
+            for violation in &outcome.violations {
+                println!("VIOLATION: {violation}");
+            }
+            if !outcome.violations.is_empty() {
+                write_log(&outcome, &output.join(format!("episode-{number}.log")))?;
+            }
+            outcomes.push(outcome);
+        }
+        Ok(outcomes)
+    }
+
+    fn draw(&self, number: usize) -> Episode {
+        if self.is_short {
+            let class = [Class::InModel, Class::LateWriters, Class::OutOfModel][number % 3];
+            return Episode::draw(self.seed, number, class, SHORT);
+        }
+        let class = match number % 4 {
+            1 => Class::LateWriters,
+            3 => Class::OutOfModel,
+            _ => Class::InModel,
+        };
+        Episode::draw(self.seed, number, class, LENGTH)
+    }
+}
+
+const LENGTH: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_secs(10);
+
+/// Writes everything that the clients have logged, and the faults.
+fn write_log(outcome: &Outcome, path: &Path) -> Result<()> {
+    let lines = outcome
+        .log
+        .iter()
+        .map(|(client, note)| format!("{}.{} {note}\n", client.place, client.life));
+    let faults = outcome.done.iter().map(|done| format!("{done:?}\n"));
+    fs::write(path, lines.chain(faults).collect::<String>())?;
+    println!("see {}", path.display());
+    Ok(())
+}

@@ -1,0 +1,230 @@
+//! The part that makes things fail, according to the plan.
+
+use std::collections::HashMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Result;
+use crate::clock;
+use crate::fleet::Fleet;
+use crate::links::{Flow, Link};
+use crate::masters::Master;
+use crate::plan::{Event, Fault, MASTERS};
+use crate::spans::Span;
+
+/// A fault that has happened.
+#[derive(Clone, Debug)]
+pub struct Done {
+    pub event: Event,
+    pub span: Span,
+}
+
+/// What the nemesis acts on, and what it has done.
+pub struct Nemesis<'a> {
+    pub masters: &'a mut [Master],
+    pub fleet: &'a mut Fleet,
+    /// The links of each client to all masters.
+    pub links: &'a [Vec<Link>],
+    pub done: Vec<Done>,
+    /// Faults that could not be carried out, with the reason.
+    pub failed: Vec<(Fault, String)>,
+    /// The lasting step of each master's clock, in milliseconds.
+    stepped: [i64; MASTERS],
+}
+
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Step {
+    Begin,
+    End,
+}
+
+impl<'a> Nemesis<'a> {
+    pub fn new(masters: &'a mut [Master], fleet: &'a mut Fleet, links: &'a [Vec<Link>]) -> Self {
+        Self {
+            masters,
+            fleet,
+            links,
+            done: Vec::new(),
+            failed: Vec::new(),
+            stepped: [0; MASTERS],
+        }
+    }
+
+    /// Carries out all events. The times of the events count from now.
+    pub fn carry_out(&mut self, events: &[Event]) {
+        let start = Instant::now();
+        let mut steps = Vec::new();
+        for (index, event) in events.iter().enumerate() {
+            steps.push((event.from, Step::Begin, index));
+            steps.push((event.to, Step::End, index));
+        }
+        steps.sort_unstable();
+        let mut begun = HashMap::new();
+        for (at, step, index) in steps {
+            thread::sleep((start + at).saturating_duration_since(Instant::now()));
+            let (event, now) = (&events[index], clock::now());
+            match step {
+                Step::Begin => match self.begin(event) {
+                    Ok(()) => {
+                        begun.insert(index, now);
+                    }
+                    Err(error) => {
+                        self.failed.push((event.fault, error.to_string()));
+                        for &master in &event.masters {
+                            let master = &mut self.masters[master];
+                            if !master.is_up() {
+                                master.restart();
+                            }
+                        }
+                    }
+                },
+                Step::End => {
+                    let Some(from) = begun.remove(&index) else {
+                        continue;
+                    };
+                    if let Err(error) = self.end(event) {
+                        self.failed.push((event.fault, error.to_string()));
+                    }
+                    self.done.push(Done {
+                        event: event.clone(),
+                        span: Span::new(from, clock::now()),
+                    });
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, event: &Event) -> Result<()> {
+        for &master in &event.masters {
+            self.begin_at_master(event, master)?;
+        }
+        if event.fault == Fault::KillClient {
+            self.fleet.kill(event.clients[0]);
+        } else if event.fault == Fault::StopClient {
+            self.fleet.stop(event.clients[0])?;
+        }
+        Ok(())
+    }
+
+    fn begin_at_master(&mut self, event: &Event, index: usize) -> Result<()> {
+        use Fault::*;
+        let half_a_command = event.fault == TornLog;
+        let master = &mut self.masters[index];
+        match event.fault {
+            KillMaster => master.kill(),
+            CutLog | TornLog => {
+                master.kill();
+                master.damage_log(half_a_command, event.detail)?;
+            }
+            RestartEmpty => {
+                master.kill();
+                master.delete_data()?;
+            }
+            OldSnapshot => expect_ok(master.command(&["SAVE"])?)?,
+            StopMaster => master.server.pause(),
+            PauseCommands => {
+                let time = (event.to - event.from).as_millis().to_string();
+                let which = ["ALL", "WRITE"][(event.detail % 2) as usize];
+                expect_ok(master.command(&["CLIENT", "PAUSE", &time, which])?)?;
+            }
+            OutOfMemory => expect_ok(master.command(&["CONFIG", "SET", "maxmemory", "1"])?)?,
+            CloseConnections => drop(master.command(&["CLIENT", "KILL", "TYPE", "normal"])?),
+            FlushScripts => expect_ok(master.command(&["SCRIPT", "FLUSH"])?)?,
+            FlushAll => expect_ok(master.command(&["FLUSHALL"])?)?,
+            ClockBack => {
+                self.stepped[index] = -20 - (event.detail % 130) as i64;
+                self.step_clock(index, 0)?;
+            }
+            ClockForward => self.step_clock(index, 300 + (event.detail % 5_000) as i64)?,
+            KillClient | StopClient => {}
+            Reset => self.at_links(event, index, Link::reset),
+            Delay => {
+                let delay = Flow::Delay(Duration::from_millis(5 + event.detail % 140));
+                self.at_links(event, index, |link| link.set(delay, delay));
+            }
+            HoldBoth => self.at_links(event, index, |link| link.set(Flow::Hold, Flow::Hold)),
+            HoldReplies => self.at_links(event, index, |link| link.set(Flow::Pass, Flow::Hold)),
+            HoldRequests => self.at_links(event, index, |link| link.set(Flow::Hold, Flow::Pass)),
+            LoseBoth | Split => {
+                self.at_links(event, index, |link| link.set(Flow::Lose, Flow::Lose));
+            }
+            LoseReplies => self.at_links(event, index, |link| link.set(Flow::Pass, Flow::Lose)),
+            LoseRequests => self.at_links(event, index, |link| link.set(Flow::Lose, Flow::Pass)),
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, event: &Event) -> Result<()> {
+        for &master in &event.masters {
+            self.end_at_master(event, master)?;
+        }
+        match event.fault {
+            Fault::KillClient => self.fleet.respawn(event.clients[0]),
+            Fault::StopClient => self.fleet.resume(event.clients[0]),
+            _ => Ok(()),
+        }
+    }
+
+    fn end_at_master(&mut self, event: &Event, index: usize) -> Result<()> {
+        use Fault::*;
+        let master = &mut self.masters[index];
+        match event.fault {
+            KillMaster | CutLog | TornLog | RestartEmpty => master.restart(),
+            OldSnapshot => {
+                master.kill();
+                master.restart();
+            }
+            StopMaster => master.server.resume(),
+            OutOfMemory => expect_ok(master.command(&["CONFIG", "SET", "maxmemory", "0"])?)?,
+            ClockForward => self.step_clock(index, 0)?,
+            HoldBoth | HoldReplies | HoldRequests | LoseBoth | LoseReplies | LoseRequests
+            | Split | Delay => self.at_links(event, index, |link| link.set(Flow::Pass, Flow::Pass)),
+            PauseCommands | CloseConnections | FlushScripts | FlushAll | ClockBack | KillClient
+            | StopClient | Reset => {}
+        }
+        Ok(())
+    }
+
+    fn at_links(&self, event: &Event, master: usize, act: impl Fn(&Link)) {
+        for &client in &event.clients {
+            act(&self.links[client][master]);
+        }
+    }
+
+    fn step_clock(&self, master: usize, step: i64) -> Result<()> {
+        if !self.masters[master].has_wrong_clock() {
+            return Err("the clocks of the masters cannot be changed here".into());
+        }
+        self.masters[master].step_clock(self.stepped[master] + step)
+    }
+}
+
+impl Done {
+    /// Whether the fault keeps the master from voting for all clients.
+    pub fn hits_master(&self) -> bool {
+        use Fault::*;
+        match self.event.fault {
+            KillMaster | CutLog | TornLog | RestartEmpty | StopMaster | PauseCommands
+            | OutOfMemory | ClockForward => true,
+            OldSnapshot | CloseConnections | FlushScripts | FlushAll | ClockBack | KillClient
+            | StopClient | Reset | Delay | HoldBoth | HoldReplies | HoldRequests | LoseBoth
+            | LoseReplies | LoseRequests | Split => false,
+        }
+    }
+
+    /// Whether the fault keeps some clients from hearing from the masters in time.
+    pub fn hits_links(&self) -> bool {
+        use Fault::*;
+        let held = [HoldBoth, HoldReplies, HoldRequests, Delay];
+        let lost = [LoseBoth, LoseReplies, LoseRequests, Split];
+        held.contains(&self.event.fault) || lost.contains(&self.event.fault)
+    }
+}
+
+fn expect_ok(reply: String) -> Result<()> {
+    if reply == "OK" {
+        Ok(())
+    } else {
+        Err(reply.into())
+    }
+}

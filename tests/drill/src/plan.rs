@@ -1,0 +1,414 @@
+//! The plan of a drill: settings and faults, all drawn from one seed.
+
+use std::fmt;
+use std::time::Duration;
+
+use quorlock::RestartGuard;
+
+use crate::random::Random;
+
+pub const MASTERS: usize = 5;
+pub const CLIENTS: usize = 12;
+/// The masters that may be at fault at once, so that a majority is healthy.
+const MINORITY: usize = MASTERS / 2;
+
+/// What may break in an episode.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Class {
+    /// All faults are within the model. Holders check their guards right before they write. Nothing
+    /// may break.
+    InModel,
+    /// The same faults, but holders do not check, and clients are stopped for longer than a TTL.
+    /// Late writes may be lost, except for resources that check fencing tokens.
+    LateWriters,
+    /// Faults that break exclusion: masters forget, and clocks step forward.
+    OutOfModel,
+}
+
+/// The way in which a master keeps its data.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Storage {
+    /// A log, synced once a second.
+    Log,
+    /// A log, synced before each answer.
+    Durable,
+    None,
+    /// A snapshot, made by the fault [`Fault::OldSnapshot`].
+    Snapshot,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Fault {
+    ClockBack,
+    ClockForward,
+    CloseConnections,
+    CutLog,
+    Delay,
+    FlushAll,
+    FlushScripts,
+    HoldBoth,
+    HoldReplies,
+    HoldRequests,
+    KillClient,
+    KillMaster,
+    LoseBoth,
+    LoseReplies,
+    LoseRequests,
+    OldSnapshot,
+    OutOfMemory,
+    PauseCommands,
+    Reset,
+    RestartEmpty,
+    Split,
+    StopClient,
+    StopMaster,
+    TornLog,
+}
+
+/// A fault and its time, counted from the start of the episode.
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub fault: Fault,
+    pub from: Duration,
+    pub to: Duration,
+    /// The masters at fault, or the masters that a client cannot reach.
+    pub masters: Vec<usize>,
+    /// The clients at fault, or the clients that cannot reach the masters.
+    pub clients: Vec<usize>,
+    /// A number for the details of the fault.
+    pub detail: u64,
+}
+
+/// A part of a drill, with masters and clients of its own.
+#[derive(Clone, Debug)]
+pub struct Episode {
+    pub seed: u64,
+    pub class: Class,
+    pub guard: RestartGuard,
+    pub is_durable: bool,
+    pub storage: [Storage; MASTERS],
+    /// The constant offset of each master's clock in milliseconds, and its rate in parts per
+    /// million.
+    pub clocks: [(i64, i64); MASTERS],
+    /// The length of the time with faults.
+    pub length: Duration,
+    pub events: Vec<Event>,
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::InModel => "in model",
+            Self::LateWriters => "late writers",
+            Self::OutOfModel => "out of model",
+        })
+    }
+}
+
+impl Fault {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ClockBack => "a master's clock steps back",
+            Self::ClockForward => "a master's clock steps forward",
+            Self::CloseConnections => "CLIENT KILL",
+            Self::CutLog => "kill -9, the end of the log is cut off",
+            Self::Delay => "slow network",
+            Self::FlushAll => "FLUSHALL",
+            Self::FlushScripts => "SCRIPT FLUSH",
+            Self::HoldBoth => "network stalls both ways",
+            Self::HoldReplies => "network stalls, replies only",
+            Self::HoldRequests => "network stalls, requests only",
+            Self::KillClient => "kill -9 of a client",
+            Self::KillMaster => "kill -9 of a master",
+            Self::LoseBoth => "bytes are lost both ways",
+            Self::LoseReplies => "bytes are lost, replies only",
+            Self::LoseRequests => "bytes are lost, requests only",
+            Self::OldSnapshot => "kill -9, an old snapshot is loaded",
+            Self::OutOfMemory => "out of memory",
+            Self::PauseCommands => "CLIENT PAUSE",
+            Self::Reset => "connections are reset",
+            Self::RestartEmpty => "kill -9, the data is lost",
+            Self::Split => "the clients see different masters",
+            Self::StopClient => "SIGSTOP of a client",
+            Self::StopMaster => "SIGSTOP of a master",
+            Self::TornLog => "kill -9, the log ends in half a command",
+        }
+    }
+
+    /// Whether the fault ends with a restart.
+    fn is_restart(self) -> bool {
+        use Fault::{CutLog, KillMaster, OldSnapshot, RestartEmpty, TornLog};
+        matches!(
+            self,
+            CutLog | KillMaster | OldSnapshot | RestartEmpty | TornLog
+        )
+    }
+
+    /// Returns the faults that an episode draws from. A fault may be listed several times.
+    fn all_of(class: Class, guard: RestartGuard, is_durable: bool) -> Vec<Self> {
+        use Fault::*;
+        let mut faults = vec![
+            CloseConnections,
+            Delay,
+            FlushScripts,
+            HoldBoth,
+            HoldReplies,
+            HoldRequests,
+            LoseBoth,
+            LoseReplies,
+            LoseRequests,
+            OutOfMemory,
+            PauseCommands,
+            Reset,
+            Split,
+            StopMaster,
+            StopMaster,
+            ClockBack,
+        ];
+        if guard != RestartGuard::Observed {
+            // A new process takes an empty master for new, unless the guard is strict.
+            faults.extend([KillClient, KillClient]);
+        }
+        match (class, guard, is_durable) {
+            (Class::OutOfModel, _, _) => {
+                let more = [FlushAll, FlushAll, ClockForward, ClockForward];
+                faults.extend(more);
+                faults.extend([RestartEmpty, RestartEmpty, OldSnapshot, CutLog]);
+            }
+            (_, _, true) => faults.extend([KillMaster, KillMaster, TornLog, TornLog]),
+            (_, _, false) => {
+                faults.extend([KillMaster, RestartEmpty, OldSnapshot, CutLog, TornLog]);
+            }
+        }
+        if class == Class::LateWriters {
+            faults.extend([StopClient; 6]);
+        }
+        faults
+    }
+
+    /// Returns the storage that the fault needs.
+    fn fits(self, storage: Storage) -> bool {
+        match self {
+            Self::CutLog => storage == Storage::Log,
+            Self::OldSnapshot => storage == Storage::Snapshot,
+            Self::TornLog => matches!(storage, Storage::Log | Storage::Durable),
+            _ => true,
+        }
+    }
+
+    /// Returns the bounds of the length in milliseconds. `None` for a fault without a length.
+    fn lengths(self) -> Option<(u64, u64)> {
+        use Fault::*;
+        match self {
+            CloseConnections | FlushAll | FlushScripts | Reset | ClockBack => None,
+            KillClient | KillMaster | CutLog | RestartEmpty | TornLog => Some((50, 1_500)),
+            ClockForward => Some((300, 2_500)),
+            StopClient => Some((1_000, 5_500)),
+            StopMaster => Some((20, 4_500)),
+            _ => Some((50, 3_500)),
+        }
+    }
+
+    fn is_of_client(self) -> bool {
+        matches!(self, Self::KillClient | Self::StopClient)
+    }
+
+    /// Whether the fault hits the network between some clients and some masters.
+    fn is_of_network(self) -> bool {
+        use Fault::*;
+        let held = matches!(self, HoldBoth | HoldReplies | HoldRequests | Split);
+        held || matches!(self, Delay | LoseBoth | LoseReplies | LoseRequests | Reset)
+    }
+}
+
+impl Episode {
+    pub fn draw(seed: u64, number: usize, class: Class, length: Duration) -> Self {
+        let mut random = Random::new(seed.wrapping_add(number as u64).wrapping_mul(0x9e37_79b9));
+        let seed = random.number();
+        let is_durable = class != Class::OutOfModel && random.is_one_in(4);
+        let guard = match class {
+            Class::OutOfModel if random.is_one_in(2) => RestartGuard::Off,
+            _ if random.is_one_in(3) => RestartGuard::Observed,
+            _ => RestartGuard::Strict,
+        };
+        let mut storage = match is_durable {
+            true => [Storage::Durable; MASTERS],
+            false => [
+                Storage::Log,
+                Storage::Log,
+                Storage::Snapshot,
+                Storage::Snapshot,
+                Storage::None,
+            ],
+        };
+        storage.rotate_left(random.index(MASTERS));
+        let clocks = [(); MASTERS].map(|()| {
+            let mut within = |most: u64| random.below(2 * most) as i64 - most as i64;
+            (within(100), within(2_500))
+        });
+        let mut episode = Self {
+            seed,
+            class,
+            guard,
+            is_durable,
+            storage,
+            clocks,
+            length,
+            events: Vec::new(),
+        };
+        episode.draw_events(&mut random);
+        episode
+    }
+
+    /// Draws faults until the end of the episode. A master or a client has one fault at a time.
+    fn draw_events(&mut self, random: &mut Random) {
+        let faults = Fault::all_of(self.class, self.guard, self.is_durable);
+        // One episode in four has no healthy majority from time to time.
+        let most = if random.is_one_in(4) {
+            MASTERS
+        } else {
+            MINORITY
+        };
+        let mut masters = [Duration::ZERO; MASTERS];
+        let mut clients = [Duration::ZERO; CLIENTS];
+        let mut has_stepped_back = [false; MASTERS];
+        // Without a guard there is no quarantine at the start.
+        let mut at = match self.guard {
+            RestartGuard::Off => Duration::from_secs(1),
+            _ => crate::locks::QUARANTINE + Duration::from_secs(1),
+        };
+        while at < self.length {
+            at += Duration::from_millis(50 + random.below(1_100));
+            let fault = random.pick(&faults);
+            let mut event = self.draw_event(fault, at, random);
+            if fault.is_of_client() {
+                let busy = &mut clients[event.clients[0]];
+                if *busy <= at {
+                    *busy = event.to;
+                    self.events.push(event);
+                }
+                continue;
+            }
+            let busy = masters.iter().filter(|until| **until > at).count();
+            let room = match fault {
+                Fault::FlushAll | Fault::ClockForward => MASTERS,
+                _ => most.saturating_sub(busy),
+            };
+            event.masters.retain(|&master| masters[master] <= at);
+            event.masters.truncate(room);
+            if fault == Fault::ClockBack {
+                event
+                    .masters
+                    .retain(|&master| !std::mem::replace(&mut has_stepped_back[master], true));
+            }
+            for &master in &event.masters {
+                // Reconnecting takes a while, and so does the quarantine.
+                let rest = if fault.is_restart() && !self.is_durable {
+                    4_300
+                } else {
+                    300
+                };
+                masters[master] = event.to + Duration::from_millis(rest);
+            }
+            if !event.masters.is_empty() {
+                self.events.push(event);
+            }
+        }
+    }
+
+    fn draw_event(&self, fault: Fault, at: Duration, random: &mut Random) -> Event {
+        let length = fault
+            .lengths()
+            .map_or(0, |(least, most)| least + random.below(most - least));
+        let count = match fault {
+            // Exclusion breaks if a majority forgets.
+            Fault::FlushAll | Fault::ClockForward if random.is_one_in(2) => MASTERS,
+            _ if random.is_one_in(3) => 2,
+            _ => 1,
+        };
+        let mut masters = shuffled(MASTERS, random);
+        masters.retain(|&master| fault.fits(self.storage[master]));
+        masters.truncate(count);
+        let mut clients = shuffled(CLIENTS, random);
+        match fault {
+            Fault::Split => clients.truncate(1 + random.index(CLIENTS - 1)),
+            _ if fault.is_of_client() => clients.truncate(1),
+            _ if !fault.is_of_network() => clients.clear(),
+            _ if random.is_one_in(4) => clients.truncate(CLIENTS / 2),
+            _ => {}
+        }
+        Event {
+            fault,
+            from: at,
+            to: at + Duration::from_millis(length),
+            masters: if fault.is_of_client() {
+                Vec::new()
+            } else {
+                masters
+            },
+            clients,
+            detail: random.number(),
+        }
+    }
+}
+
+fn shuffled(count: usize, random: &mut Random) -> Vec<usize> {
+    let mut numbers: Vec<_> = (0..count).collect();
+    for index in (1..count).rev() {
+        numbers.swap(index, random.index(index + 1));
+    }
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn episodes(class: Class) -> impl Iterator<Item = Episode> {
+        (0..200).map(move |number| Episode::draw(7, number, class, Duration::from_secs(60)))
+    }
+
+    #[test]
+    fn a_seed_decides_everything() {
+        let draw = |seed| Episode::draw(seed, 3, Class::InModel, Duration::from_secs(60));
+        assert_eq!(format!("{:?}", draw(1)), format!("{:?}", draw(1)));
+        assert_ne!(format!("{:?}", draw(1)), format!("{:?}", draw(2)));
+    }
+
+    #[test]
+    fn faults_outside_the_model_occur_only_in_the_episodes_for_them() {
+        use Fault::{ClockForward, FlushAll, StopClient};
+        for class in [Class::InModel, Class::LateWriters, Class::OutOfModel] {
+            let events = || episodes(class).flat_map(|episode| episode.events);
+            let has = |fault| events().any(|event| event.fault == fault);
+            assert_eq!(has(StopClient), class == Class::LateWriters);
+            assert_eq!(has(FlushAll), class == Class::OutOfModel);
+            assert_eq!(has(ClockForward), class == Class::OutOfModel);
+            let without_guard = episodes(class).any(|one| one.guard == RestartGuard::Off);
+            assert_eq!(without_guard, class == Class::OutOfModel);
+        }
+    }
+
+    #[test]
+    fn no_new_process_joins_while_masters_that_forgot_could_look_new() {
+        let observed = |episode: &Episode| episode.guard == RestartGuard::Observed;
+        for episode in episodes(Class::InModel).filter(observed) {
+            assert!(
+                episode
+                    .events
+                    .iter()
+                    .all(|event| event.fault != Fault::KillClient)
+            );
+        }
+    }
+
+    #[test]
+    fn clocks_stay_within_half_a_second() {
+        for episode in episodes(Class::InModel) {
+            for (ahead, rate) in episode.clocks {
+                let drifted = rate * episode.length.as_millis() as i64 / 1_000_000;
+                assert!((ahead + drifted).abs() < 300 && rate.abs() < 5_000);
+            }
+        }
+    }
+}
