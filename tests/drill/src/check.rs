@@ -79,8 +79,8 @@ impl TokenFindings {
             one.granted.min(other.granted),
             one.granted.max(other.granted),
         );
-        // A client that asked before the loss may be granted its token after it.
-        let is_lost = |at: &Nanos| from.min(other.asked) < *at && *at < to;
+        // The loss may come after the first master has accepted a token, but before the last one.
+        let is_lost = |at: &Nanos| one.asked.min(other.asked) < *at && *at < to;
         if to - from < CLOSE && forgotten.iter().any(is_lost) {
             self.excused += 1;
         } else {
@@ -173,11 +173,15 @@ fn owner(ticket: &str) -> &str {
 }
 
 /// Returns a line for each call that returned too late, or never. `away` has the times for which
-/// the client of each place was stopped or dead. `end` is the end of the history.
-pub fn overdue(history: &History, away: &[Vec<Span>], end: Nanos) -> Vec<String> {
+/// the client of each place was stopped or dead. `stalls` has the times for which the machine was
+/// too busy to run the drill. `end` is the end of the history.
+pub fn overdue(history: &History, away: &[Vec<Span>], stalls: &[Span], end: Nanos) -> Vec<String> {
     let is_overdue = |call: &&Call| {
         let span = Span::new(call.from, call.to.unwrap_or(end));
-        span.to > call.due + SLACK && !away[call.client.place].iter().any(|away| away.meets(span))
+        let stalls = stalls.iter().filter(|stall| stall.meets(span));
+        let stalled: Nanos = stalls.map(|stall| stall.length()).sum();
+        span.to > call.due + SLACK + stalled
+            && !away[call.client.place].iter().any(|away| away.meets(span))
     };
     let overdue = history.calls.iter().filter(is_overdue);
     overdue
@@ -260,9 +264,11 @@ mod tests {
             tenure(2, 0, 1, 3, 8),
             tenure(2, CLOSE, CLOSE + 1, CLOSE + 2, 7),
         ];
-        let findings = tokens(&history(&close), &[5]);
-        assert_eq!((findings.wrong.len(), findings.excused), (0, 1));
-        assert_eq!(tokens(&history(&close), &[20]).wrong.len(), 1);
+        for lost in [1, 5, 6] {
+            let findings = tokens(&history(&close), &[lost]);
+            assert_eq!((findings.wrong.len(), findings.excused), (0, 1));
+        }
+        assert_eq!(tokens(&history(&close), &[0, 20]).wrong.len(), 1);
         assert_eq!(tokens(&history(&far), &[5]).wrong.len(), 1);
     }
 
@@ -319,9 +325,11 @@ mod tests {
             calls,
             ..History::default()
         };
-        assert_eq!(overdue(&history, &[vec![]], SECOND).len(), 1);
-        assert_eq!(overdue(&history, &[vec![]], 9 * SECOND).len(), 2);
+        assert_eq!(overdue(&history, &[vec![]], &[], SECOND).len(), 1);
+        assert_eq!(overdue(&history, &[vec![]], &[], 9 * SECOND).len(), 2);
         let stopped = vec![Span::new(SECOND, SECOND + 1)];
-        assert_eq!(overdue(&history, &[stopped], 9 * SECOND).len(), 0);
+        assert_eq!(overdue(&history, &[stopped], &[], 9 * SECOND).len(), 0);
+        let busy = [Span::new(SECOND, 9 * SECOND)];
+        assert_eq!(overdue(&history, &[vec![]], &busy, 9 * SECOND).len(), 0);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quorlock::{Kind, RestartGuard};
 use tokio::runtime::Runtime;
@@ -12,10 +12,10 @@ use tokio::runtime::Runtime;
 use crate::Result;
 use crate::availability::{self, Outage, RECONNECT};
 use crate::check;
-use crate::client::{LONGEST_LEFTOVER, Orders};
+use crate::client::Orders;
 use crate::clock::{self, Nanos};
 use crate::fleet::{Client, Fleet, Log};
-use crate::history::History;
+use crate::history::{Failure, History};
 use crate::links::Link;
 use crate::locks::{KINDS, LockNumber};
 use crate::masters::Master;
@@ -25,7 +25,7 @@ use crate::plan::{CLIENTS, Class, Episode, Fault, MASTERS};
 use crate::random::Random;
 use crate::spans::Span;
 use crate::store::{Resource, Store};
-use crate::watch::{Record, Watch};
+use crate::watch::{Seen, Watch};
 
 /// What a drill needs in all episodes.
 pub struct Setting {
@@ -51,6 +51,9 @@ pub struct Outcome {
     pub outages: Vec<Outage>,
     /// The longest outages, also while clients reconnected.
     pub outages_with_reconnects: Vec<Outage>,
+    pub failures: Vec<Failure>,
+    /// The times for which the drill itself did not get to run.
+    pub stalls: Vec<Span>,
     /// A line for each violation.
     pub violations: Vec<String>,
 }
@@ -102,11 +105,11 @@ impl Setting {
         let mut nemesis = Nemesis::new(&mut masters, &mut fleet, &links);
         nemesis.carry_out(&episode.events);
         let (done, failed) = (nemesis.done, nemesis.failed);
-        let mut violations = recover(&watch, &fleet, episode.class);
+        let mut violations = recover(&watch, &fleet);
         let log = fleet.finish()?;
         let to = clock::now();
         violations.append(&mut fleet.failures);
-        violations.extend(leftovers(&masters, episode.class)?);
+        violations.extend(leftovers(&masters));
         let history = History::of(&log);
         let mut outcome = Outcome {
             class: episode.class,
@@ -123,6 +126,8 @@ impl Setting {
             counts: Counts::default(),
             outages: Vec::new(),
             outages_with_reconnects: Vec::new(),
+            failures: Vec::new(),
+            stalls: Vec::new(),
             violations,
         };
         outcome.judge(
@@ -172,37 +177,42 @@ fn orders(episode: &Episode, links: &[Vec<Link>], store: &Path) -> Vec<Orders> {
 
 /// Waits until all masters have a vote again, and every lock has been acquired after that. Returns
 /// a violation if that takes too long.
-fn recover(watch: &Watch, fleet: &Fleet, class: Class) -> Vec<String> {
-    let limit = match class {
-        Class::InModel | Class::LateWriters => Duration::from_secs(15),
-        // Keys and counters may be ahead of a clock that was set back.
-        Class::OutOfModel => Duration::from_secs(30),
-    };
-    let deadline = Instant::now() + limit;
-    while !watch.is_well() {
-        if Instant::now() > deadline {
-            return vec![format!(
-                "a master has no vote {limit:?} after the last fault"
-            )];
-        }
-        thread::sleep(POLL);
+fn recover(watch: &Watch, fleet: &Fleet) -> Vec<String> {
+    if !wait_for(|| watch.is_well()) {
+        return vec![format!(
+            "a master has no vote {RECOVERY:?} after the last fault"
+        )];
     }
-    let (start, deadline) = (fleet.log_length(), Instant::now() + limit);
+    let start = fleet.log_length();
     let before = fleet.look(0, |log| asked_locks(&log[..start]));
     let mut left: HashSet<_> = LockNumber::all().collect();
-    while !left.is_empty() {
-        if Instant::now() > deadline {
-            let names: Vec<_> = left.into_iter().map(LockNumber::name).collect();
-            return vec![format!(
-                "not acquired within {limit:?} after the last fault: {names:?}"
-            )];
-        }
-        thread::sleep(POLL);
+    let all_acquired = wait_for(|| {
         let acquired = fleet.look(start, |log| acquired_locks(log, &before));
         left.retain(|lock| !acquired.contains(lock));
+        left.is_empty()
+    });
+    if all_acquired {
+        return Vec::new();
     }
-    Vec::new()
+    let names: Vec<_> = left.into_iter().map(LockNumber::name).collect();
+    vec![format!(
+        "not acquired within {RECOVERY:?} after the last fault: {names:?}"
+    )]
 }
+
+/// Waits until `is_done`, and returns whether that happened in time. Time for which this process
+/// does not get to run does not count, because the clients do not get to run then, either.
+fn wait_for(mut is_done: impl FnMut() -> bool) -> bool {
+    let polls = RECOVERY.as_millis() / POLL.as_millis();
+    (0..polls).any(|_| {
+        thread::sleep(POLL);
+        is_done()
+    })
+}
+
+/// The longest time for a recovery. It is long, because the machine may be busy. The report says
+/// how long locks were really not to be had.
+const RECOVERY: Duration = Duration::from_secs(60);
 
 type Asked = BTreeMap<(Client, u64), LockNumber>;
 
@@ -227,28 +237,17 @@ fn acquired_locks(log: &[(Client, Note)], before: &Asked) -> HashSet<LockNumber>
 }
 
 /// Returns a violation if the key of a lock stays on a master although all clients have ended.
-fn leftovers(masters: &[Master], class: Class) -> Result<Vec<String>> {
-    let ahead = Duration::from_secs(if class == Class::OutOfModel { 6 } else { 1 });
-    let deadline = Instant::now() + LONGEST_LEFTOVER + ahead;
-    let mut left = Vec::new();
-    for master in masters {
-        loop {
-            let keys = master.command(&["KEYS", "*"])?;
-            let locks: Vec<_> = keys
-                .lines()
-                .filter(|key| !key.starts_with("quorlock:"))
-                .collect();
-            if locks.is_empty() {
-                break;
-            }
-            if Instant::now() > deadline {
-                left.push(format!("keys are left on {}: {locks:?}", master.program));
-                break;
-            }
-            thread::sleep(POLL);
-        }
-    }
-    Ok(left)
+fn leftovers(masters: &[Master]) -> Vec<String> {
+    let is_lock = |key: &&str| !key.starts_with("quorlock:");
+    let has_lock = |master: &Master| {
+        // A busy machine may take too long for a reply.
+        let keys = master.command(&["KEYS", "*"]);
+        keys.map_or(true, |keys| keys.lines().any(|key| is_lock(&key)))
+    };
+    let stays = |master: &&Master| !wait_for(|| !has_lock(master));
+    let left = masters.iter().filter(stays);
+    left.map(|master| format!("the key of a lock stays on {}", master.program))
+        .collect()
 }
 
 const POLL: Duration = Duration::from_millis(20);
@@ -259,10 +258,11 @@ impl Outcome {
         episode: &Episode,
         history: &History,
         resources: &[Resource],
-        watched: Vec<Record>,
+        seen: Seen,
         away: &[Vec<Span>],
     ) {
-        let (unwell, queues): (Vec<_>, Vec<_>) = watched
+        let (unwell, queues): (Vec<_>, Vec<_>) = seen
+            .records
             .into_iter()
             .map(|record| (record.unwell, record.presences))
             .unzip();
@@ -285,7 +285,7 @@ impl Outcome {
             self.violations.extend(fair.wrong);
         }
         self.violations
-            .extend(check::overdue(history, away, self.whole.to));
+            .extend(check::overdue(history, away, &seen.stalls, self.whole.to));
         if self.counts.lost_fenced > 0 || is_strict && self.counts.lost_in_time > 0 {
             self.violations
                 .push(format!("lost updates: {:?}", self.counts));
@@ -294,14 +294,16 @@ impl Outcome {
             let served = availability::served(self.whole, &unwell, &self.done, away, rest);
             availability::longest_outages(history, self.whole, &served, away)
         };
+        self.failures = history.failures.clone();
+        self.stalls = seen.stalls;
         self.outages_with_reconnects = longest(0);
         self.outages = longest(RECONNECT);
     }
 
     fn count(&mut self, history: &History, resources: &[Resource]) {
         let counts = &mut self.counts;
-        for (why, count) in &history.failures {
-            counts.calls.insert(why.clone(), *count);
+        for failure in &history.failures {
+            *counts.calls.entry(failure.why.clone()).or_default() += 1;
         }
         counts
             .calls

@@ -43,8 +43,16 @@ pub struct History {
     pub calls: Vec<Call>,
     /// Sorted by the time of the grant.
     pub tenures: Vec<Tenure>,
-    /// The number of failed acquisitions for each reason.
-    pub failures: HashMap<String, usize>,
+    pub failures: Vec<Failure>,
+}
+
+/// An acquisition that failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub lock: LockNumber,
+    pub at: Nanos,
+    /// The name of the error of the last attempt.
+    pub why: String,
 }
 
 impl Tenure {
@@ -98,7 +106,11 @@ impl History {
             Note::Failed { op, at, ref why } => {
                 if let Some((call, _)) = asked.get(&(client, op)) {
                     self.calls[*call].to = Some(at);
-                    *self.failures.entry(why.clone()).or_default() += 1;
+                    self.failures.push(Failure {
+                        lock: self.calls[*call].lock,
+                        at,
+                        why: why.clone(),
+                    });
                 }
             }
             Note::Got {

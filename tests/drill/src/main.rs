@@ -122,9 +122,9 @@ impl Options {
             programs,
             directory: directory.clone(),
         };
-        let outcomes = self.episodes(&setting, output);
+        let mut outcomes = Vec::new();
+        let ended = self.episodes(&setting, output, &mut outcomes);
         let _ = fs::remove_dir_all(directory);
-        let outcomes = outcomes?;
         let report = Report {
             seed: self.seed,
             outcomes: &outcomes,
@@ -137,12 +137,18 @@ impl Options {
             timeline::draw(&title, &outcomes),
         )?;
         println!("\nsee {OUTPUT}/report.txt and {OUTPUT}/timeline.svg");
+        ended?;
         Ok(outcomes.iter().all(|outcome| outcome.violations.is_empty()))
     }
 
-    fn episodes(&self, setting: &Setting, output: &Path) -> Result<Vec<Outcome>> {
+    /// Runs all episodes. After an error, `outcomes` has those before it.
+    fn episodes(
+        &self,
+        setting: &Setting,
+        output: &Path,
+        outcomes: &mut Vec<Outcome>,
+    ) -> Result<()> {
         let deadline = Instant::now() + self.length;
-        let mut outcomes = Vec::new();
         for number in self.only.unwrap_or_default().. {
             let is_over = match (self.only, self.is_short) {
                 (Some(only), _) => number > only,
@@ -169,7 +175,7 @@ impl Options {
             }
             outcomes.push(outcome);
         }
-        Ok(outcomes)
+        Ok(())
     }
 
     fn draw(&self, number: usize) -> Episode {

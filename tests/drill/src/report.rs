@@ -30,7 +30,17 @@ impl fmt::Display for Report<'_> {
         let programs = self.outcomes.iter().flat_map(|one| &one.programs);
         let programs: BTreeSet<_> = programs.map(String::as_str).collect();
         let programs = programs.into_iter().collect::<Vec<_>>().join(", ");
-        writeln!(f, "servers: {programs}\n")?;
+        let stalls = self.outcomes.iter().flat_map(|one| &one.stalls);
+        let stalls: Vec<_> = stalls.map(|stall| stall.length()).collect();
+        let ms = |time: Nanos| time / MILLISECOND;
+        writeln!(f, "servers: {programs}")?;
+        writeln!(
+            f,
+            "the machine was busy: the drill itself stood still {} times, {} ms in all, {} ms at most\n",
+            stalls.len(),
+            ms(stalls.iter().sum()),
+            ms(stalls.iter().copied().max().unwrap_or_default()),
+        )?;
         f.write_str(&self.numbers())?;
         f.write_str(&self.faults())?;
         f.write_str(&self.outages())?;
@@ -188,6 +198,23 @@ fn around(number: usize, outcome: &Outcome, outage: &Outage) -> String {
         }
         text += "\n";
     }
+    let stalls = outcome
+        .stalls
+        .iter()
+        .filter(|stall| stall.meets(outage.span));
+    let stalled: Nanos = stalls.map(|stall| stall.length()).sum();
+    let failures = outcome.failures.iter().filter(|failure| {
+        failure.lock == outage.lock && outage.span.from < failure.at && failure.at <= outage.span.to
+    });
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for failure in failures {
+        *reasons.entry(&failure.why).or_default() += 1;
+    }
+    let _ = writeln!(
+        text,
+        "            failed meanwhile: {reasons:?}; the drill itself stood still for {} ms",
+        stalled / MILLISECOND
+    );
     text
 }
 
@@ -215,5 +242,5 @@ const ROWS: [Row; 12] = [
         one.tokens_excused
     }),
     ("fair grants compared with queues", |one| one.fair_compared),
-    ("fair inversions", |one| one.fair_wrong),
+    ("fair inversions (o)", |one| one.fair_wrong),
 ];

@@ -20,6 +20,9 @@ const EVERY: Duration = Duration::from_millis(15);
 /// The longest time for a read. A master that is slower counts as unwell.
 const TIMEOUT: Duration = Duration::from_millis(300);
 
+/// The shortest delay that counts as a stall. A stalled client may miss the node timeout.
+const SHORTEST_STALL: Nanos = 50 * clock::MILLISECOND;
+
 /// A time for which a ticket was in a master's queue without a break.
 #[derive(Clone, Debug)]
 pub struct Presence {
@@ -45,7 +48,17 @@ pub struct Record {
 #[derive(Debug)]
 pub struct Watch {
     records: Vec<Arc<Mutex<Record>>>,
+    stalls: Arc<Mutex<Vec<Span>>>,
     tasks: Vec<JoinHandle<()>>,
+}
+
+/// What a watch has seen.
+#[derive(Debug)]
+pub struct Seen {
+    /// The records of all masters.
+    pub records: Vec<Record>,
+    /// The times for which this process did not get to run, although it wanted to.
+    pub stalls: Vec<Span>,
 }
 
 impl Watch {
@@ -65,9 +78,13 @@ impl Watch {
                 }
             })
         });
+        let mut tasks: Vec<_> = tasks.collect();
+        let stalls = Arc::default();
+        tasks.push(tokio::spawn(note_stalls(Arc::clone(&stalls))));
         Self {
-            tasks: tasks.collect(),
             records,
+            stalls,
+            tasks,
         }
     }
 
@@ -77,15 +94,30 @@ impl Watch {
         self.records.iter().all(is_well)
     }
 
-    /// Returns the records up to now.
-    pub fn stop(self) -> Vec<Record> {
+    /// Returns what was seen up to now.
+    pub fn stop(self) -> Seen {
         self.tasks.iter().for_each(JoinHandle::abort);
         let records = self.records.iter().map(|record| {
             let mut record = std::mem::take(&mut *record.lock().unwrap());
             record.close(clock::now());
             record
         });
-        records.collect()
+        Seen {
+            records: records.collect(),
+            stalls: std::mem::take(&mut *self.stalls.lock().unwrap()),
+        }
+    }
+}
+
+/// Sleeps again and again, and notes when it wakes up too late.
+async fn note_stalls(stalls: Arc<Mutex<Vec<Span>>>) {
+    loop {
+        let due = clock::now() + clock::nanos(EVERY);
+        sleep(EVERY).await;
+        let now = clock::now();
+        if now > due + SHORTEST_STALL {
+            stalls.lock().unwrap().push(Span::new(due, now));
+        }
     }
 }
 
