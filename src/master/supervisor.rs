@@ -114,9 +114,7 @@ async fn serve<C: Connection>(
     config: &MasterConfig,
 ) -> Option<Arc<str>> {
     let mut connection = dialled.connection;
-    // If this process was stalled during the dial, the measured time is too long.
-    let round_trip = dialled.round_trip.min(config.connect_timeout);
-    let mut in_flight = InFlight::new(mailbox, config, round_trip, outage.window());
+    let mut in_flight = InFlight::new(mailbox, config, dialled.round_trip, outage.window());
     in_flight.set_reports_changes(dialled.reports_changes);
     let mut timer = LazyTimer::new(config.now);
     let (mut requests, mut changes) = (Vec::new(), Vec::new());

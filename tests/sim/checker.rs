@@ -139,6 +139,8 @@ struct Watched {
     tenures: Vec<u64>,
     /// The last time at which a task had the lock or wanted it.
     busy_at: Instant,
+    /// The holder of the tenure that ended last.
+    last_holder: u64,
     /// The tokens, each with the time at which its holder got it and the holder.
     tokens: Vec<(Instant, u64, u64)>,
     resource: Resource,
@@ -162,6 +164,7 @@ impl Checker {
             plan: *lock,
             tenures: Vec::new(),
             busy_at: Instant::now(),
+            last_holder: 0,
             tokens: Vec::new(),
             resource: Resource::default(),
         };
@@ -242,7 +245,9 @@ impl Checker {
             self.found.push((Rule::Certificate, text));
         }
         let is_alone = self.leave(attempt);
-        if self.is_calm && guard.depth() == 1 {
+        // The tasks of an owner share a lock that one of them got, also if that one has left.
+        let is_shared = self.locks[attempt.lock].last_holder == holder;
+        if self.is_calm && guard.depth() == 1 && !is_shared {
             self.check_order(attempt, owner);
             let most = if guard.fencing_token().is_some() {
                 2
@@ -303,8 +308,9 @@ impl Checker {
     pub(super) fn end(&mut self, lock: usize, tenure: u64) {
         self.locks[lock].tenures.retain(|other| *other != tenure);
         self.locks[lock].busy_at = Instant::now();
-        if let Some(Tenure { process, guard, .. }) = self.tenures.remove(&tenure) {
-            process.enter(|| drop(guard));
+        if let Some(tenure) = self.tenures.remove(&tenure) {
+            self.locks[lock].last_holder = tenure.holder;
+            tenure.process.enter(|| drop(tenure.guard));
         }
     }
 

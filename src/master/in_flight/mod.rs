@@ -80,6 +80,8 @@ impl<'a> InFlight<'a> {
         window: usize,
     ) -> Self {
         let began = (config.now)();
+        // If this process was stalled during the dial, the measured time is too long.
+        let round_trip = round_trip.min(config.connect_timeout);
         let liveness = Liveness::new(config.node_timeout, round_trip, began);
         Self {
             mailbox,
