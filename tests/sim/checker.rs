@@ -245,6 +245,7 @@ impl Checker {
             self.found.push((Rule::Certificate, text));
         }
         let is_alone = self.leave(attempt);
+        let holder = owner.unwrap_or((1 << 32) + tenure);
         // The tasks of an owner share a lock that one of them got, also if that one has left.
         let is_shared = self.locks[attempt.lock].last_holder == holder;
         if self.is_calm && guard.depth() == 1 && !is_shared {
@@ -259,7 +260,6 @@ impl Checker {
                 self.found.push((Rule::Rounds, text));
             }
         }
-        let holder = owner.unwrap_or((1 << 32) + tenure);
         if let Some(token) = guard.fencing_token() {
             self.check_token(attempt, holder, token);
         }
