@@ -1,12 +1,6 @@
 //! A simulated program: its coordinator, and tasks that use locks in every way.
 
-use std::{
-    future::{Future, poll_fn},
-    pin::{Pin, pin},
-    sync::Arc,
-    task::Poll,
-    time::Duration,
-};
+use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -18,6 +12,7 @@ use super::{
     checker::{Attempt, Checker, Rule},
     connection::Endpoint,
     plan::{Breach, LockPlan, Model, Plan},
+    polled::polled,
     process::Process,
     random::Random,
     world::World,
@@ -402,22 +397,4 @@ pub(super) fn lock(locks: &Coordinator, plan: &LockPlan, owner: &Owner) -> Lock 
         Kind::Fair => locks.fair(plan.name, owner),
     };
     if plan.is_fenced { lock.fenced() } else { lock }
-}
-
-/// Polls `future` each time it is woken, but at most `polls` times.
-pub(super) async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    let mut left = polls;
-    poll_fn(|cx| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match Pin::as_mut(&mut future).poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }

@@ -32,6 +32,8 @@ mod connection;
 mod nemesis;
 mod network;
 mod plan;
+#[path = "../support/polled.rs"]
+mod polled;
 mod process;
 #[path = "../support/random.rs"]
 mod random;

@@ -434,12 +434,12 @@ impl Plan {
                 data: Data::Kept,
             },
         ];
-        // Without the data of a master, only `Strict` protects against processes that never saw
-        // that master. Processes that crash come back without that knowledge.
         if random.is_one_in(4) {
             let offsets = self.wall_offsets.iter_mut();
             offsets.for_each(|offset| *offset = random.below(40_000) as i64 - 20_000);
         }
+        // Without the data of a master, only `Strict` protects against processes that never saw
+        // that master. Processes that crash come back without that knowledge.
         let loses = random.is_one_in(3);
         let crashes = random.is_one_in(2);
         if loses {

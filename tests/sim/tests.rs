@@ -183,7 +183,10 @@ fn notice(mutant: Mutant, first: u64) -> Option<(u64, Rule)> {
             Ok(outcome) => outcome.violations.first(),
             Err(_) => Some(Rule::Panic),
         };
-        if let Some(rule) = rule {
+        // The run must break the rule because of the mutant.
+        if let Some(rule) = rule
+            && run(seed, Model::Within, false).violations.is_empty()
+        {
             let mut found = found.lock();
             if found.is_none_or(|(earliest, _)| seed < earliest) {
                 *found = Some((seed, rule));

@@ -21,14 +21,14 @@ use crate::store::StoreClient;
 /// The number of tasks in a client. There are several tasks for each lock.
 const TASKS: u64 = 4;
 
-/// What a client is told when it is started.
+/// The instructions that a client gets at its start.
 #[derive(Clone, Debug)]
 pub struct Orders {
     pub masters: Vec<String>,
     pub store: PathBuf,
     pub guard: RestartGuard,
     pub is_durable: bool,
-    /// Whether holders write without checking their guards again.
+    /// Set if holders write without checking their guards again.
     pub is_careless: bool,
     pub seed: u64,
 }

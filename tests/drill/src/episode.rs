@@ -27,7 +27,7 @@ use crate::spans::Span;
 use crate::store::{Resource, Store};
 use crate::watch::{Seen, Watch};
 
-/// What a drill needs in all episodes.
+/// The settings that all episodes of a drill share.
 pub struct Setting {
     pub programs: Vec<Option<PathBuf>>,
     pub shim: Option<PathBuf>,

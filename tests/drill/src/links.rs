@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-/// What the proxy does with data.
+/// The way in which the proxy treats data.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mode {
     pub requests: Flow,

@@ -88,7 +88,7 @@ impl Master {
         Ok(self.server.try_command(words, TIMEOUT)?)
     }
 
-    /// Whether the drill can change the clock.
+    /// Returns whether the drill can change the clock.
     pub fn has_wrong_clock(&self) -> bool {
         self.clock.is_some()
     }

@@ -19,7 +19,7 @@ pub struct Done {
     pub span: Span,
 }
 
-/// What the nemesis acts on, and what it has done.
+/// The nemesis: the masters and clients that it acts on, and a record of its faults.
 pub struct Nemesis<'a> {
     pub masters: &'a mut [Master],
     pub fleet: &'a mut Fleet,
@@ -200,7 +200,7 @@ impl<'a> Nemesis<'a> {
 }
 
 impl Done {
-    /// Whether the fault keeps the master from voting for all clients.
+    /// Returns whether the fault keeps the master from voting for all clients.
     pub fn hits_master(&self) -> bool {
         use Fault::*;
         match self.event.fault {
@@ -212,7 +212,7 @@ impl Done {
         }
     }
 
-    /// Whether the fault keeps some clients from hearing from the masters in time.
+    /// Returns whether the fault keeps some clients from hearing from the masters in time.
     pub fn hits_links(&self) -> bool {
         use Fault::*;
         let held = [HoldBoth, HoldReplies, HoldRequests, Delay];

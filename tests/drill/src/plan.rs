@@ -12,7 +12,7 @@ pub const CLIENTS: usize = 12;
 /// The masters that may be at fault at once, so that a majority is healthy.
 const MINORITY: usize = MASTERS / 2;
 
-/// What may break in an episode.
+/// The promises that may break in an episode.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Class {
     /// All faults are within the model. Holders check their guards right before they write. Nothing
@@ -135,7 +135,7 @@ impl Fault {
         }
     }
 
-    /// Whether the fault ends with a restart.
+    /// Returns whether the fault ends with a restart.
     fn is_restart(self) -> bool {
         use Fault::{CutLog, KillMaster, OldSnapshot, RestartEmpty, TornLog};
         matches!(
@@ -213,7 +213,7 @@ impl Fault {
         matches!(self, Self::KillClient | Self::StopClient)
     }
 
-    /// Whether the fault hits the network between some clients and some masters.
+    /// Returns whether the fault hits the network between some clients and some masters.
     fn is_of_network(self) -> bool {
         use Fault::*;
         let held = matches!(self, HoldBoth | HoldReplies | HoldRequests | Split);

@@ -37,7 +37,7 @@ struct Write {
     read: usize,
     /// The version that the write replaced.
     replaced: usize,
-    /// Whether the writer's validity had ended when the write arrived.
+    /// Set if the writer's validity had ended when the write arrived.
     is_late: bool,
 }
 

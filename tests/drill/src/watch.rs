@@ -52,7 +52,7 @@ pub struct Watch {
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// What a watch has seen.
+/// The observations of a watch.
 #[derive(Debug)]
 pub struct Seen {
     /// The records of all masters.
@@ -88,7 +88,7 @@ impl Watch {
         }
     }
 
-    /// Whether all masters answer and have a vote.
+    /// Returns whether all masters answer and have a vote.
     pub fn is_well(&self) -> bool {
         let is_well = |record: &Arc<Mutex<Record>>| record.lock().unwrap().unwell_since.is_none();
         self.records.iter().all(is_well)
