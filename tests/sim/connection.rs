@@ -142,6 +142,8 @@ impl Connection for SimConnection {
     fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
         /// The most deliveries in one poll. A flood must not keep the supervisor from its timers.
         const MOST: usize = 64;
+        /// The messages of one delivery of a flood.
+        const FLOOD: usize = 20;
         for _ in 0..MOST {
             let received = self.world.lock().receive(self.number, cx);
             let Some(delivery) = received else {
@@ -159,6 +161,10 @@ impl Connection for SimConnection {
                 Delivery::Hello(_) => Err("a second greeting".into()),
                 Delivery::Changed(key) => {
                     in_flight.on_changed(key.as_deref());
+                    Ok(())
+                }
+                Delivery::Flood => {
+                    (0..FLOOD).for_each(|_| in_flight.on_changed(None));
                     Ok(())
                 }
                 Delivery::Message(channel, message) => {

@@ -36,6 +36,8 @@ pub(in crate::master) enum Delivery {
     Bytes,
     /// A key has changed. `None` if all keys have.
     Changed(Option<String>),
+    /// Many messages that all keys have changed.
+    Flood,
     /// A subscription was confirmed.
     Confirmed(Arc<str>),
     Hello(Greeting),

@@ -319,16 +319,13 @@ impl World {
 
     /// Sends messages that mean nothing over each connection of a master that floods.
     pub(super) fn flood(&mut self, master: usize) {
-        /// The period in microseconds, and the messages in each.
+        /// The period in microseconds.
         const PERIOD: u64 = 10_000;
-        const BATCH: usize = 20;
         if !self.servers[master].floods {
             return;
         }
         for number in self.links_of(master) {
-            for _ in 0..BATCH {
-                self.send_down(number, Delivery::Changed(None));
-            }
+            self.send_down(number, Delivery::Flood);
         }
         let next = self.now() + PERIOD;
         self.schedule(next, What::Flood(master));

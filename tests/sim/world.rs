@@ -286,7 +286,8 @@ impl World {
             return;
         }
         let server = &self.servers[link.master];
-        let dribble = if server.dribbles { 25_000 } else { 0 };
+        let dribbles = server.dribbles && !matches!(delivery, Delivery::Flood);
+        let dribble = if dribbles { 25_000 } else { 0 };
         link.last_down = (now + delay + server.slow + 4 * dribble).max(link.last_down + 1);
         let at = link.last_down;
         for part in 1..=3 {
