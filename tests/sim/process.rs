@@ -218,8 +218,8 @@ impl State {
     }
 
     fn in_local_time(&self, time: Duration) -> Duration {
-        let nanos = time.as_nanos() as i128;
-        Duration::from_nanos((nanos + nanos * i128::from(self.ppm) / 1_000_000) as u64)
+        let nanos = time.as_nanos() as i64;
+        Duration::from_nanos((nanos + nanos / 1_000 * self.ppm / 1_000) as u64)
     }
 
     fn wake(&self) {

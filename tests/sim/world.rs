@@ -129,6 +129,9 @@ impl World {
     }
 
     pub(super) fn log(&mut self, line: impl FnOnce() -> String) {
+        if self.log.is_none() {
+            return;
+        }
         let now = self.now();
         if let Some(log) = &mut self.log {
             log.push(format!("{:>11.6} {}", now as f64 / 1e6, line()));
