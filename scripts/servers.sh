@@ -7,7 +7,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-wanted="redis-6.2 redis-7.0 redis-8.0 redis-8.6 valkey-8.0 valkey-8.1 valkey-9.1"
+wanted="$1"
 home="$PWD/target/servers"
 bin="$home/bin"
 

@@ -12,7 +12,7 @@ use tokio::{net::TcpSocket, time::timeout};
 
 use crate::{
     own_process::{current_thread, in_own_process, run},
-    servers::{self, Server},
+    servers::{self, Server, skipped},
     support::{
         fake_server::Fake,
         first_attempt::{count_wins, far_away, first_attempt},
@@ -136,7 +136,7 @@ fn the_first_attempt_does_not_wait_for_an_unreachable_master() {
         || {
             run(async {
                 let Some((port, _kept)) = full_listener().await.unwrap() else {
-                    eprintln!("SKIPPED: this system does not drop packets to a full listener");
+                    skipped("this system does not drop packets to a full listener");
                     return;
                 };
                 check_no_wait_for(format!("redis://127.0.0.1:{port}")).await;

@@ -14,13 +14,14 @@ use tokio::{
 
 use crate::{
     own_process::{current_thread, in_own_process},
+    servers::skipped,
     support::{answers::greeting, process_stats, resp},
 };
 
 #[test]
 fn a_reply_in_tiny_pieces_costs_time_in_proportion_to_its_length() {
     if process_stats::thread_cpu().is_none() {
-        eprintln!("SKIPPED: this system does not report a thread's processor time");
+        skipped("this system does not report a thread's processor time");
         return;
     }
     in_own_process(

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 pub(crate) use crate::{
     polled::polled,
-    support::server::{self, Server},
+    support::server::{self, Server, skipped},
 };
 
 /// The time limit for one test, even on a slow machine. A test that hangs fails after this time.

@@ -654,7 +654,7 @@ fn protected_mode_is_found() {
             .connect(("192.0.2.1", 9))
             .and_then(|()| socket.local_addr());
         let Ok(address) = address else {
-            eprintln!("SKIPPED: there is no network");
+            skipped("there is no network");
             return;
         };
         let mut masters = durable();

@@ -106,7 +106,7 @@ pub(crate) fn shim(source: &str, master: &Server) -> Option<PathBuf> {
         target_env = "gnu",
         target_pointer_width = "64"
     )) {
-        eprintln!("SKIPPED: altering the clocks of a program is not implemented for this system");
+        skipped("altering the clocks of a program is not implemented for this system");
         return None;
     }
     let path = master.socket().with_file_name(source).with_extension("so");
@@ -120,7 +120,7 @@ pub(crate) fn shim(source: &str, master: &Server) -> Option<PathBuf> {
     match compiled {
         Ok(status) => assert!(status.success(), "{status}"),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            eprintln!("SKIPPED: there is no C compiler called cc");
+            skipped("there is no C compiler called cc");
             return None;
         }
         Err(error) => panic!("{error}"),

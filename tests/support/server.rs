@@ -482,14 +482,16 @@ pub fn version(name: &str) -> Option<PathBuf> {
     let program = directory.join(name);
     let is_there = program.is_file();
     if !is_there {
-        // The test harness captures `eprintln`, and does not print the output of tests that pass.
-        let test = thread::current().name().unwrap_or("a test").to_owned();
-        let _ = writeln!(
-            io::stderr(),
-            "SKIPPED: {test}: {name} is missing (./dev servers)"
-        );
+        skipped(&format!("{name} is missing (./dev servers)"));
     }
     is_there.then_some(program)
+}
+
+/// Says that this test leaves something out. The test harness would capture `eprintln`, and it does
+/// not print the output of tests that pass.
+pub fn skipped(why: &str) {
+    let test = thread::current().name().unwrap_or("a test").to_owned();
+    let _ = writeln!(io::stderr(), "SKIPPED: {test}: {why}");
 }
 
 /// Returns whether there is no server program, but `QUORLOCK_TEST_URLS` names masters that already
@@ -498,7 +500,7 @@ pub fn version(name: &str) -> Option<PathBuf> {
 pub fn only_urls() -> bool {
     let only_urls = find_binary().is_none() && env::var_os("QUORLOCK_TEST_URLS").is_some();
     if only_urls {
-        eprintln!("SKIPPED: there is no server program, only QUORLOCK_TEST_URLS");
+        skipped("there is no server program, only QUORLOCK_TEST_URLS");
     }
     only_urls
 }
@@ -515,7 +517,7 @@ pub fn is_before_7() -> bool {
     let is_before =
         version.is_some_and(|(major, _)| major.parse::<u32>().is_ok_and(|major| major < 7));
     if is_before {
-        eprintln!("SKIPPED: the server program is older than version 7");
+        skipped("the server program is older than version 7");
     }
     is_before
 }
