@@ -18,6 +18,8 @@ macro_rules! mutant {
 pub(crate) enum Mutant {
     /// A waiter that reaches no majority stays in the queues.
     AlwaysQueued,
+    /// A confirmation counts for the oldest command, whatever that is.
+    ConfirmsOldest,
     /// Candidates come from the counters alone, and masters do not compare them with a clock.
     CountsOnly,
     /// A reply with an error counts as a grant.
@@ -85,7 +87,9 @@ thread_local! {
 
 #[cfg(test)]
 impl Mutant {
-    pub(crate) const ALL: [Self; 30] = [
+    /// The switches that the simulator must notice. Its masters lie about nothing, so
+    /// [`ConfirmsOldest`](Self::ConfirmsOldest) has a test of its own.
+    pub(crate) const SIMULATED: [Self; 30] = [
         Self::AlwaysQueued,
         Self::CountsOnly,
         Self::ErrorGrants,

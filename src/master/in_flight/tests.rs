@@ -3,7 +3,7 @@
 use std::{cell::Cell, sync::LazyLock};
 
 use parking_lot::Mutex;
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::TestRunner};
 
 use super::*;
 use crate::{
@@ -16,6 +16,7 @@ use crate::{
         timeout::NodeTimeout,
     },
     master::{request::CountVotes, restart::RestartTracker},
+    mutants::Mutant,
 };
 
 const TIMEOUT: Duration = Duration::from_millis(50);
@@ -54,38 +55,75 @@ proptest! {
     /// Every command gets a vote, whatever the server sends or does not send. The vote comes before
     /// the times for the send and for the answer are over, or when the connection breaks.
     #[test]
-    fn every_command_gets_a_vote_by_its_deadline(
-        window in 1..6usize,
-        events in prop::collection::vec((0..40u64, any_event()), 1..80),
-    ) {
-        set_clock(Duration::ZERO);
-        let config = config();
-        let mailbox = Mailbox::new(0, "m".into(), clock);
-        let mut wire = Wire::default();
-        let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, window);
-        let mut posted = Vec::new();
-        let mut is_broken = false;
-        for (gap, event) in events {
-            for _ in 0..gap {
-                set_clock(ELAPSED.get() + Duration::from_millis(1));
-                is_broken |= poll(&mut in_flight, &mut wire);
-            }
-            is_broken |= apply(event, &mut in_flight, &mut wire, &mut posted).is_err();
-            prop_assert!(wire.in_flight <= InFlight::MAX_WINDOW);
-            if is_broken {
-                break;
-            }
-            // Each command is sent at most twice.
-            prop_assert!(wire.resent <= posted.len());
-            for (request, limit) in &posted {
-                let Counted { at, votes, .. } = &*request.votes_to.0;
-                prop_assert!(*at + *limit > clock() || *votes.lock() > 0);
-            }
+    fn every_command_gets_a_vote_by_its_deadline((window, events) in any_connection()) {
+        check_votes(window, events)?;
+    }
+}
+
+/// The check above is able to fail.
+#[test]
+fn the_check_of_votes_notices_a_wrong_rule() {
+    Mutant::set(Some(Mutant::ConfirmsOldest));
+    let checked = TestRunner::deterministic().run(&any_connection(), |(window, events)| {
+        check_votes(window, events)
+    });
+    Mutant::set(None);
+    assert!(checked.is_err());
+}
+
+/// Returns a window, and events with the milliseconds before each.
+fn any_connection() -> impl Strategy<Value = (usize, Vec<(u64, Event)>)> {
+    (
+        1..6usize,
+        prop::collection::vec((0..40u64, any_event()), 1..80),
+    )
+}
+
+fn check_votes(window: usize, events: Vec<(u64, Event)>) -> Result<(), TestCaseError> {
+    set_clock(Duration::ZERO);
+    let config = config();
+    let mailbox = Mailbox::new(0, "m".into(), clock);
+    let mut wire = Wire::default();
+    let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, window);
+    let mut posted = Vec::new();
+    let mut is_broken = false;
+    for (gap, event) in events {
+        for _ in 0..gap {
+            set_clock(ELAPSED.get() + Duration::from_millis(1));
+            is_broken |= poll(&mut in_flight, &mut wire);
         }
-        in_flight.disconnect(&"broken".into());
-        for (request, _) in &posted {
-            prop_assert!(*request.votes_to.0.votes.lock() > 0);
+        is_broken |= apply(event, &mut in_flight, &mut wire, &mut posted).is_err();
+        prop_assert!(wire.in_flight <= InFlight::MAX_WINDOW);
+        if is_broken {
+            break;
         }
+        // Each command is sent at most twice.
+        prop_assert!(wire.resent <= posted.len());
+        for (request, limit) in &posted {
+            let Counted { at, votes, .. } = &*request.votes_to.0;
+            prop_assert!(*at + *limit > clock() || *votes.lock() > 0);
+        }
+    }
+    in_flight.disconnect(&"broken".into());
+    for (request, _) in &posted {
+        prop_assert!(*request.votes_to.0.votes.lock() > 0);
+    }
+    Ok(())
+}
+
+/// A process that was stalled during a dial has measured a long round trip.
+#[test]
+fn a_stall_during_the_dial_does_not_make_a_connection_patient() {
+    set_clock(Duration::ZERO);
+    let (config, mailbox) = (config(), Mailbox::new(0, "m".into(), clock));
+    let (mut wire, mut posted) = (Wire::default(), Vec::new());
+    let mut in_flight = InFlight::new(&mailbox, &config, 60 * config.connect_timeout, 1);
+    let (verb, is_owed) = (Verb::Acquire, false);
+    let post = Event::Post { verb, is_owed };
+    apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
+    while !poll(&mut in_flight, &mut wire) {
+        set_clock(ELAPSED.get() + Duration::from_millis(1));
+        assert!(ELAPSED.get() < 7 * config.connect_timeout);
     }
 }
 
