@@ -36,14 +36,17 @@ main() {
 }
 
 # Writes a program that starts the version that the port decides. The masters of a test have
-# neighbouring ports.
+# neighbouring ports. Its --version names all versions.
 write_mixed() {
     # shellcheck disable=SC2086 # one word for each version
-    set -- $found
+    set -- ${found/ redis-6.2/}
     {
         echo '#!/bin/sh'
-        echo "if [ \"\$1\" = --port ]; then at=\$((\$2 % $#)); else at=0; fi"
-        echo 'case $at in'
+        echo 'if [ "$1" = --version ]; then'
+        printf '    "%s" --version\n' "${@/#/$bin/}"
+        echo '    exit'
+        echo 'fi'
+        echo "case \$((\$2 % $#)) in"
         at=0
         for name in "$@"; do
             printf '%s) exec "%s" "$@" ;;\n' "$at" "$bin/$name"
@@ -70,8 +73,7 @@ run() {
     # A run that did not end has no result.
     [ "$(grep -c '^test result' "$log")" = 2 ] || failed="**did not end**"
     left_out="$(grep '^SKIPPED' "$log" | grep -vc 'is missing (./dev servers)')" || true
-    version="$("$2" --version | sed -n 's/.* v=\([0-9.]*\).*/\1/p')"
-    if [ "$2" = "$work/mixed" ]; then version=-; fi
+    version="$("$2" --version | sed -n 's/.* v=\([0-9.]*\).*/\1/p' | paste -sd / - | sed 's|/|, |g')"
     row "$1" "$version" "$passed" "$failed" "$left_out"
     if [ "$failed" != 0 ]; then
         failures="$failures $1"
@@ -99,8 +101,9 @@ page. The last row is a quorum of different versions: the port of a master decid
 |---|---|---|---|---|
 $(cat "$work/rows")
 
-- A test is left out if the server cannot do what it tests. Redis 6.2 has no \`appenddirname\`, so the tests of masters
-  that keep all writes need version 7. The mixed quorum contains Redis 6.2.
+- A test is left out if the servers cannot do what it tests. Masters that keep all writes, and names with any bytes in a
+  cluster, need version 7. A replica needs the version of its master. So the mix contains only servers from version 7
+  on, and no test of replicas.
 - An absent server could not be fetched. \`./dev servers\` says why.
 - Tests that compare versions with each other count in the last row, too.
 END

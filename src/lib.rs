@@ -132,9 +132,12 @@ pub mod __internals;
 macro_rules! page {
     ($file:literal) => {
         concat!(
+            "[compatibility]: crate::docs::compatibility\n",
             "[fencing]: crate::docs::fencing\n",
             "[guarantees]: crate::docs::guarantees\n",
+            "[interop]: crate::docs::interop\n",
             "[masters that keep everything]: crate::docs::guarantees#masters-that-keep-everything\n",
+            "[proof]: crate::docs::proof\n",
             "[rights]: crate::docs::operations#rights\n",
             "[rolling restarts]: crate::docs::operations#rolling-restarts\n",
             "[why it holds]: crate::docs::guarantees#why-it-holds\n\n",
@@ -151,6 +154,8 @@ pub mod docs {
     pub mod architecture {}
     #[doc = page!("../docs/comparison.md")]
     pub mod comparison {}
+    #[doc = page!("../docs/compatibility.md")]
+    pub mod compatibility {}
     #[doc = page!("../docs/fencing.md")]
     pub mod fencing {}
     #[doc = page!("../docs/guarantees.md")]
@@ -159,6 +164,8 @@ pub mod docs {
     pub mod interop {}
     #[doc = page!("../docs/operations.md")]
     pub mod operations {}
+    #[doc = page!("../docs/proof.md")]
+    pub mod proof {}
 }
 
 #[cfg(doctest)]

@@ -22,7 +22,7 @@ const LONGEST_TTL: u64 = 1_500;
 const MASTERS: usize = 5;
 const NAMES: [&str; 2] = ["one", "other"];
 const RUN: Duration = Duration::from_secs(5);
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 40;
 
 #[test]
 fn no_two_clients_hold_a_lock_at_once_whatever_happens() {

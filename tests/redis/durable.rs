@@ -170,7 +170,7 @@ fn a_log_switched_on_after_the_restart_does_not_count() {
 /// log lacks the writes that the master did not send.
 #[test]
 fn a_promoted_replica_has_no_vote_however_durable_it_is() {
-    if server::is_before_7() {
+    if server::is_before_7() || server::is_mixed() {
         return;
     }
     with_masters(2, async |mut masters| {
@@ -191,7 +191,7 @@ fn a_promoted_replica_has_no_vote_however_durable_it_is() {
 
 #[test]
 fn a_master_with_replicas_or_unreadable_settings_does_not_count_as_durable() {
-    if server::is_before_7() {
+    if server::is_before_7() || server::is_mixed() {
         return;
     }
     with_masters(4, async |masters| {

@@ -114,11 +114,11 @@ fn a_release_that_was_answered_with_an_error_is_sent_again() {
         let locks = patient().master(url).build().unwrap();
         let guard = locks.mutex("r").try_acquire().await.unwrap();
 
-        rules(&["-evalsha"]);
+        rules(&["-@all"]);
         let unconfirmed = guard.release().await.unwrap_err();
         assert!(unconfirmed.to_string().contains("NOPERM"), "{unconfirmed}");
         assert_eq!(masters[0].command(&["EXISTS", "r"]), "1");
-        rules(&["+evalsha"]);
+        rules(&["+@all"]);
         close_at_once(&locks).await;
         assert_no_keys(&masters);
     });

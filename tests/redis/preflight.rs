@@ -366,6 +366,9 @@ fn a_flush_is_not_found_after_an_observer_wrote_the_guard_key_anew() {
 
 #[test]
 fn a_master_with_the_data_of_another_is_found() {
+    if server::is_mixed() {
+        return;
+    }
     with_masters(0, async |_| {
         let (masters, other) = (durable(), Server::start());
         let connected = locks(guarded(), &masters);
@@ -468,6 +471,9 @@ fn a_master_that_refuses_writes_is_found() {
 
 #[test]
 fn replicas_are_found() {
+    if server::is_mixed() {
+        return;
+    }
     with_masters(0, async |_| {
         let (masters, replica) = (durable(), Server::start());
         let connected = locks(guarded(), &masters);

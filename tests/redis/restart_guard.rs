@@ -259,6 +259,9 @@ fn no_second_lock_is_granted_by_a_master_that_was_flushed_and_disconnected() {
 
 #[test]
 fn no_second_lock_is_granted_by_a_promoted_replica() {
+    if server::is_mixed() {
+        return;
+    }
     check_for_a_second_lock_on(3, Loss::Promoted);
 }
 

@@ -508,18 +508,35 @@ pub fn only_urls() -> bool {
 /// Returns whether the server program is older than version 7. If so, prints a line to stderr.
 /// Masters that keep all writes need version 7, so a test of such masters then returns early.
 pub fn is_before_7() -> bool {
-    let said =
-        find_binary().and_then(|program| Command::new(program).arg("--version").output().ok());
-    let said = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
-    let version = said
-        .as_deref()
-        .and_then(|said| said.split_once(" v=")?.1.split_once('.'));
-    let is_before =
-        version.is_some_and(|(major, _)| major.parse::<u32>().is_ok_and(|major| major < 7));
+    let major = |version: &String| version.split('.').next()?.parse::<u32>().ok();
+    let is_before = versions().iter().filter_map(major).any(|major| major < 7);
     if is_before {
         skipped("the server program is older than version 7");
     }
     is_before
+}
+
+/// Returns whether the server program starts servers of several versions. If so, prints a line to
+/// stderr. Old servers cannot be replicas of newer ones, so a test of replicas then returns early.
+pub fn is_mixed() -> bool {
+    let is_mixed = versions().len() > 1;
+    if is_mixed {
+        skipped("replicas need the version of their master");
+    }
+    is_mixed
+}
+
+/// Returns the versions that the server program names.
+fn versions() -> Vec<String> {
+    let named = find_binary().map(|program| Command::new(program).arg("--version").output());
+    let Some(Ok(named)) = named else {
+        return Vec::new();
+    };
+    let named = String::from_utf8_lossy(&named.stdout);
+    let versions = named.split(" v=").skip(1);
+    versions
+        .filter_map(|text| Some(text.split_whitespace().next()?.to_owned()))
+        .collect()
 }
 
 /// Claims a port that no server of this process has had before. The crate remembers the server at
