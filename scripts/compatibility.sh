@@ -77,7 +77,7 @@ run() {
     row "$1" "$version" "$passed" "$failed" "$left_out"
     if [ "$failed" != 0 ]; then
         failures="$failures $1"
-        grep -E '^test .* FAILED$' "$log" | sed "s/^test \(.*\) \.\.\. FAILED/- $1: \`\1\`/" >>"$work/failed"
+        grep -E '^test .* FAILED$' "$log" | sed "s/^test \(.*\) \.\.\. FAILED/- $1: \1/" >>"$work/failed"
     fi
 }
 
