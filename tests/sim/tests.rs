@@ -101,9 +101,10 @@ fn two_runs_of_a_seed_are_the_same() {
 #[test]
 #[ignore = "takes a minute; `./dev sim` runs it"]
 fn exclusion_breaks_outside_the_model_and_tokens_hold() {
+    let count = number("SIM_COUNT").unwrap_or(2_000) / 20;
     for breach in Breach::ALL {
         let broken = AtomicU64::new(0);
-        on_all_cores(0..200, |seed| {
+        on_all_cores(0..count, |seed| {
             let mut violations = run(seed, Model::Outside(breach), false).violations;
             if violations.broke(Rule::Exclusion) {
                 broken.fetch_add(1, Ordering::Relaxed);
@@ -116,7 +117,7 @@ fn exclusion_breaks_outside_the_model_and_tokens_hold() {
             );
         });
         let broken = broken.into_inner();
-        println!("{breach:?}: {broken} of 200 runs broke exclusion");
+        println!("{breach:?}: {broken} of {count} runs broke exclusion");
         assert!(broken > 0, "{breach:?} never broke exclusion");
     }
 }
