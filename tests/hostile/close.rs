@@ -16,14 +16,14 @@ use tokio::{
 };
 
 use crate::{
-    own_process::{in_own_process, multi_thread},
+    own_process::{beside_others, in_own_process, multi_thread},
     servers::{self, Server},
     support::{close::late_closes, fake_server::Fake, random::Random},
 };
 
 #[test]
 fn close_returns_by_the_longest_ttl_without_any_server() {
-    in_own_process(
+    beside_others(
         "close::close_returns_by_the_longest_ttl_without_any_server",
         || {
             let runtime = four_threads();

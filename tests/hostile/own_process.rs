@@ -4,7 +4,7 @@ use std::{
     env,
     future::Future,
     process::{Command, Stdio},
-    sync::{Mutex, PoisonError},
+    sync::{PoisonError, RwLock},
     thread,
     time::{Duration, Instant},
 };
@@ -13,16 +13,31 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::child_output::output_of;
 
-/// Runs `body` in a process of its own. Only one of these processes runs at a time. Fails if the
-/// process does not end within `TIME_LIMIT` plus the length of the fuzz test.
+/// Runs `body` in a process of its own, while no other test runs. Fails if the process does not end
+/// within `TIME_LIMIT` plus the length of the fuzz test.
 ///
 /// `test` is the path of the calling test.
 pub(crate) fn in_own_process(test: &str, body: impl FnOnce()) {
     if env::var_os(ALONE).is_some() {
         return body();
     }
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+    start(test);
+}
+
+/// Runs `body` like [`in_own_process`], maybe while other such tests run. This function is for
+/// tests that mostly wait.
+pub(crate) fn beside_others(test: &str, body: impl FnOnce()) {
+    if env::var_os(ALONE).is_some() {
+        return body();
+    }
+    let _with_others = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+    start(test);
+}
+
+static MACHINE: RwLock<()> = RwLock::new(());
+
+fn start(test: &str) {
     let mut process = Command::new(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--include-ignored"])
         .env(ALONE, "1")
@@ -52,11 +67,11 @@ pub(crate) fn in_own_process(test: &str, body: impl FnOnce()) {
     print!("{said}");
 }
 
-/// Returns how long the fuzz test runs: `QUORLOCK_HOSTILE_SECONDS`, or 10 seconds.
+/// Returns how long the fuzz test runs: `QUORLOCK_HOSTILE_SECONDS`, or 5 seconds.
 pub(crate) fn fuzz_length() -> Duration {
     let seconds = env::var("QUORLOCK_HOSTILE_SECONDS").ok();
     let seconds = seconds.map(|seconds| seconds.parse().unwrap());
-    Duration::from_secs(seconds.unwrap_or(10))
+    Duration::from_secs(seconds.unwrap_or(5))
 }
 
 pub(crate) fn current_thread() -> Runtime {

@@ -12,7 +12,7 @@ use quorlock::{Coordinator, Guard, RestartGuard};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    own_process::{in_own_process, run},
+    own_process::{beside_others, run},
     servers::{self, Server},
     support::{
         answers::honest,
@@ -23,7 +23,7 @@ use crate::{
 
 #[test]
 fn a_failed_release_is_repeated_at_a_bounded_rate() {
-    in_own_process(
+    beside_others(
         "releases::a_failed_release_is_repeated_at_a_bounded_rate",
         || {
             run(async {
@@ -51,7 +51,7 @@ fn a_release_refused_for_lack_of_replicas_is_repeated_at_a_bounded_rate() {
     if servers::only_urls() {
         return;
     }
-    in_own_process(
+    beside_others(
         "releases::a_release_refused_for_lack_of_replicas_is_repeated_at_a_bounded_rate",
         || {
             let masters = servers::masters(3);
@@ -81,7 +81,7 @@ fn a_release_refused_for_lack_of_replicas_is_repeated_at_a_bounded_rate() {
 /// A hundred releases arrive soon after the error stops, without a pause before each of them.
 #[test]
 fn releases_arrive_soon_after_the_error_stops() {
-    in_own_process(
+    beside_others(
         "releases::releases_arrive_soon_after_the_error_stops",
         || {
             run(async {
@@ -113,7 +113,7 @@ fn releases_arrive_soon_after_the_error_stops() {
 /// A master that answers every release with an error does not delay the other commands to it.
 #[test]
 fn acquisitions_go_on_at_a_master_that_refuses_releases() {
-    in_own_process(
+    beside_others(
         "releases::acquisitions_go_on_at_a_master_that_refuses_releases",
         || {
             run(async {

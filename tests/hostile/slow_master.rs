@@ -7,7 +7,7 @@ use quorlock::{Builder, Coordinator, RestartGuard};
 use tokio::time::sleep;
 
 use crate::{
-    own_process::{in_own_process, run},
+    own_process::{beside_others, in_own_process, run},
     servers,
     support::{
         fake_server::Fake,
@@ -79,7 +79,7 @@ fn check_commands(set: impl FnOnce(Builder) -> Builder) {
 /// The master is dialled several times, and every dial succeeds.
 #[test]
 fn a_master_that_greets_and_hangs_up_is_one_outage() {
-    in_own_process(
+    beside_others(
         "slow_master::a_master_that_greets_and_hangs_up_is_one_outage",
         || {
             if servers::only_urls() {
@@ -173,6 +173,6 @@ async fn check_memory(urls: Vec<String>, log: Log) {
     assert!(warnings <= 1, "{warnings} warnings:\n{}", log.lines());
 }
 
-const PERIOD: Duration = Duration::from_secs(6);
+const PERIOD: Duration = Duration::from_secs(4);
 const HALF: u64 = 40_000;
 const MOST: Duration = Duration::from_secs(20);
