@@ -106,7 +106,8 @@ struct Contender {
     lock: usize,
     owner: Option<u64>,
     began: Instant,
-    /// Whether the task waits in the queues of a fair lock from the start.
+    /// Whether the task waits in the queues of a fair lock from the start. Then no other task of
+    /// its owner wants the lock meanwhile.
     is_queued: bool,
     /// Whether no one else has wanted the lock since shortly before the start.
     is_alone: bool,
@@ -193,11 +194,16 @@ impl Checker {
         const SETTLED: Duration = Duration::from_millis(50);
         self.count += 1;
         let (number, began) = (self.count, Instant::now());
-        let others = self
-            .contenders
-            .values_mut()
-            .filter(|other| other.lock == lock);
-        let others = others.map(|other| other.is_alone = false).count();
+        let (mut others, mut is_queued) = (0, is_queued);
+        let contenders = self.contenders.values_mut();
+        for other in contenders.filter(|other| other.lock == lock) {
+            others += 1;
+            other.is_alone = false;
+            // The tasks of an owner take turns. One that waits for its turn is in no queue.
+            if owner.is_some() && other.owner == owner {
+                (is_queued, other.is_queued) = (false, false);
+            }
+        }
         let watched = &mut self.locks[lock];
         let is_alone =
             others == 0 && watched.tenures.is_empty() && watched.busy_at + SETTLED < began;
@@ -381,17 +387,10 @@ impl Checker {
         if self.locks[attempt.lock].plan.kind != Kind::Fair {
             return;
         }
-        let all = || {
-            self.contenders
-                .values()
-                .filter(|other| other.lock == attempt.lock)
-        };
-        let overtaken = all().find(|other| {
-            // Tasks of one owner take turns, and share its ticket.
-            let tasks = all().filter(|one| one.owner == other.owner).count();
-            other.is_queued
+        let overtaken = self.contenders.values().find(|other| {
+            other.lock == attempt.lock
+                && other.is_queued
                 && other.owner != owner
-                && tasks == 1
                 && other.began + SAME_TIME < attempt.began
         });
         if let Some(other) = overtaken {
