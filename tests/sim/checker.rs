@@ -106,8 +106,8 @@ struct Contender {
     lock: usize,
     owner: Option<u64>,
     began: Instant,
-    /// Whether the task waits in the queues of a fair lock from the start. Then no other task of
-    /// its owner wants the lock meanwhile.
+    /// Set if the task waits in the queues of a fair lock from the start. Cleared if another task
+    /// of its owner wants the lock meanwhile.
     is_queued: bool,
     /// Whether no one else has wanted the lock since shortly before the start.
     is_alone: bool,

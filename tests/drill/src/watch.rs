@@ -174,7 +174,8 @@ impl Reader {
         }
     }
 
-    /// Whether clients use the master: they have seen this process, and its quarantine is over.
+    /// Returns whether clients use the master: they have seen this process, and its quarantine is
+    /// over.
     fn has_vote(&self, run_id: &str, guard: &[Option<String>], time: &[Option<String>]) -> bool {
         let text = |words: &[Option<String>], index: usize| words.get(index).cloned().flatten();
         let number = |words, index| text(words, index).and_then(|text| text.parse::<u64>().ok());

@@ -115,7 +115,7 @@ impl Run {
         let what = match (peer.template, peer.masters) {
             ("{name}", 1) => format!("One {} on one of five masters", peer.lock),
             ("{name}", _) => return None,
-            _ => format!("{} without the key template", peer.library),
+            _ => format!("{} without the key template", peer.product),
         };
         let ours = peers::ours(peer.ours, "{name}");
         Some(self.must_clash(&what, &ours, program, servers))

@@ -235,7 +235,7 @@ impl<'a> Page<'a> {
 }
 
 fn title(peer: &Peer) -> String {
-    format!("{} {}", peer.library, peer.lock)
+    format!("{} {}", peer.product, peer.lock)
 }
 
 fn table_row(cells: &[String]) -> String {

@@ -8,7 +8,7 @@ use crate::process::Program;
 /// A lock of another library, and the lock of this crate that it matches.
 #[derive(Debug)]
 pub struct Peer {
-    pub library: &'static str,
+    pub product: &'static str,
     pub lock: &'static str,
     language: Language,
     /// The kind of lock, as the program calls it.
@@ -25,7 +25,7 @@ pub struct Peer {
 pub struct Built(HashMap<Language, Result<Vec<String>, NotRun>>);
 
 const RSLOCK: Peer = Peer {
-    library: "rslock",
+    product: "rslock",
     lock: "`LockManager`",
     language: Language::Rust,
     kind: "mutex",
@@ -35,7 +35,7 @@ const RSLOCK: Peer = Peer {
 };
 
 const RED_LOCK: Peer = Peer {
-    library: "Redisson",
+    product: "Redisson",
     lock: "`RedissonRedLock`",
     language: Language::Java,
     kind: "redlock",
@@ -46,19 +46,19 @@ const RED_LOCK: Peer = Peer {
 pub const PEERS: [Peer; 6] = [
     RSLOCK,
     Peer {
-        library: "redsync",
+        product: "redsync",
         lock: "`Mutex`",
         language: Language::Go,
         ..RSLOCK
     },
     Peer {
-        library: "node-redlock",
+        product: "node-redlock",
         lock: "`Redlock`",
         language: Language::Node,
         ..RSLOCK
     },
     Peer {
-        library: "pottery",
+        product: "pottery",
         lock: "`Redlock`",
         language: Language::Python,
         template: "redlock:{name}",
@@ -76,7 +76,7 @@ pub const PEERS: [Peer; 6] = [
 impl Peer {
     /// Returns a name for messages and for `--only`.
     pub fn name(&self) -> String {
-        format!("{} {}", self.library, self.lock.trim_matches('`'))
+        format!("{} {}", self.product, self.lock.trim_matches('`'))
     }
 
     /// Builds the program of this peer, unless another peer uses the same program.
