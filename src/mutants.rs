@@ -38,6 +38,8 @@ pub(crate) enum Mutant {
     ForgivesNoStall,
     /// A quarantined master may vote.
     IgnoresQuarantine,
+    /// A fair lock that is free goes to the first that asks, and not to the first in the queue.
+    IgnoresQueue,
     /// A lease counts from the decision, and not from the start of the round.
     LeaseStartsLate,
     /// One grant extends a lock.
@@ -89,7 +91,7 @@ thread_local! {
 impl Mutant {
     /// The switches that the simulator must notice. Its masters lie about nothing, so
     /// [`ConfirmsOldest`](Self::ConfirmsOldest) has a test of its own.
-    pub(crate) const SIMULATED: [Self; 30] = [
+    pub(crate) const SIMULATED: [Self; 31] = [
         Self::AlwaysQueued,
         Self::CountsOnly,
         Self::ErrorGrants,
@@ -100,6 +102,7 @@ impl Mutant {
         Self::ForgetsOrigins,
         Self::ForgivesNoStall,
         Self::IgnoresQuarantine,
+        Self::IgnoresQueue,
         Self::LeaseStartsLate,
         Self::MinorityExtends,
         Self::MonotonicOnly,

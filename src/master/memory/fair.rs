@@ -43,7 +43,8 @@ impl State {
         if is_at_most(&mine, attempt)? && self.is_unaltered(key, &mine)? {
             return self.grant(words, queue_keys, &mine);
         }
-        if is_free && head.as_ref().is_none_or(|head| head == ticket) {
+        let is_next = head.as_ref().is_none_or(|head| head == ticket);
+        if is_free && (is_next || mutant!(IgnoresQueue)) {
             return self.grant(words, queue_keys, &mine);
         }
         if !is_free && self.describe_holder(key, FAIR, 0)? == other_kind() {
