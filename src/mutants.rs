@@ -1,5 +1,6 @@
-//! Switches that break one rule each. The simulator in `tests/sim/` must notice every one of them.
-//! Outside of this crate's own tests, every switch is the constant `false`.
+//! Switches that break one rule each. A test must notice every one of them. For most of them, that
+//! test is the simulator in `tests/sim/`. Outside of this crate's own tests, every switch is the
+//! constant `false`.
 
 /// Returns whether a switch is on in this thread.
 macro_rules! mutant {
@@ -18,6 +19,8 @@ macro_rules! mutant {
 pub(crate) enum Mutant {
     /// A waiter that reaches no majority stays in the queues.
     AlwaysQueued,
+    /// An owed release keeps a supervisor alive after it is no longer owed.
+    ClosesLate,
     /// A confirmation counts for the oldest command, whatever that is.
     ConfirmsOldest,
     /// Candidates come from the counters alone, and masters do not compare them with a clock.
@@ -36,6 +39,8 @@ pub(crate) enum Mutant {
     ForgetsOrigins,
     /// A stall of this process counts as the silence of a master.
     ForgivesNoStall,
+    /// A key is put back after the lease has ended.
+    HealsLate,
     /// A quarantined master may vote.
     IgnoresQuarantine,
     /// A fair lock that is free goes to the first that asks, and not to the first in the queue.
@@ -64,6 +69,8 @@ pub(crate) enum Mutant {
     QuorumIsHalf,
     /// A majority of the masters that answered is enough.
     QuorumOfReachable,
+    /// A connection is read for as long as the server sends.
+    ReadsWithoutPause,
     /// Restarts are not noticed.
     RunIdIgnored,
     /// A release is sent again at once after an error.
@@ -89,8 +96,8 @@ thread_local! {
 
 #[cfg(test)]
 impl Mutant {
-    /// The switches that the simulator must notice. Its masters lie about nothing, so
-    /// [`ConfirmsOldest`](Self::ConfirmsOldest) has a test of its own.
+    /// The switches that the simulator must notice. The others have a test next to their rule: the
+    /// masters of the simulator have no sockets and invent nothing, and it has one thread.
     pub(crate) const SIMULATED: [Self; 31] = [
         Self::AlwaysQueued,
         Self::CountsOnly,
@@ -132,5 +139,53 @@ impl Mutant {
 
     pub(crate) fn is_on(self) -> bool {
         ON.get() == Some(self)
+    }
+
+    /// Returns whether `rule` holds, but not while the switch is on.
+    #[cfg(feature = "redis")]
+    pub(crate) fn breaks(self, rule: impl Fn() -> bool) -> bool {
+        let holds = rule();
+        Self::set(Some(self));
+        let holds_with_switch = rule();
+        Self::set(None);
+        holds && !holds_with_switch
+    }
+}
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::{runtime, time::sleep};
+
+    use super::Mutant;
+    use crate::{Coordinator, Fault, MemoryMaster, Renewal, RestartGuard};
+
+    /// A master says that it has no key, but only after the lease has ended.
+    #[test]
+    fn no_key_is_put_back_after_the_lease() {
+        let ttl = Duration::from_millis(4_100);
+        let is_left_alone = async || {
+            let masters = [(); 3].map(|()| MemoryMaster::new());
+            let locks = Coordinator::builder()
+                .restart_guard(RestartGuard::Off)
+                .node_timeout(Duration::from_secs(4))
+                .masters(&masters)
+                .build();
+            let lock = locks.unwrap().mutex("a").ttl(ttl).renewal(Renewal::Off);
+            let guard = lock.try_acquire().await.unwrap();
+            masters[0].forget();
+            masters[0].inject(Fault::Delay(2 * ttl));
+            guard.extend(ttl).await.unwrap();
+            sleep(guard.remaining()).await;
+            masters[0].inject(Fault::None); // the answer comes now
+            sleep(Duration::from_secs(1)).await;
+            masters[0].get("a").is_none()
+        };
+        assert!(Mutant::HealsLate.breaks(|| {
+            let mut runtime = runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+            runtime.block_on(is_left_alone())
+        }));
     }
 }

@@ -59,8 +59,11 @@ impl Owed {
         if !self.given_up.is_empty() {
             return Some(now());
         }
-        let oldest = self.releases.front()?;
-        Some(oldest.votes_to.owed_until(master).unwrap_or_else(now))
+        let oldest = self.releases.front()?.votes_to.owed_until(master);
+        if mutant!(ClosesLate) {
+            return oldest;
+        }
+        Some(oldest.unwrap_or_else(now))
     }
 
     /// Removes the releases that were given up. Also removes the oldest releases, up to the first
@@ -148,4 +151,57 @@ impl Owed {
 fn is_owed(release: &Request, master: usize, now: Instant) -> bool {
     let until = release.votes_to.owed_until(master);
     until.is_some_and(|until| until > now)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::{
+        core::{
+            command::{Verb, fixture::command},
+            name::Kind,
+            quorum::Vote,
+        },
+        driver::clock,
+        master::request::CountVotes,
+        mutants::Mutant,
+    };
+
+    /// A release that is owed until the vote on its acquisition is cast.
+    #[derive(Default)]
+    struct OwedAtFirst(AtomicBool);
+
+    impl CountVotes for OwedAtFirst {
+        fn count(&self, _: usize, _: Vote, _: Instant) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+
+        fn owed_until(&self, _: usize) -> Option<Instant> {
+            let is_voted = self.0.load(Ordering::Relaxed);
+            (!is_voted).then(|| clock::monotonic() + Duration::from_secs(60))
+        }
+    }
+
+    /// The release was posted while another thread was about to cast the vote. A supervisor that
+    /// sets no timer then keeps the release until the master is back, and `close` waits for it.
+    #[test]
+    fn a_release_that_is_no_longer_owed_is_given_up_at_once() {
+        let is_given_up = || {
+            let now = clock::monotonic();
+            let command = command(Kind::Mutex, Verb::Release, 1);
+            let release = Arc::new(Request::new(command, now, OwedAtFirst::default()));
+            let mut owed = Owed::default();
+            owed.push(release.clone());
+            assert!(owed.next_expiry(0, clock::monotonic) > Some(now));
+            release.votes_to.count(0, Vote::Grant, now);
+            let Some(at) = owed.next_expiry(0, clock::monotonic) else {
+                return false;
+            };
+            owed.expire(0, at);
+            owed.is_empty() && at <= clock::monotonic()
+        };
+        assert!(Mutant::ClosesLate.breaks(is_given_up));
+    }
 }

@@ -5,6 +5,7 @@
 mod cycles;
 mod defined;
 mod floors;
+mod mutants;
 mod names;
 mod paths;
 mod prose;

@@ -112,7 +112,9 @@ impl Wire {
         on_read: impl Fn() -> R,
         mut on_frame: impl FnMut(&[u8], R, &mut Vec<u8>) -> ControlFlow<B>,
     ) -> Poll<Result<B, WireError>> {
-        for _ in 0..Self::MOST_READS {
+        let mut reads = 0;
+        while reads < Self::MOST_READS || mutant!(ReadsWithoutPause) {
+            reads += 1;
             self.write(cx)?;
             ready!(self.poll_read(cx))?;
             if let ControlFlow::Break(done) = self.take_frames(on_read(), &mut on_frame)? {
@@ -215,5 +217,70 @@ impl Wire {
             self.filled -= used;
         }
         Ok(flow)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        sync::Arc,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    use super::*;
+    use crate::mutants::Mutant;
+
+    /// A server that has already sent many messages.
+    struct Flood(Arc<AtomicUsize>);
+
+    const MESSAGES: usize = 1_000;
+
+    impl AsyncRead for Flood {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            space: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            if self.0.fetch_add(1, Ordering::Relaxed) >= MESSAGES {
+                return Poll::Pending;
+            }
+            space.put_slice(b"+message\r\n");
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Flood {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl Stream for Flood {}
+
+    /// Timers and other tasks would otherwise wait for as long as the server sends.
+    #[test]
+    fn one_poll_reads_only_a_few_times() {
+        let reads_a_few_times = || {
+            let reads = Arc::new(AtomicUsize::new(0));
+            let mut wire = Wire::new(Flood(reads.clone()));
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            let polled = wire.poll(&mut cx, || (), |_, (), _| ControlFlow::<()>::Continue(()));
+            assert!(polled.is_pending());
+            reads.load(Ordering::Relaxed) <= Wire::MOST_READS
+        };
+        assert!(Mutant::ReadsWithoutPause.breaks(reads_a_few_times));
     }
 }
