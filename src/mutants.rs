@@ -142,7 +142,6 @@ impl Mutant {
     }
 
     /// Returns whether `rule` holds, but not while the switch is on.
-    #[cfg(feature = "redis")]
     pub(crate) fn breaks(self, rule: impl Fn() -> bool) -> bool {
         let holds = rule();
         Self::set(Some(self));
@@ -152,7 +151,7 @@ impl Mutant {
     }
 }
 
-#[cfg(all(test, feature = "redis"))]
+#[cfg(all(test, feature = "test-util"))]
 mod tests {
     use std::time::Duration;
 
