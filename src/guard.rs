@@ -271,3 +271,40 @@ impl fmt::Debug for Guard {
             .finish()
     }
 }
+
+#[cfg(all(test, feature = "test-util"))]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::{runtime, time::sleep};
+
+    use crate::{Coordinator, Fault, MemoryMaster, Renewal, RestartGuard, mutants::Mutant};
+
+    /// A master says that it has no key, but only after the lease has ended.
+    #[test]
+    fn no_key_is_put_back_after_the_lease() {
+        let ttl = Duration::from_millis(4_100);
+        let is_left_alone = async || {
+            let masters = [(); 3].map(|()| MemoryMaster::new());
+            let locks = Coordinator::builder()
+                .restart_guard(RestartGuard::Off)
+                .node_timeout(Duration::from_secs(4))
+                .masters(&masters)
+                .build();
+            let lock = locks.unwrap().mutex("a").ttl(ttl).renewal(Renewal::Off);
+            let guard = lock.try_acquire().await.unwrap();
+            masters[0].forget();
+            masters[0].inject(Fault::Delay(2 * ttl));
+            guard.extend(ttl).await.unwrap();
+            sleep(guard.remaining()).await;
+            masters[0].inject(Fault::None); // the answer comes now
+            sleep(Duration::from_secs(1)).await;
+            masters[0].get("a").is_none()
+        };
+        assert!(Mutant::HealsLate.breaks(|| {
+            let mut runtime = runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+            runtime.block_on(is_left_alone())
+        }));
+    }
+}
