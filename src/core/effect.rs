@@ -29,7 +29,7 @@ impl Effect {
     pub(crate) fn of_vote(round: &Round, before: Outcome, master: usize) -> Self {
         let missing = round.missing_key();
         match round.outcome() {
-            _ if mutant!(MinorityExtends) && round.vote(master) == Some(&Vote::Grant) => {
+            _ if mutant!(MinorityExtends) && matches!(round.vote(master), Some(Vote::Grant)) => {
                 Self::Renewed { heal: missing }
             }
             Outcome::Won if before == Outcome::Pending => Self::Renewed { heal: missing },
