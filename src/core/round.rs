@@ -247,14 +247,14 @@ impl Round {
 
     /// Returns the median clock of the masters that say that the time in the ticket or in the
     /// candidate is too far from their clocks. `None` if there is no such master, or if fewer than
-    /// a majority of masters say so or granted the lock.
+    /// a majority of masters say so, granted the lock, or refused the candidate as stale.
     pub(crate) fn skewed_to(&self) -> Option<Duration> {
         let clocks = self.sorted(|vote| match vote {
             Vote::Refuse(Refusal::Skewed { clock }) => Some(*clock),
             _ => None,
         });
         let middle = clocks.get(clocks.len() / 2).copied();
-        let is_free = |vote: &Vote| *vote == Vote::Grant || is_skewed(vote);
+        let is_free = |vote: &Vote| *vote == Vote::Grant || is_skewed(vote) || is_stale(vote);
         middle.filter(|_| self.majority_say(is_free))
     }
 
@@ -267,11 +267,10 @@ impl Round {
     pub(crate) fn may_raise_ballot(&self) -> bool {
         let majority = majority(self.cast.len());
         let (granted, unanswered) = (self.granted().len(), self.unanswered().len());
-        let skewed = self.count(is_skewed);
-        let stale = self.count(|vote| matches!(vote, Vote::Refuse(Refusal::Stale { .. })));
+        let (skewed, stale) = (self.count(is_skewed), self.count(is_stale));
         let may_come =
             |some: usize, all: usize| some > 0 && all < majority && all + unanswered >= majority;
-        may_come(skewed, skewed + granted) || may_come(stale, stale + granted)
+        may_come(skewed, skewed + stale + granted) || may_come(stale, stale + granted)
     }
 
     /// Returns whether any master says that the time in the ticket or in the candidate is too far
@@ -365,6 +364,10 @@ fn held_for(vote: &Vote) -> Option<Duration> {
 
 fn is_skewed(vote: &Vote) -> bool {
     matches!(vote, Vote::Refuse(Refusal::Skewed { .. }))
+}
+
+fn is_stale(vote: &Vote) -> bool {
+    matches!(vote, Vote::Refuse(Refusal::Stale { .. }))
 }
 
 /// Returns the owner that holds the lock according to the vote of one master.
@@ -618,6 +621,11 @@ mod tests {
             ("ffgk", true),
             ("gkg", false),
             ("kkk", false),
+            ("fskf", true),
+            ("hhsk", true),
+            ("hhskh", false),
+            ("sk", true),
+            ("sskkg", false),
             ("ffh", false),
             ("", false),
         ] {
@@ -647,6 +655,16 @@ mod tests {
         let round = round_of(vec![skewed(2), vote('g'), vote('h'), vote('h')]);
         assert_eq!(round.skewed_to(), None);
         assert_eq!(round_of(vec![vote('g'), vote('g')]).skewed_to(), None);
+        let stale = || Vote::Refuse(Refusal::Stale { counter: 7 });
+        // A counter is ahead of the candidate on some masters, and the clocks of others are.
+        let round = round_of(vec![skewed(2), stale(), vote('f'), stale()]);
+        assert_eq!(round.skewed_to(), Some(millis(2)));
+        let round = round_of(vec![skewed(2), stale(), vote('g'), vote('h')]);
+        assert_eq!(round.skewed_to(), Some(millis(2)));
+        let round = round_of(vec![skewed(2), stale(), vote('h'), vote('f')]);
+        assert_eq!(round.skewed_to(), None);
+        let round = round_of(vec![stale(), stale(), stale(), vote('f')]);
+        assert_eq!(round.skewed_to(), None);
         let round = round_of(vec![skewed(9), skewed(1), skewed(7), skewed(2)]);
         assert_eq!(round.skewed_to(), Some(millis(7)));
         assert!(round_of(vec![vote('h'), skewed(1)]).is_skewed_to_any());

@@ -216,6 +216,31 @@ mod tests {
         }
     }
 
+    /// One master is down, one says that the candidate is below its counter, and one says that the
+    /// time in the candidate is wrong. Neither are a majority.
+    #[tokio::test(start_paused = true)]
+    async fn a_counter_and_a_clock_are_a_majority_together() {
+        for kind in KINDS {
+            let masters = masters(3);
+            let (right, behind) = (
+                Coordinator::new(&masters).unwrap(),
+                Coordinator::new(&masters).unwrap(),
+            );
+            masters[0].inject(Fault::Down);
+            masters[1].inject(Fault::Down);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            set_clock(&behind, -HOUR);
+            lock(kind, &right).try_acquire().await.unwrap_err();
+            masters[1].inject(Fault::None);
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let asked = clock::now();
+            let limit = Duration::from_secs(60);
+            let _guard = lock(kind, &behind).acquire_within(limit).await.unwrap();
+            let took = clock::now().saturating_duration_since(asked);
+            assert!(took < Duration::from_millis(50), "{kind}: {took:?}");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn one_master_with_a_wrong_clock_is_no_obstacle() {
         for kind in KINDS {
