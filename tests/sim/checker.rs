@@ -58,9 +58,11 @@ pub(super) enum Rule {
 pub(super) struct Violations(Vec<(Rule, u64, String)>);
 
 impl Violations {
+    /// Notes a violation, unless the same rule was broken many times. Each rule is counted on its
+    /// own: outside the model, exclusion breaks so often that a broken fence would find no room.
     pub(super) fn push(&mut self, rule: Rule, at: u64, text: String) {
         const MOST: usize = 20;
-        if self.0.len() < MOST {
+        if self.0.iter().filter(|(broken, ..)| *broken == rule).count() < MOST {
             self.0.push((rule, at, text));
         }
     }
@@ -438,5 +440,115 @@ impl Resource {
         let is_admitted = token >= self.token;
         self.token = self.token.max(token);
         is_admitted
+    }
+}
+
+/// Each test plants a violation.
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Coordinator, Lock, MemoryMaster};
+
+    /// A process, and two locks of its coordinator. The checker takes them for one lock.
+    struct Planted {
+        checker: Checker,
+        process: Arc<Process>,
+        locks: Vec<Lock>,
+    }
+
+    impl Planted {
+        fn new(is_fenced: bool) -> Self {
+            let mut plan = Plan::of_clocks(Kind::Mutex, &[0; 3], &[0]);
+            plan.locks[0].is_fenced = is_fenced;
+            let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new())).unwrap();
+            let locks = ["a", "b"].map(|name| match is_fenced {
+                true => locks.mutex(name).fenced(),
+                false => locks.mutex(name),
+            });
+            Self {
+                checker: Checker::new(&plan),
+                process: Process::new(0, 0, 0, Instant::now()),
+                locks: locks.into(),
+            }
+        }
+
+        async fn acquire(&mut self, lock: usize) -> (u64, Arc<Guard>) {
+            // A process that has just started does not know the time.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let attempt = self.checker.begin(&self.process, 0, None, false);
+            let guard = Arc::new(self.locks[lock].acquire().await.unwrap());
+            let process = self.process.clone();
+            let tenure = self.checker.granted(attempt, &process, None, guard.clone());
+            (tenure, guard)
+        }
+
+        fn found(&mut self) -> Vec<Rule> {
+            let found = self.checker.take_found().into_iter();
+            found.map(|(rule, _)| rule).collect()
+        }
+    }
+
+    #[test]
+    fn many_violations_of_one_rule_hide_no_other_rule() {
+        let mut violations = Violations::default();
+        for _ in 0..1_000 {
+            violations.push(Rule::Exclusion, 0, String::new());
+        }
+        violations.push(Rule::Fence, 0, String::new());
+        assert!(violations.broke(Rule::Fence));
+        assert!(violations.0.len() < 100);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_holders_and_a_lost_update_are_found() {
+        let mut planted = Planted::new(false);
+        let (one, _guard) = planted.acquire(0).await;
+        assert_eq!(planted.found(), []);
+        let (other, _other) = planted.acquire(1).await;
+        assert_eq!(planted.found(), [Rule::Exclusion]);
+        for tenure in [one, other] {
+            assert_eq!(planted.checker.read(0, tenure, None), Some(0));
+        }
+        planted.checker.write(0, one, Some(0), None);
+        planted.checker.check_resources();
+        assert_eq!(planted.found(), []);
+        planted.checker.write(0, other, Some(0), None);
+        planted.checker.check_resources();
+        assert_eq!(planted.found(), [Rule::LostUpdate]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_update_that_the_fence_lets_through_is_found() {
+        for (tokens, found) in [([7, 7], vec![Rule::Fence]), ([7, 8], vec![])] {
+            let mut planted = Planted::new(true);
+            let (one, _guard) = planted.acquire(0).await;
+            let (other, _other) = planted.acquire(1).await;
+            assert_eq!(planted.found(), [Rule::Exclusion]);
+            for (tenure, token) in [one, other].into_iter().zip(tokens) {
+                assert_eq!(planted.checker.read(0, tenure, Some(token)), Some(0));
+            }
+            for (tenure, token) in [one, other].into_iter().zip(tokens) {
+                planted.checker.write(0, tenure, Some(0), Some(token));
+            }
+            planted.checker.check_resources();
+            assert_eq!(planted.found(), found);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tokens_that_do_not_grow_are_found() {
+        let mut planted = Planted::new(true);
+        let (tenure, guard) = planted.acquire(0).await;
+        planted.checker.end(0, tenure);
+        let token = guard.fencing_token().unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let attempt = planted.checker.begin(&planted.process, 0, None, false);
+        for (next, found) in [(token - 1, 1), (token, 1), (token + 1, 0)] {
+            planted.checker.check_token(attempt, 1, next);
+            planted.checker.locks[0].tokens.pop();
+            assert_eq!(planted.found().len(), found, "{next} after {token}");
+        }
     }
 }

@@ -12,7 +12,12 @@
     reason = "a simulation owns its clocks and its tasks, and a failed test ends"
 )]
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    cell::Cell,
+    panic,
+    sync::{Arc, Once},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
@@ -60,7 +65,30 @@ fn run(seed: u64, model: Model, is_recorded: bool) -> Outcome {
 fn run_plan(plan: Plan, is_recorded: bool) -> Outcome {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(simulate(plan, is_recorded))
+    let (mut outcome, panics) = count_panics(|| runtime.block_on(simulate(plan, is_recorded)));
+    if panics > 0 {
+        let text = format!("{panics} panics in tasks");
+        outcome.violations.push(Rule::Panic, 0, text);
+    }
+    outcome
+}
+
+/// Runs `f`, and counts the panics in this thread. Tokio and the crate catch those of tasks, so a
+/// run does not end with them.
+fn count_panics<T>(f: impl FnOnce() -> T) -> (T, u32) {
+    thread_local! {
+        static PANICS: Cell<u32> = const { Cell::new(0) };
+    }
+    static COUNTED: Once = Once::new();
+    COUNTED.call_once(|| {
+        let print = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            PANICS.set(PANICS.get() + 1);
+            print(info);
+        }));
+    });
+    PANICS.set(0);
+    (f(), PANICS.get())
 }
 
 async fn simulate(plan: Plan, is_recorded: bool) -> Outcome {

@@ -12,10 +12,11 @@ use parking_lot::Mutex;
 
 use super::{
     checker::Rule,
+    count_panics,
     plan::{Breach, Model, Plan},
     run, run_plan,
 };
-use crate::{Kind, mutants::Mutant};
+use crate::{Kind, mutants::Mutant, user_code::shielded};
 
 /// Runs `seeds` on all cores, and passes each outcome to `see`.
 fn on_all_cores(seeds: std::ops::Range<u64>, see: impl Fn(u64) + Sync) {
@@ -36,8 +37,43 @@ fn on_all_cores(seeds: std::ops::Range<u64>, see: impl Fn(u64) + Sync) {
     });
 }
 
+/// Returns the number in a variable of the environment.
 fn number(variable: &str) -> Option<u64> {
-    env::var(variable).ok()?.parse().ok()
+    Some(parsed(variable, &env::var(variable).ok()?))
+}
+
+/// Returns a number of runs.
+fn count(variable: &str, otherwise: u64) -> u64 {
+    let count = number(variable).unwrap_or(otherwise);
+    assert!(count > 0, "{variable}=0 checks nothing");
+    count
+}
+
+/// Fails if `text` is not a number. A run of other seeds would pass for the run that was asked for.
+fn parsed(variable: &str, text: &str) -> u64 {
+    let number = text.parse();
+    number.unwrap_or_else(|_| panic!("{variable}={text} is not a number"))
+}
+
+#[test]
+#[should_panic(expected = "SIM_SEED=abc is not a number")]
+fn a_seed_that_is_not_a_number_is_refused() {
+    parsed("SIM_SEED", "abc");
+}
+
+/// Returns the mutants to run: all, or the one with a name.
+fn mutants(only: Option<&str>) -> Vec<Mutant> {
+    let is_wanted = |mutant: &Mutant| only.is_none_or(|only| only == format!("{mutant:?}"));
+    let wanted: Vec<_> = Mutant::SIMULATED.into_iter().filter(is_wanted).collect();
+    assert!(!wanted.is_empty(), "the simulator has no mutant {only:?}");
+    wanted
+}
+
+#[test]
+#[should_panic(expected = "no mutant Some(\"NoSuch\")")]
+fn a_mutant_that_does_not_exist_is_refused() {
+    assert_eq!(mutants(Some("OneToken")), [Mutant::OneToken]);
+    mutants(Some("NoSuch"));
 }
 
 #[test]
@@ -52,7 +88,7 @@ fn no_rule_breaks_within_the_model() {
         );
         return;
     }
-    let count = number("SIM_COUNT").unwrap_or(10);
+    let count = count("SIM_COUNT", 10);
     let first = number("SIM_FIRST").unwrap_or(0);
     let (acquired, busiest, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let began = Instant::now();
@@ -101,7 +137,8 @@ fn two_runs_of_a_seed_are_the_same() {
 #[test]
 #[ignore = "takes a minute; `./dev sim` runs it"]
 fn exclusion_breaks_outside_the_model_and_tokens_hold() {
-    let count = number("SIM_COUNT").unwrap_or(2_000) / 20;
+    // The rarest break shows in one run of ten.
+    let count = (count("SIM_COUNT", 2_000) / 20).max(50);
     for breach in Breach::ALL {
         let broken = AtomicU64::new(0);
         on_all_cores(0..count, |seed| {
@@ -146,21 +183,22 @@ fn seeds_that_found_a_defect_break_no_rule() {
     }
 }
 
+#[test]
+fn a_panic_that_the_crate_catches_is_counted() {
+    let caught = || shielded(|| panic!("planted"));
+    assert_eq!(count_panics(caught).1, 1);
+    assert_eq!(count_panics(|| ()).1, 0);
+}
+
 /// Every mutant breaks a rule in some run. Prints how many runs it takes to notice each.
 #[test]
 #[ignore = "takes a minute; `./dev sim` runs it"]
 fn every_mutant_is_noticed() {
     let only = env::var("SIM_MUTANT").ok();
-    let samples = number("SIM_SAMPLES").unwrap_or(1);
+    let samples = count("SIM_SAMPLES", 1);
     let mut missed = Vec::new();
     println!("| mutant | runs until it is noticed, mean | rule |\n|---|---|---|");
-    for mutant in Mutant::SIMULATED {
-        if only
-            .as_ref()
-            .is_some_and(|only| *only != format!("{mutant:?}"))
-        {
-            continue;
-        }
+    for mutant in mutants(only.as_deref()) {
         let (mut runs, mut rules) = (0, BTreeSet::new());
         for sample in 0..samples {
             let Some((count, rule)) = notice(mutant, sample * MOST_RUNS) else {
