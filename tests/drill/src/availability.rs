@@ -170,6 +170,7 @@ mod tests {
             client,
             lock,
             came: 0,
+            called: granted,
             asked: granted,
             granted,
             until,

@@ -1,8 +1,8 @@
 //! The checks on a history.
 
-use crate::clock::{Nanos, SECOND};
+use crate::clock::{self, Nanos, SECOND};
 use crate::history::{Call, History, Tenure};
-use crate::locks::LockNumber;
+use crate::locks::{LockNumber, NODE_TIMEOUT};
 use crate::spans::Span;
 use crate::watch::Presence;
 
@@ -104,7 +104,7 @@ pub struct FairFindings {
 
 /// Compares the holders of fair locks with the queues. `queues` has the presences at each master. A
 /// waiter must not be overtaken by a waiter with a later ticket if it was in the queues of a
-/// majority of masters during the whole round that the later waiter won.
+/// majority of masters during the whole attempt that the later waiter won.
 pub fn fair_order(history: &History, queues: &[Vec<Presence>]) -> FairFindings {
     let majority = queues.len() / 2 + 1;
     let mut findings = FairFindings::default();
@@ -113,8 +113,10 @@ pub fn fair_order(history: &History, queues: &[Vec<Presence>]) -> FairFindings {
         let queues: Vec<Vec<&Presence>> = queues.iter().map(|queue| of_lock(queue, lock)).collect();
         for tenure in holders {
             let ticket = ticket_of(tenure, &queues);
-            let round = Span::new(tenure.asked, tenure.granted);
-            let waiting = queues.iter().flat_map(|queue| present_during(queue, round));
+            let attempt = Span::new(start_of_attempt(tenure), tenure.granted);
+            let waiting = queues
+                .iter()
+                .flat_map(|queue| present_during(queue, attempt));
             let mut others: Vec<_> = waiting
                 .filter(|ticket| owner(ticket) != tenure.owner)
                 .collect();
@@ -129,6 +131,20 @@ pub fn fair_order(history: &History, queues: &[Vec<Presence>]) -> FairFindings {
         }
     }
     findings
+}
+
+/// Returns a time from before the attempt that won the lock. With a fencing token, its last round
+/// may follow two others, and masters keep the grants of those rounds.
+fn start_of_attempt(tenure: &Tenure) -> Nanos {
+    /// Two rounds. Their node timeout may double.
+    const MORE_BALLOTS: Nanos = 4 * clock::nanos(NODE_TIMEOUT);
+    if tenure.lock.is_fenced() {
+        tenure
+            .called
+            .max(tenure.asked.saturating_sub(MORE_BALLOTS))
+    } else {
+        tenure.asked
+    }
 }
 
 fn of_lock(queue: &[Presence], lock: LockNumber) -> Vec<&Presence> {
@@ -151,11 +167,11 @@ fn ticket_of(tenure: &Tenure, queues: &[Vec<&Presence>]) -> String {
         .unwrap_or_else(|| format!("{:016}:", tenure.came))
 }
 
-fn present_during<'a>(queue: &[&'a Presence], round: Span) -> impl Iterator<Item = &'a str> {
-    let earliest = round.from.saturating_sub(LONGEST_WAIT);
-    let begun = since(queue, earliest).take_while(move |one| one.span.from <= round.from);
+fn present_during<'a>(queue: &[&'a Presence], span: Span) -> impl Iterator<Item = &'a str> {
+    let earliest = span.from.saturating_sub(LONGEST_WAIT);
+    let begun = since(queue, earliest).take_while(move |one| one.span.from <= span.from);
     begun
-        .filter(move |one| one.span.to >= round.to)
+        .filter(move |one| one.span.to >= span.to)
         .map(|one| one.ticket.as_str())
 }
 
@@ -202,6 +218,7 @@ mod tests {
             client: Client { place: 0, life: 0 },
             lock: LockNumber(lock),
             came: asked,
+            called: asked,
             asked,
             granted,
             until,
@@ -304,6 +321,23 @@ mod tests {
             find(&[vec![first.clone(), own], queue(), queue(), vec![], vec![]]),
             (0, 1)
         );
+    }
+
+    /// The earlier waiter joined the queues after masters had granted the first of two ballots.
+    #[test]
+    fn a_grant_of_an_earlier_ballot_overtakes_no_one() {
+        for (lock, found) in [(8, 1), (10, 0)] {
+            let mut winner = tenure(lock, 50, 60, 70, 0);
+            winner.called = 40;
+            assert_eq!(winner.lock.is_fenced(), lock == 10);
+            for (joined, found) in [(45, found), (40, 1)] {
+                let mut waiter = queued("id:1", 30, Span::new(joined, 65));
+                waiter.lock = winner.lock;
+                let queues = vec![vec![waiter]; 3];
+                let findings = fair_order(&history(std::slice::from_ref(&winner)), &queues);
+                assert_eq!(findings.wrong.len(), found, "{lock} {joined}");
+            }
+        }
     }
 
     #[test]

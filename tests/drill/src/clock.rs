@@ -28,7 +28,7 @@ pub fn of(instant: Instant) -> Nanos {
     }
 }
 
-pub fn nanos(duration: Duration) -> Nanos {
+pub const fn nanos(duration: Duration) -> Nanos {
     duration.as_nanos() as Nanos
 }
 

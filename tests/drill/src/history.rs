@@ -28,6 +28,8 @@ pub struct Tenure {
     pub lock: LockNumber,
     /// The wall clock time at which the client began to ask, in microseconds.
     pub came: u64,
+    /// The time at which the client began to ask.
+    pub called: Nanos,
     /// The start of the round that won the lock.
     pub asked: Nanos,
     pub granted: Nanos,
@@ -127,6 +129,7 @@ impl History {
                         client,
                         lock: self.calls[call].lock,
                         came,
+                        called: self.calls[call].from,
                         asked: start_of_round(valid_until),
                         granted: at,
                         until: valid_until,
