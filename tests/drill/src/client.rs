@@ -1,7 +1,9 @@
 //! A client process. Its tasks acquire locks, and add elements to the sets that the locks protect.
 
 use std::io::{self, Read, Write};
+use std::panic;
 use std::path::PathBuf;
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -72,6 +74,12 @@ impl Orders {
 pub fn run(orders: Orders) -> Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    // Nobody waits for the tasks of the crate, so a panic in one of them would not be noticed.
+    let print = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        print(info);
+        process::abort();
+    }));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -110,9 +110,14 @@ impl Fleet {
         find(&self.log.lock().unwrap()[start..])
     }
 
-    /// Kills a client with SIGKILL.
+    /// Kills a client with SIGKILL. A client that has ended before that has failed.
     pub fn kill(&mut self, place: usize) {
-        self.clients[place] = None;
+        if let Some(mut client) = self.clients[place].take()
+            && let Ok(Some(status)) = client.0.try_wait()
+        {
+            self.failures
+                .push(format!("client {place} ended with {status}"));
+        }
         self.away_since[place] = Some(clock::now());
     }
 
@@ -189,3 +194,24 @@ const READY_TIMEOUT: Duration = Duration::from_secs(120);
 /// The longest time that clients take to end. The longest wait for a lock, the longest time for
 /// which a lock is held, and the longest `close` take about 20 s. The machine may be busy.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_failed_before_it_was_killed_is_found() {
+        let mut fleet = Fleet::start(Vec::new()).unwrap();
+        for (program, has_ended) in [("false", true), ("cat", false)] {
+            let mut child = Command::new(program).stdin(Stdio::piped()).spawn().unwrap();
+            if has_ended {
+                child.wait().unwrap();
+            }
+            fleet.clients.push(Some(Process(child)));
+            fleet.away_since.push(None);
+        }
+        fleet.kill(0);
+        fleet.kill(1);
+        assert_eq!(fleet.failures, ["client 0 ended with exit status: 1"]);
+    }
+}
