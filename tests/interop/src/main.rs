@@ -34,6 +34,9 @@ struct Run {
 
 fn interop(args: &[String]) -> Result<(), String> {
     let run = Run::parse(args).ok_or(USAGE)?;
+    if let Some(name) = run.unknown() {
+        return Err(format!("no library has {name} in its name"));
+    }
     fs::create_dir_all(in_target("")).map_err(|error| error.to_string())?;
     let servers = masters(5);
     let page = run.page(&servers);
@@ -142,6 +145,12 @@ impl Run {
             extent.counting = [2, 1].map(|half| Duration::from_secs(seconds.into()) * half / 2);
         }
         extent
+    }
+
+    /// Returns a part of a name that no library has.
+    fn unknown(&self) -> Option<&String> {
+        let is_known = |name: &&String| PEERS.iter().any(|peer| peer.name().contains(*name));
+        self.only.iter().find(|name| !is_known(name))
     }
 
     fn wants(&self, peer: &Peer) -> bool {

@@ -58,9 +58,13 @@ impl<'a> Page<'a> {
         self.rows.iter().filter(|row| row.findings.is_ok()).count() == PEERS.len()
     }
 
-    /// Returns what failed. A peer whose language is not installed did not fail.
+    /// Returns what failed. A peer whose language is not installed did not fail, but one peer must
+    /// run.
     pub fn failures(&self) -> Vec<String> {
         let mut failures = Vec::new();
+        if self.rows.iter().all(|row| row.findings.is_err()) {
+            failures.push("no other library ran".to_owned());
+        }
         for row in &self.rows {
             let name = row.peer.name();
             match &row.findings {

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use quorlock_interop::page::Page;
 use quorlock_interop::pair::{Extent, Pair, wake_ups};
 use quorlock_interop::server::masters;
 use quorlock_interop::{Failure, Outcome, peers, scenarios};
@@ -41,6 +42,12 @@ fn a_lock_under_another_key_is_found() {
     assert_eq!(failures.len(), 7, "{failures:?}");
     let is_violation = |failure: &String| failure.contains("VIOLATION");
     assert!(failures.iter().all(is_violation), "{failures:?}");
+}
+
+#[test]
+fn a_run_without_other_libraries_fails() {
+    let page = Page::new(&[], Extent::QUICK);
+    assert_eq!(page.failures(), ["no other library ran"]);
 }
 
 /// If two locks exclude each other, this is a failure where a clash is expected.
