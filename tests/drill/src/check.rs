@@ -139,9 +139,7 @@ fn start_of_attempt(tenure: &Tenure) -> Nanos {
     /// Two rounds. Their node timeout may double.
     const MORE_BALLOTS: Nanos = 4 * clock::nanos(NODE_TIMEOUT);
     if tenure.lock.is_fenced() {
-        tenure
-            .called
-            .max(tenure.asked.saturating_sub(MORE_BALLOTS))
+        tenure.called.max(tenure.asked.saturating_sub(MORE_BALLOTS))
     } else {
         tenure.asked
     }
