@@ -119,7 +119,8 @@ impl<T: Clone> WaitOrder<T> {
         Some(wakeup)
     }
 
-    fn contends(&self, number: u64) -> bool {
+    /// Returns whether it is the turn of waiter `number`.
+    pub(crate) fn contends(&self, number: u64) -> bool {
         self.contender
             .is_some_and(|contender| contender.number == number)
     }

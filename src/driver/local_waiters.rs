@@ -208,9 +208,14 @@ impl LocalWaiter<'_> {
         wake(next);
     }
 
-    /// Forgets the events that came before the attempt that begins now.
+    /// Forgets the events that came before the attempt that begins now. Does nothing if it is not
+    /// this waiter's turn: a last attempt at a deadline must not take the events of the waiter that
+    /// contends.
     pub(crate) fn begin_attempt(&self) {
         let mut state = self.queue.state.lock();
+        if !state.order.contends(self.number) {
+            return;
+        }
         state.is_released = false;
         state.changed = MasterSet::NONE;
         state.watched = Watched::None;

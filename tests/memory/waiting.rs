@@ -130,6 +130,29 @@ async fn a_waiter_that_gives_up_does_not_delay_the_wait_queue() {
     assert!(took <= millis(11), "{took:?}");
 }
 
+/// At its deadline, a waiter makes a last attempt out of turn. The waiter whose turn it is still
+/// hears of the release.
+#[tokio::test(start_paused = true)]
+async fn a_last_attempt_out_of_turn_does_not_make_the_next_waiter_deaf() {
+    let hour = seconds(3_600);
+    let world = World::with(3, |builder| {
+        builder.poll_interval(hour, hour).ttl(seconds(60))
+    })
+    .await;
+    let others = another(&world.masters).await;
+    let guard = others.mutex(NAME).acquire().await.unwrap();
+    let waiting = waiter(&world.locks);
+    sleep(millis(100)).await;
+    let late = world.locks.mutex(NAME).acquire_within(millis(200)).await;
+    assert!(
+        matches!(late, Err(AcquireError::Deadline { .. })),
+        "{late:?}"
+    );
+    drop(guard);
+    let took = wait_of(waiting).await;
+    assert!(took <= millis(11), "{took:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_unannounced_release_is_noticed_within_the_poll_interval() {
     for (least, most) in [(20, 30), (200, 300), (5_000, 6_000)] {
