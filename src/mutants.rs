@@ -25,6 +25,8 @@ pub(crate) enum Mutant {
     ConfirmsOldest,
     /// Candidates come from the counters alone, and masters do not compare them with a clock.
     CountsOnly,
+    /// Nothing that a master reports wakes a waiter.
+    Deaf,
     /// A reply with an error counts as a grant.
     ErrorGrants,
     /// A failed extension releases the lock.
@@ -71,6 +73,8 @@ pub(crate) enum Mutant {
     QuorumOfReachable,
     /// A connection is read for as long as the server sends.
     ReadsWithoutPause,
+    /// A master that is down is dialled again at once.
+    RedialsAtOnce,
     /// Restarts are not noticed.
     RunIdIgnored,
     /// A release is sent again at once after an error.
@@ -98,9 +102,10 @@ thread_local! {
 impl Mutant {
     /// The switches that the simulator must notice. The others have a test next to their rule: the
     /// masters of the simulator have no sockets and invent nothing, and it has one thread.
-    pub(crate) const SIMULATED: [Self; 31] = [
+    pub(crate) const SIMULATED: [Self; 33] = [
         Self::AlwaysQueued,
         Self::CountsOnly,
+        Self::Deaf,
         Self::ErrorGrants,
         Self::ExtensionReleases,
         Self::ExtensionStartsLate,
@@ -123,6 +128,7 @@ impl Mutant {
         Self::OwnerWaitsForever,
         Self::QuorumIsHalf,
         Self::QuorumOfReachable,
+        Self::RedialsAtOnce,
         Self::ReleaseInALoop,
         Self::ReleasesOthers,
         Self::RollbackOfGrants,
@@ -139,6 +145,11 @@ impl Mutant {
 
     pub(crate) fn is_on(self) -> bool {
         ON.get() == Some(self)
+    }
+
+    /// Returns whether a switch is on in this thread.
+    pub(crate) fn is_any_on() -> bool {
+        ON.get().is_some()
     }
 
     /// Returns whether `rule` holds, but not while the switch is on.

@@ -65,7 +65,11 @@ async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
             }
         };
         let failures = outage.failed(mailbox.address(), &why);
-        let pause = sleep(config.redial.delay(failures, (config.random)()));
+        let mut pause = config.redial.delay(failures, (config.random)());
+        if mutant!(RedialsAtOnce) {
+            pause = Duration::from_millis(1);
+        }
+        let pause = sleep(pause);
         if unless_done(mailbox, pause).await.is_none() {
             return;
         }

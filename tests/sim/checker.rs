@@ -34,6 +34,8 @@ pub(super) enum Rule {
     ForeignKey,
     /// A process gave up a connection although its master answered.
     GivenUp,
+    /// A waiter got a lock long after its release, although nothing failed.
+    HandOver,
     /// Something is left after all locks have ended.
     Left,
     /// A resource lost an update, although its writers checked their validity.
@@ -144,6 +146,9 @@ struct Watched {
     busy_at: Instant,
     /// The holder of the tenure that ended last.
     last_holder: u64,
+    /// The time of the last release. `None` if someone wanted the lock then or since then who may
+    /// keep others from it for a while.
+    released_at: Option<Instant>,
     /// The tokens, each with the time at which its holder got it and the holder.
     tokens: Vec<(Instant, u64, u64)>,
     resource: Resource,
@@ -168,6 +173,7 @@ impl Checker {
             tenures: Vec::new(),
             busy_at: Instant::now(),
             last_holder: 0,
+            released_at: None,
             tokens: Vec::new(),
             resource: Resource::default(),
         };
@@ -207,6 +213,9 @@ impl Checker {
             }
         }
         let watched = &mut self.locks[lock];
+        if !is_queued {
+            watched.released_at = None;
+        }
         let is_alone =
             others == 0 && watched.tenures.is_empty() && watched.busy_at + SETTLED < began;
         let contender = Contender {
@@ -226,10 +235,9 @@ impl Checker {
     }
 
     /// Notes that the task of `attempt` no longer wants the lock.
-    pub(super) fn leave(&mut self, attempt: Attempt) -> bool {
+    pub(super) fn leave(&mut self, attempt: Attempt) {
         self.locks[attempt.lock].busy_at = Instant::now();
-        let left = self.contenders.remove(&attempt.number);
-        left.is_some_and(|contender| contender.is_alone)
+        self.contenders.remove(&attempt.number);
     }
 
     /// Returns the rules that were broken since the last call.
@@ -252,22 +260,18 @@ impl Checker {
             let text = format!("the guard is not valid: {:?}", guard.state());
             self.found.push((Rule::Certificate, text));
         }
-        let is_alone = self.leave(attempt);
+        let contender = self.contenders.remove(&attempt.number);
+        self.leave(attempt);
         let holder = owner.unwrap_or((1 << 32) + tenure);
         // The tasks of an owner share a lock that one of them got, also if that one has left.
         let is_shared = self.locks[attempt.lock].last_holder == holder;
-        if self.is_calm && guard.depth() == 1 && !is_shared {
-            self.check_order(attempt, owner);
-            let most = if guard.fencing_token().is_some() {
-                2
-            } else {
-                1
-            };
-            if is_alone && guard.rounds() > most {
-                let text = format!("a free lock took {} rounds", guard.rounds());
-                self.found.push((Rule::Rounds, text));
-            }
+        if let Some(winner) = contender.filter(|_| self.is_calm && guard.depth() == 1 && !is_shared)
+        {
+            self.check_order(&winner);
+            self.check_hand_over(&winner);
+            self.check_rounds(&winner, &guard);
         }
+        self.locks[attempt.lock].released_at = None;
         if let Some(token) = guard.fencing_token() {
             self.check_token(attempt, holder, token);
         }
@@ -317,6 +321,10 @@ impl Checker {
         self.locks[lock].tenures.retain(|other| *other != tenure);
         self.locks[lock].busy_at = Instant::now();
         if let Some(tenure) = self.tenures.remove(&tenure) {
+            let waits_well = |other: &Contender| other.lock != lock || other.is_queued;
+            let is_free = self.locks[lock].tenures.is_empty();
+            let is_released = is_free && self.contenders.values().all(waits_well);
+            self.locks[lock].released_at = is_released.then(Instant::now);
             self.locks[lock].last_holder = tenure.holder;
             tenure.process.enter(|| drop(tenure.guard));
         }
@@ -383,24 +391,48 @@ impl Checker {
     }
 
     /// Checks that no waiter came before the one that got the lock. Called in calm runs only.
-    fn check_order(&mut self, attempt: Attempt, owner: Option<u64>) {
+    fn check_order(&mut self, winner: &Contender) {
         /// The clocks of processes drift apart, and tickets need time to arrive.
         const SAME_TIME: Duration = Duration::from_millis(100);
-        if self.locks[attempt.lock].plan.kind != Kind::Fair {
+        if self.locks[winner.lock].plan.kind != Kind::Fair {
             return;
         }
-        let overtaken = self.contenders.values().find(|other| {
-            other.lock == attempt.lock
+        let comes_first = |other: &&Contender| {
+            other.lock == winner.lock
                 && other.is_queued
-                && other.owner != owner
-                && other.began + SAME_TIME < attempt.began
-        });
-        if let Some(other) = overtaken {
-            let earlier = attempt.began - other.began;
+                && other.owner != winner.owner
+                && other.began + SAME_TIME < winner.began
+        };
+        if let Some(other) = self.contenders.values().find(comes_first) {
+            let earlier = winner.began - other.began;
             self.found.push((
                 Rule::Order,
                 format!("a waiter that came {earlier:?} earlier was overtaken"),
             ));
+        }
+    }
+
+    /// Checks that a waiter got the lock soon after its release. Called in calm runs only.
+    fn check_hand_over(&mut self, winner: &Contender) {
+        const MOST: Duration = Duration::from_millis(450);
+        let released = self.locks[winner.lock].released_at;
+        let Some(released) = released.filter(|at| winner.is_queued && winner.began < *at) else {
+            return;
+        };
+        let took = released.elapsed();
+        if took > MOST {
+            let text = format!("a waiter got the lock {took:?} after the release");
+            self.found.push((Rule::HandOver, text));
+        }
+    }
+
+    /// Checks that a free lock takes one round, or two with a fencing token. Called in calm runs
+    /// only.
+    fn check_rounds(&mut self, winner: &Contender, guard: &Guard) {
+        let most = 1 + u32::from(guard.fencing_token().is_some());
+        if winner.is_alone && guard.rounds() > most {
+            let text = format!("a free lock took {} rounds", guard.rounds());
+            self.found.push((Rule::Rounds, text));
         }
     }
 

@@ -184,7 +184,7 @@ impl Task {
                 .granted(attempt, &self.process, owner, guard.clone());
         self.shared.log(|| {
             format!(
-                "place {} task {} has {tenure} of {number}: {:?}",
+                "place {} task {} gets lock {number}, tenure {tenure}, token {:?}",
                 self.process.number,
                 self.number,
                 guard.fencing_token()
@@ -204,7 +204,8 @@ impl Task {
                 .lock()
                 .write(number, tenure, read, token);
         }
-        self.shared.log(|| format!("tenure {tenure} ends"));
+        self.shared
+            .log(|| format!("tenure {tenure} of lock {number} ends"));
         self.shared.checker.lock().end(number, tenure);
         self.shared.report();
         let Some(guard) = Arc::into_inner(guard) else {

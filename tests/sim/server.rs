@@ -206,7 +206,7 @@ impl World {
             Packet::Hello(hello) => {
                 let greeting = server.greet(hello, now);
                 server.state.wakers.insert(number, Waker::noop().clone());
-                self.log(|| format!("master {master} greets {number}: {greeting:?}"));
+                self.log(|| format!("master {master} greets connection {number}: {greeting:?}"));
                 self.send_down(number, Delivery::Hello(greeting));
             }
             Packet::Caching => {
@@ -267,7 +267,7 @@ impl World {
             .is_some_and(|(lost, ttl)| server.millis(now) < lost + ttl);
         self.log(|| {
             format!(
-                "master {master} <- {number} {:?} {key}: {replied:?}",
+                "master {master} executes for connection {number}: {:?} {key}: {replied:?}",
                 command.action
             )
         });

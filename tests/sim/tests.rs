@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    env, panic,
+    env, fmt, panic,
     sync::atomic::{AtomicU64, Ordering},
     thread,
     time::Instant,
@@ -61,32 +61,40 @@ fn a_seed_that_is_not_a_number_is_refused() {
     parsed("SIM_SEED", "abc");
 }
 
-/// Returns the mutants to run: all, or the one with a name.
-fn mutants(only: Option<&str>) -> Vec<Mutant> {
-    let is_wanted = |mutant: &Mutant| only.is_none_or(|only| only == format!("{mutant:?}"));
-    let wanted: Vec<_> = Mutant::SIMULATED.into_iter().filter(is_wanted).collect();
-    assert!(!wanted.is_empty(), "the simulator has no mutant {only:?}");
-    wanted
+/// Returns the one of `all` that a variable of the environment names.
+fn named<T: Copy + fmt::Debug>(variable: &str, all: &[T]) -> Option<T> {
+    Some(found(variable, &env::var(variable).ok()?, all))
+}
+
+fn found<T: Copy + fmt::Debug>(variable: &str, name: &str, all: &[T]) -> T {
+    let named = all.iter().find(|one| format!("{one:?}") == name);
+    *named.unwrap_or_else(|| panic!("{variable}={name} is none of {all:?}"))
 }
 
 #[test]
-#[should_panic(expected = "no mutant Some(\"NoSuch\")")]
+#[should_panic(expected = "SIM_MUTANT=NoSuch is none of [AlwaysQueued, ")]
 fn a_mutant_that_does_not_exist_is_refused() {
-    assert_eq!(mutants(Some("OneToken")), [Mutant::OneToken]);
-    mutants(Some("NoSuch"));
+    let find = |name| found("SIM_MUTANT", name, &Mutant::SIMULATED);
+    assert_eq!(find("OneToken"), Mutant::OneToken);
+    find("NoSuch");
+}
+
+/// Runs one seed, and prints everything that happened.
+fn replay(seed: u64) {
+    let breach = named("SIM_BREACH", &Breach::ALL);
+    Mutant::set(named("SIM_MUTANT", &Mutant::SIMULATED));
+    let outcome = run(seed, breach.map_or(Model::Within, Model::Outside), true);
+    Mutant::set(None);
+    println!("{}", outcome.log.join("\n"));
+    println!("{} acquisitions", outcome.acquired);
+    let violations = outcome.violations;
+    assert!(violations.is_empty(), "seed {seed}:{violations:?}");
 }
 
 #[test]
 fn no_rule_breaks_within_the_model() {
     if let Some(seed) = number("SIM_SEED") {
-        let outcome = run(seed, Model::Within, true);
-        println!("{}", outcome.log.join("\n"));
-        assert!(
-            outcome.violations.is_empty(),
-            "seed {seed}:{:?}",
-            outcome.violations
-        );
-        return;
+        return replay(seed);
     }
     let count = count("SIM_COUNT", 10);
     let first = number("SIM_FIRST").unwrap_or(0);
@@ -140,11 +148,12 @@ fn exclusion_breaks_outside_the_model_and_tokens_hold() {
     // The rarest break shows in one run of ten.
     let count = (count("SIM_COUNT", 2_000) / 20).max(50);
     for breach in Breach::ALL {
-        let broken = AtomicU64::new(0);
+        let (broken, earliest) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
         on_all_cores(0..count, |seed| {
             let mut violations = run(seed, Model::Outside(breach), false).violations;
             if violations.broke(Rule::Exclusion) {
                 broken.fetch_add(1, Ordering::Relaxed);
+                earliest.fetch_min(seed, Ordering::Relaxed);
             }
             violations.retain(|rule| matches!(rule, Rule::Token | Rule::Fence));
             let is_promised = breach != Breach::MasterLists;
@@ -153,8 +162,11 @@ fn exclusion_breaks_outside_the_model_and_tokens_hold() {
                 "{breach:?} {seed}:{violations:?}"
             );
         });
-        let broken = broken.into_inner();
-        println!("{breach:?}: {broken} of {count} runs broke exclusion");
+        let (broken, earliest) = (broken.into_inner(), earliest.into_inner());
+        println!(
+            "{breach:?}: {broken} of {count} runs broke exclusion, first \
+             SIM_BREACH={breach:?} SIM_SEED={earliest}"
+        );
         assert!(broken > 0, "{breach:?} never broke exclusion");
     }
 }
@@ -177,7 +189,7 @@ fn a_client_at_the_edge_of_the_window_gets_a_fenced_lock() {
 #[test]
 #[ignore = "slow without optimisation; `./dev sim` runs it"]
 fn seeds_that_found_a_defect_break_no_rule() {
-    for seed in [1_670, 1_803, 2_025, 3_639, 4_792] {
+    for seed in [1_670, 1_803, 2_025, 3_639, 4_792, 9_936, 1_189_781] {
         let violations = run(seed, Model::Within, false).violations;
         assert!(violations.is_empty(), "seed {seed}:{violations:?}");
     }
@@ -194,21 +206,23 @@ fn a_panic_that_the_crate_catches_is_counted() {
 #[test]
 #[ignore = "takes a minute; `./dev sim` runs it"]
 fn every_mutant_is_noticed() {
-    let only = env::var("SIM_MUTANT").ok();
+    let only = named("SIM_MUTANT", &Mutant::SIMULATED);
     let samples = count("SIM_SAMPLES", 1);
     let mut missed = Vec::new();
-    println!("| mutant | runs until it is noticed, mean | rule |\n|---|---|---|");
-    for mutant in mutants(only.as_deref()) {
-        let (mut runs, mut rules) = (0, BTreeSet::new());
-        for sample in 0..samples {
-            let Some((count, rule)) = notice(mutant, sample * MOST_RUNS) else {
-                missed.push(mutant);
-                break;
-            };
-            runs += count;
-            rules.insert(rule);
-        }
-        println!("| {mutant:?} | {} | {rules:?} |", runs / samples);
+    println!("| mutant | runs until it is noticed, mean | rule | the first of them |");
+    println!("|---|---|---|---|");
+    for mutant in only.map_or_else(|| Mutant::SIMULATED.to_vec(), |only| vec![only]) {
+        let noticed: Option<Vec<_>> = (0..samples)
+            .map(|sample| notice(mutant, sample * MOST_RUNS))
+            .collect();
+        let Some(noticed) = noticed else {
+            missed.push(mutant);
+            continue;
+        };
+        let mean = noticed.iter().map(|(runs, _)| runs).sum::<u64>() / samples;
+        let rules: BTreeSet<_> = noticed.iter().map(|(_, rule)| rule).collect();
+        let seed = noticed[0].0 - 1;
+        println!("| {mutant:?} | {mean} | {rules:?} | SIM_MUTANT={mutant:?} SIM_SEED={seed} |");
     }
     assert!(
         missed.is_empty(),

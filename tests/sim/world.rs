@@ -49,9 +49,10 @@ pub(in crate::master) struct World {
     /// `None` unless the run is recorded.
     log: Option<Vec<String>>,
     pub(super) violations: Violations,
-    /// The commands that each process has sent to each master since the window began.
-    sent: BTreeMap<(usize, usize), (u64, u32)>,
-    pub(super) busiest_second: u32,
+    /// The commands that each process has sent to each master.
+    pub(super) sent: Rates,
+    /// The connections that each process has opened to each master.
+    pub(super) dialled: Rates,
 }
 
 impl fmt::Debug for World {
@@ -97,6 +98,24 @@ impl Ord for Event {
     }
 }
 
+/// How often each process did something to each master in a second.
+#[derive(Default)]
+pub(super) struct Rates {
+    seconds: BTreeMap<(usize, usize), (u64, u32)>,
+    pub(super) highest: u32,
+}
+
+impl Rates {
+    fn count(&mut self, of: (usize, usize), now: u64) {
+        let (began, count) = self.seconds.entry(of).or_insert((now, 0));
+        if now - *began >= 1_000_000 {
+            (*began, *count) = (now, 0);
+        }
+        *count += 1;
+        self.highest = self.highest.max(*count);
+    }
+}
+
 impl World {
     pub(super) fn new(plan: &Plan, is_recorded: bool) -> Self {
         let servers = (0..plan.masters).map(|master| Server::new(master, plan));
@@ -118,8 +137,8 @@ impl World {
             processes: Vec::new(),
             log: is_recorded.then(Vec::new),
             violations: Violations::default(),
-            sent: BTreeMap::new(),
-            busiest_second: 0,
+            sent: Rates::default(),
+            dialled: Rates::default(),
         }
     }
 
@@ -180,7 +199,10 @@ impl World {
             stops: 0,
         };
         self.links.insert(self.connected, link);
-        self.connected
+        let (number, now) = (self.connected, self.now());
+        self.dialled.count((process, master), now);
+        self.log(|| format!("place {process} opens connection {number} to master {master}"));
+        number
     }
 
     /// Closes the client's end of a connection.
@@ -239,7 +261,7 @@ impl World {
             return; // the machine is gone, and the master never hears of it
         }
         if matches!(packet, Packet::Command(_)) {
-            self.count_command(process, master, now);
+            self.sent.count((process, master), now);
         }
         let path = &mut self.paths[process][master];
         if path.is_cut_up {
@@ -366,15 +388,6 @@ impl World {
         if is_first {
             self.earlier.notify_one();
         }
-    }
-
-    fn count_command(&mut self, process: usize, master: usize, now: u64) {
-        let (began, sent) = self.sent.entry((process, master)).or_insert((now, 0));
-        if now - *began >= 1_000_000 {
-            (*began, *sent) = (now, 0);
-        }
-        *sent += 1;
-        self.busiest_second = self.busiest_second.max(*sent);
     }
 
     /// Lets all events happen that are due. Returns the time of the next one.

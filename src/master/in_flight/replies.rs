@@ -95,7 +95,9 @@ impl InFlight<'_> {
 
     /// Handles a report that `key` has changed, or without a `key` that any key may have.
     pub(crate) fn on_changed(&self, key: Option<&str>) {
-        self.mailbox.changed(key);
+        if !mutant!(Deaf) {
+            self.mailbox.changed(key);
+        }
     }
 
     /// Handles the confirmation of a subscription, and tells the subscribers of `channel`. Fails if
@@ -115,7 +117,9 @@ impl InFlight<'_> {
 
     /// Passes a published message on to the subscribers of `channel`.
     pub(crate) fn on_message(&self, channel: &str, message: &str) {
-        self.mailbox.notify(channel, ChannelEvent::Message(message));
+        if !mutant!(Deaf) {
+            self.mailbox.notify(channel, ChannelEvent::Message(message));
+        }
     }
 
     /// Returns the oldest command, if it is a lock command.
