@@ -100,8 +100,9 @@ thread_local! {
 
 #[cfg(test)]
 impl Mutant {
-    /// The switches that the simulator must notice. The others have a test next to their rule: the
-    /// masters of the simulator have no sockets and invent nothing, and it has one thread.
+    /// The switches that the simulator must notice. Each of the others has a test next to its rule,
+    /// because the simulator has no sockets, no second thread and no masters that lie, and because
+    /// some moments are rare.
     pub(crate) const SIMULATED: [Self; 33] = [
         Self::AlwaysQueued,
         Self::CountsOnly,
