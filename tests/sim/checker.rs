@@ -263,8 +263,15 @@ impl Checker {
         let contender = self.contenders.remove(&attempt.number);
         self.leave(attempt);
         let holder = owner.unwrap_or((1 << 32) + tenure);
-        // The tasks of an owner share a lock that one of them got, also if that one has left.
-        let is_shared = self.locks[attempt.lock].last_holder == holder;
+        // The tasks of an owner share a lock that one of them got, also if that one has left, and
+        // also if its validity has ended and the keys have not expired yet.
+        let watched = &self.locks[attempt.lock];
+        let mut tenures = watched
+            .tenures
+            .iter()
+            .filter_map(|one| self.tenures.get(one));
+        let is_shared =
+            watched.last_holder == holder || tenures.any(|tenure| tenure.holder == holder);
         if let Some(winner) = contender.filter(|_| self.is_calm && guard.depth() == 1 && !is_shared)
         {
             self.check_order(&winner);
