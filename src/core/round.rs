@@ -656,7 +656,7 @@ mod tests {
         assert_eq!(round.skewed_to(), None);
         assert_eq!(round_of(vec![vote('g'), vote('g')]).skewed_to(), None);
         let stale = || Vote::Refuse(Refusal::Stale { counter: 7 });
-        // A counter is ahead of the candidate on some masters, and the clocks of others are.
+        // Some masters refuse the candidate because of the counter, others because of the clock.
         let round = round_of(vec![skewed(2), stale(), vote('f'), stale()]);
         assert_eq!(round.skewed_to(), Some(millis(2)));
         let round = round_of(vec![skewed(2), stale(), vote('g'), vote('h')]);

@@ -98,7 +98,7 @@ impl Ord for Event {
     }
 }
 
-/// How often each process did something to each master in a second.
+/// Counts what each process does to each master, in windows of one second.
 #[derive(Default)]
 pub(super) struct Rates {
     seconds: BTreeMap<(usize, usize), (u64, u32)>,

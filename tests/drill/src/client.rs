@@ -74,7 +74,7 @@ impl Orders {
 pub fn run(orders: Orders) -> Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    // Nobody waits for the tasks of the crate, so a panic in one of them would not be noticed.
+    // The client does not wait for the tasks of the crate, so it would not notice a panic in one.
     let print = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         print(info);
