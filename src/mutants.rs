@@ -72,6 +72,7 @@ pub(crate) enum Mutant {
     /// A majority of the masters that answered is enough.
     QuorumOfReachable,
     /// A connection is read for as long as the server sends.
+    #[cfg(feature = "redis")]
     ReadsWithoutPause,
     /// A master that is down is dialled again at once.
     RedialsAtOnce,
