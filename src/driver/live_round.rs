@@ -32,7 +32,7 @@ struct State {
     round: Round,
     /// The task that waits for the outcome.
     decided: Option<Waker>,
-    /// The task that waits for the vote of one master.
+    /// The task that looks at the votes as they come in.
     voted: Option<Waker>,
     /// The tasks that wait for all votes.
     settled: Vec<Waker>,
@@ -76,17 +76,20 @@ impl LiveRound {
 
     /// Waits until `master` has voted. Only the task that posted the round may wait here.
     pub(crate) async fn voted(&self, master: usize) -> Vote {
+        self.watch(|| self.read(|round| round.vote(master).cloned()))
+            .await
+    }
+
+    /// Waits until `look` returns `Some`. Calls `look` at once, and then again after every vote.
+    /// Only the task that posted the round may wait here.
+    pub(crate) async fn watch<T>(&self, look: impl Fn() -> Option<T>) -> T {
         poll_fn(|cx| {
-            let mut waker = Some(cx.waker().clone());
-            let mut state = self.state.lock();
-            match state.round.vote(master) {
-                Some(vote) => Poll::Ready(vote.clone()),
-                None => {
-                    mem::swap(&mut state.voted, &mut waker);
-                    drop(state); // the old waker is dropped after this
-                    Poll::Pending
-                }
-            }
+            // The task registers before it looks, to miss no vote. Wakers are cloned and dropped
+            // while the state is unlocked.
+            let waker = cx.waker().clone();
+            let old = self.state.lock().voted.replace(waker);
+            drop(old);
+            look().map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }

@@ -69,8 +69,6 @@ struct State {
     is_released: bool,
     /// The masters on which the lock has changed since the attempt began, or may have changed.
     changed: MasterSet,
-    /// The masters that tell the contending waiter of changes.
-    watched: Watched,
 }
 
 /// The events that end a wait.
@@ -218,7 +216,6 @@ impl LocalWaiter<'_> {
         }
         state.is_released = false;
         state.changed = MasterSet::NONE;
-        state.watched = Watched::None;
     }
 
     /// Starts to get the changes that masters report. A master reports a change only after a
@@ -232,14 +229,16 @@ impl LocalWaiter<'_> {
     }
 
     /// Waits until the lock may be free, or until `end`. The masters in `watched` tell of changes.
+    /// Does not wait if another waiter has taken over: the events are for that one.
     pub(crate) async fn event(&self, watched: &Watched, end: Instant) -> Option<Event> {
-        self.queue.state.lock().watched = watched.clone();
+        if !self.queue.state.lock().order.contends(self.number) {
+            return None;
+        }
         self.expect(end);
-        let event = || self.queue.state.lock().event(self.masters.count());
-        self.queue
-            .changed
-            .wait_until(end, || event().is_some())
-            .await;
+        let event = || self.queue.state.lock().event(watched, self.masters.count());
+        let changed = self.queue.changed.wait_until(end, || event().is_some());
+        // A release that was decided may still get answers that the lock is free.
+        first_of(changed, watched.until(|| event().is_some())).await;
         event()
     }
 
@@ -308,12 +307,13 @@ fn wake(next: Option<Arc<Notify>>) {
 }
 
 impl State {
-    /// Returns the event that the contending waiter waits for, if it has come.
-    fn event(&self, masters: usize) -> Option<Event> {
+    /// Returns the event that the contending waiter waits for, if it has come. The masters in
+    /// `watched` tell that waiter of changes.
+    fn event(&self, watched: &Watched, masters: usize) -> Option<Event> {
         if self.is_released {
             return Some(Event::Released);
         }
-        let free = self.watched.free(self.changed, masters);
+        let free = watched.free(self.changed, masters);
         free.map(Event::Changed)
     }
 }

@@ -1,6 +1,6 @@
 //! The masters that tell a waiter of changes of a lock.
 
-use std::sync::Arc;
+use std::{future, sync::Arc};
 
 use super::{live_round::LiveRound, masters::Masters};
 use crate::core::{master_set::MasterSet, round::Round};
@@ -29,6 +29,15 @@ impl Watched {
             Self::None => false,
             Self::One(_) => true,
             Self::All { .. } => masters.reporting().is_majority_of(masters.count()),
+        }
+    }
+
+    /// Waits until `is_done` returns `true`. Calls `is_done` at once, and then again after every
+    /// answer that makes [`free`](Self::free) change.
+    pub(crate) async fn until(&self, is_done: impl Fn() -> bool) {
+        match self {
+            Self::None | Self::One(_) => future::pending().await,
+            Self::All { release, .. } => release.watch(|| is_done().then_some(())).await,
         }
     }
 

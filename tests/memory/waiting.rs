@@ -1,6 +1,7 @@
 //! Waiting for a lock that another client holds, with the paused clock.
 
 use std::{
+    pin::pin,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -8,7 +9,7 @@ use std::{
 use quorlock::{AcquireError, Coordinator, Fault, Guard, Kind, MemoryMaster};
 use tokio::{
     task::JoinHandle,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use crate::world::*;
@@ -382,6 +383,47 @@ async fn no_wake_up_is_lost() {
         slowest = slowest.max(wait_of(waiting).await);
         assert!(slowest < millis(450), "run {run}: {slowest:?}");
     }
+}
+
+/// On each master, the release of the holder comes after the attempt of the waiter, and before the
+/// command that takes the attempt back. The first master keeps the key of a client that was killed.
+#[tokio::test(start_paused = true)]
+async fn late_answers_that_the_lock_is_free_wake_a_waiter() {
+    for lags in [&[2, 2, 16][..], &[2, 2, 2, 16], &[2, 2, 2, 16, 16]] {
+        let world = World::new(lags.len()).await;
+        world.occupy(0..lags.len(), seconds(600));
+        world.inject(lags.iter().copied().map(delay));
+        let waiting = waiter(&world.locks);
+        let start = Instant::now();
+        for (master, lag) in world.masters.iter().zip(lags).skip(1) {
+            sleep_until(start + millis(lag + 1)).await;
+            master.delete(NAME);
+        }
+        let took = wait_of(waiting).await;
+        assert!(took < millis(100), "{lags:?}: {took:?}");
+    }
+}
+
+/// The first waiter is not polled for so long that the second takes over. Then the first is polled
+/// again, and learns that its attempt failed on all masters.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_lost_its_turn_takes_no_events_from_the_next() {
+    let world = World::new(3).await;
+    let others = another(&world.masters).await;
+    let lock = others.mutex(NAME);
+    world.inject_all(&error());
+    let mut first = pin!(lock.acquire());
+    assert!(timeout(Duration::ZERO, first.as_mut()).await.is_err()); // posts its attempt
+    sleep(millis(10)).await;
+    world.clear_faults();
+    let guard = world.locks.mutex(NAME).acquire().await.unwrap();
+    let second = waiter(&others);
+    sleep(seconds(5)).await;
+    assert!(timeout(millis(300), first.as_mut()).await.is_err());
+    drop(guard);
+    let took = wait_of(second).await;
+    assert!(took <= millis(11), "{took:?}"); // one pause between attempts
+    drop(first.await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
