@@ -300,38 +300,47 @@ impl Checker {
     pub(super) fn check_overlap(&mut self, lock: usize) {
         let mut valid: Option<(u64, u64)> = None;
         for tenure in &self.locks[lock].tenures {
-            let Some(Tenure {
-                process,
-                holder,
-                guard,
-            }) = self.tenures.get(tenure)
-            else {
+            let Some(holder) = self.valid_holder(*tenure) else {
                 continue;
             };
-            if !process.knows_the_time() || !process.enter(|| guard.is_valid()) {
-                continue;
-            }
             match valid {
-                Some((other, other_holder)) if other_holder != *holder => {
+                Some((other, other_holder)) if other_holder != holder => {
                     let name = self.locks[lock].plan.name;
                     let text = format!("tenures {other} and {tenure} of lock {name} are valid");
                     self.found.push((Rule::Exclusion, text));
                     return;
                 }
-                _ => valid = Some((*tenure, *holder)),
+                _ => valid = Some((*tenure, holder)),
             }
         }
     }
 
+    /// Returns the holder of this tenure, if the tenure is valid by the clock of its process.
+    fn valid_holder(&self, tenure: u64) -> Option<u64> {
+        let Tenure {
+            process,
+            holder,
+            guard,
+        } = self.tenures.get(&tenure)?;
+        let is_valid = process.knows_the_time() && process.enter(|| guard.is_valid());
+        is_valid.then_some(*holder)
+    }
+
     /// Takes the guard out of the hands of its task.
     pub(super) fn end(&mut self, lock: usize, tenure: u64) {
+        let is_valid = self.valid_holder(tenure).is_some();
         self.locks[lock].tenures.retain(|other| *other != tenure);
         self.locks[lock].busy_at = Instant::now();
-        if let Some(tenure) = self.tenures.remove(&tenure) {
+        // A release after the validity changes nothing: the lock is free already, or has another
+        // holder.
+        if is_valid {
+            let mut others = self.locks[lock].tenures.iter();
+            let is_free = !others.any(|other| self.valid_holder(*other).is_some());
             let waits_well = |other: &Contender| other.lock != lock || other.is_queued;
-            let is_free = self.locks[lock].tenures.is_empty();
             let is_released = is_free && self.contenders.values().all(waits_well);
             self.locks[lock].released_at = is_released.then(Instant::now);
+        }
+        if let Some(tenure) = self.tenures.remove(&tenure) {
             self.locks[lock].last_holder = tenure.holder;
             tenure.process.enter(|| drop(tenure.guard));
         }
