@@ -30,7 +30,7 @@ fn every_call_returns_whatever_masters_reply() {
                 assert_eq!(fuzzed.hung, [""; 0], "calls that hang; the seed is {seed}");
                 assert_eq!(process_stats::panics(), 0, "panics; the seed is {seed}");
                 assert!(grown < 64.0, "{grown} MB; the seed is {seed}");
-                assert!(fuzzed.mutated > 50, "too few replies were falsified");
+                assert!(fuzzed.mutated > 20, "too few replies were falsified");
             });
         },
     );

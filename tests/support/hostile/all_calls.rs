@@ -65,13 +65,19 @@ pub async fn fuzz(servers: &[Server], seed: u64, length: Duration) -> Fuzzed {
     let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
     let mut random = Random::new(seed);
     let end = Instant::now() + length;
-    while Instant::now() < end {
+    // Each rate has its turn, and every other one applies to all masters. A short run that drew them
+    // could miss the high rates.
+    let rates = [5, 20, 50, 300, 2_000];
+    let first = random.below(rates.len() as u64) as usize;
+    for (turn, one_in) in rates.iter().cycle().skip(first).enumerate() {
+        if Instant::now() >= end {
+            break;
+        }
         let part = Duration::from_millis(1_500).min(end.saturating_duration_since(Instant::now()));
-        let one_in = random.pick(&[5, 20, 50, 300, 2_000]);
-        let is_for_all = random.is_one_in(2);
+        let is_for_all = turn % 2 == 0;
         for (number, mutator) in mutators.iter().enumerate() {
             let is_falsified = is_for_all || number == 0;
-            mutator.set_one_in(if is_falsified { one_in } else { u64::MAX });
+            mutator.set_one_in(if is_falsified { *one_in } else { u64::MAX });
         }
         fuzz_once(&urls, &calls, random.number(), part).await;
     }
