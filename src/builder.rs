@@ -14,7 +14,7 @@ use crate::{
     },
     driver::{clock, engine::Engine},
     error::ConfigError,
-    master::{Mailbox, MasterConfig, MasterSpec, RestartTracker, Supervisor},
+    master::{HealthBoard, Mailbox, MasterConfig, MasterSpec, RestartTracker, Supervisor},
 };
 
 impl Coordinator {
@@ -267,6 +267,7 @@ impl Builder {
                 clock::monotonic,
             ),
             quarantine: quarantine(config.max_ttl, config.drift),
+            health: HealthBoard::new(&addresses, clock::monotonic),
             #[cfg(feature = "tls")]
             tls: self.tls,
         };
@@ -280,7 +281,7 @@ impl Builder {
             .enumerate()
             .map(|(master, (spec, address))| spec.open(master, address, &master_config))
             .collect();
-        let engine = Engine::start(config, masters, &runtime);
+        let engine = Engine::start(config, masters, master_config.health, &runtime);
         Ok(Coordinator::from_parts(engine, checker))
     }
 }

@@ -1,11 +1,12 @@
 //! A set of masters that hold locks together.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     check::{Checker, Preflight},
-    core::{name::Kind, quorum::majority},
-    driver::engine::Engine,
+    core::{health::MasterHealth, name::Kind, quorum::majority, votes::Votes},
+    driver::{clock, engine::Engine, health_events::HealthEvents},
+    error::ReadyError,
     lock::Lock,
     owner::Owner,
 };
@@ -220,6 +221,125 @@ impl Coordinator {
     pub async fn check(&self) -> Preflight {
         let (config, masters) = (self.engine.config(), self.engine.masters());
         self.checker.run(config, masters.node_timeout()).await
+    }
+
+    /// Waits until a majority of masters can vote, at most for `limit`. Returns the answer of each
+    /// master. A [grant](crate::Vote::Grant) means that the master can vote.
+    ///
+    /// A master can vote if it is connected, answers in time and is not
+    /// [in quarantine](crate::RestartGuard).
+    ///
+    /// Call this method when a program starts, or in a health probe. Without it, the first attempts
+    /// of a program may fail because too few connections are ready. The call sends one inspection
+    /// to each master, and repeats it until enough masters can vote. It changes nothing on the
+    /// masters except the guard key, which every first connection writes.
+    ///
+    /// # Duration
+    ///
+    /// This method returns at most one node timeout after `limit`. The first connections may take
+    /// the connect timeout in addition. With a limit of zero, it asks each master once.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoQuorum`](ReadyError::NoQuorum): too few masters could vote before the limit. The error
+    ///   says which, and why.
+    /// - [`Closed`](ReadyError::Closed): the coordinator is closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the masters.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # use quorlock::{Coordinator, Fault, MemoryMaster};
+    /// let masters = [(); 3].map(|()| MemoryMaster::new());
+    /// masters[0].inject(Fault::Down);
+    /// let locks = Coordinator::new(&masters)?;
+    /// let votes = locks.ready(Duration::from_secs(5)).await?;
+    /// assert!(votes.granted_count() >= 2);
+    ///
+    /// // Gives the third master a moment, too.
+    /// match locks.all_ready(Duration::from_millis(100)).await {
+    ///     Ok(_) => println!("all masters can vote"),
+    ///     Err(error) if error.has_quorum() => eprintln!("start anyway: {error}"),
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
+        self.when_ready(self.quorum(), limit).await
+    }
+
+    /// Waits until all masters can vote, at most for `limit`. Otherwise the same as
+    /// [`ready`](Self::ready).
+    ///
+    /// If a majority but not all masters can vote by then, the error's
+    /// [`has_quorum`](ReadyError::has_quorum) returns `true`.
+    ///
+    /// # Errors
+    ///
+    /// See [`ready`](Self::ready).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the masters.
+    pub async fn all_ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
+        self.when_ready(self.master_count(), limit).await
+    }
+
+    async fn when_ready(&self, needed: usize, limit: Duration) -> Result<Votes, ReadyError> {
+        let start = clock::now();
+        let votes = self.engine.ready(needed, limit).await;
+        let votes = votes.ok_or(ReadyError::Closed)?;
+        if votes.granted_count() >= needed {
+            return Ok(votes);
+        }
+        Err(ReadyError::NoQuorum {
+            needed,
+            waited: clock::now().saturating_duration_since(start),
+            votes,
+        })
+    }
+
+    /// Returns the present state of each master, in the order in which the masters were configured.
+    /// Sends nothing.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # use quorlock::{Coordinator, MasterState, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// locks.all_ready(Duration::from_secs(5)).await?;
+    /// for master in locks.health() {
+    ///     println!("{master}"); // 10.0.0.1:6379 connected for 2.0s, round trip 310.0µs
+    ///     assert_eq!(master.state, MasterState::Connected);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn health(&self) -> Vec<MasterHealth> {
+        self.engine.masters().health.read()
+    }
+
+    /// Returns a stream of the changes of the masters' states. It begins with the present state of
+    /// each master. The stream does not keep the coordinator alive.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{Coordinator, MasterState, MemoryMaster};
+    /// # let locks = Coordinator::new([MemoryMaster::new()])?;
+    /// let mut events = locks.health_events();
+    /// while let Some(master) = events.next().await {
+    ///     println!("{master}");
+    /// #   if master.state == MasterState::Connected { break }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn health_events(&self) -> HealthEvents {
+        HealthEvents::new(self.engine.masters().health.watch())
     }
 
     /// Returns the number of masters.

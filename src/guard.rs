@@ -7,8 +7,9 @@ use std::{
 
 use crate::{
     core::{
+        command::Verb,
         lock_state::{LockState, LostReason},
-        round::Outcome,
+        round::{Outcome, Round},
         votes::Votes,
     },
     driver::claim::Level,
@@ -238,9 +239,12 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`NoQuorum`](ReleaseError::NoQuorum): fewer than a majority confirmed within the node
-    /// timeout. The other masters get the release as soon as they can be reached, until the TTL has
-    /// passed. If only one level was released, the next extension or release tells them the depth.
+    /// - [`NoQuorum`](ReleaseError::NoQuorum): fewer than a majority confirmed within the node
+    ///   timeout. The other masters get the release as soon as they can be reached, until the TTL
+    ///   has passed. If only one level was released, the next extension or release tells them the
+    ///   depth.
+    /// - [`NotLeft`](ReleaseError::NotLeft): the lock has a [minimum time](crate::Lock::min_hold),
+    ///   and fewer than a majority confirmed that they keep it for the rest of that time.
     ///
     /// # Cancel safety
     ///
@@ -253,9 +257,12 @@ impl Guard {
                 // Waits for the other votes, so that the error shows every vote. Masters that are
                 // down have failed already.
                 release.settled().await;
-                Err(ReleaseError::NoQuorum {
-                    name: self.level.name().clone(),
-                    votes: self.level.votes(&release),
+                let name = self.level.name().clone();
+                let votes = self.level.votes(&release);
+                Err(if release.read(Round::verb) == Verb::Extend {
+                    ReleaseError::NotLeft { name, votes }
+                } else {
+                    ReleaseError::NoQuorum { name, votes }
                 })
             }
         }

@@ -84,6 +84,7 @@ mod error;
 mod fence;
 mod guard;
 mod lock;
+mod log;
 mod master;
 mod owner;
 mod user_code;
@@ -93,6 +94,7 @@ pub use crate::{
     check::{Finding, Preflight, Setting, Severity},
     coordinator::Coordinator,
     core::{
+        health::{MasterHealth, MasterState},
         held_report::HeldReport,
         inspection::{Holder, Inspection},
         lock_state::{LockState, LostReason},
@@ -102,9 +104,10 @@ pub use crate::{
         restart::RestartGuard,
         votes::{VoteRow, Votes},
     },
+    driver::health_events::HealthEvents,
     error::{
-        AcquireError, ConfigError, Contention, ExtendError, InspectError, LostError, ReleaseError,
-        RunError,
+        AcquireError, ConfigError, Contention, ExtendError, InspectError, LostError, ReadyError,
+        ReleaseError, RunError,
     },
     fence::{Fence, StaleToken},
     guard::Guard,
@@ -138,9 +141,16 @@ macro_rules! page {
             "[interop]: crate::docs::interop\n",
             "[masters that keep everything]: crate::docs::guarantees#masters-that-keep-everything\n",
             "[proof]: crate::docs::proof\n",
+            "[recipes]: crate::docs::recipes\n",
             "[rights]: crate::docs::operations#rights\n",
             "[rolling restarts]: crate::docs::operations#rolling-restarts\n",
-            "[why it holds]: crate::docs::guarantees#why-it-holds\n\n",
+            "[why it holds]: crate::docs::guarantees#why-it-holds\n",
+            "[`ConfigError::NotFenced`]: crate::ConfigError::NotFenced\n",
+            "[`Fence`]: crate::Fence\n",
+            "[`Guard::fencing_token`]: crate::Guard::fencing_token\n",
+            "[`Guard::rounds`]: crate::Guard::rounds\n",
+            "[`Lock::fenced`]: crate::Lock::fenced\n",
+            "[`RestartGuard`]: crate::RestartGuard\n\n",
             include_str!($file)
         )
     };
@@ -156,7 +166,8 @@ pub mod docs {
     pub mod comparison {}
     #[doc = page!("../docs/compatibility.md")]
     pub mod compatibility {}
-    #[doc = page!("../docs/fencing.md")]
+    // Its examples are tested in `recipes/`, because one of them needs SQLite.
+    #[cfg_attr(not(doctest), doc = page!("../docs/fencing.md"))]
     pub mod fencing {}
     #[doc = page!("../docs/guarantees.md")]
     pub mod guarantees {}
@@ -166,6 +177,9 @@ pub mod docs {
     pub mod operations {}
     #[doc = page!("../docs/proof.md")]
     pub mod proof {}
+    // Its examples are parts of the programs in `recipes/`.
+    #[cfg_attr(not(doctest), doc = page!("../docs/recipes.md"))]
+    pub mod recipes {}
 }
 
 #[cfg(doctest)]

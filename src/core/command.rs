@@ -174,6 +174,16 @@ impl Verb {
         }
     }
 
+    /// Returns the word for a grant of this verb.
+    pub(crate) fn granted_word(self) -> &'static str {
+        match self {
+            Self::Acquire => "granted",
+            Self::Extend | Self::Heal => "confirmed",
+            Self::Inspect => "answered",
+            Self::Release | Self::Yield => "released",
+        }
+    }
+
     /// Returns whether `vote` counts towards the majority that this verb needs.
     pub(crate) fn is_done(self, vote: &Vote) -> bool {
         match (self, vote) {

@@ -66,7 +66,7 @@ impl HeldReport {
     }
 }
 
-/// Shows, for example, `held by another holder for 5.0s`.
+/// Shows, for example, `held by another holder for 5.0s more`.
 impl fmt::Display for HeldReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.owner() {
@@ -77,7 +77,7 @@ impl fmt::Display for HeldReport {
             write!(f, " ({} times)", self.depth())?;
         }
         if let Some(remaining) = self.remaining {
-            write!(f, " for {remaining:.1?}")?;
+            write!(f, " for {remaining:.1?} more")?;
         }
         match self.position() {
             None => Ok(()),
@@ -100,13 +100,13 @@ mod tests {
         assert_eq!((mutex.depth(), mutex.owner()), (1, None));
         assert_eq!(by(None, 3, None).depth(), 3);
         for (report, text) in [
-            (mutex, "held by another holder for 5.0s"),
+            (mutex, "held by another holder for 5.0s more"),
             (HeldReport::mutex(None), "held by another holder"),
             (by(None, 1, None), "held by \"u:1\""),
             (by(None, 3, None), "held by \"u:1\" (3 times)"),
             (
                 by(Some(millis(250)), 2, Some(7)),
-                "held by \"u:1\" (2 times) for 250.0ms, position 7 in the queue",
+                "held by \"u:1\" (2 times) for 250.0ms more, position 7 in the queue",
             ),
         ] {
             assert_eq!(report.to_string(), text);

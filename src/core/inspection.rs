@@ -205,7 +205,7 @@ mod tests {
                 name: "r".into(),
                 holder: holder(&seen(&texts)),
                 queue: Vec::new(),
-                votes: Votes::new(Arc::new([]), Box::new([])),
+                votes: Votes::new(Arc::new([]), Box::new([]), "answered"),
             };
             assert_eq!(
                 inspection.is_held(),

@@ -97,6 +97,13 @@ impl Ttl {
         }
     }
 
+    /// Returns the TTL of a key that no one holds any more and that stays for `time`, at most
+    /// [`Ttl::MOST`].
+    pub(crate) fn left(time: Duration) -> Self {
+        let millis = u64::try_from(time.min(Self::MOST).as_millis());
+        Self(millis.unwrap_or(u64::MAX).max(1))
+    }
+
     pub(crate) fn millis(self) -> u64 {
         self.0
     }

@@ -40,6 +40,7 @@ pub(crate) mod command;
 pub(crate) mod config;
 pub(crate) mod config_error;
 pub(crate) mod effect;
+pub(crate) mod health;
 pub(crate) mod held_report;
 pub(crate) mod identity;
 pub(crate) mod inspection;

@@ -98,6 +98,10 @@ impl Round {
         self.outcome
     }
 
+    pub(crate) fn verb(&self) -> Verb {
+        self.verb
+    }
+
     pub(crate) fn start(&self) -> Instant {
         self.start
     }

@@ -30,6 +30,8 @@ use super::quorum::{Failure, Vote, majority};
 pub struct Votes {
     masters: Arc<[Arc<str>]>,
     cast: Box<[Option<CastVote>]>,
+    /// The word for a grant in this round.
+    granted: &'static str,
 }
 
 /// One vote, and the time from the start of the round until the vote came in.
@@ -102,9 +104,17 @@ impl DerefMut for CastVotes {
 }
 
 impl Votes {
-    pub(crate) fn new(masters: Arc<[Arc<str>]>, cast: Box<[Option<CastVote>]>) -> Self {
+    pub(crate) fn new(
+        masters: Arc<[Arc<str>]>,
+        cast: Box<[Option<CastVote>]>,
+        granted: &'static str,
+    ) -> Self {
         debug_assert_eq!(masters.len(), cast.len());
-        Self { masters, cast }
+        Self {
+            masters,
+            cast,
+            granted,
+        }
     }
 
     /// Returns one row for each master.
@@ -158,6 +168,7 @@ impl fmt::Display for Votes {
             }
             write!(f, "{} ", row.master)?;
             match row.vote() {
+                Some(Vote::Grant) => f.write_str(self.granted)?,
                 Some(vote) => vote.fmt(f)?,
                 None => f.write_str("not answered yet")?,
             }
@@ -219,7 +230,11 @@ mod tests {
             let latency = Duration::from_secs(master as u64);
             table[master] = vote.clone().map(|vote| CastVote::new(vote, latency));
         }
-        Votes::new(masters.collect(), table.to_vec().into_boxed_slice())
+        Votes::new(
+            masters.collect(),
+            table.to_vec().into_boxed_slice(),
+            "granted",
+        )
     }
 
     #[test]

@@ -14,11 +14,13 @@ use super::{
     claim::{Claim, Level, LockRequest},
     clock,
     context::Context,
+    deadline::Deadline,
     denied::NotAcquired,
     inspect::{self, NotInspected},
     local_waiters::LocalWaiters,
     masters::Masters,
     owned_lock::LockOwner,
+    ready::ready,
     renewer::Renewer,
     shared::Shared,
     supervisors,
@@ -26,8 +28,10 @@ use super::{
 #[cfg(test)]
 use crate::master::sim::Process;
 use crate::{
-    core::{config::Config, inspection::Inspection, name::Resource},
-    master::{Mailbox, Supervisor},
+    core::{config::Config, inspection::Inspection, name::Resource, votes::Votes},
+    log,
+    master::{HealthBoard, Mailbox, Supervisor},
+    user_code::shielded,
 };
 
 /// The driver of a coordinator.
@@ -46,6 +50,7 @@ impl Engine {
     pub(crate) fn start(
         config: Config,
         masters: Vec<(Arc<Mailbox>, Supervisor)>,
+        health: HealthBoard,
         runtime: &tokio::runtime::Handle,
     ) -> Self {
         let mailboxes = masters.iter().map(|(mailbox, _)| mailbox.clone()).collect();
@@ -57,7 +62,7 @@ impl Engine {
         runtime.spawn(renewing);
         let process: Arc<str> = uuid(clock::random()).into();
         let context = Context {
-            masters: Masters::new(config, mailboxes),
+            masters: Masters::new(config, mailboxes, health),
             renewer,
             local_waiters: LocalWaiters::default(),
         };
@@ -89,7 +94,8 @@ impl Engine {
 
     /// Makes one attempt.
     pub(crate) async fn try_acquire(&self, request: &LockRequest) -> Result<Level, NotAcquired> {
-        acquire::try_acquire(&self.shared, request).await
+        let acquired = acquire::try_acquire(&self.shared, request).await;
+        self.logged(request, acquired)
     }
 
     /// Waits until the lock is acquired. If there is a `limit`, the last attempt begins when that
@@ -99,12 +105,42 @@ impl Engine {
         request: &LockRequest,
         limit: Option<Duration>,
     ) -> Result<Level, NotAcquired> {
-        acquire::acquire(&self.shared, request, limit).await
+        let acquired = acquire::acquire(&self.shared, request, limit).await;
+        self.logged(request, acquired)
+    }
+
+    /// Logs the result of an acquisition, and returns it.
+    fn logged(
+        &self,
+        request: &LockRequest,
+        acquired: Result<Level, NotAcquired>,
+    ) -> Result<Level, NotAcquired> {
+        let name = request.resource.name();
+        shielded(|| match &acquired {
+            Ok(level) => {
+                let (validity, fencing_token) = (level.validity(), level.fencing_token());
+                tracing::debug!(target: log::LOCK, %name, ?validity, fencing_token, "lock acquired");
+            }
+            Err(NotAcquired::Denied(last) | NotAcquired::Deadline { last, .. }) => {
+                let votes = last.round.as_ref().map(|round| self.masters().votes(round));
+                let reason = &last.refused;
+                tracing::debug!(target: log::LOCK, %name, ?reason, ?votes, "lock not acquired");
+            }
+            Err(NotAcquired::Closed | NotAcquired::Config(_)) => {}
+        });
+        acquired
     }
 
     /// Asks all masters who holds the lock and who waits for it.
     pub(crate) async fn inspect(&self, resource: &Resource) -> Result<Inspection, NotInspected> {
         inspect::inspect(self.masters(), resource).await
+    }
+
+    /// Waits until `needed` masters can vote, at most for `limit`. Returns the last answer of each
+    /// master, or `None` if the coordinator is closed.
+    pub(crate) async fn ready(&self, needed: usize, limit: Duration) -> Option<Votes> {
+        self.shared.check_open().ok()?;
+        Some(ready(self.masters(), needed, Deadline::new(Some(limit))).await)
     }
 
     /// Refuses new acquisitions. Waits until all releases are delivered, or until the keys that

@@ -12,7 +12,7 @@ use crate::{
     core::{
         agreed_master::rank, command::Command, config::Config, master_set::MasterSet, votes::Votes,
     },
-    master::{CountVotes, Mailbox, Request, Subscriber, Watcher},
+    master::{CountVotes, HealthBoard, Mailbox, Request, Subscriber, Watcher},
 };
 
 /// The masters of a coordinator, and the settings of the coordinator. After this value is dropped,
@@ -22,17 +22,19 @@ pub(crate) struct Masters {
     config: Config,
     addresses: Arc<[Arc<str>]>,
     mailboxes: Box<[Arc<Mailbox>]>,
+    pub(crate) health: HealthBoard,
     pub(crate) pending_releases: PendingReleases,
     pub(crate) timestamps: Timestamps,
 }
 
 impl Masters {
-    pub(crate) fn new(config: Config, mailboxes: Vec<Arc<Mailbox>>) -> Self {
+    pub(crate) fn new(config: Config, mailboxes: Vec<Arc<Mailbox>>, health: HealthBoard) -> Self {
         let addresses = mailboxes.iter().map(|mailbox| mailbox.address().clone());
         Self {
             config,
             addresses: addresses.collect(),
             mailboxes: mailboxes.into(),
+            health,
             pending_releases: PendingReleases::new(),
             timestamps: Timestamps::default(),
         }
@@ -79,7 +81,8 @@ impl Masters {
     }
 
     pub(crate) fn votes(&self, round: &LiveRound) -> Votes {
-        Votes::new(self.addresses.clone(), round.votes())
+        let granted = round.read(|round| round.verb().granted_word());
+        Votes::new(self.addresses.clone(), round.votes(), granted)
     }
 
     /// Posts `command` to every master.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::clock;
-use crate::user_code::shielded;
+use crate::{log, user_code::shielded};
 
 /// A source of timestamps in microseconds since 1970. Each timestamp is larger than all timestamps
 /// that were handed out or noted since the last correction.
@@ -49,6 +49,7 @@ impl Timestamps {
         if offset_us.abs_diff(before) > 500_000 {
             shielded(|| {
                 tracing::warn!(
+                    target: log::MASTER,
                     offset_us,
                     "the local clock differs from the clocks of the masters: using theirs"
                 );

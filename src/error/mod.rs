@@ -4,10 +4,12 @@
 
 use std::{sync::Arc, time::Duration};
 
+pub use self::ready::ReadyError;
 pub use crate::core::config_error::ConfigError;
 use crate::core::{lock_state::LostReason, name::Kind, votes::Votes};
 
 mod from_driver;
+mod ready;
 
 /// The reason why a lock was not acquired.
 ///
@@ -219,7 +221,9 @@ fn describe(reason: Contention, votes: &Votes) -> String {
         Contention::Held {
             remaining: Some(remaining),
         } => {
-            format!("held by another holder on {refused} of {masters} masters for {remaining:.1?}")
+            format!(
+                "held by another holder on {refused} of {masters} masters for {remaining:.1?} more"
+            )
         }
         Contention::Queued => "other waiters come first".to_owned(),
         Contention::Split => {
@@ -342,7 +346,7 @@ pub enum RunError<E> {
     Lost(#[from] LostError),
 }
 
-/// The reason why a release was not confirmed.
+/// The reason why a release was not confirmed, or why a lock was not left in place.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
@@ -363,6 +367,22 @@ pub enum ReleaseError {
         /// The votes of the round that failed.
         votes: Votes,
     },
+
+    /// The lock should have been left in place for its
+    /// [minimum time](crate::Lock::min_hold), and fewer than a majority of masters confirmed. The
+    /// lock is free when its TTL has passed.
+    #[error(
+        "left {name:?} in place on only {} of {} masters (need {}), \
+         it is free when its TTL has passed: {votes}",
+        .votes.granted_count(), .votes.master_count(), .votes.quorum()
+    )]
+    #[non_exhaustive]
+    NotLeft {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
 }
 
 #[cfg(test)]
@@ -378,7 +398,7 @@ mod tests {
         let cast = votes
             .iter()
             .map(|vote| Some(CastVote::new(vote.clone(), Duration::ZERO)));
-        Votes::new(Arc::new(names), cast.collect())
+        Votes::new(Arc::new(names), cast.collect(), "granted")
     }
 
     #[test]
@@ -392,26 +412,26 @@ mod tests {
                     remaining: Some(seconds(5)),
                 },
                 [Vote::Grant, held(), held()],
-                "held by another holder on 2 of 3 masters for 5.0s: a granted, \
-                 b held by another holder for 5.0s, c held by another holder for 5.0s",
+                "held by another holder on 2 of 3 masters for 5.0s more: a granted, \
+                 b held by another holder for 5.0s more, c held by another holder for 5.0s more",
             ),
             (
                 Contention::Held { remaining: None },
                 [Vote::Grant, held(), held()],
                 "held by another holder on 2 of 3 masters: a granted, \
-                 b held by another holder for 5.0s, c held by another holder for 5.0s",
+                 b held by another holder for 5.0s more, c held by another holder for 5.0s more",
             ),
             (
                 Contention::Queued,
                 [queued(), queued(), held()],
                 "other waiters come first: a free, position 2 in the queue, \
-                 b free, position 2 in the queue, c held by another holder for 5.0s",
+                 b free, position 2 in the queue, c held by another holder for 5.0s more",
             ),
             (
                 Contention::Split,
                 [Vote::Grant, held(), held()],
                 "the vote was split, 1 of 3 masters granted (need 2): a granted, \
-                 b held by another holder for 5.0s, c held by another holder for 5.0s",
+                 b held by another holder for 5.0s more, c held by another holder for 5.0s more",
             ),
         ] {
             let votes = votes(&answers);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::restart::RestartTracker;
+use super::{health::HealthBoard, restart::RestartTracker};
 use crate::core::{retry::Backoff, timeout::NodeTimeout};
 
 /// The settings that all masters of one coordinator share, with its clock and its random numbers.
@@ -19,6 +19,7 @@ pub(crate) struct MasterConfig {
     pub(crate) restart_tracker: RestartTracker,
     /// The length of a quarantine, from the moment at which a master may have forgotten locks.
     pub(crate) quarantine: Duration,
+    pub(crate) health: HealthBoard,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
 }

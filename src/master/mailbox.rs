@@ -18,7 +18,7 @@ use super::{
     subscriptions::{Change, ChannelEvent, Subscriber, Subscriptions},
     watchers::{Watcher, Watchers},
 };
-use crate::{core::quorum::Failure, user_code::shielded};
+use crate::{core::quorum::Failure, log, user_code::shielded};
 
 /// The queue of one master. Posting never blocks, never spawns a task and needs no runtime.
 ///
@@ -250,6 +250,12 @@ impl Mailbox {
         }
     }
 
+    /// Returns the end of the quarantine, if it has not ended.
+    pub(super) fn quarantined_until(&self) -> Option<Instant> {
+        let until = self.state.lock().quarantine;
+        until.filter(|until| *until > (self.now)())
+    }
+
     /// Notes that there is a connection with this node timeout. Returns the releases that the
     /// master is owed.
     pub(super) fn serve(&self, timeout: Duration) -> Owed {
@@ -325,7 +331,7 @@ impl Mailbox {
     pub(super) fn log_given_up(&self) {
         let master = &self.address;
         shielded(|| {
-            tracing::warn!(%master, "too many releases are owed: the oldest are given up, and their locks end with the TTL");
+            tracing::warn!(target: log::MASTER, %master, "too many releases are owed: the oldest are given up, and their locks end with the TTL");
         });
     }
 }

@@ -8,6 +8,7 @@ mod config;
 mod conformance;
 mod connection;
 pub(crate) mod dial_error;
+mod health;
 mod in_flight;
 mod known_origins;
 mod liveness;
@@ -17,6 +18,7 @@ mod memory;
 mod outage;
 mod owed;
 pub(crate) mod probe;
+mod quarantine;
 pub(crate) mod question;
 #[cfg(feature = "redis")]
 mod redis;
@@ -34,6 +36,7 @@ mod unanswered;
 mod watchers;
 
 pub(crate) use config::MasterConfig;
+pub(crate) use health::{Entry, HealthBoard};
 pub(crate) use mailbox::Mailbox;
 #[cfg(feature = "test-util")]
 pub use memory::{Fault, MemoryMaster};

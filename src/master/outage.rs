@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::in_flight::InFlight;
-use crate::user_code::shielded;
+use crate::{log, user_code::shielded};
 
 /// The failures of a master since it last worked. The log gets one warning when an outage begins,
 /// and one message when the master seems to work again.
@@ -27,10 +27,10 @@ impl Outage {
     /// Notes that a dial succeeded.
     pub(super) fn connected(&mut self, master: &str) {
         if self.is_end_logged || self.was_useless {
-            shielded(|| tracing::debug!(%master, "connected"));
+            shielded(|| tracing::debug!(target: log::MASTER, %master, "connected"));
         } else {
             self.is_end_logged = true;
-            shielded(|| tracing::info!(%master, "connected"));
+            shielded(|| tracing::info!(target: log::MASTER, %master, "connected"));
         }
     }
 
@@ -38,7 +38,7 @@ impl Outage {
     pub(super) fn polled(&mut self, master: &str, has_answered: bool) {
         if self.was_useless && !self.is_end_logged && has_answered {
             self.is_end_logged = true;
-            shielded(|| tracing::info!(%master, "master answers again"));
+            shielded(|| tracing::info!(target: log::MASTER, %master, "master answers again"));
         }
     }
 
@@ -70,9 +70,9 @@ impl Outage {
         self.failures = before.saturating_add(1);
         if before == 0 {
             self.is_end_logged = false;
-            shielded(|| tracing::warn!(%master, %why, "master down"));
+            shielded(|| tracing::warn!(target: log::MASTER, %master, %why, "master down"));
         } else {
-            shielded(|| tracing::debug!(%master, %why, "master still down"));
+            shielded(|| tracing::debug!(target: log::MASTER, %master, %why, "master still down"));
         }
         before
     }

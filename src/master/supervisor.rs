@@ -15,12 +15,13 @@ use super::{
     config::MasterConfig,
     connection::{Connection, Dial, Dialled},
     dial_error::in_time,
+    health::HealthBoard,
     in_flight::InFlight,
     mailbox::Mailbox,
     outage::Outage,
+    quarantine::{self, Quarantine},
     task::{LazyTimer, poll_yield},
 };
-use crate::user_code::shielded;
 
 /// Serves `mailbox` until nothing is left to deliver and nothing more will be posted.
 ///
@@ -32,10 +33,13 @@ pub(super) fn supervise<D: Dial>(
 ) -> impl Future<Output = ()> + Send {
     // `closing` is created outside the future. The mailbox is then closed even if the runtime drops
     // the future without polling it.
-    let closing = CloseOnDrop(mailbox);
+    let closing = CloseOnDrop {
+        mailbox,
+        health: config.health.clone(),
+    };
     async move {
         let closing = closing;
-        run(dialer, &closing.0, &config).await;
+        run(dialer, &closing.mailbox, &config).await;
     }
 }
 
@@ -49,7 +53,9 @@ async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
         let why = match dialled {
             Ok(dialled) => {
                 outage.connected(mailbox.address());
-                quarantine(mailbox, config, dialled.age);
+                quarantine::begin(mailbox, config, dialled.age);
+                let (master, until) = (mailbox.master(), mailbox.quarantined_until());
+                config.health.connected(master, dialled.round_trip, until);
                 let Some(why) = serve(dialled, &mut outage, mailbox, config).await else {
                     return;
                 };
@@ -65,6 +71,7 @@ async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
             }
         };
         let failures = outage.failed(mailbox.address(), &why);
+        config.health.down(mailbox.master(), &why, failures + 1);
         let mut pause = config.redial.delay(failures, (config.random)());
         if mutant!(RedialsAtOnce) {
             pause = Duration::from_millis(1);
@@ -73,19 +80,6 @@ async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
         if unless_done(mailbox, pause).await.is_none() {
             return;
         }
-    }
-}
-
-/// Quarantines the master if it may have forgotten locks `age` ago. The quarantine lasts until
-/// those locks have expired.
-fn quarantine(mailbox: &Mailbox, config: &MasterConfig, age: Option<Duration>) {
-    let left = age.map(|age| config.quarantine.saturating_sub(age));
-    if let Some(left) = left.filter(|left| !left.is_zero()) {
-        let master = mailbox.address();
-        shielded(|| {
-            tracing::warn!(%master, ?left, "master may have forgotten locks: it has no vote until they have expired");
-        });
-        mailbox.quarantine((config.now)() + left);
     }
 }
 
@@ -122,6 +116,7 @@ async fn serve<C: Connection>(
     in_flight.set_reports_changes(dialled.reports_changes);
     let mut timer = LazyTimer::new(config.now);
     let (mut requests, mut changes) = (Vec::new(), Vec::new());
+    let mut quarantine = Quarantine::of(mailbox);
     let ended = poll_fn(|cx| {
         // More iterations in one poll would delay other tasks.
         for _ in 0..8 {
@@ -137,10 +132,13 @@ async fn serve<C: Connection>(
             if in_flight.send_more(&mut connection) {
                 continue;
             }
-            let Some(at) = in_flight.next_expiry() else {
+            let Some(at) = quarantine.or_earlier(in_flight.next_expiry()) else {
                 return Poll::Pending;
             };
             ready!(timer.poll(cx, at));
+            if quarantine.ends(at, mailbox, config) {
+                continue;
+            }
             if in_flight.forgive_stall(at) {
                 return poll_yield(cx);
             }
@@ -155,11 +153,19 @@ async fn serve<C: Connection>(
     })
     .await;
     track_reply(&in_flight, mailbox, config);
-    let (why, was_given_up) = ended?;
+    Some(disconnect(&mut in_flight, outage, ended?))
+}
+
+/// Ends a connection, which may have been given up. Returns the reason.
+fn disconnect(
+    in_flight: &mut InFlight<'_>,
+    outage: &mut Outage,
+    (why, was_given_up): (Arc<str>, bool),
+) -> Arc<str> {
     in_flight.disconnect(&why);
     let has_answered = in_flight.last_reply.is_some();
     outage.disconnected(was_given_up, has_answered, in_flight.age());
-    Some(why)
+    why
 }
 
 /// Tells the restart tracker when the last reply came. All coordinators of this process share this
@@ -172,10 +178,14 @@ fn track_reply(in_flight: &InFlight<'_>, mailbox: &Mailbox, config: &MasterConfi
 
 /// Closes the mailbox when the supervisor ends or is dropped. No task then waits for a vote that is
 /// never cast.
-struct CloseOnDrop(Arc<Mailbox>);
+struct CloseOnDrop {
+    mailbox: Arc<Mailbox>,
+    health: HealthBoard,
+}
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        self.0.close();
+        self.mailbox.close();
+        self.health.closed(self.mailbox.master());
     }
 }

@@ -34,6 +34,7 @@ use self::{
 };
 use super::{
     config::MasterConfig,
+    health::HealthBoard,
     mailbox::Mailbox,
     memory::{Fault, MemoryMaster},
     request::{CountVotes, Request},
@@ -50,6 +51,7 @@ use crate::core::{
     retry::Backoff,
     timeout::NodeTimeout,
 };
+use crate::driver::clock;
 
 mod guard;
 mod random;
@@ -455,9 +457,10 @@ impl Subject {
             restart_tracker: RestartTracker::new(
                 crate::core::restart::RestartGuard::Off,
                 false,
-                crate::driver::clock::monotonic,
+                clock::monotonic,
             ),
             quarantine: Duration::ZERO,
+            health: HealthBoard::new([], clock::monotonic),
             #[cfg(feature = "tls")]
             tls: None,
         };

@@ -14,7 +14,7 @@ async fn a_held_lock_is_explained() {
     assert_text(
         &world,
         world.lock().try_acquire().await.unwrap_err(),
-        r#"could not lock "orders/42": held by another holder on 3 of 3 masters for 5.0s: a held by another holder, b held by another holder, c held by another holder"#,
+        r#"could not lock "orders/42": held by another holder on 3 of 3 masters for 5.0s more: a held by another holder, b held by another holder, c held by another holder"#,
     );
     // Two masters hold the lock without a TTL, so the message names no time.
     world.masters[0].set_hash("orders/42", [("field", "1")], None);
@@ -121,7 +121,7 @@ async fn failed_extensions_are_explained() {
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
-        r#"could not extend "orders/42": only 1 of 3 masters confirmed (need 2), still valid for 9.9s: a connection lost: connection reset, b answered OOM no room, c granted"#,
+        r#"could not extend "orders/42": only 1 of 3 masters confirmed (need 2), still valid for 9.9s: a connection lost: connection reset, b answered OOM no room, c confirmed"#,
     );
     world.clear_faults();
     sleep(seconds(2)).await;
@@ -131,7 +131,7 @@ async fn failed_extensions_are_explained() {
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
-        r#"could not extend "orders/42": it is lost: a holds nothing, b granted, c held by another holder for 60.0s"#,
+        r#"could not extend "orders/42": it is lost: a holds nothing, b confirmed, c held by another holder for 60.0s more"#,
     );
 
     // The lock is still reported as lost after its validity has ended.
@@ -139,7 +139,7 @@ async fn failed_extensions_are_explained() {
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
-        r#"could not extend "orders/42": it is lost: a holds nothing, b granted, c held by another holder for 60.0s"#,
+        r#"could not extend "orders/42": it is lost: a holds nothing, b confirmed, c held by another holder for 60.0s more"#,
     );
 
     world.masters.iter().for_each(MemoryMaster::forget);
@@ -161,7 +161,7 @@ async fn an_extension_that_was_too_slow_is_explained() {
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
-        r#"could not extend "orders/42": a majority confirmed too late to be of use: a granted, b granted, c not answered yet"#,
+        r#"could not extend "orders/42": a majority confirmed too late to be of use: a confirmed, b confirmed, c not answered yet"#,
     );
 }
 
@@ -173,7 +173,7 @@ async fn a_release_on_a_minority_is_explained() {
     assert_text(
         &world,
         guard.release().await.unwrap_err(),
-        r#"released "orders/42" on only 1 of 3 masters (need 2), the others are owed the release until the TTL has passed: a connection lost: connection reset, b no answer in 50ms, c granted"#,
+        r#"released "orders/42" on only 1 of 3 masters (need 2), the others are owed the release until the TTL has passed: a connection lost: connection reset, b no answer in 50ms, c released"#,
     );
 }
 

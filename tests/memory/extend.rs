@@ -96,7 +96,7 @@ async fn an_extension_finds_a_lock_that_a_majority_forgot_lost() {
         [
             "holds nothing",
             "granted",
-            "held by another holder for 60.0s"
+            "held by another holder for 60.0s more"
         ]
     );
     sleep(millis(1)).await;

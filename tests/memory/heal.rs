@@ -212,7 +212,11 @@ async fn another_clients_key_is_left_alone() {
     let votes = said(&guard.votes());
     assert_eq!(
         votes,
-        ["held by another holder for 60.0s", "granted", "granted"]
+        [
+            "held by another holder for 60.0s more",
+            "granted",
+            "granted"
+        ]
     );
 }
 

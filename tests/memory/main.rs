@@ -24,9 +24,11 @@ mod fair;
 mod faults;
 mod fenced;
 mod heal;
+mod health;
 mod hopeless_waiters;
 mod log;
 mod loss;
+mod min_hold;
 #[path = "../support/on_event.rs"]
 mod on_event;
 mod owners;

@@ -233,7 +233,7 @@ fn every_mutant_is_noticed() {
 }
 
 /// The runs after which a mutant counts as missed.
-const MOST_RUNS: u64 = 3_000;
+const MOST_RUNS: u64 = 10_000;
 
 /// Returns the number of runs until `mutant` breaks a rule, and the rule.
 fn notice(mutant: Mutant, first: u64) -> Option<(u64, Rule)> {

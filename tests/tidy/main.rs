@@ -4,6 +4,7 @@
 
 mod cycles;
 mod defined;
+mod examples;
 mod floors;
 mod mutants;
 mod names;

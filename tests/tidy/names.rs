@@ -20,6 +20,9 @@ const ABOUT_CODE: &[&str] = &["docs/architecture.md", "CONTRIBUTING.md"];
 /// Names that do not start a path in this crate.
 const OUTSIDE: &[&str] = &["clippy", "redis", "rustls", "std", "tokio", "tracing"];
 
+/// The targets of log events.
+const LOG_TARGETS: &[&str] = &["quorlock::lock", "quorlock::master"];
+
 /// Words in backticks that look like a type of this crate.
 const NO_TYPES: &[&str] = &["MultiplexedConnection", "RLock", "Trait"];
 
@@ -92,7 +95,11 @@ impl Known {
         let word = word.split('(').next().unwrap_or_default();
         let word = word.trim_matches(|c: char| !is_in_word(c) && !"./<".contains(c));
         let extensions = [".rs", ".lua", ".md", ".toml"];
-        if word.contains("://") || word.contains('<') || word.starts_with("target/") {
+        if word.contains("://")
+            || word.contains('<')
+            || word.starts_with("target/")
+            || LOG_TARGETS.contains(&word)
+        {
             return true;
         }
         if word.contains('/') {

@@ -1,11 +1,16 @@
 //! Extension and renewal of a lock that was won.
 
 use std::{
+    mem,
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
-use super::{Claim, Level, Locked, expiry_of};
+use super::{
+    Claim, Level,
+    announcement::{LockEvent, Locked},
+    expiry_of,
+};
 use crate::{
     core::{
         command::{Action, Verb},
@@ -169,7 +174,13 @@ impl Claim {
         });
         state.keep_newest();
         state.was_extended = true;
-        state.in_doubt |= state.newest.has_failed();
+        if !state.in_doubt && state.newest.has_failed() {
+            state.in_doubt = true;
+            state.announcement.event = Some(LockEvent::InDoubt {
+                remaining: state.lease.remaining(start),
+                round: state.newest.clone(),
+            });
+        }
         state.keys_until = state.keys_until.max(expiry_of(ttl));
         state.newest = extension.round.clone();
         let action = Action::Extend {
@@ -201,7 +212,7 @@ impl Claim {
         if let LockState::Lost(_) = self.state_at(&mut state, now) {
             return;
         }
-        state.in_doubt = false;
+        let was_in_doubt = mem::take(&mut state.in_doubt);
         let lease = if mutant!(ExtensionStartsLate) {
             Lease::new(now, self.ttl, self.context.masters.config().drift)
         } else {
@@ -210,6 +221,10 @@ impl Claim {
         if lease > state.lease {
             state.lease = lease;
             state.validity = lease.remaining(now);
+            state.announcement.event = Some(LockEvent::Renewed {
+                validity: state.validity,
+                was_in_doubt,
+            });
         }
     }
 

@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Claim, Locked};
+use super::{
+    Claim,
+    announcement::{LockEvent, Locked},
+};
 use crate::{
     core::lock_state::{LockState, LostReason},
     driver::clock,
@@ -84,7 +87,7 @@ impl Claim {
     pub(super) fn lose(state: &mut Locked<'_>, reason: LostReason) {
         if state.lost.is_none() && state.release.is_none() {
             state.lost = Some(reason);
-            state.announcement.lost = Some(reason);
+            state.announcement.event = Some(LockEvent::Lost(reason));
         }
     }
 }

@@ -1,12 +1,12 @@
 //! A claim on a lock: what it may have left on the masters, how it is kept, and how it is released.
 
 use std::{
-    ops::{Deref, DerefMut},
+    ops::Deref,
     sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::{
     clock,
@@ -31,12 +31,15 @@ use crate::{
         round::{Outcome, Round},
         votes::Votes,
     },
+    log,
     master::{CountVotes, Request},
     user_code::shielded,
 };
 
+mod announcement;
 pub(crate) mod ballots;
 pub(crate) mod extension;
+mod left;
 mod lock_state;
 pub(crate) mod rounds;
 
@@ -101,6 +104,9 @@ struct State {
     /// announced.
     lost: Option<LostReason>,
     renewal: Option<RenewalPlan>,
+    /// The instant until which the lock stays on the masters, even if all guards are dropped
+    /// before.
+    hold_until: Option<Instant>,
     timer: Option<TimerKey>,
     release: Option<Arc<LiveRound>>,
 }
@@ -134,57 +140,7 @@ impl State {
     }
 }
 
-/// The state while it is locked. A loss is announced after the unlock, because the announcement
-/// runs code of the program.
-#[derive(Debug)]
-struct Locked<'a> {
-    /// The first field. It is dropped, and the state is unlocked, before the announcement.
-    state: MutexGuard<'a, State>,
-    announcement: Announcement<'a>,
-}
-
-impl Deref for Locked<'_> {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        &self.state
-    }
-}
-
-impl DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        &mut self.state
-    }
-}
-
-/// Announces a loss, if there is one, when dropped.
-#[derive(Debug)]
-struct Announcement<'a> {
-    claim: &'a Claim,
-    lost: Option<LostReason>,
-}
-
-impl Drop for Announcement<'_> {
-    fn drop(&mut self) {
-        if let Some(reason) = self.lost {
-            let name = self.claim.name();
-            shielded(|| tracing::warn!(%name, ?reason, "lock lost"));
-            self.claim.changed.notify();
-        }
-    }
-}
-
 impl Claim {
-    fn lock(&self) -> Locked<'_> {
-        Locked {
-            state: self.state.lock(),
-            announcement: Announcement {
-                claim: self,
-                lost: None,
-            },
-        }
-    }
-
     pub(crate) fn name(&self) -> &Arc<str> {
         self.resource.name()
     }
@@ -254,6 +210,10 @@ impl Claim {
             masters.post(self.command(action), release.clone());
             return release;
         }
+        let mut state = match self.leave_in_place(state) {
+            Ok(left) => return left,
+            Err(state) => state,
+        };
         state.release = Some(release.clone());
         let was_won = state.was_won();
         let request = self.post_release(&state, &release, watch);
@@ -265,6 +225,8 @@ impl Claim {
         drop(request);
         if was_won {
             self.context.local_waiters.released(&self.resource);
+            let name = self.name();
+            shielded(|| tracing::debug!(target: log::LOCK, %name, "lock released"));
         }
         release
     }

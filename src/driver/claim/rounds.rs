@@ -82,6 +82,7 @@ impl Claim {
                 in_doubt: false,
                 lost: None,
                 renewal: None,
+                hold_until: None,
                 timer: None,
                 release: None,
             }),

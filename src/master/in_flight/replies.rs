@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Instant};
 use super::InFlight;
 use crate::{
     core::{command::Reply, quorum::Vote},
+    log,
     master::{
         request::Request,
         subscriptions::ChannelEvent,
@@ -88,7 +89,7 @@ impl InFlight<'_> {
             self.is_denial_logged = true;
             let master = self.mailbox.address();
             shielded(|| {
-                tracing::warn!(%master, %error, "the master tells no waiter of releases: waiters poll");
+                tracing::warn!(target: log::MASTER, %master, %error, "the master tells no waiter of releases: waiters poll");
             });
         }
     }

@@ -15,7 +15,7 @@ use crate::{
         retry::Backoff,
         timeout::NodeTimeout,
     },
-    master::{request::CountVotes, restart::RestartTracker},
+    master::{health::HealthBoard, request::CountVotes, restart::RestartTracker},
     mutants::Mutant,
 };
 
@@ -312,6 +312,7 @@ fn config() -> MasterConfig {
         random: || u64::MAX / 2,
         restart_tracker: RestartTracker::new(RestartGuard::Off, false, clock),
         quarantine: Duration::ZERO,
+        health: HealthBoard::new([], clock),
         #[cfg(feature = "tls")]
         tls: None,
     }

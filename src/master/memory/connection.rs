@@ -129,7 +129,7 @@ impl Connection for MemoryConnection {
     fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
         loop {
             let fault = self.fault(cx);
-            if fault == Fault::Down {
+            if fault == Fault::Down || self.number <= self.state.lock().broken {
                 return Poll::Ready("connection reset".into());
             }
             if self.has_lost_replies && fault != Fault::Mute {

@@ -86,8 +86,37 @@ impl MemoryMaster {
         wakers.into_values().for_each(Waker::wake);
     }
 
-    /// Deletes all keys, like `FLUSHALL`. Connections stay open. To simulate a restart without
-    /// persistence, call this while [`Fault::Down`] is injected.
+    /// Restarts the master, which keeps nothing: all connections break, and all keys are gone. The
+    /// present fault stays.
+    ///
+    /// Coordinators connect again after at most 100 ms. Their [restart guard](crate::RestartGuard)
+    /// notices the restart, and the master has no vote until the locks that it forgot are over.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{Coordinator, MemoryMaster};
+    /// # use std::time::Duration;
+    /// let masters = [(); 3].map(|()| MemoryMaster::new());
+    /// let locks = Coordinator::new(&masters)?;
+    /// locks.all_ready(Duration::from_secs(1)).await?;
+    /// masters[0].restart();
+    /// let error = locks.all_ready(Duration::from_secs(1)).await.unwrap_err();
+    /// assert!(error.to_string().contains("may have forgotten locks"));
+    /// assert!(error.has_quorum());
+    /// # Ok(()) }
+    /// ```
+    pub fn restart(&self) {
+        let mut state = self.state.lock();
+        state.restart();
+        let wakers = mem::take(&mut state.wakers);
+        drop(state);
+        wakers.into_values().for_each(Waker::wake);
+    }
+
+    /// Deletes all keys, like `FLUSHALL`. Connections stay open, so no coordinator notices that the
+    /// master has forgotten its locks, and two guards of one lock can be valid. To simulate a
+    /// restart, call [`restart`](Self::restart).
     pub fn forget(&self) {
         let mut state = self.state.lock();
         state.flush();

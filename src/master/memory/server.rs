@@ -34,6 +34,8 @@ pub(in crate::master) struct State {
     /// The number of commands that were executed or answered with an error.
     pub(in crate::master) commands: u64,
     pub(in crate::master) connections: u64,
+    /// The number of the newest connection that a restart has broken.
+    pub(in crate::master) broken: u64,
     /// The commands that were sent while the master hung, over connections that have been closed
     /// since then.
     pub(in crate::master) undelivered: VecDeque<Command>,
@@ -62,6 +64,7 @@ impl State {
             fault: Fault::None,
             commands: 0,
             connections: 0,
+            broken: 0,
             undelivered: VecDeque::new(),
             subscriptions: BTreeSet::new(),
             tracked: BTreeSet::new(),
@@ -154,6 +157,14 @@ impl State {
         for connection in self.wakers.keys().copied().collect::<Vec<_>>() {
             self.push(connection, Push::Changed(None));
         }
+    }
+
+    /// Loses all data and breaks all connections, like a restart without persistence.
+    pub(in crate::master) fn restart(&mut self) {
+        self.keys.clear();
+        self.guard = None;
+        self.undelivered.clear();
+        self.broken = self.connections;
     }
 
     /// Forgets a connection that was closed.

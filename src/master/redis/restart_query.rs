@@ -6,6 +6,7 @@ use crate::{
         command::Reply,
         restart::{Incarnation, RestartGuard},
     },
+    log,
     master::{
         dial_error::{DialError, guard_rights},
         restart::{RestartQuery, RestartTracker},
@@ -75,6 +76,7 @@ pub(super) fn read(
         let rights = guard_rights!();
         shielded(|| {
             tracing::warn!(
+                target: log::MASTER,
                 master = %address, %why,
                 "no client would notice if it restarted empty: its user needs the rights {rights}"
             );
@@ -145,6 +147,7 @@ impl Durability {
         };
         shielded(|| {
             tracing::warn!(
+                target: log::MASTER,
                 master = %address, %why,
                 "a restart will cost it its vote for a while: it is not durable"
             );

@@ -19,6 +19,8 @@ use crate::{
     owner::Owner,
 };
 
+mod settings;
+
 /// A named lock on all masters of a [`Coordinator`](crate::Coordinator), of one
 /// [kind](crate::Kind).
 ///
@@ -62,6 +64,7 @@ pub struct Lock {
     owner: Option<Owner>,
     is_fenced: bool,
     renewal: Renewal,
+    min_hold: Duration,
 }
 
 impl Lock {
@@ -78,47 +81,8 @@ impl Lock {
             is_fenced: false,
             ttl: Ok(engine.config().ttl),
             renewal: engine.config().renewal,
+            min_hold: Duration::ZERO,
             engine,
-        }
-    }
-
-    /// Sets how long the lock lives on the masters unless it is extended or released. A TTL that
-    /// cannot be used is reported when the lock is acquired.
-    ///
-    /// Replaces the coordinator's [TTL](crate::Builder::ttl) for this lock.
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self {
-            ttl: self.engine.config().ttl(ttl),
-            ..self
-        }
-    }
-
-    /// Sets how long the lock is renewed while its guard lives. If an owner acquires the lock
-    /// again, a second limit counts from that round, and the later of the two limits applies.
-    ///
-    /// Replaces the coordinator's [setting](crate::Builder::renewal) for this lock.
-    pub fn renewal(self, renewal: Renewal) -> Self {
-        Self { renewal, ..self }
-    }
-
-    /// Makes every guard carry a [fencing token](Guard::fencing_token). This number is larger than
-    /// the token of every earlier holder of this lock.
-    ///
-    /// The holder passes the token to the resource that it writes to. The resource refuses a token
-    /// that is smaller than the largest token it has seen: see [`Fence`](crate::Fence). In this way
-    /// the resource stops a holder that acts late. A lock alone cannot do that.
-    ///
-    /// A token normally costs no extra round. It costs one more round if the masters' counters for
-    /// tokens are above the clock of this process. It costs one more round, only once, if this
-    /// clock is more than one second off the masters' clocks. See
-    /// [`docs::fencing`](crate::docs::fencing#what-it-costs).
-    ///
-    /// For a fenced mutex, the masters run a script instead of a `SET`. All clients that use the
-    /// name must ask for a token.
-    pub fn fenced(self) -> Self {
-        Self {
-            is_fenced: true,
-            ..self
         }
     }
 
@@ -251,6 +215,7 @@ impl Lock {
         let masters = self.engine.masters();
         let level = acquired.map_err(|error| AcquireError::from_driver(error, request, masters))?;
         level.start_renewing(self.renewal);
+        level.hold_for(self.min_hold);
         Ok(Guard::new(level))
     }
 
@@ -384,6 +349,7 @@ impl fmt::Debug for Lock {
             .field("owner", &self.owner)
             .field("is_fenced", &self.is_fenced)
             .field("renewal", &self.renewal)
+            .field("min_hold", &self.min_hold)
             .finish_non_exhaustive()
     }
 }

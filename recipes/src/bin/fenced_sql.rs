@@ -1,0 +1,52 @@
+//! Writers that increment a number in an SQL database. The database refuses writers that are late.
+
+use std::{env, error::Error};
+
+use quorlock::Coordinator;
+use rusqlite::{Connection, OptionalExtension};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let masters = env::var("QUORLOCK_MASTERS")?;
+    let locks = Coordinator::new(masters.split(','))?;
+    let lock = locks.mutex("account/7").fenced();
+    let db = open(&env::var("DATABASE")?)?;
+    let mut done = 0;
+    while done < 20 {
+        let guard = lock.acquire().await?;
+        let token = guard.fencing_token().expect("the lock is fenced");
+        let Some(balance) = claim(&db, token)? else {
+            continue; // a later holder has been here
+        };
+        if write(&db, token, balance + 1)? {
+            done += 1;
+        }
+        guard.release().await?;
+    }
+    locks.close().await;
+    Ok(())
+}
+
+fn open(path: &str) -> rusqlite::Result<Connection> {
+    let db = Connection::open(path)?;
+    db.busy_timeout(std::time::Duration::from_secs(10))?;
+    db.execute_batch(
+        "CREATE TABLE IF NOT EXISTS account
+             (id INTEGER PRIMARY KEY, balance BIGINT NOT NULL, fence BIGINT NOT NULL DEFAULT 0);
+         INSERT OR IGNORE INTO account (id, balance) VALUES (7, 0);",
+    )?;
+    Ok(db)
+}
+
+/// Returns the balance, or `None` if the caller is late. From here on, earlier holders are late.
+fn claim(db: &Connection, token: u64) -> rusqlite::Result<Option<i64>> {
+    let sql = "UPDATE account SET fence = ?1 WHERE id = 7 AND fence <= ?1 RETURNING balance";
+    db.query_row(sql, [token as i64], |row| row.get(0))
+        .optional()
+}
+
+/// Returns whether the balance was written.
+fn write(db: &Connection, token: u64, balance: i64) -> rusqlite::Result<bool> {
+    let sql = "UPDATE account SET fence = ?1, balance = ?2 WHERE id = 7 AND fence <= ?1";
+    Ok(db.execute(sql, [token as i64, balance])? == 1)
+}

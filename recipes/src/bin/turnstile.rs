@@ -1,0 +1,36 @@
+//! Visitors that pass one at a time, in the order in which they came, from any host.
+
+use std::{env, error::Error, time::Duration};
+
+use quorlock::{Coordinator, Owner};
+use tokio::time::sleep;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let masters = env::var("QUORLOCK_MASTERS")?;
+    let locks = Coordinator::new(masters.split(','))?;
+    let mut visitors = Vec::new();
+    for visitor in 0..10 {
+        let owner = locks.owner(); // one for each visitor: an owner does not wait for itself
+        visitors.push(tokio::spawn(pass(locks.clone(), owner, visitor)));
+        sleep(Duration::from_millis(20)).await;
+    }
+    for visitor in visitors {
+        visitor.await??;
+    }
+    locks.close().await;
+    Ok(())
+}
+
+async fn pass(
+    locks: Coordinator,
+    owner: Owner,
+    visitor: u32,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let turnstile = locks.fair("turnstile", &owner);
+    let guard = turnstile.acquire_within(Duration::from_secs(30)).await?;
+    println!("visitor {visitor} passes");
+    sleep(Duration::from_millis(30)).await;
+    guard.release().await?;
+    Ok(())
+}

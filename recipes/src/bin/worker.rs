@@ -1,0 +1,56 @@
+//! A worker that finishes its present job when it gets SIGTERM.
+
+use std::{env, error::Error, time::Duration};
+
+use quorlock::{AcquireError, Coordinator};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let masters = env::var("QUORLOCK_MASTERS")?;
+    let locks = Coordinator::new(masters.split(','))?;
+    let (stop, stopped) = watch::channel(false);
+    let mut workers = JoinSet::new();
+    for number in 0..4 {
+        workers.spawn(work(locks.clone(), number, stopped.clone()));
+    }
+    println!("works");
+    signal(SignalKind::terminate())?.recv().await;
+
+    stop.send_replace(true);
+    while let Some(ended) = workers.join_next().await {
+        ended??; // all guards are gone after this
+    }
+    // If masters are down, `close` waits for up to the TTL.
+    if timeout(Duration::from_secs(2), locks.close())
+        .await
+        .is_err()
+    {
+        println!("some masters are down: the keys there will expire");
+    }
+    println!("stopped");
+    Ok(())
+}
+
+async fn work(
+    locks: Coordinator,
+    number: u32,
+    mut stopped: watch::Receiver<bool>,
+) -> Result<(), AcquireError> {
+    let lock = locks.mutex(format!("jobs/{}", number % 2));
+    loop {
+        let guard = tokio::select! {
+            guard = lock.acquire() => guard?,
+            _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
+        };
+        tokio::select! {
+            () = sleep(Duration::from_millis(50)) => {} // the job, which is not interrupted
+            lost = guard.lost() => println!("dropped a job: {lost}"),
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Runs the programs against real masters.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    process::{Child, ChildStdout, Command, Output, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+#[path = "../../tests/support/server.rs"]
+mod server;
+
+use server::{Server, masters};
+
+fn program(path: &str, masters: &[Server]) -> Command {
+    let urls: Vec<_> = masters.iter().map(Server::url).collect();
+    let mut command = Command::new(path);
+    command
+        .env("QUORLOCK_MASTERS", urls.join(","))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+#[track_caller]
+fn stdout_of(output: Output) -> String {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {error}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A program that runs until SIGTERM.
+struct Service {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Service {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stderr(Stdio::inherit()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, lines }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn terminate(&self) {
+        let kill = Command::new("kill")
+            .arg(self.child.id().to_string())
+            .status();
+        assert!(kill.unwrap().success());
+    }
+
+    /// Returns the rest of the output.
+    fn ended(mut self) -> String {
+        let mut rest = String::new();
+        self.lines.read_to_string(&mut rest).unwrap();
+        assert!(self.child.wait().unwrap().success());
+        rest
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Keeps both cores busy until it is dropped.
+struct Load(Vec<thread::JoinHandle<()>>);
+
+static IS_BUSY: AtomicBool = AtomicBool::new(true);
+
+impl Load {
+    fn start() -> Self {
+        let spin = || {
+            while IS_BUSY.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        };
+        Self((0..4).map(|_| thread::spawn(spin)).collect())
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        IS_BUSY.store(false, Ordering::Relaxed);
+        for thread in self.0.drain(..) {
+            thread.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn one_of_five_hosts_runs_the_job_and_a_late_one_does_not() {
+    let masters = masters(5);
+    let start = || program(env!("CARGO_BIN_EXE_one_host"), &masters);
+    let load = Load::start();
+    for _ in 0..5 {
+        let hosts: Vec<_> = (0..5).map(|_| start().spawn().unwrap()).collect();
+        let said: Vec<_> = hosts
+            .into_iter()
+            .map(|host| stdout_of(host.wait_with_output().unwrap()))
+            .collect();
+        let count = |line: &str| said.iter().filter(|said| said.trim_end() == line).count();
+        assert_eq!(count("the job runs here"), 1, "{said:?}");
+        assert_eq!(count("another host runs the job"), 4, "{said:?}");
+        let late = stdout_of(start().output().unwrap());
+        assert_eq!(late, "another host runs the job\n");
+        for master in &masters {
+            master.command(&["DEL", "nightly report"]); // the next night
+        }
+    }
+    drop(load);
+}
+
+#[test]
+fn a_leader_hands_over_when_it_stops_or_loses_the_lock() {
+    let masters = masters(3);
+    let start = || Service::start(program(env!("CARGO_BIN_EXE_leader"), &masters));
+    let mut first = start();
+    assert_eq!(first.line(), "leads");
+    let mut second = start();
+    let since = Instant::now();
+    first.terminate();
+    assert_eq!(second.line(), "leads");
+    assert!(
+        since.elapsed() < Duration::from_secs(5),
+        "it waited for the TTL"
+    );
+    assert_eq!(first.ended(), "stopped\n");
+    for master in &masters {
+        master.command(&["DEL", "leader"]);
+    }
+    assert!(second.line().starts_with("steps down: lost \"leader\""));
+    assert_eq!(second.line(), "leads"); // it gets the lock again
+    second.terminate();
+    assert_eq!(second.ended(), "stopped\n");
+}
+
+#[test]
+fn a_worker_leaves_no_key_behind() {
+    let masters = masters(3);
+    let mut worker = Service::start(program(env!("CARGO_BIN_EXE_worker"), &masters));
+    assert_eq!(worker.line(), "works");
+    let is_at_work = || masters[0].command(&["KEYS", "jobs/*"]).contains("jobs/");
+    let since = Instant::now();
+    while !is_at_work() {
+        assert!(
+            since.elapsed() < Duration::from_secs(20),
+            "it does not work"
+        );
+    }
+    worker.terminate();
+    assert_eq!(worker.ended(), "stopped\n");
+    assert!(!is_at_work());
+}
+
+#[test]
+fn a_service_finishes_its_requests_before_it_stops() {
+    let masters = masters(3);
+    let mut command = program(env!("CARGO_BIN_EXE_axum_service"), &masters);
+    let mut service = Service::start({
+        command.env("LISTEN", "127.0.0.1:0");
+        command
+    });
+    let line = service.line();
+    let address = line.strip_prefix("listens on ").unwrap();
+    let ready = request(address, "GET", "/ready");
+    assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
+    assert!(ready.matches("can vote").count() >= 2, "{ready}");
+    let orders: Vec<_> = (0..4)
+        .map(|n| {
+            let address = address.to_owned();
+            thread::spawn(move || request(&address, "POST", &format!("/orders/{}", n / 2)))
+        })
+        .collect();
+    for order in orders {
+        let answer = order.join().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    service.terminate();
+    assert_eq!(service.ended(), "stopped\n");
+}
+
+/// Sends one HTTP request, and returns the whole answer.
+fn request(address: &str, method: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn writers_to_a_database_lose_no_increment() {
+    let masters = masters(3);
+    let database = masters[0].directory().join("accounts.sqlite");
+    let writers: Vec<_> = (0..4)
+        .map(|_| {
+            let mut writer = program(env!("CARGO_BIN_EXE_fenced_sql"), &masters);
+            writer.env("DATABASE", &database).spawn().unwrap()
+        })
+        .collect();
+    for writer in writers {
+        stdout_of(writer.wait_with_output().unwrap());
+    }
+    let db = rusqlite::Connection::open(&database).unwrap();
+    let balance = db.query_row("SELECT balance FROM account", [], |row| row.get(0));
+    assert_eq!(balance, Ok(80));
+    drop(db);
+    fs::remove_file(database).unwrap();
+}
+
+#[test]
+fn visitors_pass_in_the_order_in_which_they_came() {
+    let masters = masters(3);
+    let output = program(env!("CARGO_BIN_EXE_turnstile"), &masters).output();
+    let said = stdout_of(output.unwrap());
+    let expected: String = (0..10).map(|n| format!("visitor {n} passes\n")).collect();
+    assert_eq!(said, expected);
+}

@@ -1,0 +1,118 @@
+//! The state of a master, as a coordinator sees it.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+/// The state of one master, as [`Coordinator::health`](crate::Coordinator::health) and
+/// [`Coordinator::health_events`](crate::Coordinator::health_events) report it.
+///
+/// A coordinator notices that a master is silent only when it sends a command. So a master that
+/// stopped while no lock was used still counts as connected. [`Coordinator::ready`] asks every
+/// master.
+///
+/// [`Coordinator::ready`]: crate::Coordinator::ready
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MasterHealth {
+    /// The master's address, without the user name and the password.
+    pub master: Arc<str>,
+    /// The connection to the master.
+    pub state: MasterState,
+    /// The time since this state began.
+    pub age: Duration,
+    /// The round trip that was measured when the last connection began. `None` before the first
+    /// connection.
+    pub round_trip: Option<Duration>,
+    /// The number of dials that failed and of connections that broke in the last outage. An outage
+    /// ends with a connection that works for a second.
+    pub failures: u32,
+    /// The time until the master votes again, if it may have forgotten locks.
+    pub quarantine: Option<Duration>,
+}
+
+impl MasterHealth {
+    /// Returns whether the master is connected and has a vote.
+    pub fn can_vote(&self) -> bool {
+        self.state == MasterState::Connected && self.quarantine.is_none()
+    }
+}
+
+/// Shows, for example, `10.0.0.1:6379 connected for 12.0s, round trip 310.0µs`.
+impl fmt::Display for MasterHealth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.master)?;
+        match &self.state {
+            MasterState::Closed => f.write_str("closed")?,
+            MasterState::Connected => write!(f, "connected for {:.1?}", self.age)?,
+            MasterState::Connecting => write!(f, "connecting for {:.1?}", self.age)?,
+            MasterState::Down(why) => write!(f, "down for {:.1?}: {why}", self.age)?,
+        }
+        if let (MasterState::Connected, Some(round_trip)) = (&self.state, self.round_trip) {
+            write!(f, ", round trip {round_trip:.1?}")?;
+        }
+        if let Some(left) = self.quarantine {
+            write!(f, ", may have forgotten locks: no vote for {left:.1?}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The connection to a master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MasterState {
+    /// The coordinator was dropped, or its runtime has shut down.
+    Closed,
+    /// There is a connection.
+    Connected,
+    /// The first dial is under way.
+    Connecting,
+    /// There is no connection, for this reason. Another dial follows, after a second at the latest.
+    Down(Arc<str>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_health_of_a_master_is_shown_in_one_line() {
+        let seconds = Duration::from_secs;
+        let down = || MasterState::Down("Connection refused".into());
+        for (state, quarantine, can_vote, text) in [
+            (MasterState::Closed, None, false, "a:1 closed"),
+            (
+                MasterState::Connected,
+                None,
+                true,
+                "a:1 connected for 3.0s, round trip 2.5ms",
+            ),
+            (
+                MasterState::Connected,
+                Some(seconds(9)),
+                false,
+                "a:1 connected for 3.0s, round trip 2.5ms, \
+                 may have forgotten locks: no vote for 9.0s",
+            ),
+            (
+                MasterState::Connecting,
+                None,
+                false,
+                "a:1 connecting for 3.0s",
+            ),
+            (down(), None, false, "a:1 down for 3.0s: Connection refused"),
+        ] {
+            let health = MasterHealth {
+                master: "a:1".into(),
+                state,
+                age: seconds(3),
+                round_trip: Some(Duration::from_micros(2_500)),
+                failures: 1,
+                quarantine,
+            };
+            assert_eq!(
+                (health.to_string(), health.can_vote()),
+                (text.into(), can_vote)
+            );
+        }
+    }
+}

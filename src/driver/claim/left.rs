@@ -1,0 +1,99 @@
+//! Locks that stay on the masters for a while after their guards are gone.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{Claim, announcement::Locked};
+use crate::{
+    core::{
+        command::{Action, Verb},
+        lease::Ttl,
+        lock_state::LockState,
+        quorum::Vote,
+        round::{Outcome, Round},
+    },
+    driver::{clock, live_round::LiveRound, pending_releases::PendingRelease},
+    log,
+    master::CountVotes,
+    user_code::shielded,
+};
+
+/// A last extension, after which the lock has no holder. It counts as a pending release, so that
+/// closing the coordinator waits for it.
+#[derive(Debug)]
+struct LastExtension {
+    round: Arc<LiveRound>,
+    name: Arc<str>,
+    _pending: PendingRelease,
+}
+
+impl CountVotes for LastExtension {
+    fn count(&self, master: usize, vote: Vote, now: Instant) {
+        let has_failed = self.round.cast(master, vote, now, |round, before| {
+            before == Outcome::Pending && round.outcome() == Outcome::Lost
+        });
+        if has_failed {
+            let name = &self.name;
+            shielded(|| {
+                tracing::warn!(target: log::LOCK, %name, "lock not left in place: it is free when its TTL has passed");
+            });
+        }
+        self.round.wake();
+    }
+}
+
+impl Claim {
+    /// Keeps the lock on the masters for at least `time` after the start of the newest round. Does
+    /// not shorten the time that was set before.
+    pub(crate) fn hold_for(&self, time: Duration) {
+        if time.is_zero() {
+            return;
+        }
+        let mut state = self.lock();
+        let start = state.newest.read(Round::start);
+        // The time may be too long for the clock.
+        let until = start.checked_add(time.min(Ttl::MOST));
+        state.hold_until = state.hold_until.max(until);
+    }
+
+    /// If the lock is held and must stay, posts its last extension, and returns the round of that
+    /// extension. Otherwise returns `state`.
+    pub(super) fn leave_in_place<'a>(
+        &self,
+        mut state: Locked<'a>,
+    ) -> Result<Arc<LiveRound>, Locked<'a>> {
+        let now = clock::now();
+        let left = state
+            .hold_until
+            .and_then(|until| until.checked_duration_since(now));
+        let Some(left) = left else {
+            return Err(state);
+        };
+        if !state.was_won() || matches!(self.state_at(&mut state, now), LockState::Lost(_)) {
+            return Err(state);
+        }
+        let masters = &self.context.masters;
+        let round = LiveRound::open(Round::open(Verb::Extend, masters.count(), now, None));
+        state.release = Some(round.clone());
+        let command = self.command(Action::Extend {
+            by: state.identity.clone(),
+            ttl: Ttl::left(left),
+            depth: 1,
+        });
+        let votes = LastExtension {
+            round: round.clone(),
+            name: self.name().clone(),
+            _pending: masters.pending_releases.add(state.keys_until),
+        };
+        if let Some(timer) = state.timer.take() {
+            self.context.renewer.remove(timer);
+        }
+        // The extension is posted after the unlock, because its votes may be logged. The claim
+        // posts nothing after it.
+        drop(state);
+        masters.post(command, votes);
+        Ok(round)
+    }
+}

@@ -1,0 +1,65 @@
+//! Waits until enough masters can vote.
+
+use super::{clock, deadline::Deadline, live_round::LiveRound, masters::Masters, select::first_of};
+use crate::core::{
+    command::{Action, Command, Verb},
+    quorum::{Failure, Vote},
+    round::Round,
+    votes::{CastVote, Votes},
+};
+
+/// Waits until `needed` masters can vote. Asks for the last time at the deadline. Returns the votes
+/// of the last round. A vote is a grant if its master can vote.
+pub(super) async fn ready(masters: &Masters, needed: usize, deadline: Deadline) -> Votes {
+    let mut changes = masters.health.watch();
+    let retry = masters.config().retry;
+    let mut failures = 0;
+    loop {
+        changes.mark_unchanged();
+        let votes = ask(masters, needed).await;
+        if votes.granted_count() >= needed || deadline.is_over() {
+            return votes;
+        }
+        let pause = clock::now() + retry.delay(failures, clock::random_u64());
+        let changed = async {
+            let _ = changes.changed().await; // fails if no change can come any more
+        };
+        first_of(changed, clock::sleep_until(deadline.limit(pause))).await;
+        failures = failures.saturating_add(1);
+    }
+}
+
+/// Asks all masters for an answer. Waits until `needed` masters can vote, or until all masters have
+/// answered or timed out.
+async fn ask(masters: &Masters, needed: usize) -> Votes {
+    let round = Round::open(Verb::Inspect, masters.count(), clock::now(), None);
+    let round = LiveRound::open(round);
+    let lock = masters.config().key_template.example();
+    masters.post(Command::new(&lock, Action::Inspect), round.clone());
+    let look = || {
+        let is_settled = round.read(Round::is_settled);
+        let votes = judged(masters, &round);
+        (is_settled || votes.granted_count() >= needed).then_some(votes)
+    };
+    round.watch(look).await
+}
+
+/// Returns the answers in `round`. The answer of a master in quarantine is a failure.
+fn judged(masters: &Masters, round: &LiveRound) -> Votes {
+    let mut cast = round.votes();
+    for (cast, health) in cast.iter_mut().zip(masters.health.read()) {
+        let Some(answer) = cast else {
+            continue;
+        };
+        let vote = match (answer.vote(), health.quarantine) {
+            (Vote::Grant, Some(remaining)) => Vote::Fail(Failure::Quarantined { remaining }),
+            // The user may not use the key of the question, and perhaps the keys of locks.
+            (Vote::Fail(Failure::Rejected(error)), None) if error.starts_with("NOPERM") => {
+                Vote::Grant
+            }
+            _ => continue,
+        };
+        *cast = Some(CastVote::new(vote, answer.latency()));
+    }
+    Votes::new(masters.addresses().clone(), cast, "can vote")
+}

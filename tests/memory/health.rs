@@ -1,0 +1,185 @@
+//! Readiness, and the states of the masters.
+
+use std::{pin::pin, time::Duration};
+
+use quorlock::{
+    Coordinator, Failure, Fault, MasterHealth, MasterState, MemoryMaster, ReadyError, Vote,
+};
+use tokio::time::{Instant, timeout};
+
+use crate::world::*;
+
+/// Returns the states that the stream tells of now: the master's number, the state, and whether
+/// the master can vote.
+async fn news(
+    world: &World,
+    events: &mut quorlock::HealthEvents,
+) -> Vec<(usize, &'static str, bool)> {
+    let addresses = world.addresses();
+    let mut told = Vec::new();
+    while let Ok(Some(health)) = timeout(millis(1), events.next()).await {
+        let master = addresses.iter().position(|known| **known == *health.master);
+        told.push((master.unwrap(), state_of(&health), health.can_vote()));
+    }
+    told
+}
+
+fn state_of(health: &MasterHealth) -> &'static str {
+    match health.state {
+        MasterState::Closed => "closed",
+        MasterState::Connected => "connected",
+        MasterState::Connecting => "connecting",
+        MasterState::Down(_) => "down",
+        _ => "unknown",
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fresh_coordinator_is_ready_as_soon_as_a_majority_is_connected() {
+    for down in 0..=5 {
+        let masters: Vec<_> = (0..5).map(|_| MemoryMaster::new()).collect();
+        for master in &masters {
+            master.inject(delay(40));
+        }
+        for master in &masters[..down] {
+            master.inject(Fault::Down);
+        }
+        let locks = Coordinator::new(&masters).unwrap();
+        let start = Instant::now();
+        let ready = locks.ready(seconds(2)).await;
+        let took = start.elapsed();
+        match ready {
+            Ok(votes) => {
+                assert!(down < 3 && took < millis(200), "{down} down: {took:?}");
+                assert!(votes.granted_count() >= 3, "{votes}");
+            }
+            Err(error) => {
+                assert!(
+                    down >= 3 && (seconds(2)..millis(2_050)).contains(&took),
+                    "{down} down: {took:?}"
+                );
+                assert!(!error.has_quorum());
+                let text = error.to_string();
+                let can = 5 - down;
+                let start = format!("only {can} of 5 masters can vote after 2.0s (need 3): ");
+                assert!(text.starts_with(&start), "{text}");
+                assert!(text.contains("unreachable: connection refused"), "{text}");
+                assert_eq!(text.matches("can vote").count(), can + 1, "{text}");
+            }
+        }
+        assert_eq!(locks.all_ready(seconds(1)).await.is_ok(), down == 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ready_resolves_when_enough_masters_come_back() {
+    let world = World::new(3).await;
+    world.inject([Fault::Down, Fault::Down]);
+    let mut ready = pin!(world.locks.ready(seconds(3_600)));
+    assert!(timeout(seconds(60), ready.as_mut()).await.is_err());
+    let before = world.commands()[2];
+    assert!(timeout(seconds(60), ready.as_mut()).await.is_err());
+    let asked = world.commands()[2] - before;
+    assert!(asked < 60 * 15, "{asked} questions in a minute");
+    world.clear_faults();
+    let votes = timeout(millis(1_100), ready).await.unwrap().unwrap();
+    assert!(votes.granted_count() >= 2, "{votes}");
+}
+
+/// A coordinator does not notice that a connected master is silent until it asks.
+#[tokio::test(start_paused = true)]
+async fn masters_that_hang_or_answer_errors_are_not_ready() {
+    for (fault, text) in [
+        (Fault::Hang, "no answer in 50ms"),
+        (Fault::ErrorReply("LOADING".into()), "answered LOADING"),
+    ] {
+        let world = World::new(3).await;
+        world.locks.all_ready(seconds(1)).await.unwrap();
+        world.inject([fault.clone(), fault]);
+        let error = world.locks.ready(millis(70)).await.unwrap_err();
+        assert!(error.to_string().contains(text), "{error}");
+        world.clear_faults();
+        world.locks.all_ready(seconds(5)).await.unwrap();
+    }
+}
+
+/// A user may be limited to the keys of its locks.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_only_denies_the_key_of_the_question_is_ready() {
+    let world = World::new(1).await;
+    world.inject([Fault::ErrorReply("NOPERM no permission for key".into())]);
+    world.locks.ready(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_in_quarantine_is_not_ready_and_is_reported_when_it_votes_again() {
+    let (log, _listening) = crate::captured_log::CapturedLog::listen();
+    let world = World::with(3, |builder| {
+        builder
+            .restart_guard(quorlock::RestartGuard::Observed)
+            .max_ttl(seconds(10))
+    })
+    .await;
+    let mut events = world.locks.health_events();
+    let at_first = [0, 1, 2].map(|master| (master, "connected", true));
+    assert_eq!(news(&world, &mut events).await, at_first);
+    world.masters[0].restart();
+    let error = world.locks.all_ready(seconds(1)).await.unwrap_err();
+    let ReadyError::NoQuorum {
+        votes, needed: 3, ..
+    } = error
+    else {
+        panic!("{error}");
+    };
+    let vote = votes.iter().next().unwrap();
+    let Some(Vote::Fail(Failure::Quarantined { remaining })) = vote.vote() else {
+        panic!("{votes}");
+    };
+    assert!(*remaining > seconds(8), "{remaining:?}");
+    assert_eq!(news(&world, &mut events).await, [(0, "connected", false)]);
+    let health = &world.locks.health()[0];
+    assert!(health.quarantine.unwrap() > seconds(8));
+    assert_eq!(health.failures, 1);
+    let votes = world.locks.all_ready(seconds(11)).await.unwrap();
+    assert_eq!(votes.granted_count(), 3);
+    assert_eq!(news(&world, &mut events).await, [(0, "connected", true)]);
+    let address = &world.addresses()[0];
+    let again = format!("master votes again master={address}");
+    let texts: Vec<_> = log.take().into_iter().map(|(_, text)| text).collect();
+    assert!(texts.iter().any(|text| text.contains(&again)), "{texts:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_two_events_however_many_dials_fail() {
+    let world = World::new(2).await;
+    let mut events = world.locks.health_events();
+    assert_eq!(news(&world, &mut events).await.len(), 2);
+    world.masters[1].inject(Fault::Down);
+    tokio::time::sleep(seconds(60)).await;
+    assert_eq!(news(&world, &mut events).await, [(1, "down", false)]);
+    let health = &world.locks.health()[1];
+    assert!(health.failures > 30, "{health:?}");
+    assert!(
+        (seconds(59)..seconds(61)).contains(&health.age),
+        "{health:?}"
+    );
+    world.clear_faults();
+    tokio::time::sleep(seconds(2)).await;
+    assert_eq!(news(&world, &mut events).await, [(1, "connected", true)]);
+    assert!(world.locks.health()[1].age < seconds(2));
+    drop(world.locks);
+    let mut last = Vec::new();
+    while let Some(health) = events.next().await {
+        last.push(state_of(&health));
+    }
+    assert_eq!(last, ["closed", "closed"]);
+    assert_eq!(events.next().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_coordinator_is_not_ready() {
+    let world = World::new(3).await;
+    world.close().await;
+    let error = world.locks.ready(seconds(9)).await.unwrap_err();
+    assert!(matches!(error, ReadyError::Closed) && !error.has_quorum());
+}

@@ -1,0 +1,131 @@
+//! Locks that stay in place for a minimum time although their guards are gone.
+
+use quorlock::{AcquireError, Coordinator, Fault, Kind, ReleaseError};
+use tokio::time::{Instant, sleep, timeout};
+use tracing::Level;
+
+use crate::{captured_log::CapturedLog, world::*};
+
+const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
+
+/// Returns when another process gets the lock, counted from `start`.
+async fn taken_after(others: &Coordinator, kind: Kind, start: Instant) -> std::time::Duration {
+    let owner = others.owner();
+    let lock = lock_of_kind(kind, NAME, others, &owner);
+    lock.acquire().await.unwrap().release().await.unwrap();
+    start.elapsed()
+}
+
+fn lock_of_kind(
+    kind: Kind,
+    name: &str,
+    locks: &Coordinator,
+    owner: &quorlock::Owner,
+) -> quorlock::Lock {
+    match kind {
+        Kind::Reentrant => locks.reentrant(name, owner),
+        Kind::Fair => locks.fair(name, owner),
+        _ => locks.mutex(name),
+    }
+}
+
+/// The minimum time is longer than the longest TTL, and the process of the holder has ended.
+#[tokio::test(start_paused = true)]
+async fn a_short_job_keeps_others_out_for_the_whole_minimum_time() {
+    for kind in KINDS {
+        for is_dropped in [true, false] {
+            let world = World::new(3).await;
+            let others = Coordinator::new(&world.masters).unwrap();
+            let start = Instant::now();
+            let owner = world.locks.owner();
+            let lock = lock_of_kind(kind, NAME, &world.locks, &owner).min_hold(seconds(600));
+            let guard = lock.try_acquire().await.unwrap();
+            sleep(seconds(1)).await;
+            if is_dropped {
+                drop(guard);
+            } else {
+                guard.release().await.unwrap();
+            }
+            drop((lock, owner));
+            timeout(seconds(1), world.locks.close()).await.unwrap();
+            drop(world.locks);
+            let took = taken_after(&others, kind, start).await;
+            assert!(
+                (seconds(600)..seconds(602)).contains(&took),
+                "{kind:?}: {took:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_job_releases_its_lock_at_its_end() {
+    for kind in KINDS {
+        let world = World::new(3).await;
+        let owner = world.locks.owner();
+        let lock = lock_of_kind(kind, NAME, &world.locks, &owner).min_hold(seconds(30));
+        let guard = lock.try_acquire().await.unwrap();
+        sleep(seconds(31)).await;
+        guard.release().await.unwrap();
+        assert_eq!(world.holders(), ["", "", ""]);
+    }
+}
+
+/// The owner of a lock that was left in place may acquire it again.
+#[tokio::test(start_paused = true)]
+async fn an_owner_keeps_what_it_left_in_place() {
+    let world = World::new(3).await;
+    let owner = world.locks.owner();
+    let lock = world.locks.reentrant(NAME, &owner).min_hold(seconds(60));
+    lock.try_acquire().await.unwrap().release().await.unwrap();
+    let other = world.locks.reentrant(NAME, &world.locks.owner());
+    let refused = other.try_acquire().await.unwrap_err();
+    assert!(matches!(refused, AcquireError::Contended { .. }));
+    let again = lock.try_acquire().await.unwrap();
+    assert_eq!(again.depth(), 1);
+    again.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lock_is_not_left_in_place() {
+    let world = World::new(3).await;
+    let lock = world.lock().min_hold(seconds(600));
+    let guard = lock.try_acquire().await.unwrap();
+    sleep(seconds(11)).await; // it is not renewed
+    guard.release().await.unwrap();
+    drop(lock.try_acquire().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_cannot_be_left_in_place_is_reported() {
+    let (log, _listening) = CapturedLog::listen();
+    for is_dropped in [true, false] {
+        let world = World::new(3).await;
+        let guard = world
+            .lock()
+            .min_hold(seconds(600))
+            .try_acquire()
+            .await
+            .unwrap();
+        guard.settled().await;
+        world.inject([Fault::Down, Fault::Down]);
+        sleep(millis(1)).await;
+        log.take();
+        if is_dropped {
+            drop(guard);
+        } else {
+            let error = guard.release().await.unwrap_err();
+            assert!(matches!(error, ReleaseError::NotLeft { .. }), "{error}");
+            let text = error.to_string();
+            assert!(
+                text.contains("in place on only 1 of 3 masters (need 2)"),
+                "{text}"
+            );
+        }
+        sleep(seconds(1)).await;
+        let warned = |(level, text): &(Level, String)| {
+            *level == Level::WARN && text.contains("not left in place")
+        };
+        assert_eq!(log.take().iter().filter(|event| warned(event)).count(), 1);
+    }
+}

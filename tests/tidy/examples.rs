@@ -1,0 +1,85 @@
+//! Checks the examples in the pages: GitHub must show them as rustdoc does, and those of the
+//! recipes must be parts of programs that the tests run.
+
+use crate::{
+    assert_none,
+    source::{files, read},
+};
+
+/// The programs of the recipes.
+const RECIPES: &[&str] = &["recipes/src/bin", "recipes/tests"];
+
+#[test]
+fn no_example_has_hidden_lines() {
+    let pages = files("docs", "md").into_iter().chain(["README.md".into()]);
+    let found: Vec<_> = pages
+        .flat_map(|page| hidden_lines(&page, &read(&page)))
+        .collect();
+    assert_none(&found);
+}
+
+#[test]
+fn the_examples_of_recipes_are_parts_of_programs() {
+    let programs = RECIPES.iter().flat_map(|folder| files(folder, "rs"));
+    let programs: Vec<_> = programs.map(|path| unindented(&read(&path))).collect();
+    let page = read("docs/recipes.md");
+    let examples = rust_blocks(&page);
+    assert!(
+        examples.len() > 5,
+        "the examples of docs/recipes.md were not found"
+    );
+    // An empty line may stand for lines that are left out.
+    let is_in_one = |part: &str| programs.iter().any(|program| program.contains(part));
+    let is_known = |text: &str| unindented(text).split("\n\n").all(is_in_one);
+    let unknown = examples.iter().filter(|(_, text)| !is_known(text));
+    let found: Vec<_> = unknown
+        .map(|(line, _)| format!("docs/recipes.md:{line}: no program has these lines"))
+        .collect();
+    assert_none(&found);
+}
+
+/// Returns the lines that rustdoc hides, and GitHub does not.
+fn hidden_lines(path: &str, page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (first, text) in rust_blocks(page) {
+        for (line, text) in (first..).zip(text.lines()) {
+            if text == "#" || text.starts_with("# ") {
+                found.push(format!("{path}:{line}: GitHub shows this line as it is"));
+            }
+        }
+    }
+    found
+}
+
+/// Returns the examples in Rust, each with the number of its first line.
+fn rust_blocks(page: &str) -> Vec<(usize, String)> {
+    let mut blocks = Vec::new();
+    let mut block: Option<(usize, String)> = None;
+    for (line, text) in (1..).zip(page.lines()) {
+        match &mut block {
+            None if text.starts_with("```rust") => block = Some((line + 1, String::new())),
+            None => {}
+            Some(_) if text == "```" => blocks.extend(block.take()),
+            Some((_, block)) => {
+                block.push_str(text);
+                block.push('\n');
+            }
+        }
+    }
+    blocks
+}
+
+fn unindented(text: &str) -> String {
+    text.lines().flat_map(|line| [line.trim(), "\n"]).collect()
+}
+
+#[test]
+fn a_hidden_line_is_found() {
+    let page = "# Title\n```rust\nlet a = 1;\n# let b = 2;\n```\n```sh\n# a comment\n```\n";
+    assert_eq!(
+        rust_blocks(page),
+        [(3, "let a = 1;\n# let b = 2;\n".into())]
+    );
+    let found = hidden_lines("docs/a.md", page);
+    assert_eq!(found, ["docs/a.md:4: GitHub shows this line as it is"]);
+}
