@@ -15,9 +15,10 @@ use std::{
 
 use quorlock::{
     AcquireError, Builder, ConfigError, Contention, Coordinator, ExtendError, Failure, Fault,
-    Fence, Finding, Guard, HeldReport, Holder, InspectError, Inspection, Kind, Lock, LockState,
-    LostError, LostReason, MasterSpec, MemoryMaster, Owner, Preflight, Refusal, ReleaseError,
-    Renewal, RestartGuard, RunError, Setting, Severity, StaleToken, Vote, VoteRow, Votes,
+    Fence, Finding, Guard, HealthEvents, HeldReport, Holder, InspectError, Inspection, Kind, Lock,
+    LockState, LostError, LostReason, MasterHealth, MasterSpec, MasterState, MemoryMaster, Owner,
+    Preflight, ReadyError, Refusal, ReleaseError, Renewal, RestartGuard, RunError, Setting,
+    Severity, StaleToken, Vote, VoteRow, Votes,
 };
 
 #[test]
@@ -45,6 +46,7 @@ fn public_types_have_their_auto_traits() {
         Fence: Default;
         Finding: Clone Eq;
         Guard:;
+        HealthEvents:;
         HeldReport: Clone Eq;
         Holder: Clone Eq;
         InspectError: Error Clone;
@@ -55,10 +57,13 @@ fn public_types_have_their_auto_traits() {
         Lock: Clone;
         LostError: Error Clone;
         LostReason: Clone Copy Eq;
+        MasterHealth: Clone Eq;
         MasterSpec:;
+        MasterState: Clone Eq;
         MemoryMaster: Clone Default;
         Owner: Clone;
         Preflight: Clone Eq;
+        ReadyError: Error Clone;
         Refusal: Clone Eq;
         ReleaseError: Error Clone;
         Renewal: Clone Copy Eq;

@@ -61,9 +61,10 @@ impl Finding {
         };
         let colon = if who.is_empty() { "" } else { ": " };
         let (setting, value, why, fix) = (self.setting, &self.value, self.why, self.fix);
+        let is = if setting.has_value() { " is " } else { ": " };
         write!(
             f,
-            "{severity}: {who}{colon}{setting} is {value}: {why}; {fix}"
+            "{severity}: {who}{colon}{setting}{is}{value}: {why}; {fix}"
         )
     }
 }

@@ -120,6 +120,28 @@ settings! {
     Writes = "writes",
 }
 
+impl Setting {
+    /// Returns whether this is a setting or a field with a value. Otherwise it is a condition, and
+    /// the value of a finding describes the condition.
+    pub(super) fn has_value(self) -> bool {
+        !matches!(
+            self,
+            Self::Connection
+                | Self::Hosts
+                | Self::Loading
+                | Self::Login
+                | Self::RightsFair
+                | Self::RightsFencing
+                | Self::RightsMutex
+                | Self::RightsReentrant
+                | Self::RightsToInspect
+                | Self::RightsToKeys
+                | Self::Votes
+                | Self::Writes
+        )
+    }
+}
+
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

@@ -153,7 +153,10 @@ pub enum ConfigError {
     },
 
     /// The TTL is too long.
-    #[error("a TTL of {ttl:?} is too long: the maximum is {most:?}, see Builder::max_ttl")]
+    #[error(
+        "a TTL of {ttl:?} is too long: the maximum is {most:?}, \
+         see Builder::ttl (10 s by default) and Builder::max_ttl"
+    )]
     TtlTooLong {
         /// The TTL that was given.
         ttl: Duration,

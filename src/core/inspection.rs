@@ -1,6 +1,6 @@
 //! The holder of a lock and its waiters, according to the masters.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use super::{identity::Ticket, name::Kind, quorum::majority, votes::Votes};
 
@@ -32,6 +32,21 @@ impl Inspection {
     }
 }
 
+/// Shows, for example, `"orders/42" is held as a mutex for 9.9s more: a:6379 answered`.
+impl fmt::Display for Inspection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, votes) = (&self.name, &self.votes);
+        match &self.holder {
+            Some(holder) => write!(f, "{name:?} is {holder}")?,
+            None => write!(f, "{name:?} is free")?,
+        }
+        if !self.queue.is_empty() {
+            write!(f, ", waiting: {}", self.queue.len())?;
+        }
+        write!(f, ": {votes}")
+    }
+}
+
 /// The holder of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -51,6 +66,26 @@ pub struct Holder {
     /// releases the lock. If no single holder has a majority, this is the time until a majority of
     /// masters is free. `None` if the lock has no TTL.
     pub remaining: Option<Duration>,
+}
+
+/// Shows, for example, `held as a reentrant lock by "u:1" (2 times) for 9.9s more`.
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("held")?;
+        if let Some(kind) = self.kind {
+            write!(f, " as a {kind}")?;
+        }
+        if let Some(owner) = &self.owner {
+            write!(f, " by {owner:?}")?;
+        }
+        if self.depth != 1 {
+            write!(f, " ({} times)", self.depth)?;
+        }
+        if let Some(remaining) = self.remaining {
+            write!(f, " for {remaining:.1?} more")?;
+        }
+        Ok(())
+    }
 }
 
 /// The answer of one master.
@@ -162,6 +197,39 @@ mod tests {
 
     fn seen(texts: &[&str]) -> Vec<Option<Seen>> {
         texts.iter().map(|text| Seen::parse(text)).collect()
+    }
+
+    #[test]
+    fn an_inspection_is_shown_in_one_line() {
+        let holder = |kind, owner: Option<&str>, depth| Holder {
+            kind,
+            owner: owner.map(str::to_owned),
+            depth,
+            remaining: Some(Duration::from_millis(9_900)),
+        };
+        let (mutex, fair) = (Some(Kind::Mutex), Some(Kind::Fair));
+        for (holder, queue, text) in [
+            (None, vec![], "free"),
+            (
+                Some(holder(mutex, None, 1)),
+                vec![],
+                "held as a mutex for 9.9s more",
+            ),
+            (
+                Some(holder(fair, Some("u:1"), 2)),
+                vec!["u:2".to_owned()],
+                "held as a fair lock by \"u:1\" (2 times) for 9.9s more, waiting: 1",
+            ),
+            (Some(holder(None, None, 1)), vec![], "held for 9.9s more"),
+        ] {
+            let inspection = Inspection {
+                name: "r".into(),
+                holder,
+                queue,
+                votes: Votes::new(Arc::new([]), Box::new([]), "answered"),
+            };
+            assert_eq!(inspection.to_string(), format!("\"r\" is {text}: "));
+        }
     }
 
     #[test]

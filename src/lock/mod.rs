@@ -343,9 +343,18 @@ impl Lock {
 
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock")
-            .field("resource", &self.resource)
-            .field("ttl", &self.ttl)
+        let mut shown = f.debug_struct("Lock");
+        match &self.resource {
+            Ok(resource) => shown
+                .field("name", resource.name())
+                .field("kind", &resource.kind()),
+            Err(error) => shown.field("error", error),
+        };
+        match &self.ttl {
+            Ok(ttl) => shown.field("ttl", &ttl.duration()),
+            Err(error) => shown.field("ttl", error),
+        };
+        shown
             .field("owner", &self.owner)
             .field("is_fenced", &self.is_fenced)
             .field("renewal", &self.renewal)

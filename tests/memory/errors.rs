@@ -212,7 +212,8 @@ async fn unusable_settings_are_explained() {
         ),
         (
             builder().ttl(seconds(366 * 24 * 60 * 60 + 1)).build(),
-            "a TTL of 31622401s is too long: the maximum is 31622400s, see Builder::max_ttl",
+            "a TTL of 31622401s is too long: the maximum is 31622400s, \
+             see Builder::ttl (10 s by default) and Builder::max_ttl",
         ),
         (
             builder().ttl(millis(50)).build(),

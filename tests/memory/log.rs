@@ -6,7 +6,7 @@ use tracing::Level;
 
 use crate::{
     captured_log::CapturedLog,
-    world::{World, seconds},
+    world::{NAME, World, seconds},
 };
 
 #[tokio::test(start_paused = true)]
@@ -31,4 +31,44 @@ async fn an_outage_is_logged_as_one_warning() {
         world.clear_faults();
         sleep(seconds(2)).await;
     }
+}
+
+/// A lock is acquired and renewed, is in doubt for a while, and is released. Another attempt is
+/// refused meanwhile.
+#[tokio::test(start_paused = true)]
+async fn the_life_of_a_lock_is_logged() {
+    let (said, _listening) = CapturedLog::listen();
+    let world = World::new(3).await;
+    let lock = world.locks.mutex(NAME);
+    said.take();
+    let guard = lock.try_acquire().await.unwrap();
+    lock.try_acquire().await.unwrap_err();
+    sleep(seconds(4)).await; // one renewal
+    world.inject([Fault::Down, Fault::Down]);
+    sleep(seconds(5)).await;
+    world.clear_faults();
+    sleep(seconds(2)).await;
+    guard.release().await.unwrap();
+    let lines = said.take();
+    let mut events: Vec<_> = lines
+        .iter()
+        .filter_map(|(level, text)| {
+            let text = text.strip_prefix(" message=")?;
+            let message = text.split(" name=").next()?;
+            message.starts_with("lock ").then_some((*level, message))
+        })
+        .collect();
+    events.dedup();
+    assert_eq!(
+        events,
+        [
+            (Level::DEBUG, "lock acquired"),
+            (Level::DEBUG, "lock not acquired"),
+            (Level::DEBUG, "lock renewed"),
+            (Level::WARN, "lock in doubt: it could not be renewed"),
+            (Level::INFO, "lock no longer in doubt"),
+            (Level::DEBUG, "lock released"),
+        ],
+        "{lines:#?}"
+    );
 }

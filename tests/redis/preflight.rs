@@ -322,7 +322,7 @@ fn a_master_that_was_flushed_is_found_and_then_in_quarantine() {
         .await;
         let text = report.to_string();
         assert!(
-            text.contains("votes is only 0 of 3 now (need 2), for "),
+            text.contains("votes: only 0 of 3 now (need 2), for "),
             "{text}"
         );
         locks.close().await;
@@ -439,7 +439,7 @@ fn a_master_that_cannot_save_is_found() {
         let report = locks.check().await;
         let mut expected = vec![(Warn, "rdb_last_bgsave_status"), (Warn, "writes")];
         assert_eq!(found(&report), expected, "{report}");
-        assert!(report.to_string().contains("writes is MISCONF"), "{report}");
+        assert!(report.to_string().contains("writes: MISCONF"), "{report}");
         set(&masters[0], "stop-writes-on-bgsave-error", "no");
         expected = vec![(Info, "rdb_last_bgsave_status")];
         let report = locks.check().await;
@@ -463,7 +463,7 @@ fn a_master_that_refuses_writes_is_found() {
         set(&masters[0], "maxmemory", "1");
         let report = locks.check().await;
         assert_eq!(found(&report), [(Warn, "writes")], "{report}");
-        assert!(report.to_string().contains("writes is OOM"), "{report}");
+        assert!(report.to_string().contains("writes: OOM"), "{report}");
         set(&masters[0], "maxmemory", "0");
         locks.close().await;
     });
@@ -599,7 +599,7 @@ fn masters_that_do_not_answer_are_found() {
         let locked = locks(guarded(), &masters);
         let report = locked.check().await;
         assert_eq!(found(&report), [(Refuse, "login")], "{report}");
-        assert!(report.to_string().contains("login is NOAUTH"), "{report}");
+        assert!(report.to_string().contains("login: NOAUTH"), "{report}");
         locked.close().await;
 
         masters[0] = Server::start_with(&DURABLE);

@@ -71,7 +71,7 @@ impl Drop for Announcement<'_> {
                 tracing::warn!(target: log::LOCK, %name, ?remaining, %votes, "lock in doubt: it could not be renewed");
             }
             LockEvent::Lost(reason) => {
-                tracing::warn!(target: log::LOCK, %name, ?reason, "lock lost");
+                tracing::warn!(target: log::LOCK, %name, %reason, "lock lost");
             }
             LockEvent::Renewed {
                 validity,

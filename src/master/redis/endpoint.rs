@@ -28,6 +28,10 @@ pub(super) enum Address {
 #[cfg(feature = "__internals")]
 pub(super) type Connect = Arc<dyn Fn() -> tokio::io::DuplexStream + Send + Sync>;
 
+/// The URLs that can be used.
+const SHAPES: &str = "it should look like redis://[user][:password@]host[:port][/db], \
+                      rediss://.. for TLS, or unix:///path";
+
 impl Endpoint {
     /// Reads a URL. Errors contain no part of the URL, because the URL may contain a password.
     pub(in crate::master) fn from_url(url: &str) -> Result<Self, String> {
@@ -37,9 +41,7 @@ impl Endpoint {
             Err(_) if url.starts_with("rediss:") && !cfg!(feature = "tls") => {
                 Err("rediss:// needs the crate's feature `tls`".to_owned())
             }
-            Err(_) => Err("its URL cannot be used: it should look like \
-                           redis://[user][:password@]host[:port][/db] or unix:///path"
-                .to_owned()),
+            Err(_) => Err(format!("{}: {SHAPES}", fault_of(url))),
         }
     }
 
@@ -117,6 +119,29 @@ fn tcp_address(host: &str, port: u16) -> Arc<str> {
     }
 }
 
+/// Returns what is wrong with a URL that cannot be used. The text contains no part of the URL that
+/// may be a secret.
+fn fault_of(url: &str) -> String {
+    const SCHEMES: [&str; 5] = ["redis", "rediss", "unix", "valkey", "valkeys"];
+    if url.is_empty() {
+        return "its URL is empty".to_owned();
+    }
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return "its URL does not begin with redis://".to_owned();
+    };
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    if !SCHEMES.contains(&scheme) && scheme.chars().all(is_word) {
+        return format!("its URL begins with {scheme}://");
+    }
+    let server = rest.split(['/', '?']).next().unwrap_or_default();
+    let server = server.rsplit('@').next().unwrap_or_default();
+    let port = server.rsplit_once(':').map(|(_, port)| port);
+    if port.is_some_and(|port| !port.ends_with(']') && port.parse::<u16>().is_err()) {
+        return "the port in its URL is not a number up to 65535".to_owned();
+    }
+    "its URL cannot be used".to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,17 +163,34 @@ mod tests {
     }
 
     #[test]
-    fn errors_about_urls_show_no_secrets() {
-        for url in [
-            "",
-            "127.0.0.1:6379",
-            "http://:hunter2@a",
-            "redis://:hunter2@a:99999",
-            "redis://:hunter2@a/x",
-            "redis://:hunter2@",
+    fn errors_about_urls_say_what_is_wrong_and_show_no_secrets() {
+        for (url, fault) in [
+            ("", "its URL is empty: "),
+            ("127.0.0.1:6379", "its URL does not begin with redis://: "),
+            (":hunter2@a", "its URL does not begin with redis://: "),
+            ("http://:hunter2@a", "its URL begins with http://: "),
+            (
+                "redis+sentinel://a",
+                "its URL begins with redis+sentinel://: ",
+            ),
+            ("hunter2@b://a", "its URL cannot be used: "),
+            (
+                "redis://:hunter2@a:99999",
+                "the port in its URL is not a number up to 65535: ",
+            ),
+            (
+                "redis://:hunter2@[::1]:x",
+                "the port in its URL is not a number up to 65535: ",
+            ),
+            ("redis://:hunter2@a/x", "its URL cannot be used: "),
+            ("redis://:hunter2@", "its URL cannot be used: "),
         ] {
             let error = Endpoint::from_url(url).err().unwrap();
             assert!(!error.contains("hunter2"), "{error}");
+            assert!(
+                error.starts_with(fault) && error.ends_with(SHAPES),
+                "{url}: {error}"
+            );
         }
     }
 }
