@@ -54,6 +54,7 @@
 //! - `tls` adds `rediss://` URLs. It re-exports the TLS crate as
 //!   [`quorlock::rustls`](crate::rustls), because [`Builder::tls`] accepts a configuration of that
 //!   crate.
+//! - `serde` makes [`MasterSpec`] deserializable from a URL, for configuration files.
 //! - `test-util` adds [`MemoryMaster`], a master in memory with fault injection, for your tests.
 //!   The examples on these pages use this feature.
 #![cfg_attr(docsrs, feature(doc_cfg))]

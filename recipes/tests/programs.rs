@@ -112,14 +112,33 @@ fn one_of_five_hosts_runs_the_job_and_a_late_one_does_not() {
             .collect();
         let count = |line: &str| said.iter().filter(|said| said.trim_end() == line).count();
         assert_eq!(count("the job runs here"), 1, "{said:?}");
-        assert_eq!(count("another host runs the job"), 4, "{said:?}");
+        assert_eq!(
+            count("the job runs on another host, or has run"),
+            4,
+            "{said:?}"
+        );
         let late = stdout_of(start().output().unwrap());
-        assert_eq!(late, "another host runs the job\n");
+        assert_eq!(late, "the job runs on another host, or has run\n");
         for master in &masters {
             master.command(&["DEL", "nightly report"]); // the next night
         }
     }
     drop(load);
+}
+
+#[test]
+fn a_job_that_fails_is_not_repeated() {
+    let masters = masters(3);
+    let start = || program(env!("CARGO_BIN_EXE_one_host"), &masters);
+    let failed = start().env("FAILURE", "out of paper").output().unwrap();
+    assert!(!failed.status.success());
+    assert!(String::from_utf8_lossy(&failed.stderr).contains("out of paper"));
+    for master in &masters {
+        let left: u64 = master.command(&["PTTL", "nightly report"]).parse().unwrap();
+        assert!(left > 500_000, "{left} ms");
+    }
+    let late = stdout_of(start().output().unwrap());
+    assert_eq!(late, "the job runs on another host, or has run\n");
 }
 
 #[test]
@@ -228,4 +247,27 @@ fn visitors_pass_in_the_order_in_which_they_came() {
     let said = stdout_of(output.unwrap());
     let expected: String = (0..10).map(|n| format!("visitor {n} passes\n")).collect();
     assert_eq!(said, expected);
+}
+
+#[test]
+fn masters_come_from_a_toml_file() {
+    let masters = masters(3);
+    let path = masters[0].directory().join("settings.toml");
+    let read = |urls: &[String]| {
+        let text = format!("[locks]\nmasters = {urls:?}\nttl_seconds = 20\n");
+        fs::write(&path, text).unwrap();
+        let mut command = program(env!("CARGO_BIN_EXE_from_toml"), &masters);
+        command.arg(&path).output().unwrap()
+    };
+    let urls: Vec<_> = masters.iter().map(Server::url).collect();
+    let said = stdout_of(read(&urls));
+    assert_eq!(said.matches("can vote").count(), 3, "{said}");
+
+    let wrong = [urls[0].clone(), "redis://:hunter2@b:x".to_owned()];
+    let error = String::from_utf8(read(&wrong).stderr).unwrap();
+    assert!(
+        error.contains("the port in its URL is not a number"),
+        "{error}"
+    );
+    assert!(!error.contains("hunter2"), "{error}");
 }

@@ -139,8 +139,7 @@ impl Engine {
     /// Waits until `needed` masters can vote, at most for `limit`. Returns the last answer of each
     /// master, or `None` if the coordinator is closed.
     pub(crate) async fn ready(&self, needed: usize, limit: Duration) -> Option<Votes> {
-        self.shared.check_open().ok()?;
-        Some(ready(self.masters(), needed, Deadline::new(Some(limit))).await)
+        ready(&self.shared, needed, Deadline::new(Some(limit))).await
     }
 
     /// Refuses new acquisitions. Waits until all releases are delivered, or until the keys that

@@ -89,7 +89,12 @@ impl LiveRound {
             let waker = cx.waker().clone();
             let old = self.state.lock().voted.replace(waker);
             drop(old);
-            look().map_or(Poll::Pending, Poll::Ready)
+            let Some(seen) = look() else {
+                return Poll::Pending;
+            };
+            let waker = self.state.lock().voted.take();
+            drop(waker);
+            Poll::Ready(seen)
         })
         .await
     }

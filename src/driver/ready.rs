@@ -1,28 +1,42 @@
 //! Waits until enough masters can vote.
 
-use super::{clock, deadline::Deadline, live_round::LiveRound, masters::Masters, select::first_of};
+use super::{
+    clock, deadline::Deadline, live_round::LiveRound, masters::Masters, select::first_of,
+    shared::Shared,
+};
 use crate::core::{
     command::{Action, Command, Verb},
     quorum::{Failure, Vote},
     round::Round,
-    votes::{CastVote, Votes},
+    votes::{CastVote, VoteRow, Votes},
 };
+use crate::master::Entry;
 
 /// Waits until `needed` masters can vote. Asks for the last time at the deadline. Returns the votes
-/// of the last round. A vote is a grant if its master can vote.
-pub(super) async fn ready(masters: &Masters, needed: usize, deadline: Deadline) -> Votes {
+/// of the last round. A vote is a grant if its master can vote. Returns `None` if the coordinator
+/// is closed, or if its runtime has shut down.
+pub(super) async fn ready(shared: &Shared, needed: usize, deadline: Deadline) -> Option<Votes> {
+    let masters = shared.masters();
     let mut changes = masters.health.watch();
     let retry = masters.config().retry;
     let mut failures = 0;
     loop {
-        changes.mark_unchanged();
+        shared.check_open().ok()?;
+        let known = changes.borrow_and_update().clone();
         let votes = ask(masters, needed).await;
+        let is_gone = |row: VoteRow<'_>| row.failure() == Some(&Failure::Closed);
+        if votes.iter().all(is_gone) {
+            return None;
+        }
         if votes.granted_count() >= needed || deadline.is_over() {
-            return votes;
+            return Some(votes);
         }
         let pause = clock::now() + retry.delay(failures, clock::random_u64());
         let changed = async {
-            let _ = changes.changed().await; // fails if no change can come any more
+            let is_news = |(entry, known): (&Entry, &Entry)| entry.is_news(known);
+            let _ = changes
+                .wait_for(|entries| entries.iter().zip(&known).any(is_news))
+                .await;
         };
         first_of(changed, clock::sleep_until(deadline.limit(pause))).await;
         failures = failures.saturating_add(1);

@@ -369,11 +369,13 @@ pub enum ReleaseError {
     },
 
     /// The lock should have been left in place for its
-    /// [minimum time](crate::Lock::min_hold), and fewer than a majority of masters confirmed. The
-    /// lock is free when its TTL has passed.
+    /// [minimum time](crate::Lock::min_hold), and fewer than a majority of masters confirmed.
+    /// Others may get the lock when its TTL has passed. On the masters that confirmed, the key
+    /// stays for the rest of the minimum time. If these are half of the masters, the lock stays,
+    /// too.
     #[error(
-        "left {name:?} in place on only {} of {} masters (need {}), \
-         it is free when its TTL has passed: {votes}",
+        "kept {name:?} for its minimum time on only {} of {} masters (need {}), \
+         others may get it when its TTL has passed: {votes}",
         .votes.granted_count(), .votes.master_count(), .votes.quorum()
     )]
     #[non_exhaustive]

@@ -268,7 +268,8 @@ impl Lock {
             guard.ensure_held()?;
         }
         // The body has done its work, so its result counts, whether or not the release is
-        // confirmed. The masters that did not confirm are owed the release.
+        // confirmed. The masters that did not confirm are owed the release. If the lock should have
+        // been left in place, the log has a warning.
         let _ = guard.release().await;
         outcome
     }

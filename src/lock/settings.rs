@@ -36,12 +36,18 @@ impl Lock {
     /// If a guard is released or dropped too early, the lock stays on the masters for the rest of
     /// the time, without a holder and without a renewal. The process may end meanwhile. The rest
     /// may be longer than [`max_ttl`](crate::Builder::max_ttl), up to 366 days. If the TTL is
-    /// longer than the rest, the lock stays until its TTL has passed. The [owner](crate::Owner) of
-    /// a reentrant or fair lock can acquire it again meanwhile.
+    /// longer than the rest, the lock stays until its TTL has passed.
     ///
     /// # Not guaranteed
     ///
-    /// If the holder dies, the lock ends with its TTL. Masters that restart may forget a lock that
+    /// While the guard lives, its TTL and its [renewal](Self::renewal) decide how long the lock is
+    /// held. If the holder dies or the lock is lost, it is not left in place.
+    ///
+    /// The [owner](crate::Owner) of a reentrant or fair lock may acquire it again meanwhile. If the
+    /// owner tries, the rest of the minimum time is over, even if the attempt fails. So use a
+    /// mutex, or a new owner for each job.
+    ///
+    /// Masters that restart may forget a lock that
     /// was left in place. They vote again after [`max_ttl`](crate::Builder::max_ttl), and the lock
     /// is free if a majority of masters has forgotten it.
     ///

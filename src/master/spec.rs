@@ -96,6 +96,16 @@ impl From<&String> for MasterSpec {
     }
 }
 
+/// Reads a URL from a configuration file. A URL that cannot be used is no error here, because a
+/// parser might show the line with its password. [`Builder::build`](crate::Builder::build) reports
+/// it.
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for MasterSpec {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::from)
+    }
+}
+
 #[cfg(feature = "redis")]
 impl From<redis::Client> for MasterSpec {
     fn from(client: redis::Client) -> Self {

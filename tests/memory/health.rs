@@ -183,3 +183,27 @@ async fn a_closed_coordinator_is_not_ready() {
     let error = world.locks.ready(seconds(9)).await.unwrap_err();
     assert!(matches!(error, ReadyError::Closed) && !error.has_quorum());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_readiness_ends_when_the_coordinator_is_closed() {
+    let world = World::new(3).await;
+    world.inject([Fault::Down, Fault::Down]);
+    let mut ready = pin!(world.locks.ready(Duration::MAX));
+    assert!(timeout(seconds(5), ready.as_mut()).await.is_err());
+    world.locks.close().await;
+    let ended = timeout(seconds(1), ready).await.unwrap();
+    assert!(matches!(ended, Err(ReadyError::Closed)), "{ended:?}");
+}
+
+/// Dials that fail are no news.
+#[tokio::test(start_paused = true)]
+async fn many_masters_that_are_down_do_not_make_a_wait_ask_more_often() {
+    let world = World::new(64).await;
+    world.inject((0..33).map(|_| Fault::Down));
+    let mut ready = pin!(world.locks.ready(Duration::MAX));
+    assert!(timeout(seconds(10), ready.as_mut()).await.is_err());
+    let before = world.commands()[63];
+    assert!(timeout(seconds(60), ready.as_mut()).await.is_err());
+    let asked = world.commands()[63] - before;
+    assert!(asked < 60 * 15, "{asked} questions in a minute");
+}

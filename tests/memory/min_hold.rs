@@ -118,13 +118,13 @@ async fn a_lock_that_cannot_be_left_in_place_is_reported() {
             assert!(matches!(error, ReleaseError::NotLeft { .. }), "{error}");
             let text = error.to_string();
             assert!(
-                text.contains("in place on only 1 of 3 masters (need 2)"),
+                text.contains("minimum time on only 1 of 3 masters (need 2)"),
                 "{text}"
             );
         }
         sleep(seconds(1)).await;
         let warned = |(level, text): &(Level, String)| {
-            *level == Level::WARN && text.contains("not left in place")
+            *level == Level::WARN && text.contains("not kept for its minimum time")
         };
         assert_eq!(log.take().iter().filter(|event| warned(event)).count(), 1);
     }

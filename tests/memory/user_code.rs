@@ -15,7 +15,7 @@ use std::{
 };
 
 use quorlock::{Coordinator, Fault, Guard, Lock, LockState, LostReason};
-use tokio::time::{advance, sleep};
+use tokio::time::{advance, sleep, timeout};
 use tracing::subscriber::set_default;
 
 use crate::{
@@ -170,4 +170,53 @@ fn a_waker_may_wait_for_the_same_lock_when_the_coordinator_is_closed() {
             assert!(woken.load(Ordering::SeqCst) > before);
         });
     }
+}
+
+/// The task that acquires a lock may look at the guard when its waker is dropped. Code of the
+/// program must not run while the claim is locked.
+#[test]
+fn the_waker_of_an_acquisition_may_read_the_guard_when_it_is_dropped() {
+    /// The waker of a task that keeps its guard here.
+    struct Looks(Arc<Mutex<Option<Arc<Guard>>>>);
+
+    impl Wake for Looks {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Looks {
+        fn drop(&mut self) {
+            let guard = self.0.lock().unwrap().clone();
+            if let Some(guard) = guard {
+                guard.is_valid();
+            }
+        }
+    }
+
+    assert_ends(async || {
+        let world = World::new(1).await;
+        let kept = Arc::<Mutex<Option<Arc<Guard>>>>::default();
+        let holder = world.guard().await;
+        let lock = world.locks.mutex(crate::world::NAME);
+        let mut first = Box::pin(lock.acquire());
+        assert!(timeout(millis(5), first.as_mut()).await.is_err());
+        let mut second = Box::pin(lock.acquire());
+        let mut poll = || {
+            let waker = Waker::from(Arc::new(Looks(kept.clone())));
+            second.as_mut().poll(&mut Context::from_waker(&waker))
+        };
+        assert!(poll().is_pending());
+        drop(holder);
+        drop(timeout(seconds(5), first).await.unwrap().unwrap());
+        let guard = loop {
+            if let Poll::Ready(acquired) = poll() {
+                break Arc::new(acquired.unwrap());
+            }
+            sleep(millis(1)).await;
+        };
+        drop(second);
+        *kept.lock().unwrap() = Some(guard.clone());
+        sleep(seconds(15)).await; // the lock is renewed
+        assert!(guard.is_valid());
+        *kept.lock().unwrap() = None;
+    });
 }

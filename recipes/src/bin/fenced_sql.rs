@@ -1,6 +1,6 @@
 //! Writers that increment a number in an SQL database. The database refuses writers that are late.
 
-use std::{env, error::Error};
+use std::{env, error::Error, time::Duration};
 
 use quorlock::Coordinator;
 use rusqlite::{Connection, OptionalExtension};
@@ -23,13 +23,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
         guard.release().await?;
     }
-    locks.close().await;
+    let _ = tokio::time::timeout(Duration::from_secs(2), locks.close()).await;
     Ok(())
 }
 
 fn open(path: &str) -> rusqlite::Result<Connection> {
     let db = Connection::open(path)?;
-    db.busy_timeout(std::time::Duration::from_secs(10))?;
+    db.busy_timeout(Duration::from_secs(10))?;
     db.execute_batch(
         "CREATE TABLE IF NOT EXISTS account
              (id INTEGER PRIMARY KEY, balance BIGINT NOT NULL, fence BIGINT NOT NULL DEFAULT 0);

@@ -2,12 +2,20 @@
 
 use std::{env, error::Error, time::Duration};
 
-use quorlock::{AcquireError, Coordinator, Guard};
+use quorlock::{AcquireError, Coordinator};
+use tokio::time::timeout;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let masters = env::var("QUORLOCK_MASTERS")?; // redis://10.0.0.1,redis://10.0.0.2,..
     let locks = Coordinator::new(masters.split(','))?;
+    let done = on_one_host(&locks).await;
+    // After an error, too: the masters must hear that the lock stays.
+    let _ = timeout(Duration::from_secs(2), locks.close()).await;
+    done
+}
+
+async fn on_one_host(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
     locks.ready(Duration::from_secs(5)).await?;
     // Longer than the clocks of the hosts differ, and shorter than the time to the next run.
     let lock = locks
@@ -15,25 +23,24 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .min_hold(Duration::from_secs(600));
     match lock.acquire_within(Duration::from_secs(2)).await {
         Ok(guard) => {
-            run(&guard).await?;
+            tokio::select! {
+                done = job() => done?,
+                lost = guard.lost() => return Err(lost.into()), // stops the job
+            }
             guard.release().await?;
         }
         Err(error) => match error.last_attempt() {
-            AcquireError::Contended { .. } => println!("another host runs the job"),
+            AcquireError::Contended { .. } => println!("the job runs on another host, or has run"),
             _ => return Err(error.into()),
         },
     }
-    locks.close().await;
     Ok(())
 }
 
-async fn run(guard: &Guard) -> Result<(), Box<dyn Error>> {
-    tokio::select! {
-        () = job() => Ok(()),
-        lost = guard.lost() => Err(lost.into()), // stops the job
-    }
-}
-
-async fn job() {
+async fn job() -> Result<(), Box<dyn Error>> {
     println!("the job runs here");
+    match env::var("FAILURE") {
+        Ok(failure) => Err(failure.into()),
+        Err(_) => Ok(()),
+    }
 }

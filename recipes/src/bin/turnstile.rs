@@ -3,7 +3,7 @@
 use std::{env, error::Error, time::Duration};
 
 use quorlock::{Coordinator, Owner};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     for visitor in visitors {
         visitor.await??;
     }
-    locks.close().await;
+    let _ = timeout(Duration::from_secs(2), locks.close()).await;
     Ok(())
 }
 

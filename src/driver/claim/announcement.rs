@@ -41,6 +41,9 @@ impl DerefMut for Locked<'_> {
 pub(super) struct Announcement<'a> {
     pub(super) claim: &'a Claim,
     pub(super) event: Option<LockEvent>,
+    /// A round that is no longer the newest. Dropping it drops wakers, which are code of the
+    /// program.
+    pub(super) retired: Option<Arc<LiveRound>>,
 }
 
 /// A change of a lock that was won.
@@ -94,6 +97,7 @@ impl Claim {
             announcement: Announcement {
                 claim: self,
                 event: None,
+                retired: None,
             },
         }
     }

@@ -182,7 +182,8 @@ impl Claim {
             });
         }
         state.keys_until = state.keys_until.max(expiry_of(ttl));
-        state.newest = extension.round.clone();
+        let retired = mem::replace(&mut state.newest, extension.round.clone());
+        state.announcement.retired = Some(retired);
         let action = Action::Extend {
             by: state.identity.clone(),
             ttl,

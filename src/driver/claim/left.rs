@@ -37,7 +37,7 @@ impl CountVotes for LastExtension {
         if has_failed {
             let name = &self.name;
             shielded(|| {
-                tracing::warn!(target: log::LOCK, %name, "lock not left in place: it is free when its TTL has passed");
+                tracing::warn!(target: log::LOCK, %name, "lock not kept for its minimum time: others may get it when its TTL has passed");
             });
         }
         self.round.wake();
@@ -45,16 +45,15 @@ impl CountVotes for LastExtension {
 }
 
 impl Claim {
-    /// Keeps the lock on the masters for at least `time` after the start of the newest round. Does
-    /// not shorten the time that was set before.
+    /// Keeps the lock on the masters for at least `time` from now. Does not shorten the time that
+    /// was set before.
     pub(crate) fn hold_for(&self, time: Duration) {
         if time.is_zero() {
             return;
         }
+        // This clock does not jump forward with the wall clock. The time may be too long for it.
+        let until = clock::monotonic().checked_add(time.min(Ttl::MOST));
         let mut state = self.lock();
-        let start = state.newest.read(Round::start);
-        // The time may be too long for the clock.
-        let until = start.checked_add(time.min(Ttl::MOST));
         state.hold_until = state.hold_until.max(until);
     }
 
@@ -64,10 +63,8 @@ impl Claim {
         &self,
         mut state: Locked<'a>,
     ) -> Result<Arc<LiveRound>, Locked<'a>> {
-        let now = clock::now();
-        let left = state
-            .hold_until
-            .and_then(|until| until.checked_duration_since(now));
+        let (now, until) = (clock::now(), state.hold_until);
+        let left = until.and_then(|until| until.checked_duration_since(clock::monotonic()));
         let Some(left) = left else {
             return Err(state);
         };

@@ -104,8 +104,8 @@ struct State {
     /// announced.
     lost: Option<LostReason>,
     renewal: Option<RenewalPlan>,
-    /// The instant until which the lock stays on the masters, even if all guards are dropped
-    /// before.
+    /// The instant on the monotonic clock until which the lock stays on the masters, even if all
+    /// guards are dropped before.
     hold_until: Option<Instant>,
     timer: Option<TimerKey>,
     release: Option<Arc<LiveRound>>,
@@ -215,7 +215,7 @@ impl Claim {
             Err(state) => state,
         };
         state.release = Some(release.clone());
-        let was_won = state.was_won();
+        let (was_won, is_lost) = (state.was_won(), state.lost.is_some());
         let request = self.post_release(&state, &release, watch);
         if let Some(timer) = state.timer.take() {
             self.context.renewer.remove(timer);
@@ -225,8 +225,10 @@ impl Claim {
         drop(request);
         if was_won {
             self.context.local_waiters.released(&self.resource);
-            let name = self.name();
-            shielded(|| tracing::debug!(target: log::LOCK, %name, "lock released"));
+            if !is_lost {
+                let name = self.name();
+                shielded(|| tracing::debug!(target: log::LOCK, %name, "lock released"));
+            }
         }
         release
     }
