@@ -142,7 +142,6 @@ macro_rules! page {
             "[interop]: crate::docs::interop\n",
             "[masters that keep everything]: crate::docs::guarantees#masters-that-keep-everything\n",
             "[proof]: crate::docs::proof\n",
-            "[recipes]: crate::docs::recipes\n",
             "[rights]: crate::docs::operations#rights\n",
             "[rolling restarts]: crate::docs::operations#rolling-restarts\n",
             "[why it holds]: crate::docs::guarantees#why-it-holds\n",

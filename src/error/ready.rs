@@ -9,7 +9,7 @@ use crate::core::votes::Votes;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadyError {
-    /// The coordinator is closed. Nothing was sent.
+    /// The coordinator is closed, or its runtime has shut down.
     #[error("the coordinator is closed")]
     Closed,
 
