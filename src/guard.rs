@@ -14,6 +14,7 @@ use crate::{
     },
     driver::claim::Level,
     error::{ExtendError, LostError, ReleaseError},
+    meter::Counted,
 };
 
 /// A lock that a majority of masters holds for this guard, until
@@ -51,11 +52,14 @@ use crate::{
 #[clippy::has_significant_drop]
 pub struct Guard {
     level: Level,
+    /// Counts this guard in the metrics.
+    _counted: Option<Counted>,
 }
 
 impl Guard {
     pub(crate) fn new(level: Level) -> Self {
-        Self { level }
+        let _counted = level.count_guard();
+        Self { level, _counted }
     }
 
     /// Returns the lock's name.

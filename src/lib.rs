@@ -40,11 +40,15 @@
 //! TTL can prevent that. A resource that checks [fencing tokens](Lock::fenced) can refuse the late
 //! action. See [`docs::guarantees`].
 //!
-//! # Logs
+//! # Logs and spans
 //!
 //! Connections, outages of masters and lost locks are reported to [`tracing`]. Each outage and each
 //! lost lock is logged at WARN. Attempts to reconnect are logged at DEBUG. Tokens, user names and
 //! passwords are never logged.
+//!
+//! There are three spans at DEBUG, with the target `quorlock::lock` and the name of the lock:
+//! `acquire` for a call that asks for a lock, `hold` from its success to the release or the loss,
+//! and in it `renew` for each renewal in the background.
 //!
 //! # Features
 //!
@@ -54,6 +58,9 @@
 //! - `tls` adds `rediss://` URLs. It re-exports the TLS crate as
 //!   [`quorlock::rustls`](crate::rustls), because [`Builder::tls`] accepts a configuration of that
 //!   crate.
+//! - `metrics` counts rounds, votes, waits and losses through the facade of the
+//!   [`metrics`](https://docs.rs/metrics) crate: see
+//!   [`docs::operations`](crate::docs::operations#metrics).
 //! - `serde` makes [`MasterSpec`] deserializable from a URL, for configuration files.
 //! - `test-util` adds [`MemoryMaster`], a master in memory with fault injection, for your tests.
 //!   The examples on these pages use this feature.
@@ -87,6 +94,7 @@ mod guard;
 mod lock;
 mod log;
 mod master;
+mod meter;
 mod owner;
 mod user_code;
 

@@ -33,6 +33,7 @@ pub(crate) struct Settings {
     pub(crate) durable_masters: bool,
     /// `None` means the default, which depends on the restart guard.
     pub(crate) max_ttl: Option<Duration>,
+    pub(crate) lock_names_in_metrics: bool,
 }
 
 impl Default for Settings {
@@ -50,6 +51,7 @@ impl Default for Settings {
             restart_guard: RestartGuard::default(),
             durable_masters: false,
             max_ttl: None,
+            lock_names_in_metrics: false,
         }
     }
 }
@@ -69,6 +71,7 @@ pub(crate) struct Config {
     pub(crate) restart_guard: RestartGuard,
     pub(crate) durable_masters: bool,
     pub(crate) max_ttl: Ttl,
+    pub(crate) lock_names_in_metrics: bool,
 }
 
 impl Config {
@@ -88,6 +91,7 @@ impl Config {
             restart_guard,
             durable_masters,
             max_ttl,
+            lock_names_in_metrics,
         } = settings;
         let node_timeout = node_timeout.map_or(NodeTimeout::Measured, NodeTimeout::Fixed);
         let least = node_timeout.least();
@@ -101,6 +105,7 @@ impl Config {
             max_ttl,
             restart_guard,
             durable_masters,
+            lock_names_in_metrics,
             node_timeout,
             connect_timeout,
             drift,

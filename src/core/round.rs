@@ -110,6 +110,11 @@ impl Round {
         self.outcome
     }
 
+    /// Returns whether the round was decided since its outcome was `before`.
+    pub(crate) fn was_decided_after(&self, before: Outcome) -> bool {
+        before == Outcome::Pending && self.outcome != Outcome::Pending
+    }
+
     /// Returns whether every master has voted. A failure counts as a vote here.
     pub(crate) fn is_settled(&self) -> bool {
         self.tally.is_complete()

@@ -2,6 +2,7 @@
 
 use std::{
     fmt::Write as _,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -19,6 +20,8 @@ use super::{
     inspect::{self, NotInspected},
     local_waiters::LocalWaiters,
     masters::Masters,
+    metrics::LockMetrics,
+    observed::observed,
     owned_lock::LockOwner,
     ready::ready,
     renewer::Renewer,
@@ -29,9 +32,7 @@ use super::{
 use crate::master::sim::Process;
 use crate::{
     core::{config::Config, inspection::Inspection, name::Resource, votes::Votes},
-    log,
     master::{HealthBoard, Mailbox, Supervisor},
-    user_code::shielded,
 };
 
 /// The driver of a coordinator.
@@ -61,8 +62,9 @@ impl Engine {
         runtime.spawn(supervisors);
         runtime.spawn(renewing);
         let process: Arc<str> = uuid(clock::random()).into();
+        let metrics = LockMetrics::register(config.lock_names_in_metrics);
         let context = Context {
-            masters: Masters::new(config, mailboxes, health),
+            masters: Masters::new(config, mailboxes, health, metrics),
             renewer,
             local_waiters: LocalWaiters::default(),
         };
@@ -94,8 +96,8 @@ impl Engine {
 
     /// Makes one attempt.
     pub(crate) async fn try_acquire(&self, request: &LockRequest) -> Result<Level, NotAcquired> {
-        let acquired = acquire::try_acquire(&self.shared, request).await;
-        self.logged(request, acquired)
+        let call = pin!(acquire::try_acquire(&self.shared, request));
+        observed(self.masters(), request, call).await
     }
 
     /// Waits until the lock is acquired. If there is a `limit`, the last attempt begins when that
@@ -105,30 +107,10 @@ impl Engine {
         request: &LockRequest,
         limit: Option<Duration>,
     ) -> Result<Level, NotAcquired> {
-        let acquired = acquire::acquire(&self.shared, request, limit).await;
-        self.logged(request, acquired)
-    }
-
-    /// Logs the result of an acquisition, and returns it.
-    fn logged(
-        &self,
-        request: &LockRequest,
-        acquired: Result<Level, NotAcquired>,
-    ) -> Result<Level, NotAcquired> {
-        let name = request.resource.name();
-        shielded(|| match &acquired {
-            Ok(level) => {
-                let (validity, fencing_token) = (level.validity(), level.fencing_token());
-                tracing::debug!(target: log::LOCK, %name, ?validity, fencing_token, "lock acquired");
-            }
-            Err(NotAcquired::Denied(last) | NotAcquired::Deadline { last, .. }) => {
-                let votes = last.round.as_ref().map(|round| self.masters().votes(round));
-                let reason = &last.refused;
-                tracing::debug!(target: log::LOCK, %name, ?reason, ?votes, "lock not acquired");
-            }
-            Err(NotAcquired::Closed | NotAcquired::Config(_)) => {}
-        });
-        acquired
+        let metrics = &self.masters().metrics;
+        let _waiter = metrics.record(|metrics| metrics.waiter(&request.resource));
+        let call = pin!(acquire::acquire(&self.shared, request, limit));
+        observed(self.masters(), request, call).await
     }
 
     /// Asks all masters who holds the lock and who waits for it.

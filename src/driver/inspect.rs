@@ -45,7 +45,7 @@ pub(super) async fn inspect(
 ) -> Result<Inspection, NotInspected> {
     let round = Round::open(Verb::Inspect, masters.count(), clock::now(), None);
     let inquiry = Arc::new(Inquiry {
-        round: LiveRound::open(round),
+        round: LiveRound::open(round, &masters.metrics),
         seen: Mutex::new(vec![None; masters.count()]),
     });
     let command = Command::new(resource, Action::Inspect);

@@ -10,7 +10,7 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::clock;
+use super::{clock, metrics::LockMetrics};
 use crate::{
     core::{
         quorum::Vote,
@@ -18,6 +18,7 @@ use crate::{
         votes::CastVote,
     },
     master::CountVotes,
+    meter::Meter,
     user_code::shielded,
 };
 
@@ -25,6 +26,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct LiveRound {
     state: Mutex<State>,
+    metrics: Meter<LockMetrics>,
 }
 
 #[derive(Debug)]
@@ -39,7 +41,7 @@ struct State {
 }
 
 impl LiveRound {
-    pub(crate) fn open(round: Round) -> Arc<Self> {
+    pub(crate) fn open(round: Round, metrics: &Meter<LockMetrics>) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State {
                 round,
@@ -47,6 +49,7 @@ impl LiveRound {
                 voted: None,
                 settled: Vec::new(),
             }),
+            metrics: metrics.clone(),
         })
     }
 
@@ -157,7 +160,25 @@ impl LiveRound {
         let mut state = self.state.lock();
         let before = state.round.outcome();
         state.round.on_vote(master, vote, now);
-        look(&state.round, before)
+        let seen = look(&state.round, before);
+        let is_decided = state.round.was_decided_after(before);
+        drop(state);
+        if is_decided {
+            self.record(now);
+        }
+        seen
+    }
+
+    pub(crate) fn metrics(&self) -> &Meter<LockMetrics> {
+        &self.metrics
+    }
+
+    /// Records in the metrics that the round is over at `now`.
+    pub(crate) fn record(&self, now: Instant) {
+        self.metrics.record(|metrics| {
+            let (verb, outcome) = self.read(|round| (round.verb(), round.outcome()));
+            metrics.round(verb, outcome, self.elapsed(now));
+        });
     }
 
     /// Notes that the key was put back on `master`.
@@ -206,8 +227,13 @@ impl CountVotes for Arc<LiveRound> {
     fn count(&self, master: usize, vote: Vote, now: Instant) {
         let now = clock::from_monotonic(now);
         let mut state = self.state.lock();
+        let before = state.round.outcome();
         state.round.on_vote(master, vote, now);
+        let is_decided = state.round.was_decided_after(before);
         LiveRound::wake_all(state);
+        if is_decided {
+            self.record(now);
+        }
     }
 }
 

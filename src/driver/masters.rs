@@ -6,13 +6,15 @@ use std::{
 };
 
 use super::{
-    clock, live_round::LiveRound, pending_releases::PendingReleases, timestamps::Timestamps,
+    clock, live_round::LiveRound, metrics::LockMetrics, pending_releases::PendingReleases,
+    timestamps::Timestamps,
 };
 use crate::{
     core::{
         agreed_master::rank, command::Command, config::Config, master_set::MasterSet, votes::Votes,
     },
     master::{CountVotes, HealthBoard, Mailbox, Request, Subscriber, Watcher},
+    meter::Meter,
 };
 
 /// The masters of a coordinator, and the settings of the coordinator. After this value is dropped,
@@ -23,18 +25,25 @@ pub(crate) struct Masters {
     addresses: Arc<[Arc<str>]>,
     mailboxes: Box<[Arc<Mailbox>]>,
     pub(crate) health: HealthBoard,
+    pub(crate) metrics: Meter<LockMetrics>,
     pub(crate) pending_releases: PendingReleases,
     pub(crate) timestamps: Timestamps,
 }
 
 impl Masters {
-    pub(crate) fn new(config: Config, mailboxes: Vec<Arc<Mailbox>>, health: HealthBoard) -> Self {
+    pub(crate) fn new(
+        config: Config,
+        mailboxes: Vec<Arc<Mailbox>>,
+        health: HealthBoard,
+        metrics: Meter<LockMetrics>,
+    ) -> Self {
         let addresses = mailboxes.iter().map(|mailbox| mailbox.address().clone());
         Self {
             config,
             addresses: addresses.collect(),
             mailboxes: mailboxes.into(),
             health,
+            metrics,
             pending_releases: PendingReleases::new(),
             timestamps: Timestamps::default(),
         }

@@ -26,7 +26,7 @@ pub(super) async fn majority_answers(masters: &Masters, request: &LockRequest) -
     let start = clock::now();
     let limit = start + masters.config().drift.usable(request.ttl);
     let round = Round::open(Verb::Inspect, masters.count(), start, Some(limit));
-    let inspection = LiveRound::open(round);
+    let inspection = LiveRound::open(round, &masters.metrics);
     let command = Command::new(&request.resource, Action::Inspect);
     masters.post(command, inspection.clone());
     inspection.settled().await;

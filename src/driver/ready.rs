@@ -47,7 +47,7 @@ pub(super) async fn ready(shared: &Shared, needed: usize, deadline: Deadline) ->
 /// answered or timed out.
 async fn ask(masters: &Masters, needed: usize) -> Votes {
     let round = Round::open(Verb::Inspect, masters.count(), clock::now(), None);
-    let round = LiveRound::open(round);
+    let round = LiveRound::open(round, &masters.metrics);
     let lock = masters.config().key_template.example();
     masters.post(Command::new(&lock, Action::Inspect), round.clone());
     let look = || {

@@ -8,8 +8,10 @@ use std::{
 
 use tokio::sync::watch;
 
+use super::metrics::HealthMetrics;
 use crate::{
     core::health::{MasterHealth, MasterState},
+    meter::Meter,
     user_code::shielded,
 };
 
@@ -18,6 +20,8 @@ use crate::{
 pub(crate) struct HealthBoard {
     now: fn() -> Instant,
     entries: Arc<watch::Sender<Box<[Entry]>>>,
+    /// The metrics of each master.
+    metrics: Arc<[Meter<HealthMetrics>]>,
 }
 
 /// The state of one master.
@@ -58,10 +62,7 @@ impl Entry {
 }
 
 impl HealthBoard {
-    pub(crate) fn new<'a>(
-        masters: impl IntoIterator<Item = &'a Arc<str>>,
-        now: fn() -> Instant,
-    ) -> Self {
+    pub(crate) fn new(masters: &[Arc<str>], now: fn() -> Instant) -> Self {
         let since = now();
         let entry = |master: &Arc<str>| Entry {
             master: master.clone(),
@@ -71,10 +72,14 @@ impl HealthBoard {
             failures: 0,
             quarantined_until: None,
         };
-        let entries = masters.into_iter().map(entry).collect();
+        let entries = masters.iter().map(entry).collect();
+        let metrics = masters
+            .iter()
+            .map(|address| HealthMetrics::register(address));
         Self {
             now,
             entries: Arc::new(watch::Sender::new(entries)),
+            metrics: metrics.collect(),
         }
     }
 
@@ -97,10 +102,20 @@ impl HealthBoard {
         round_trip: Duration,
         quarantined_until: Option<Instant>,
     ) {
+        let mut is_first = false;
         self.change(master, MasterState::Connected, |entry| {
+            is_first = entry.round_trip.is_none();
             entry.round_trip = Some(round_trip);
             entry.quarantined_until = quarantined_until;
         });
+        if !is_first {
+            self.record(master, HealthMetrics::reconnected);
+        }
+    }
+
+    /// Notes that the master may have forgotten locks.
+    pub(super) fn quarantined(&self, master: usize) {
+        self.record(master, HealthMetrics::quarantined);
     }
 
     /// Notes that a quarantine has ended.
@@ -131,12 +146,21 @@ impl HealthBoard {
     }
 
     fn update(&self, master: usize, change: impl FnOnce(&mut Entry)) {
+        let mut can_vote = false;
         shielded(|| {
             self.entries.send_modify(|entries| {
                 if let Some(entry) = entries.get_mut(master) {
                     change(entry);
+                    can_vote = entry.at((self.now)()).can_vote();
                 }
             });
         });
+        self.record(master, |metrics| metrics.set_can_vote(can_vote));
+    }
+
+    fn record(&self, master: usize, record: impl FnOnce(&HealthMetrics)) {
+        if let Some(metrics) = self.metrics.get(master) {
+            metrics.record(record);
+        }
     }
 }

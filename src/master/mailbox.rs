@@ -13,12 +13,16 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    owed::Owed,
+    metrics::VoteMetrics,
+    owed::{Owed, log_given_up},
     request::Request,
     subscriptions::{Change, ChannelEvent, Subscriber, Subscriptions},
     watchers::{Watcher, Watchers},
 };
-use crate::{core::quorum::Failure, log, user_code::shielded};
+use crate::{
+    core::quorum::{Failure, Vote},
+    meter::Meter,
+};
 
 /// The queue of one master. Posting never blocks, never spawns a task and needs no runtime.
 ///
@@ -38,6 +42,7 @@ pub(crate) struct Mailbox {
     is_busy: AtomicBool,
     /// The node timeout in microseconds. 0 until the first dial is over.
     node_timeout: AtomicU64,
+    metrics: Meter<VoteMetrics>,
     state: Mutex<State>,
 }
 
@@ -68,6 +73,7 @@ impl Mailbox {
     pub(crate) fn new(master: usize, address: Arc<str>, now: fn() -> Instant) -> Self {
         Self {
             node_timeout: AtomicU64::new(0),
+            metrics: VoteMetrics::register(&address),
             master,
             address,
             now,
@@ -229,7 +235,7 @@ impl Mailbox {
         let (expired, must_log) = self.state.lock().owed.expire(self.master, now);
         drop(expired); // the lock is free: the drop may wake a task that posts
         if must_log {
-            self.log_given_up();
+            log_given_up(&self.address);
         }
     }
 
@@ -308,8 +314,15 @@ impl Mailbox {
         }
     }
 
+    /// Casts the vote of the master on `request`. `now` was read after the vote was known. The
+    /// caller must hold no mutex, because the vote may wake a task.
+    pub(super) fn cast(&self, request: &Request, vote: Vote, now: Instant) {
+        self.metrics.record(|metrics| metrics.voted(&vote));
+        request.votes_to.count(self.master, vote, now);
+    }
+
     fn fail(&self, request: &Request, failure: Failure) {
-        request.fail(self.master, failure, (self.now)());
+        self.cast(request, Vote::Fail(failure), (self.now)());
     }
 
     /// Casts the open votes in order. The lock is free meanwhile, because a vote may wake a task
@@ -325,14 +338,6 @@ impl Mailbox {
         for (request, _) in &requests {
             state.owe(self.master, request);
         }
-    }
-
-    /// Logs that releases were given up because the master was owed too many.
-    pub(super) fn log_given_up(&self) {
-        let master = &self.address;
-        shielded(|| {
-            tracing::warn!(target: log::MASTER, %master, "too many releases are owed: the oldest are given up, and their locks end with the TTL");
-        });
     }
 }
 

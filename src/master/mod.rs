@@ -15,6 +15,7 @@ mod liveness;
 mod mailbox;
 #[cfg(feature = "test-util")]
 mod memory;
+mod metrics;
 mod outage;
 mod owed;
 pub(crate) mod probe;

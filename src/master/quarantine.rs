@@ -14,6 +14,7 @@ pub(super) fn begin(mailbox: &Mailbox, config: &MasterConfig, age: Option<Durati
         shielded(|| {
             tracing::warn!(target: log::MASTER, %master, ?left, "master may have forgotten locks: it has no vote until they have expired");
         });
+        config.health.quarantined(mailbox.master());
         mailbox.quarantine((config.now)() + left);
     }
 }

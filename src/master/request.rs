@@ -6,10 +6,7 @@ use std::{fmt, time::Instant};
 
 #[cfg(feature = "redis")]
 use super::redis::encode::Encoded;
-use crate::core::{
-    command::Command,
-    quorum::{Failure, Vote},
-};
+use crate::core::{command::Command, quorum::Vote};
 
 /// The receiver of the votes on one [`Request`].
 ///
@@ -62,11 +59,6 @@ impl<C: CountVotes + ?Sized> Request<C> {
     /// Returns whether `master` must be sent the command even after its vote has been cast.
     pub(super) fn is_owed_to(&self, master: usize) -> bool {
         self.votes_to.owed_until(master).is_some()
-    }
-
-    /// Casts the vote of `master` as a failure.
-    pub(super) fn fail(&self, master: usize, failure: Failure, now: Instant) {
-        self.votes_to.count(master, Vote::Fail(failure), now);
     }
 }
 

@@ -28,6 +28,8 @@ mod health;
 mod hopeless_waiters;
 mod log;
 mod loss;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod min_hold;
 #[path = "../support/on_event.rs"]
 mod on_event;
@@ -44,6 +46,7 @@ mod restart_guard;
 mod retry;
 mod rollback;
 mod run;
+mod spans;
 mod storm;
 mod unpolled_futures;
 mod user_code;

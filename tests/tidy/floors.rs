@@ -13,12 +13,16 @@ use crate::{
 /// name. A new folder needs a row.
 const FLOORS: &[(&str, &[&str])] = &[
     ("src/core/", &["core"]),
-    ("src/master/", &["core", "log", "master", "user_code"]),
+    (
+        "src/master/",
+        &["core", "log", "master", "meter", "user_code"],
+    ),
     (
         "src/driver/",
-        &["core", "driver", "log", "master", "user_code"],
+        &["core", "driver", "log", "master", "meter", "user_code"],
     ),
     ("src/check/", &["check", "core", "master"]),
+    ("src/meter/", &["meter", "user_code"]),
 ];
 
 /// The rows for single files.

@@ -10,7 +10,9 @@ use parking_lot::MutexGuard;
 
 use super::{Claim, State};
 use crate::{
-    core::lock_state::LostReason, driver::live_round::LiveRound, log, user_code::shielded,
+    core::lock_state::LostReason,
+    driver::{live_round::LiveRound, span::in_span},
+    log,
 };
 
 /// The state while it is locked. A change is announced after the unlock, because the announcement
@@ -68,7 +70,8 @@ impl Drop for Announcement<'_> {
             return;
         };
         let name = self.claim.name();
-        shielded(|| match &event {
+        let span = self.claim.hold_span();
+        in_span(&span, || match &event {
             LockEvent::InDoubt { remaining, round } => {
                 let votes = self.claim.votes(round);
                 tracing::warn!(target: log::LOCK, %name, ?remaining, %votes, "lock in doubt: it could not be renewed");
@@ -84,8 +87,9 @@ impl Drop for Announcement<'_> {
                 tracing::debug!(target: log::LOCK, %name, ?validity, "lock renewed");
             }
         });
-        if matches!(event, LockEvent::Lost(_)) {
+        if let LockEvent::Lost(reason) = event {
             self.claim.changed.notify();
+            self.claim.count_loss(reason);
         }
     }
 }

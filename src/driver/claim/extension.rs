@@ -6,6 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
+use tracing::{debug_span, field};
+
 use super::{
     Claim, Level,
     announcement::{LockEvent, Locked},
@@ -23,7 +26,8 @@ use crate::{
         renewal::{Renewal, RenewalPlan},
         round::{Outcome, Round},
     },
-    driver::{clock, live_round::LiveRound, renewer::Renew},
+    driver::{clock, live_round::LiveRound, renewer::Renew, span::LockSpan},
+    log,
     master::CountVotes,
 };
 
@@ -54,6 +58,10 @@ pub(crate) struct Extension {
     /// The lease of the claim if a majority confirms.
     lease: Lease,
     ttl: Ttl,
+    /// `true` if the renewer made it.
+    is_renewal: bool,
+    /// The span of a renewal, until it is decided.
+    span: Mutex<Option<Arc<LockSpan>>>,
 }
 
 impl CountVotes for Arc<Extension> {
@@ -63,8 +71,9 @@ impl CountVotes for Arc<Extension> {
         // A failure has no consequences, so the claim need not be locked. It may be locked already:
         // the call that posts the extension counts the failures of masters that are down.
         let is_answer = !matches!(vote, Vote::Fail(_));
-        let effect = self.round.cast(master, vote, now, |round, before| {
-            is_answer.then(|| Effect::of_vote(round, before, master))
+        let (effect, is_decided) = self.round.cast(master, vote, now, |round, before| {
+            let effect = is_answer.then(|| Effect::of_vote(round, before, master));
+            (effect, round.was_decided_after(before))
         });
         if let Some(effect) = effect
             && let Some(claim) = self.claim.upgrade()
@@ -72,6 +81,39 @@ impl CountVotes for Arc<Extension> {
             claim.apply(effect, self);
         }
         self.round.wake();
+        if is_decided && self.is_renewal {
+            let is_won = self.round.read(Round::outcome) == Outcome::Won;
+            let metrics = self.round.metrics();
+            metrics.record(|metrics| metrics.renewed(is_won));
+            self.end_span();
+        }
+    }
+}
+
+impl Extension {
+    /// Opens the span of a renewal.
+    fn open_span(&self, claim: &Claim) {
+        let Some(hold) = claim.hold_span() else {
+            return;
+        };
+        let name = claim.name();
+        let span = LockSpan::open(
+            || debug_span!(target: log::LOCK, parent: hold.get(), "renew", %name, outcome = field::Empty),
+        );
+        *self.span.lock() = span;
+        if !self.round.is_pending() {
+            self.end_span();
+        }
+    }
+
+    /// Ends the span of a renewal that was decided.
+    fn end_span(&self) {
+        let span = self.span.lock().take();
+        if let Some(span) = span {
+            let outcome = self.round.read(Round::outcome);
+            let is_won = outcome == Outcome::Won;
+            span.record("outcome", if is_won { "confirmed" } else { "failed" });
+        }
     }
 }
 
@@ -94,7 +136,7 @@ impl Claim {
         let extension = {
             let now = clock::now();
             let state = self.held_at(self.lock(), now)?;
-            self.post_extension(state, ttl, now)
+            self.post_extension(state, ttl, now, false)
         };
         self.extended(&extension).await
     }
@@ -109,7 +151,7 @@ impl Claim {
         }
         state.depth = state.depth.saturating_add(1);
         let level = Level::new(self.clone());
-        Some((level, self.post_extension(state, ttl, now)))
+        Some((level, self.post_extension(state, ttl, now, false)))
     }
 
     /// Waits for the outcome of an extension.
@@ -159,6 +201,7 @@ impl Claim {
         mut state: Locked<'_>,
         ttl: Ttl,
         start: Instant,
+        is_renewal: bool,
     ) -> Arc<Extension> {
         let masters = &self.context.masters;
         let lease = Lease::new(start, ttl, masters.config().drift);
@@ -167,10 +210,12 @@ impl Claim {
         let limit = state.lease.until().min(lease.until());
         let round = Round::open(Verb::Extend, masters.count(), start, Some(limit));
         let extension = Arc::new(Extension {
-            round: LiveRound::open(round),
+            round: LiveRound::open(round, &masters.metrics),
             claim: Arc::downgrade(self),
             lease,
             ttl,
+            is_renewal,
+            span: Mutex::new(None),
         });
         state.keep_newest();
         state.was_extended = true;
@@ -323,7 +368,8 @@ impl Renew for Claim {
             return (again, None);
         }
         state.renewal = Some(plan.after_renewal());
-        let extension = self.post_extension(state, self.ttl, now);
+        let extension = self.post_extension(state, self.ttl, now, true);
+        extension.open_span(&self);
         (again, Some(extension.round.clone()))
     }
 }

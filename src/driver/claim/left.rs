@@ -72,7 +72,8 @@ impl Claim {
             return Err(state);
         }
         let masters = &self.context.masters;
-        let round = LiveRound::open(Round::open(Verb::Extend, masters.count(), now, None));
+        let round = Round::open(Verb::Extend, masters.count(), now, None);
+        let round = LiveRound::open(round, &masters.metrics);
         state.release = Some(round.clone());
         let command = self.command(Action::Extend {
             by: state.identity.clone(),

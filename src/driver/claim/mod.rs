@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use super::{
     clock,
     context::Context,
+    hold::{Hold, HoldEnd},
     live_round::LiveRound,
     owned_lock::{LockOwner, OwnedLock},
     pending_releases::PendingRelease,
@@ -31,9 +32,7 @@ use crate::{
         round::{Outcome, Round},
         votes::Votes,
     },
-    log,
     master::{CountVotes, Request},
-    user_code::shielded,
 };
 
 mod announcement;
@@ -41,6 +40,7 @@ pub(crate) mod ballots;
 pub(crate) mod extension;
 mod left;
 mod lock_state;
+mod observed;
 pub(crate) mod rounds;
 
 /// A request for a lock: its resource, its TTL, its owner and its counter.
@@ -103,6 +103,8 @@ struct State {
     /// The reason why the lock was lost. It never changes once it is set, because the loss is
     /// announced.
     lost: Option<LostReason>,
+    /// Set from the win to the release or the loss.
+    hold: Option<Hold>,
     renewal: Option<RenewalPlan>,
     /// The instant on the monotonic clock until which the lock stays on the masters, even if all
     /// guards are dropped before.
@@ -195,8 +197,9 @@ impl Claim {
     /// also watches the key.
     fn leave(&self, watch: bool) -> Arc<LiveRound> {
         let masters = &self.context.masters;
-        let round = Round::open(Verb::Release, masters.count(), clock::now(), None);
-        let release = LiveRound::open(round);
+        let now = clock::now();
+        let round = Round::open(Verb::Release, masters.count(), now, None);
+        let release = LiveRound::open(round, &masters.metrics);
         let mut state = self.lock();
         state.depth = state.depth.saturating_sub(1);
         if let Some(owner) = state.identity.owner().filter(|_| state.depth > 0) {
@@ -210,8 +213,15 @@ impl Claim {
             masters.post(self.command(action), release.clone());
             return release;
         }
+        let hold = state.hold.take();
+        if hold.is_some() {
+            self.state_at(&mut state, now); // notes an expiry that no one has noticed
+        }
         let mut state = match self.leave_in_place(state) {
-            Ok(left) => return left,
+            Ok(left) => {
+                self.end_hold(hold, HoldEnd::Left);
+                return left;
+            }
             Err(state) => state,
         };
         state.release = Some(release.clone());
@@ -225,11 +235,13 @@ impl Claim {
         drop(request);
         if was_won {
             self.context.local_waiters.released(&self.resource);
-            if !is_lost {
-                let name = self.name();
-                shielded(|| tracing::debug!(target: log::LOCK, %name, "lock released"));
-            }
         }
+        let end = if is_lost {
+            HoldEnd::Lost
+        } else {
+            HoldEnd::Released
+        };
+        self.end_hold(hold, end);
         release
     }
 

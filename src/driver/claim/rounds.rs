@@ -82,6 +82,7 @@ impl Claim {
                 in_doubt: false,
                 lost: None,
                 renewal: None,
+                hold: None,
                 hold_until: None,
                 timer: None,
                 release: None,
@@ -101,6 +102,9 @@ impl Claim {
     pub(crate) async fn refused_by(&self, first: usize) -> Option<Option<Duration>> {
         let round = self.newest_round();
         if let Vote::Refuse(Refusal::Held(report)) = round.voted(first).await {
+            if round.is_pending() {
+                round.record(clock::now());
+            }
             return Some(report.remaining());
         }
         let mut state = self.lock();
@@ -194,5 +198,5 @@ fn open_round(masters: &Masters, start: Instant, lease: Lease, is_queued: bool) 
     if is_queued {
         round.queue();
     }
-    LiveRound::open(round)
+    LiveRound::open(round, &masters.metrics)
 }

@@ -12,12 +12,12 @@ use super::{
     config::MasterConfig,
     liveness::Liveness,
     mailbox::Mailbox,
-    owed::Owed,
+    owed::{Owed, log_given_up},
     request::Request,
     subscriptions::Change,
     unanswered::{Item, Unanswered},
 };
-use crate::core::quorum::Failure;
+use crate::core::quorum::{Failure, Vote};
 
 mod replies;
 #[cfg(test)]
@@ -219,10 +219,14 @@ impl<'a> InFlight<'a> {
         request.posted.max(self.began) + self.liveness.timeout()
     }
 
+    fn fail(&self, request: &Request, failure: Failure, now: Instant) {
+        self.mailbox.cast(request, Vote::Fail(failure), now);
+    }
+
     /// Casts a failed vote on a request that was never sent.
     fn fail_unsent(&mut self, request: Arc<Request>, now: Instant) {
         let why = "not sent: too many commands are unanswered";
-        request.fail(self.master(), Failure::Unreachable(why.into()), now);
+        self.fail(&request, Failure::Unreachable(why.into()), now);
         if request.is_owed_to(self.master()) {
             self.owed.push(request);
         }
@@ -246,8 +250,9 @@ impl<'a> InFlight<'a> {
     /// are no longer owed. Returns whether the master has been silent for too long.
     pub(super) fn expire(&mut self, now: Instant) -> bool {
         let (master, timeout) = (self.master(), self.liveness.timeout());
+        let mailbox = self.mailbox;
         self.sent.expire(now, |request| {
-            request.fail(master, Failure::TimedOut(timeout), now);
+            mailbox.cast(request, Vote::Fail(Failure::TimedOut(timeout)), now);
         });
         while let Some(request) = self.waiting.front()
             && self.send_by(request) <= now
@@ -258,7 +263,7 @@ impl<'a> InFlight<'a> {
         let (expired, must_log) = self.owed.expire(master, now);
         drop(expired);
         if must_log {
-            self.mailbox.log_given_up();
+            log_given_up(self.mailbox.address());
         }
         self.silence_ends().is_some_and(|end| end <= now)
     }
@@ -303,10 +308,10 @@ impl Drop for InFlight<'_> {
     /// Casts the open votes. When a runtime drops its tasks, callers on another runtime may still
     /// wait for votes.
     fn drop(&mut self) {
-        let (master, now) = (self.master(), (self.config.now)());
+        let now = (self.config.now)();
         for (request, open) in self.take_unanswered(Failure::Closed, Failure::Closed) {
             if let Some(failure) = open {
-                request.fail(master, failure, now);
+                self.fail(&request, failure, now);
             }
         }
     }

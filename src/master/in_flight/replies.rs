@@ -45,7 +45,7 @@ impl InFlight<'_> {
         } else if sent.is_owed {
             self.owed.succeeded();
         }
-        request.votes_to.count(master, vote, now);
+        self.mailbox.cast(request, vote, now);
         Ok(())
     }
 

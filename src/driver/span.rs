@@ -1,0 +1,67 @@
+//! Spans of `tracing` about locks.
+
+use std::{future::poll_fn, mem, pin::Pin, sync::Arc};
+
+use tracing::Span;
+
+use crate::user_code::shielded;
+
+/// A span that a subscriber of the program wants to see. Subscribers are code of the program. So
+/// the caller of a function here, or of a drop, must hold no mutex that protects the state of this
+/// crate.
+#[derive(Debug)]
+pub(super) struct LockSpan(Span);
+
+impl LockSpan {
+    /// Returns the span that `make` makes, or `None` if no subscriber wants it.
+    pub(super) fn open(make: impl FnOnce() -> Span) -> Option<Arc<Self>> {
+        let mut made = None;
+        shielded(|| made = Some(make()));
+        let span = made.filter(|span| !span.is_disabled())?;
+        Some(Arc::new(Self(span)))
+    }
+
+    pub(super) fn get(&self) -> &Span {
+        &self.0
+    }
+
+    /// Sets a field of the span.
+    pub(super) fn record(&self, field: &'static str, value: &'static str) {
+        shielded(|| {
+            self.0.record(field, value);
+        });
+    }
+
+    /// Runs `future` inside `span`, if there is one.
+    pub(super) async fn around<T>(
+        span: Option<&Self>,
+        mut future: Pin<&mut impl Future<Output = T>>,
+    ) -> T {
+        let Some(Self(span)) = span else {
+            return future.await;
+        };
+        poll_fn(|cx| {
+            let mut entered = None;
+            shielded(|| entered = Some(span.enter()));
+            let polled = future.as_mut().poll(cx);
+            shielded(|| drop(entered));
+            polled
+        })
+        .await
+    }
+}
+
+/// Calls `log`, which writes log messages, inside `span`, if there is one.
+pub(super) fn in_span(span: &Option<Arc<LockSpan>>, log: impl FnOnce()) {
+    shielded(|| match span {
+        Some(span) => span.0.in_scope(log),
+        None => log(),
+    });
+}
+
+impl Drop for LockSpan {
+    fn drop(&mut self) {
+        let span = mem::replace(&mut self.0, Span::none());
+        shielded(|| drop(span));
+    }
+}

@@ -1,0 +1,443 @@
+//! The metrics that a recorder for Prometheus gets.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
+    SharedString, Unit,
+};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use quorlock::{Coordinator, Fault, Guard, LostReason, MemoryMaster};
+use tokio::{
+    runtime,
+    time::{sleep, timeout},
+};
+
+use crate::world::{NAME, World, seconds};
+
+/// Runs `test` with a recorder of its own, and with a paused clock.
+fn recorded(test: impl AsyncFnOnce(&PrometheusHandle)) {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let handle = recorder.handle();
+    recorded_by(&recorder, async || test(&handle).await);
+}
+
+fn recorded_by(recorder: &dyn Recorder, test: impl AsyncFnOnce()) {
+    let mut runtime = runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+    metrics::with_local_recorder(recorder, || runtime.block_on(test()));
+}
+
+/// The value of each series, such as `quorlock_guards{kind="mutex"}`.
+#[derive(Debug)]
+struct Scrape(BTreeMap<String, f64>);
+
+impl Scrape {
+    fn of(handle: &PrometheusHandle) -> Self {
+        let text = handle.render();
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let series = lines.filter_map(|line| line.rsplit_once(' '));
+        Self(
+            series
+                .map(|(name, value)| (name.to_owned(), value.parse().unwrap()))
+                .collect(),
+        )
+    }
+
+    /// Returns the value of a series, or 0 if there is no such series.
+    fn get(&self, series: &str) -> f64 {
+        self.0.get(series).copied().unwrap_or(0.0)
+    }
+
+    fn assert(&self, expected: &[(&str, f64)]) {
+        for (series, value) in expected {
+            let found = self.get(series);
+            assert!(
+                (found - value).abs() < 1e-6,
+                "{series} is {found}: {self:#?}"
+            );
+        }
+    }
+
+    /// Returns the sum of the series of `metric` that have these labels.
+    fn sum(&self, metric: &str, labels: &str) -> f64 {
+        let series = self.0.iter();
+        let series = series.filter(|(name, _)| name.starts_with(metric) && name.contains(labels));
+        series.map(|(_, value)| value).sum()
+    }
+}
+
+/// Reads the table of metrics in the documentation: the name, the labels and the type of each.
+fn documented() -> BTreeMap<String, (BTreeSet<String>, String)> {
+    let page = include_str!("../../docs/operations.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `quorlock_"));
+    let words = |cell: &str| {
+        let words = cell.split('`').skip(1).step_by(2);
+        words.map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    rows.map(|row| {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        let mut labels = words(cells[3]);
+        labels.remove("lock"); // only if the program asks for it
+        let name = words(cells[1]).pop_first().unwrap();
+        (name, (labels, cells[2].to_owned()))
+    })
+    .collect()
+}
+
+/// Reads the text for Prometheus: the labels and the type of each metric.
+fn emitted(handle: &PrometheusHandle) -> BTreeMap<String, (BTreeSet<String>, String)> {
+    let text = handle.render();
+    let mut metrics = BTreeMap::<String, (BTreeSet<String>, String)>::new();
+    for line in text.lines() {
+        if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').unwrap();
+            metrics.entry(name.to_owned()).or_default().1 = kind.to_owned();
+        }
+        let Some((series, labels)) = line.split_once('{') else {
+            continue;
+        };
+        let labels = labels.split('"').step_by(2);
+        let labels = labels.filter_map(|label| label.trim_start_matches(',').strip_suffix('='));
+        let name = ["_sum", "_count", "_bucket"]
+            .iter()
+            .fold(series, |name, end| name.strip_suffix(end).unwrap_or(name));
+        let labels = labels.filter(|label| *label != "le").map(str::to_owned);
+        metrics.entry(name.to_owned()).or_default().0.extend(labels);
+    }
+    metrics
+}
+
+#[test]
+fn the_documentation_lists_every_metric_with_its_labels() {
+    let recorder = PrometheusBuilder::new().set_buckets(&[1.0]).unwrap();
+    let recorder = recorder.build_recorder();
+    let handle = recorder.handle();
+    recorded_by(&recorder, async || {
+        let world = World::new(3).await;
+        drop(world.guard().await);
+    });
+    assert_eq!(emitted(&handle), documented());
+}
+
+/// Alerts on increases would miss the first one if the series began with it.
+#[test]
+fn counters_and_gauges_begin_at_zero() {
+    recorded(async |handle| {
+        let _locks = Coordinator::new([MemoryMaster::new()]).unwrap();
+        let scrape = Scrape::of(handle);
+        for (name, (_, kind)) in documented() {
+            let mut series = scrape
+                .0
+                .iter()
+                .filter(|(series, _)| series.starts_with(&name));
+            if kind != "histogram" {
+                assert!(series.clone().count() > 0, "{name}: {scrape:#?}");
+            }
+            assert!(
+                series.all(|(_, value)| *value == 0.0),
+                "{name}: {scrape:#?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn the_life_of_a_lock_is_counted() {
+    recorded(async |handle| {
+        let world = World::new(3).await;
+        let lock = world.locks.mutex(NAME);
+        let guard = lock.try_acquire().await.unwrap();
+        lock.try_acquire().await.unwrap_err();
+        sleep(seconds(4)).await; // one renewal
+        Scrape::of(handle).assert(&[
+            ("quorlock_guards{kind=\"mutex\"}", 1.0),
+            ("quorlock_renewals_total{outcome=\"confirmed\"}", 1.0),
+            (
+                "quorlock_rounds_total{round=\"acquire\",outcome=\"won\"}",
+                1.0,
+            ),
+            (
+                "quorlock_rounds_total{round=\"acquire\",outcome=\"lost\"}",
+                1.0,
+            ),
+            (
+                "quorlock_rounds_total{round=\"extend\",outcome=\"won\"}",
+                1.0,
+            ),
+        ]);
+        guard.release().await.unwrap();
+        let scrape = Scrape::of(handle);
+        scrape.assert(&[
+            ("quorlock_guards{kind=\"mutex\"}", 0.0),
+            (
+                "quorlock_hold_seconds_sum{kind=\"mutex\",end=\"released\"}",
+                4.0,
+            ),
+            (
+                "quorlock_hold_seconds_count{kind=\"mutex\",end=\"released\"}",
+                1.0,
+            ),
+            (
+                "quorlock_wait_seconds_count{kind=\"mutex\",outcome=\"acquired\"}",
+                1.0,
+            ),
+            (
+                "quorlock_wait_seconds_count{kind=\"mutex\",outcome=\"contended\"}",
+                1.0,
+            ),
+            // The refused attempt took itself back.
+            (
+                "quorlock_rounds_total{round=\"release\",outcome=\"won\"}",
+                2.0,
+            ),
+            ("quorlock_round_seconds_count{round=\"release\"}", 2.0),
+        ]);
+        assert_eq!(scrape.sum("quorlock_losses_total", ""), 0.0);
+        // Three masters voted on two acquisitions, one renewal and two releases.
+        assert_eq!(scrape.sum("quorlock_votes_total", ""), 15.0);
+        assert_eq!(scrape.sum("quorlock_votes_total", "granted"), 9.0);
+        assert_eq!(scrape.sum("quorlock_votes_total", "refused"), 6.0);
+    });
+}
+
+#[test]
+fn each_loss_is_counted_once_with_its_reason() {
+    recorded(async |handle| {
+        let world = World::new(3).await;
+        let deleted = world.locks.mutex(NAME).try_acquire().await.unwrap();
+        for master in &world.masters {
+            master.delete(NAME);
+        }
+        assert_eq!(deleted.lost().await.reason, LostReason::Disowned);
+        let expired = world.locks.mutex("expired").try_acquire().await.unwrap();
+        world.inject_all(&Fault::Down);
+        sleep(seconds(20)).await;
+        drop((deleted, expired));
+        sleep(seconds(20)).await;
+        let scrape = Scrape::of(handle);
+        scrape.assert(&[
+            (
+                "quorlock_losses_total{kind=\"mutex\",reason=\"disowned\"}",
+                1.0,
+            ),
+            (
+                "quorlock_losses_total{kind=\"mutex\",reason=\"expired\"}",
+                1.0,
+            ),
+            (
+                "quorlock_hold_seconds_count{kind=\"mutex\",end=\"lost\"}",
+                2.0,
+            ),
+            ("quorlock_guards{kind=\"mutex\"}", 0.0),
+        ]);
+        assert_eq!(scrape.sum("quorlock_hold_seconds_count", "released"), 0.0);
+        assert!(scrape.get("quorlock_renewals_total{outcome=\"failed\"}") >= 2.0);
+    });
+}
+
+/// No renewal finds out that this lock has expired.
+#[test]
+fn a_loss_that_no_one_noticed_is_counted_at_the_release() {
+    recorded(async |handle| {
+        let world = World::new(3).await;
+        let guard = world.guard().await;
+        sleep(seconds(30)).await;
+        guard.release().await.unwrap();
+        Scrape::of(handle).assert(&[
+            (
+                "quorlock_losses_total{kind=\"mutex\",reason=\"expired\"}",
+                1.0,
+            ),
+            (
+                "quorlock_hold_seconds_sum{kind=\"mutex\",end=\"lost\"}",
+                30.0,
+            ),
+        ]);
+    });
+}
+
+#[test]
+fn waiters_are_counted_until_they_have_the_lock_or_are_dropped() {
+    recorded(async |handle| {
+        let world = World::new(3).await;
+        let owners = [world.locks.owner(), world.locks.owner()];
+        let [first, second] = owners.each_ref().map(|owner| world.locks.fair(NAME, owner));
+        let guard = first.acquire().await.unwrap();
+        timeout(seconds(5), second.acquire()).await.unwrap_err();
+        let waiting = async {
+            sleep(seconds(1)).await;
+            let waiters = Scrape::of(handle).get("quorlock_waiters{kind=\"fair\"}");
+            guard.release().await.unwrap();
+            waiters
+        };
+        let (second, waiters) = tokio::join!(second.acquire(), waiting);
+        assert_eq!(waiters, 1.0);
+        drop(second.unwrap());
+        Scrape::of(handle).assert(&[
+            ("quorlock_waiters{kind=\"fair\"}", 0.0),
+            (
+                "quorlock_wait_seconds_count{kind=\"fair\",outcome=\"acquired\"}",
+                2.0,
+            ),
+            (
+                "quorlock_wait_seconds_sum{kind=\"fair\",outcome=\"dropped\"}",
+                5.0,
+            ),
+        ]);
+    });
+}
+
+#[test]
+fn a_master_that_fails_is_seen() {
+    recorded(async |handle| {
+        let masters = [(); 3].map(|()| MemoryMaster::new());
+        let locks = Coordinator::new(&masters).unwrap();
+        locks.all_ready(seconds(5)).await.unwrap();
+        let address = locks.health()[0].master.clone();
+        let of = |metric: &str, label: &str| {
+            Scrape::of(handle).sum(metric, &format!("master=\"{address}\"{label}"))
+        };
+        assert_eq!(of("quorlock_master_can_vote", ""), 1.0);
+        masters[0].inject(Fault::Down);
+        for _ in 0..3 {
+            drop(locks.mutex(NAME).try_acquire().await.unwrap());
+            sleep(seconds(1)).await;
+        }
+        assert_eq!(of("quorlock_master_can_vote", ""), 0.0);
+        assert!(of("quorlock_votes_total", ",outcome=\"unreachable\"") >= 2.0);
+        assert_eq!(of("quorlock_reconnects_total", ""), 0.0);
+        masters[0].restart();
+        masters[0].inject(Fault::None);
+        sleep(seconds(2)).await;
+        drop(locks.mutex(NAME).try_acquire().await.unwrap());
+        assert_eq!(of("quorlock_reconnects_total", ""), 1.0);
+        assert_eq!(of("quorlock_quarantines_total", ""), 1.0);
+        assert_eq!(of("quorlock_master_can_vote", ""), 0.0);
+        assert!(of("quorlock_votes_total", ",outcome=\"quarantined\"") >= 1.0);
+        sleep(seconds(61)).await;
+        assert_eq!(of("quorlock_master_can_vote", ""), 1.0);
+        locks.close().await;
+        drop(locks);
+        sleep(seconds(1)).await;
+        assert_eq!(of("quorlock_master_can_vote", ""), 0.0);
+    });
+}
+
+#[test]
+fn names_of_locks_are_labels_only_if_the_program_says_so() {
+    recorded(async |handle| {
+        let use_lock = async |names: bool| {
+            let world = World::with(3, |builder| builder.lock_names_in_metrics(names)).await;
+            drop(world.guard().await);
+            world.close().await;
+        };
+        use_lock(false).await;
+        assert!(!handle.render().contains(NAME));
+        use_lock(true).await;
+        let label = format!("lock=\"{NAME}\"");
+        for metric in ["wait_seconds_count", "hold_seconds_count", "guards"] {
+            let named = Scrape::of(handle).sum(&format!("quorlock_{metric}"), &label);
+            assert_eq!(named, f64::from(metric != "guards"), "{metric}");
+        }
+        assert!(!handle.render().contains("votes_total{lock"));
+    });
+}
+
+/// A recorder that panics when it is asked for a metric, or a metric that panics when it is used.
+#[derive(Default)]
+struct Bomb {
+    panics_when_asked: bool,
+    panics: AtomicU32,
+}
+
+impl Bomb {
+    fn explode(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+        panic!("a recorder");
+    }
+
+    fn metric(self: &Arc<Self>) -> Arc<Self> {
+        if self.panics_when_asked {
+            self.explode();
+        }
+        self.clone()
+    }
+}
+
+struct BombRecorder(Arc<Bomb>);
+
+impl Recorder for BombRecorder {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.0.metric())
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.0.metric())
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(self.0.metric())
+    }
+}
+
+impl CounterFn for Bomb {
+    fn increment(&self, _: u64) {
+        self.explode();
+    }
+
+    fn absolute(&self, _: u64) {}
+}
+
+impl GaugeFn for Bomb {
+    fn increment(&self, _: f64) {
+        self.explode();
+    }
+
+    fn decrement(&self, _: f64) {
+        self.explode();
+    }
+
+    fn set(&self, _: f64) {
+        self.explode();
+    }
+}
+
+impl HistogramFn for Bomb {
+    fn record(&self, _: f64) {
+        self.explode();
+    }
+}
+
+#[test]
+fn a_recorder_that_panics_harms_no_lock() {
+    for panics_when_asked in [true, false] {
+        let bomb = Arc::new(Bomb {
+            panics_when_asked,
+            ..Bomb::default()
+        });
+        recorded_by(&BombRecorder(bomb.clone()), async || {
+            for names in [false, true] {
+                let world = World::with(3, |builder| builder.lock_names_in_metrics(names)).await;
+                let guard: Guard = world.locks.mutex(NAME).try_acquire().await.unwrap();
+                sleep(seconds(30)).await; // renewals
+                assert!(guard.is_valid());
+                world.inject([Fault::Down]);
+                sleep(seconds(30)).await;
+                guard.release().await.unwrap();
+                world.close().await;
+            }
+        });
+        assert!(bomb.panics.load(Ordering::Relaxed) > 5);
+    }
+}
