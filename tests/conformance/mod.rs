@@ -460,7 +460,7 @@ impl Subject {
                 clock::monotonic,
             ),
             quarantine: Duration::ZERO,
-            health: HealthBoard::new([], clock::monotonic),
+            health: HealthBoard::new(&[], clock::monotonic),
             #[cfg(feature = "tls")]
             tls: None,
         };

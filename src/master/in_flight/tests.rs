@@ -312,7 +312,7 @@ fn config() -> MasterConfig {
         random: || u64::MAX / 2,
         restart_tracker: RestartTracker::new(RestartGuard::Off, false, clock),
         quarantine: Duration::ZERO,
-        health: HealthBoard::new([], clock),
+        health: HealthBoard::new(&[], clock),
         #[cfg(feature = "tls")]
         tls: None,
     }
