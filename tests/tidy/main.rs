@@ -1,4 +1,5 @@
-//! Checks the sources themselves: floors, import cycles, sizes, prose, and the names in the pages.
+//! Checks the sources themselves: floors, import cycles, sizes, prose, and the names in the pages,
+//! in the dashboard and in the alerts.
 
 #![allow(clippy::unwrap_used, reason = "a failed test ends")]
 
@@ -6,6 +7,7 @@ mod cycles;
 mod defined;
 mod examples;
 mod floors;
+mod monitoring;
 mod mutants;
 mod names;
 mod paths;
