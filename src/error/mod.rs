@@ -49,7 +49,7 @@ mod ready;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The coordinator is closed. This attempt sent nothing.
+    /// The coordinator is closed, or its runtime has shut down. This attempt sent nothing.
     #[error("could not lock: the coordinator is closed")]
     Closed,
 
