@@ -55,12 +55,19 @@
 //!   [`quorlock::rustls`](crate::rustls), because [`Builder::tls`] accepts a configuration of that
 //!   crate.
 //! - `serde` makes [`MasterSpec`] deserializable from a URL, for configuration files.
+//! - `blocking` adds the module [`blocking`], with a coordinator, locks and guards for code without
+//!   async.
 //! - `test-util` adds [`MemoryMaster`], a master in memory with fault injection, for your tests.
 //!   The examples on these pages use this feature.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The pages link to items of all features. Without one of the features, some links are broken.
 #![cfg_attr(
-    not(all(feature = "redis", feature = "test-util", feature = "tls")),
+    not(all(
+        feature = "blocking",
+        feature = "redis",
+        feature = "test-util",
+        feature = "tls"
+    )),
     allow(rustdoc::broken_intra_doc_links)
 )]
 #![cfg_attr(
@@ -76,6 +83,8 @@
 #[macro_use]
 mod mutants;
 
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod builder;
 mod check;
 mod coordinator;
