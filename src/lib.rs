@@ -27,6 +27,7 @@
 //!   format on the masters is that of Redisson's plain lock (`RLock`).
 //! - [`Coordinator::fair`] returns a reentrant lock that serves its waiters in the order in which
 //!   they came, across all processes.
+//! - [`blocking`] has the same types for code without async.
 //! - [`docs`] has the longer texts: the algorithm, the guarantees, fencing tokens, operations, a
 //!   comparison with other libraries and a run next to them, and the architecture.
 //!
