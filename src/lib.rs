@@ -27,6 +27,7 @@
 //!   format on the masters is that of Redisson's plain lock (`RLock`).
 //! - [`Coordinator::fair`] returns a reentrant lock that serves its waiters in the order in which
 //!   they came, across all processes.
+//! - [`blocking`] has the same types for code without async.
 //! - [`docs`] has the longer texts: the algorithm, the guarantees, fencing tokens, operations, a
 //!   comparison with other libraries and a run next to them, and the architecture.
 //!
@@ -62,12 +63,19 @@
 //!   [`metrics`](https://docs.rs/metrics) crate: see
 //!   [`docs::operations`](crate::docs::operations#metrics).
 //! - `serde` makes [`MasterSpec`] deserializable from a URL, for configuration files.
+//! - `blocking` adds the module [`blocking`], with a coordinator, locks and guards for code without
+//!   async.
 //! - `test-util` adds [`MemoryMaster`], a master in memory with fault injection, for your tests.
 //!   The examples on these pages use this feature.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The pages link to items of all features. Without one of the features, some links are broken.
 #![cfg_attr(
-    not(all(feature = "redis", feature = "test-util", feature = "tls")),
+    not(all(
+        feature = "blocking",
+        feature = "redis",
+        feature = "test-util",
+        feature = "tls"
+    )),
     allow(rustdoc::broken_intra_doc_links)
 )]
 #![cfg_attr(
@@ -83,6 +91,8 @@
 #[macro_use]
 mod mutants;
 
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod builder;
 mod check;
 mod coordinator;

@@ -127,6 +127,11 @@ impl Mailbox {
         self.is_serving.load(Ordering::Relaxed)
     }
 
+    /// Returns whether the supervisor has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        !self.is_serving() && self.state.lock().is_closed()
+    }
+
     /// Returns whether many commands had no reply when the last command was sent.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_busy.load(Ordering::Relaxed)
@@ -312,6 +317,7 @@ impl Mailbox {
         for request in queued {
             self.fail(&request, Failure::Closed);
         }
+        self.changed(None);
     }
 
     /// Casts the vote of the master on `request`. `now` was read after the vote was known. The
@@ -367,14 +373,17 @@ impl State {
         })
     }
 
+    fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Down(Failure::Closed))
+    }
+
     fn is_done(&self) -> bool {
         self.is_abandoned && self.requests.is_empty() && self.owed.is_empty()
     }
 
     /// Keeps `request` for the next connection if it is an owed release.
     fn owe(&mut self, master: usize, request: &Arc<Request>) {
-        let is_closed = matches!(self.phase, Phase::Down(Failure::Closed));
-        if !is_closed && request.is_owed_to(master) {
+        if !self.is_closed() && request.is_owed_to(master) {
             self.owed.push(request.clone());
             self.wake();
         }
