@@ -246,7 +246,7 @@ fn runtimes(results: &Results, widths: &[usize]) {
     }
 }
 
-/// Prints the costs of a fencing token, of the restart guard and of metrics, compared to `quorlock`.
+/// Prints the costs of a fencing token, the restart guard and metrics, compared to `quorlock`.
 fn extras(results: &Results, widths: &[usize]) {
     for &width in widths {
         for who in MORE {
