@@ -123,7 +123,8 @@ impl Svg {
     pub fn tear(&mut self, x: f64, (top, bottom): Point) {
         let steps = ((bottom - top) / 12.0).round() as u32;
         let edge = |aside: f64| {
-            let zigzag = move |step: u32| x + aside + if step % 2 == 0 { -2.5 } else { 2.5 };
+            let zigzag =
+                move |step: u32| x + aside + if step.is_multiple_of(2) { -2.5 } else { 2.5 };
             (0..=steps).map(move |step| {
                 let part = f64::from(step) / f64::from(steps);
                 (zigzag(step), top + part * (bottom - top))

@@ -1,0 +1,202 @@
+//! The picture of a hand-over: a holder releases the lock, and a waiter hears of it.
+
+mod drawing;
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use quorlock::{Coordinator, Lock};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::Result;
+use crate::server::{Server, masters};
+use crate::tap::{Part, Tap, Way};
+use crate::times::ms;
+
+const DELAY: Duration = Duration::from_millis(4);
+const LIMIT: Duration = Duration::from_secs(5);
+/// The number of programs. The first one only makes the others wait before the hand-over.
+const PROGRAMS: usize = 4;
+
+/// The recorded hand-over. All times are in milliseconds after the holder's release.
+#[derive(Debug)]
+struct HandOver {
+    messages: Vec<Message>,
+    /// The master that both waiters asked first.
+    agreed: usize,
+    /// The program that released the lock.
+    holder: usize,
+    /// The waiter that got the lock.
+    winner: usize,
+    acquired: f64,
+}
+
+#[derive(Debug)]
+struct Message {
+    content: Content,
+    client: usize,
+    master: usize,
+    sent: f64,
+    arrived: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Grant,
+    News,
+    Refusal,
+    Release,
+    Request,
+}
+
+pub async fn picture() -> Result<String> {
+    // A busy machine may delay a message so much that another one overtakes it.
+    for _ in 0..20 {
+        let run = record().await?;
+        if run.is_typical() {
+            return Ok(run.draw());
+        }
+    }
+    Err("in each of twenty runs, messages overtook each other".into())
+}
+
+async fn record() -> Result<HandOver> {
+    let servers = masters(3);
+    let tap = |server: &Server| Tap::new(server.port(), DELAY);
+    let taps: Vec<_> = servers.iter().map(tap).collect();
+    let mut locks = Vec::new();
+    for _ in 0..PROGRAMS {
+        let program = Coordinator::new(taps.iter().map(Tap::url))?;
+        program.all_ready(LIMIT).await?;
+        locks.push(program.mutex("orders/42"));
+    }
+    compete(locks.clone()).await?;
+
+    let guard = locks[0].acquire_within(LIMIT).await?;
+    guard.settled().await;
+    let began = Instant::now();
+    let (sender, mut acquired) = mpsc::channel(PROGRAMS);
+    for (client, lock) in locks.into_iter().enumerate().skip(1) {
+        let sender = sender.clone();
+        tokio::spawn(async move {
+            let guard = lock.acquire_within(LIMIT).await;
+            let _ = sender.send((client, Instant::now(), guard)).await;
+        });
+    }
+    until_quiet(&taps, began).await?;
+    drop(guard);
+    let (holder, _, guard) = acquired.recv().await.ok_or("no waiter got the lock")?;
+    let guard = guard?;
+    until_quiet(&taps, Instant::now()).await?;
+
+    let start = Instant::now();
+    drop(guard);
+    let (winner, acquired, guard) = acquired.recv().await.ok_or("no waiter got the lock")?;
+    let guard = guard?;
+    guard.settled().await;
+    // The grants that came after the majority are on their way.
+    sleep(4 * DELAY).await;
+    let acquired = ms(start, acquired);
+    let mut messages = Vec::new();
+    for (master, tap) in taps.iter().enumerate() {
+        let parts = tap.since(start).into_iter();
+        messages.extend(parts.filter_map(|part| Message::read(&part, holder, master, start)));
+    }
+    messages.retain(|message| message.sent < acquired);
+    let agreed = messages
+        .iter()
+        .find(|message| message.content == Content::News);
+    Ok(HandOver {
+        agreed: agreed.ok_or("no master reported the release")?.master,
+        messages,
+        holder,
+        winner,
+        acquired,
+    })
+}
+
+/// Lets all programs take the lock a few times at once. Each of them then knows that it has rivals.
+async fn compete(locks: Vec<Lock>) -> Result<()> {
+    let mut rivals = JoinSet::new();
+    for lock in locks {
+        rivals.spawn(async move {
+            for _ in 0..5 {
+                lock.acquire_within(LIMIT).await?.release().await?;
+            }
+            Ok::<_, Box<dyn Error + Send + Sync>>(())
+        });
+    }
+    while let Some(result) = rivals.join_next().await {
+        result??;
+    }
+    Ok(())
+}
+
+/// Waits until the programs have sent nothing for some time.
+async fn until_quiet(taps: &[Tap], since: Instant) -> Result<()> {
+    loop {
+        sleep(10 * DELAY).await;
+        let recent = Instant::now() - 10 * DELAY;
+        if taps.iter().all(|tap| tap.since(recent).is_empty()) {
+            return Ok(());
+        }
+        if since.elapsed() > LIMIT {
+            return Err("the programs never stop sending".into());
+        }
+    }
+}
+
+impl Message {
+    fn read(part: &Part, holder: usize, master: usize, start: Instant) -> Option<Self> {
+        let content = match part.way {
+            Way::ToMaster if part.client == holder => Content::Release,
+            Way::ToMaster => Content::Request,
+            Way::ToClient if part.client == holder => return None,
+            Way::ToClient if part.says("invalidate") => Content::News,
+            // A refusal says for how long the lock is still held.
+            Way::ToClient if part.says(":-") => Content::Refusal,
+            Way::ToClient => Content::Grant,
+        };
+        Some(Self {
+            content,
+            client: part.client,
+            master,
+            sent: ms(start, part.sent),
+            arrived: ms(start, part.arrived),
+        })
+    }
+}
+
+impl HandOver {
+    /// Returns whether each message came once, and both waiters asked the same master first.
+    fn is_typical(&self) -> bool {
+        let count = |content| self.all(content).count();
+        let counts = [
+            Content::Release,
+            Content::News,
+            Content::Request,
+            Content::Grant,
+            Content::Refusal,
+        ];
+        let first = self
+            .all(Content::Request)
+            .filter(|request| request.master == self.agreed);
+        counts.map(count) == [3, 2, 4, 3, 1] && first.count() == 2
+    }
+
+    fn all(&self, content: Content) -> impl Iterator<Item = &Message> {
+        self.messages
+            .iter()
+            .filter(move |message| message.content == content)
+    }
+
+    /// Returns the time at which a message about a master arrived.
+    fn time(&self, content: Content, client: usize, master: usize) -> f64 {
+        let is_it = |message: &&Message| (message.client, message.master) == (client, master);
+        self.all(content)
+            .find(is_it)
+            .map_or(0.0, |message| message.arrived)
+    }
+}
