@@ -9,6 +9,7 @@ mod peers;
 mod proxy;
 mod restart;
 mod round;
+mod runs;
 mod scale;
 #[path = "../../tests/support/server.rs"]
 mod server;
