@@ -139,7 +139,10 @@ pub mod __internals;
 macro_rules! page {
     ($file:literal $(, $picture:literal)*) => {
         concat!(
-            $("[", $picture, " picture]: ", include_str!(concat!("../docs/pictures/", $picture, ".uri")),)*
+            $(
+                "[", $picture, " picture]: ",
+                include_str!(concat!("../docs/pictures/", $picture, ".uri")),
+            )*
             "[compatibility]: crate::docs::compatibility\n",
             "[fencing]: crate::docs::fencing\n",
             "[guarantees]: crate::docs::guarantees\n",

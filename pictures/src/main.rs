@@ -27,6 +27,8 @@ type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 const USAGE: &str = "usage: pictures [round] [hand-over] [restart] [peers] [--to FOLDER]";
 const NAMES: [&str; 4] = ["round", "hand-over", "restart", "peers"];
+/// The picture that no page of rustdoc shows.
+const ONLY_IN_README: &str = "peers";
 /// The folder of the repository.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -49,7 +51,9 @@ async fn run(arguments: &[String]) -> Result<()> {
         let picture = draw(name).await.map_err(|why| format!("{name}: {why}"))?;
         let path = folder.join(name);
         fs::write(path.with_extension("svg"), &picture)?;
-        fs::write(path.with_extension("uri"), uri::data(&picture))?;
+        if name != ONLY_IN_README {
+            fs::write(path.with_extension("uri"), uri::data(&picture))?;
+        }
         println!("drew {name}.svg");
     }
     Ok(())

@@ -50,7 +50,7 @@ fn the_pictures_of_the_repository_are_sound() {
         check(Path::new(PICTURES), name);
     }
     let files = fs::read_dir(PICTURES).unwrap();
-    assert_eq!(files.count(), 2 * NAMES.len());
+    assert_eq!(files.count(), 2 * NAMES.len() - 1);
 }
 
 #[test]
@@ -75,7 +75,8 @@ fn unknown_pictures_are_refused() {
     );
 }
 
-/// Checks that a picture is sound, and that its URI is this picture.
+/// Checks that a picture is sound, and that its URI is this picture. Rustdoc does not show `peers`,
+/// so this picture has no URI.
 fn check(folder: &Path, name: &str) {
     let read = |end: &str| fs::read_to_string(folder.join(format!("{name}.{end}"))).unwrap();
     let svg = read("svg");
@@ -88,7 +89,9 @@ fn check(folder: &Path, name: &str) {
     for unwanted in ["127.0.0.1", "file:", "/home", "/tmp", "NaN", "inf"] {
         assert!(!svg.contains(unwanted), "{name} contains {unwanted}");
     }
-    assert_eq!(decoded(&read("uri")), svg.trim_end(), "{name}");
+    if name != "peers" {
+        assert_eq!(decoded(&read("uri")), svg.trim_end(), "{name}");
+    }
     check_labels(name, &document);
 }
 

@@ -9,7 +9,8 @@ impl HandOver {
         let mut svg = Svg::new(
             BOTTOM + 124.0,
             "A hand-over: waiters hear of the release, and all ask the same master first",
-            "A real run: three masters, 4 ms away from each program. A holds the lock, B and C wait",
+            "A real run with three masters. Each message takes 4 ms. A holds the lock, and B and \
+             C wait",
         );
         let scale = Scale::new([Piece {
             from: -5.0,

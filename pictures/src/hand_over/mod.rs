@@ -5,7 +5,7 @@ mod drawing;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use quorlock::{Coordinator, Lock};
+use quorlock::{AcquireError, Coordinator, Guard, Lock};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -20,7 +20,8 @@ const DELAY: Duration = Duration::from_millis(4);
 /// The most milliseconds that the hand-over may take. Its six messages in a row need 24.
 const MOST: f64 = 36.0;
 const LIMIT: Duration = Duration::from_secs(5);
-/// The number of programs. The first one only makes the others wait before the hand-over.
+/// The number of programs. Each is a coordinator with connections of its own. The first one only
+/// makes the others wait before the hand-over.
 const PROGRAMS: usize = 4;
 
 /// The recorded hand-over. All times are in milliseconds after the holder's release.
@@ -72,46 +73,36 @@ async fn record() -> Result<HandOver> {
     compete(locks.clone()).await?;
 
     let guard = locks[0].acquire_within(LIMIT).await?;
-    guard.settled().await;
-    let began = Instant::now();
-    let (sender, mut acquired) = mpsc::channel(PROGRAMS);
-    for (client, lock) in locks.into_iter().enumerate().skip(1) {
-        let sender = sender.clone();
-        tokio::spawn(async move {
-            let guard = lock.acquire_within(LIMIT).await;
-            let _ = sender.send((client, Instant::now(), guard)).await;
-        });
-    }
-    until_quiet(&taps, began).await?;
+    let mut acquired = wait(locks.split_off(1));
+    until_quiet(&taps).await?;
     drop(guard);
     let (holder, _, guard) = acquired.recv().await.ok_or("no waiter got the lock")?;
     let guard = guard?;
-    until_quiet(&taps, Instant::now()).await?;
+    until_quiet(&taps).await?;
 
     let start = Instant::now();
     drop(guard);
     let (winner, acquired, guard) = acquired.recv().await.ok_or("no waiter got the lock")?;
-    let guard = guard?;
-    guard.settled().await;
-    // The grants that came after the majority are on their way.
-    sleep(4 * DELAY).await;
+    guard?.settled().await;
+    sleep(DELAY).await; // a tap notes a message right after it has passed it on
     let acquired = ms(start, acquired);
-    let mut messages = Vec::new();
-    for (master, tap) in taps.iter().enumerate() {
-        let parts = tap.since(start).into_iter();
-        messages.extend(parts.filter_map(|part| Message::read(&part, holder, master, start)));
+    HandOver::read(&taps, holder, winner, start, acquired)
+}
+
+type Acquired = (usize, Instant, std::result::Result<Guard, AcquireError>);
+
+/// Makes all programs but the first wait for the lock. Returns them in the order in which they get
+/// it.
+fn wait(locks: Vec<Lock>) -> mpsc::Receiver<Acquired> {
+    let (sender, acquired) = mpsc::channel(PROGRAMS);
+    for (number, lock) in locks.into_iter().enumerate() {
+        let sender = sender.clone();
+        tokio::spawn(async move {
+            let guard = lock.acquire_within(LIMIT).await;
+            let _ = sender.send((number + 1, Instant::now(), guard)).await;
+        });
     }
-    messages.retain(|message| message.sent < acquired);
-    let agreed = messages
-        .iter()
-        .find(|message| message.content == Content::News);
-    Ok(HandOver {
-        agreed: agreed.ok_or("no master reported the release")?.master,
-        messages,
-        holder,
-        winner,
-        acquired,
-    })
+    acquired
 }
 
 /// Lets all programs take the lock a few times at once. Each of them then knows that it has rivals.
@@ -132,17 +123,16 @@ async fn compete(locks: Vec<Lock>) -> Result<()> {
 }
 
 /// Waits until the programs have sent nothing for some time.
-async fn until_quiet(taps: &[Tap], since: Instant) -> Result<()> {
-    loop {
+async fn until_quiet(taps: &[Tap]) -> Result<()> {
+    let end = Instant::now() + LIMIT;
+    while Instant::now() < end {
         sleep(10 * DELAY).await;
         let recent = Instant::now() - 10 * DELAY;
         if taps.iter().all(|tap| tap.since(recent).is_empty()) {
             return Ok(());
         }
-        if since.elapsed() > LIMIT {
-            return Err("the programs never stop sending".into());
-        }
     }
+    Err("the programs never stop sending".into())
 }
 
 impl Message {
@@ -167,6 +157,34 @@ impl Message {
 }
 
 impl HandOver {
+    /// Reads what has passed the taps since `start`.
+    fn read(
+        taps: &[Tap],
+        holder: usize,
+        winner: usize,
+        start: Instant,
+        acquired: f64,
+    ) -> Result<Self> {
+        let mut messages = Vec::new();
+        for (master, tap) in taps.iter().enumerate() {
+            let parts = tap.since(start).into_iter();
+            messages.extend(parts.filter_map(|part| Message::read(&part, holder, master, start)));
+        }
+        // Later messages belong to the next hand-over.
+        messages.retain(|message| message.sent < acquired);
+        let news = messages
+            .iter()
+            .find(|message| message.content == Content::News);
+        let agreed = news.ok_or("no master reported the release")?.master;
+        Ok(Self {
+            messages,
+            agreed,
+            holder,
+            winner,
+            acquired,
+        })
+    }
+
     /// Returns whether each message came once and in time, and both waiters asked the same master
     /// first.
     fn is_typical(&self) -> bool {

@@ -106,7 +106,7 @@ impl Round {
         svg.text("f-ink bold", (24.0, top + 21.0), &name);
         let distance = match number {
             HANGING => "hangs".to_owned(),
-            _ => format!("{} ms away", DELAYS[number] as f64 * 2.0 / 1000.0),
+            _ => format!("{} ms round trip", DELAYS[number] as f64 * 2.0 / 1000.0),
         };
         svg.text("f-soft", (24.0, top + 39.0), &distance);
         svg.line("s-grid thin", (scale.x(0.0), low), (836.0, low));
