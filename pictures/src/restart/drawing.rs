@@ -9,8 +9,8 @@ impl Restart {
         let mut svg = Svg::new(
             BOTTOM + 84.0,
             "A restart: a master that may have forgotten locks has no vote for a while",
-            "A real run with three masters, a TTL of 1.5 s and a max_ttl of 4 s. Master 2 is killed, \
-             and comes back empty",
+            "A real run with three masters, a TTL of 1.5 s and a max_ttl of 4 s. Master 2 is \
+             killed, and comes back empty",
         );
         let scale = Scale::new([Piece {
             from: 0.0,
