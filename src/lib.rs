@@ -151,9 +151,16 @@ pub mod __internals;
 /// Includes a page of `docs/`. The pages link to each other by labels. Each file defines its labels
 /// for readers outside rustdoc. The definitions here come before those of the file, so rustdoc uses
 /// the definitions here.
+///
+/// Pictures are labels, too. Rustdoc copies no files, so here the label of a picture stands for the
+/// picture itself, as a `data:` URI. `./dev pictures` writes these URIs.
 macro_rules! page {
-    ($file:literal) => {
+    ($file:literal $(, $picture:literal)*) => {
         concat!(
+            $(
+                "[", $picture, " picture]: ",
+                include_str!(concat!("../docs/pictures/", $picture, ".uri")),
+            )*
             "[compatibility]: crate::docs::compatibility\n",
             "[fencing]: crate::docs::fencing\n",
             "[guarantees]: crate::docs::guarantees\n",
@@ -176,7 +183,7 @@ macro_rules! page {
 
 /// The longer texts. Their examples are tested.
 pub mod docs {
-    #[doc = page!("../docs/algorithm.md")]
+    #[doc = page!("../docs/algorithm.md", "hand-over", "round")]
     pub mod algorithm {}
     #[doc = page!("../docs/architecture.md")]
     pub mod architecture {}
@@ -191,7 +198,7 @@ pub mod docs {
     pub mod guarantees {}
     #[doc = page!("../docs/interop.md")]
     pub mod interop {}
-    #[doc = page!("../docs/operations.md")]
+    #[doc = page!("../docs/operations.md", "restart")]
     pub mod operations {}
     #[doc = page!("../docs/proof.md")]
     pub mod proof {}

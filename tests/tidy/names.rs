@@ -81,7 +81,8 @@ fn ambiguous_types(sources: &[Source]) -> Vec<String> {
 
 impl Known {
     fn new(defined: Defined) -> Self {
-        let rust = ["src", "tests", "examples", "benches/src"].map(|folder| files(folder, "rs"));
+        let rust = ["src", "tests", "examples", "benches/src", "pictures/src"]
+            .map(|folder| files(folder, "rs"));
         let paths = rust.into_iter().flatten().chain(files("lua", "lua"));
         let last = |path: String| path.rsplit('/').next().unwrap().to_owned();
         Self {
