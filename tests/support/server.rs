@@ -475,10 +475,7 @@ pub fn find_binary() -> Option<PathBuf> {
 /// missing, prints a line to stderr, and the test leaves that version out.
 pub fn version(name: &str) -> Option<PathBuf> {
     let directory = env::var_os("QUORLOCK_TEST_SERVERS").filter(|path| !path.is_empty());
-    let directory = directory.map_or_else(
-        || workspace().join("target/servers/bin"),
-        PathBuf::from,
-    );
+    let directory = directory.map_or_else(|| workspace().join("target/servers/bin"), PathBuf::from);
     let program = directory.join(name);
     let is_there = program.is_file();
     if !is_there {
