@@ -77,6 +77,8 @@ table! {
         "a replica loses the locks that its master loses, and has no vote of its own"; LIST_MASTERS;
     STRICT = Refuse Guard; NO_VOTE;
         concat!("ACL SETUSER <user> ", guard_rights!(), ", or a guard that is not strict");
+    TLS = Warn Connection; "no TLS connection to it can be made, so it has no vote";
+        "look at the certificates, at Builder::tls, and at the URL";
     TWIN = Refuse RunId; "a server that is listed twice would vote twice"; "list every server once";
     UNKNOWN_HOST = Warn Connection; "the name of its host cannot be resolved"; URL;
 }

@@ -38,6 +38,14 @@ pub(crate) enum DialError {
     Lookup(io::Error),
     #[error("{0}")]
     MaxClients(String),
+    /// The stream broke before the first reply. Only on a connection without TLS.
+    #[cfg(feature = "redis")]
+    #[error("{0}; if this port expects TLS, use rediss://")]
+    NoGreeting(WireError),
+    /// The stream broke after the handshake and before the first reply.
+    #[cfg(feature = "tls")]
+    #[error("{0}; does the server want a certificate of the client, with Builder::tls?")]
+    NoGreetingOverTls(WireError),
     #[error("it is a {role}, not a master")]
     NotAMaster { role: String },
     #[error("it does not know HELLO 3, which Redis has since version 6: {0}")]
@@ -56,6 +64,9 @@ pub(crate) enum DialError {
         /// The number of the other master, from 1.
         other: usize,
     },
+    #[cfg(feature = "redis")]
+    #[error("{}", why_no_socket(.0))]
+    Socket(io::Error),
     #[error("no connection in {0:?}")]
     Timeout(Duration),
     #[cfg(feature = "tls")]
@@ -70,9 +81,26 @@ impl DialError {
     /// Returns whether the server speaks a protocol other than RESP.
     pub(crate) fn is_no_redis(&self) -> bool {
         #[cfg(feature = "redis")]
-        return matches!(self, Self::Wire(WireError::NotResp));
+        return matches!(
+            self,
+            Self::NoGreeting(WireError::NotResp) | Self::Wire(WireError::NotResp)
+        );
         #[cfg(not(feature = "redis"))]
         false
+    }
+}
+
+/// Returns why a unix socket cannot be used. The path is the address of the master, so it stands
+/// before this text.
+#[cfg(feature = "redis")]
+fn why_no_socket(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => format!("there is no such socket file ({error})"),
+        io::ErrorKind::PermissionDenied => {
+            format!("this user may not open the socket file ({error})")
+        }
+        io::ErrorKind::ConnectionRefused => format!("no server listens on the socket ({error})"),
+        _ => error.to_string(),
     }
 }
 

@@ -53,7 +53,8 @@ impl Server {
         Self::start_with(&[])
     }
 
-    /// Starts a master like [`start`](Self::start), with options for the server's command line.
+    /// Starts a master like [`start`](Self::start), with options for the server's command line. In
+    /// these, `{port}` is the port of the server.
     pub fn start_with(options: &[&str]) -> Self {
         Self::start_program(None, options, &[])
     }
@@ -168,7 +169,20 @@ impl Server {
 
     /// Sends a command like [`command`](Self::command) to a master that may be down or paused.
     pub fn try_command(&self, words: &[&str], timeout: Duration) -> io::Result<String> {
-        let mut connection = connect(self.port, timeout)?;
+        // The port of a server with TLS takes no plain connections.
+        if self.options.iter().any(|option| option == "--tls-port") {
+            let stream = UnixStream::connect(self.socket())?;
+            stream.set_read_timeout(Some(timeout))?;
+            return self.ask_after_login(BufReader::new(stream), words);
+        }
+        self.ask_after_login(connect(self.port, timeout)?, words)
+    }
+
+    fn ask_after_login<S: Read + Write>(
+        &self,
+        mut connection: BufReader<S>,
+        words: &[&str],
+    ) -> io::Result<String> {
         if let Some(password) = self.password() {
             ask(&mut connection, &["AUTH", password])?;
         }
@@ -285,7 +299,7 @@ impl Server {
             .arg(&self.directory)
             .args(["--bind", "127.0.0.1", "--protected-mode", "no"])
             .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
-            .args(&self.options)
+            .args(self.own_options())
             .envs(self.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(log)
@@ -326,6 +340,12 @@ impl Server {
             self.pid(),
             self.log_tail()
         );
+    }
+
+    fn own_options(&self) -> impl Iterator<Item = String> {
+        let port = self.port.to_string();
+        let options = self.options.iter();
+        options.map(move |option| option.replace("{port}", &port))
     }
 
     fn password(&self) -> Option<&str> {

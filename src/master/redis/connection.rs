@@ -101,6 +101,7 @@ impl Connection for RedisConnection {
                 let must_use_script = self.native.is_some() && is_refused(&reply, in_flight);
                 self.is_native_refused |= must_use_script;
                 on_reply(&reply, in_flight, must_use_script, now, out)
+                    .and_then(|()| check_writable(&reply))
             };
             handled.map_or_else(ControlFlow::Break, ControlFlow::Continue)
         };
@@ -120,6 +121,17 @@ fn is_refused(reply: &Reply<'_>, in_flight: &InFlight<'_>) -> bool {
     };
     let is_native = |request: &Request| request.command.comparison().is_some();
     ServerError::of(error).is_denial() && in_flight.oldest().is_some_and(is_native)
+}
+
+/// Fails if the reply says that the server has become a replica. The next dial finds out whether it
+/// is a master again, and which locks it may have forgotten meanwhile.
+fn check_writable(reply: &Reply<'_>) -> Result<(), Arc<str>> {
+    match reply {
+        Reply::Error(error) if ServerError::of(error) == ServerError::WritesRefused("READONLY") => {
+            Err("it has become a replica".into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Passes on the reply to the oldest command. If the server does not know the script, or if

@@ -15,6 +15,7 @@ use super::{
     resp::reply,
     restart_query::{self, Durability},
     wire::{Wire, connect_tcp},
+    wire_error::WireError,
 };
 use crate::{
     core::restart::{Incarnation, RestartGuard},
@@ -32,6 +33,10 @@ pub(in crate::master) struct Dialer {
     pub(super) master: usize,
     pub(super) tracker: RestartTracker,
     pub(super) now: fn() -> Instant,
+    /// The time for a step of the dial that only a peer of another kind does not answer. The time
+    /// is over just before the connect timeout, so that the error names the step.
+    #[cfg(feature = "tls")]
+    patience: Duration,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
 }
@@ -74,6 +79,8 @@ impl Dialer {
             tracker: config.restart_tracker.at(&endpoint.guard_name()),
             now: config.now,
             #[cfg(feature = "tls")]
+            patience: config.connect_timeout * 15 / 16,
+            #[cfg(feature = "tls")]
             tls: config.tls.clone(),
             endpoint,
         }
@@ -87,7 +94,7 @@ impl Dialer {
         let mut steps = steps.iter();
         let (mut reports_changes, mut native) = (true, None);
         let asked = (self.now)();
-        let on_frame = |frame: &[u8]| {
+        let mut on_frame = |frame: &[u8]| {
             let step = steps.next();
             reports_changes &= step.is_none_or(|step| !step.is_refused_tracking(frame));
             native = native.or_else(|| step.and_then(|step| step.found_native(frame)));
@@ -96,7 +103,13 @@ impl Dialer {
                 result => ControlFlow::Break(result),
             }
         };
-        wire.answers(on_frame).await??;
+        let mut has_answered = false;
+        let on_frame = |frame: &[u8]| {
+            has_answered = true;
+            on_frame(frame)
+        };
+        let answered = wire.answers(on_frame).await;
+        answered.map_err(|error| self.no_greeting(error, has_answered))??;
         let round_trip = (self.now)().saturating_duration_since(asked);
         Ok(LoggedIn {
             wire,
@@ -132,18 +145,38 @@ impl Dialer {
         wire.answer(read).await?
     }
 
+    /// Returns the error of a dial that found no greeting. A server that expects TLS closes a plain
+    /// connection, or answers with an alert.
+    fn no_greeting(&self, error: WireError, has_answered: bool) -> DialError {
+        match self.endpoint.address {
+            Address::Tcp(..) if !has_answered => DialError::NoGreeting(error),
+            // The server's alert says why, but it may be lost.
+            #[cfg(feature = "tls")]
+            Address::Tls(..) if !has_answered && error.is_unexplained() => {
+                DialError::NoGreetingOverTls(error)
+            }
+            _ => error.into(),
+        }
+    }
+
     async fn connect(&self) -> Result<Wire, DialError> {
         match &self.endpoint.address {
             #[cfg(feature = "__internals")]
             Address::InProcess(_, connect) => Ok(Wire::new(connect())),
             Address::Tcp(host, port) => connect_tcp(host, *port).await.map(Wire::new),
             #[cfg(feature = "tls")]
-            Address::Tls(host, port) => super::tls::connect(self.tls.clone(), host, *port).await,
+            Address::Tls(host, port) => {
+                let started = (self.now)();
+                let stream = connect_tcp(host, *port).await?;
+                let took = (self.now)().saturating_duration_since(started);
+                let left = self.patience.saturating_sub(took);
+                super::tls::connect(self.tls.clone(), host, stream, left).await
+            }
             #[cfg(unix)]
             Address::Unix(path) => tokio::net::UnixStream::connect(path)
                 .await
                 .map(Wire::new)
-                .map_err(DialError::Connect),
+                .map_err(DialError::Socket),
             #[cfg(not(unix))]
             Address::Unix(_) => Err(DialError::Connect(std::io::Error::new(
                 std::io::ErrorKind::Unsupported,
