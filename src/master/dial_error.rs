@@ -1,5 +1,7 @@
 //! The reasons why a dial fails.
 
+#[cfg(feature = "sentinel")]
+use std::fmt::Display;
 use std::{future::Future, io, time::Duration};
 
 use tokio::time::timeout;
@@ -24,12 +26,22 @@ pub(crate) use guard_rights;
 pub(crate) enum DialError {
     #[error("{0}")]
     Connect(io::Error),
+    /// The dial of a server failed whose address the Sentinels named.
+    #[cfg(feature = "sentinel")]
+    #[error("at {address}, named by the Sentinels: {error}")]
+    At {
+        address: String,
+        error: Box<DialError>,
+    },
     /// A server with another origin answered at the address during the dial. The question of this
     /// dial did not name that origin, so the dial must be repeated.
     #[error("another server answered at this address during the dial")]
     Changed,
     #[error("refused the database: {0}")]
     Database(String),
+    #[cfg(feature = "redis")]
+    #[error("it is a Sentinel, not a master: use redis+sentinel://host:port/service")]
+    IsSentinel,
     #[error("{0}")]
     Loading(String),
     #[error("refused the login: {0}")]
@@ -64,6 +76,10 @@ pub(crate) enum DialError {
         /// The number of the other master, from 1.
         other: usize,
     },
+    /// The Sentinels do not say where the master is.
+    #[cfg(feature = "sentinel")]
+    #[error("{0}")]
+    Sentinel(String),
     #[cfg(feature = "redis")]
     #[error("{}", why_no_socket(.0))]
     Socket(io::Error),
@@ -78,12 +94,23 @@ pub(crate) enum DialError {
 }
 
 impl DialError {
+    /// Returns this error with the address at which it happened.
+    #[cfg(feature = "sentinel")]
+    pub(super) fn at(self, address: &impl Display) -> Self {
+        Self::At {
+            address: address.to_string(),
+            error: Box::new(self),
+        }
+    }
+
     /// Returns whether the server speaks a protocol other than RESP.
     pub(crate) fn is_no_redis(&self) -> bool {
         #[cfg(feature = "redis")]
         return matches!(
             self,
-            Self::NoGreeting(WireError::NotResp) | Self::Wire(WireError::NotResp)
+            Self::IsSentinel
+                | Self::NoGreeting(WireError::NotResp)
+                | Self::Wire(WireError::NotResp)
         );
         #[cfg(not(feature = "redis"))]
         false

@@ -67,26 +67,38 @@ impl Authority {
     /// Starts a server that shows `certificate` and has no port without TLS. `clients` says whether
     /// clients need certificates of this authority: `yes` or `no`.
     pub(crate) fn server(&self, certificate: &Signed, clients: &str, more: &[&str]) -> Server {
+        let options = self.options(certificate, clients);
+        let options = options
+            .iter()
+            .map(String::as_str)
+            .chain(more.iter().copied());
+        Server::start_with(&options.collect::<Vec<_>>())
+    }
+
+    /// Returns the options of such a server.
+    pub(crate) fn options(&self, certificate: &Signed, clients: &str) -> Vec<String> {
         let name = format!("{:016x}", rand::random::<u64>());
         let file = |end: &str, text: String| {
             let path = self.directory.join(format!("{name}.{end}"));
             fs::write(&path, text).unwrap();
             path.to_str().unwrap().to_owned()
         };
-        let (public, secret) = (
-            file("pem", certificate.certificate.pem()),
-            file("key", certificate.key.serialize_pem()),
-        );
-        let (ca, port) = (self.file(), "{port}");
-        let tls = [
+        let public = file("pem", certificate.certificate.pem());
+        let secret = file("key", certificate.key.serialize_pem());
+        let ca = self.file();
+        let options = [
             ["--port", "0"],
-            ["--tls-port", port],
+            ["--tls-port", "{port}"],
             ["--tls-cert-file", &public],
             ["--tls-key-file", &secret],
             ["--tls-ca-cert-file", ca.to_str().unwrap()],
             ["--tls-auth-clients", clients],
         ];
-        Server::start_with(&[tls.as_flattened(), more].concat())
+        options
+            .as_flattened()
+            .iter()
+            .map(|&word| word.to_owned())
+            .collect()
     }
 
     /// Returns the settings of a client that trusts this authority.

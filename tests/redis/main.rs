@@ -49,6 +49,8 @@ mod restart_guard;
 mod rights;
 mod runtimes;
 mod script_flush;
+#[cfg(feature = "sentinel")]
+mod sentinel;
 mod skewed_clocks;
 #[path = "../support/mod.rs"]
 mod support;

@@ -38,6 +38,8 @@ pub struct Server {
     directory: PathBuf,
     /// The server program, or `None` for [`binary`].
     program: Option<PathBuf>,
+    /// The configuration file, if there is one.
+    config: Option<PathBuf>,
     options: Vec<String>,
     environment: Vec<(&'static str, PathBuf)>,
     server: Option<Child>,
@@ -84,6 +86,25 @@ impl Server {
         }
     }
 
+    /// Starts a Sentinel with this configuration, and with options like
+    /// [`start_with`](Self::start_with).
+    pub fn start_sentinel(config: &str, options: &[&str]) -> Self {
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            let mut sentinel = Self::reserve_with(&[&["--sentinel"], options].concat());
+            // A Sentinel writes what it learns into its configuration.
+            let path = sentinel.directory.join("sentinel.conf");
+            let written = fs::write(&path, config);
+            written.unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+            sentinel.config = Some(path);
+            match sentinel.launch(deadline) {
+                Launch::Up => return sentinel,
+                Launch::PortTaken if Instant::now() < deadline => {}
+                Launch::PortTaken => panic!("every port tried was taken{}", sentinel.log_tail()),
+            }
+        }
+    }
+
     /// Reserves a port for a master that is not up yet: connections are refused until
     /// [`restart`](Self::restart).
     pub fn reserve() -> Self {
@@ -99,6 +120,7 @@ impl Server {
             keeper: Keeper::of(&directory),
             directory,
             program: None,
+            config: None,
             options: options.iter().map(|&option| option.to_owned()).collect(),
             environment: Vec::new(),
             server: None,
@@ -291,6 +313,7 @@ impl Server {
         let errors = errors.unwrap_or_else(|error| panic!("cannot share the log: {error}"));
         let mut command = Command::new(self.program.clone().unwrap_or_else(binary));
         command
+            .args(&self.config) // the server takes it only as its first argument
             .arg("--port")
             .arg(self.port.to_string())
             .arg("--unixsocket")

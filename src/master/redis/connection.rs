@@ -37,7 +37,13 @@ pub(in crate::master) struct RedisConnection {
     /// Set once the server has refused that command. The user may lack the right to it, or a proxy
     /// may have passed the connection on to another server.
     is_native_refused: bool,
+    #[cfg(feature = "sentinel")]
+    moved: Option<Moved>,
 }
+
+/// Resolves with the reason when the server is no longer the master.
+#[cfg(feature = "sentinel")]
+pub(super) type Moved = std::pin::Pin<Box<dyn Future<Output = Arc<str>> + Send>>;
 
 impl RedisConnection {
     pub(super) fn new(wire: Wire, native: Option<NativeRelease>) -> Self {
@@ -45,7 +51,16 @@ impl RedisConnection {
             wire,
             native,
             is_native_refused: false,
+            #[cfg(feature = "sentinel")]
+            moved: None,
         }
+    }
+
+    /// Makes the connection end when `moved` resolves.
+    #[cfg(feature = "sentinel")]
+    pub(super) fn until(mut self, moved: Option<Moved>) -> Self {
+        self.moved = moved;
+        self
     }
 }
 
@@ -86,6 +101,15 @@ impl Connection for RedisConnection {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
+        #[cfg(feature = "sentinel")]
+        if let Some(moved) = &mut self.moved {
+            // The old master may live on. It must not get commands from the kernel's buffers.
+            if let Poll::Ready(why) = moved.as_mut().poll(cx) {
+                self.wire.forget_unsent();
+                self.moved = None;
+                return Poll::Ready(why);
+            }
+        }
         let clock = in_flight.clock();
         let read_at = Cell::new(None);
         let on_read = || {

@@ -1,20 +1,21 @@
 //! Dials a server: connects, logs in, and asks whether the server restarted.
 
-#[cfg(feature = "tls")]
-use std::sync::Arc;
 use std::{
     ops::ControlFlow,
     time::{Duration, Instant},
 };
 
+#[cfg(feature = "sentinel")]
+use super::{connection::Moved, sentinel::Inquiry};
 use super::{
     connection::RedisConnection,
+    connector::Connector,
     endpoint::{Address, Endpoint},
     greeting::Greeting,
     native_release::NativeRelease,
     resp::reply,
     restart_query::{self, Durability},
-    wire::{Wire, connect_tcp},
+    wire::Wire,
     wire_error::WireError,
 };
 use crate::{
@@ -33,12 +34,7 @@ pub(in crate::master) struct Dialer {
     pub(super) master: usize,
     pub(super) tracker: RestartTracker,
     pub(super) now: fn() -> Instant,
-    /// The time for a step of the dial that only a peer of another kind does not answer. The time
-    /// is over just before the connect timeout, so that the error names the step.
-    #[cfg(feature = "tls")]
-    patience: Duration,
-    #[cfg(feature = "tls")]
-    pub(super) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
+    connector: Connector,
 }
 
 /// A connection whose greeting was answered.
@@ -50,6 +46,9 @@ pub(super) struct LoggedIn {
     pub(super) reports_changes: bool,
     /// The command with which the server releases mutexes, if it has one.
     native: Option<NativeRelease>,
+    /// Resolves when the server is no longer the master.
+    #[cfg(feature = "sentinel")]
+    moved: Option<Moved>,
 }
 
 impl Dial for Dialer {
@@ -61,10 +60,15 @@ impl Dial for Dialer {
             round_trip,
             reports_changes,
             native,
+            #[cfg(feature = "sentinel")]
+            moved,
         } = self.log_in().await?;
         let found = self.incarnation(&self.tracker, &mut wire).await?;
+        let connection = RedisConnection::new(wire, native);
+        #[cfg(feature = "sentinel")]
+        let connection = connection.until(moved);
         Ok(Dialled {
-            connection: RedisConnection::new(wire, native),
+            connection,
             round_trip,
             reports_changes,
             age: found.and_then(|found| found.age),
@@ -78,17 +82,29 @@ impl Dialer {
             master,
             tracker: config.restart_tracker.at(&endpoint.guard_name()),
             now: config.now,
-            #[cfg(feature = "tls")]
-            patience: config.connect_timeout * 15 / 16,
-            #[cfg(feature = "tls")]
-            tls: config.tls.clone(),
+            connector: Connector::new(config),
             endpoint,
         }
     }
 
-    /// Connects to the server and sends the greeting.
+    /// Connects to the server and sends the greeting. If the server is behind Sentinel, asks for its
+    /// address first.
     pub(super) async fn log_in(&self) -> Result<LoggedIn, DialError> {
-        let mut wire = self.connect().await?;
+        #[cfg(feature = "sentinel")]
+        if let Address::Sentinels(sentinels) = &self.endpoint.address {
+            let mut inquiry = Inquiry::new(sentinels, &self.connector);
+            let place = inquiry.locate().await?;
+            let address = inquiry.address_of(&place);
+            let logged_in = self.log_in_at(&address).await;
+            let mut logged_in = logged_in.map_err(|error| error.at(&place))?;
+            logged_in.moved = Some(Box::pin(inquiry.moved(place)));
+            return Ok(logged_in);
+        }
+        self.log_in_at(&self.endpoint.address).await
+    }
+
+    async fn log_in_at(&self, address: &Address) -> Result<LoggedIn, DialError> {
+        let mut wire = self.connector.connect(address).await?;
         let Greeting { bytes, steps } = &self.endpoint.greeting;
         wire.out().extend_from_slice(bytes);
         let mut steps = steps.iter();
@@ -109,13 +125,15 @@ impl Dialer {
             on_frame(frame)
         };
         let answered = wire.answers(on_frame).await;
-        answered.map_err(|error| self.no_greeting(error, has_answered))??;
+        answered.map_err(|error| no_greeting(address, error, has_answered))??;
         let round_trip = (self.now)().saturating_duration_since(asked);
         Ok(LoggedIn {
             wire,
             round_trip,
             reports_changes,
             native,
+            #[cfg(feature = "sentinel")]
+            moved: None,
         })
     }
 
@@ -144,44 +162,18 @@ impl Dialer {
         };
         wire.answer(read).await?
     }
+}
 
-    /// Returns the error of a dial that found no greeting. A server that expects TLS closes a plain
-    /// connection, or answers with an alert.
-    fn no_greeting(&self, error: WireError, has_answered: bool) -> DialError {
-        match self.endpoint.address {
-            Address::Tcp(..) if !has_answered => DialError::NoGreeting(error),
-            // The server's alert says why, but it may be lost.
-            #[cfg(feature = "tls")]
-            Address::Tls(..) if !has_answered && error.is_unexplained() => {
-                DialError::NoGreetingOverTls(error)
-            }
-            _ => error.into(),
+/// Returns the error of a dial that found no greeting. A server that expects TLS closes a plain
+/// connection, or answers with an alert.
+fn no_greeting(address: &Address, error: WireError, has_answered: bool) -> DialError {
+    match address {
+        Address::Tcp(..) if !has_answered => DialError::NoGreeting(error),
+        // The server's alert says why, but it may be lost.
+        #[cfg(feature = "tls")]
+        Address::Tls(..) if !has_answered && error.is_unexplained() => {
+            DialError::NoGreetingOverTls(error)
         }
-    }
-
-    async fn connect(&self) -> Result<Wire, DialError> {
-        match &self.endpoint.address {
-            #[cfg(feature = "__internals")]
-            Address::InProcess(_, connect) => Ok(Wire::new(connect())),
-            Address::Tcp(host, port) => connect_tcp(host, *port).await.map(Wire::new),
-            #[cfg(feature = "tls")]
-            Address::Tls(host, port) => {
-                let started = (self.now)();
-                let stream = connect_tcp(host, *port).await?;
-                let took = (self.now)().saturating_duration_since(started);
-                let left = self.patience.saturating_sub(took);
-                super::tls::connect(self.tls.clone(), host, stream, left).await
-            }
-            #[cfg(unix)]
-            Address::Unix(path) => tokio::net::UnixStream::connect(path)
-                .await
-                .map(Wire::new)
-                .map_err(DialError::Socket),
-            #[cfg(not(unix))]
-            Address::Unix(_) => Err(DialError::Connect(std::io::Error::new(
-                std::io::ErrorKind::Unsupported,
-                "this system has no unix sockets",
-            ))),
-        }
+        _ => error.into(),
     }
 }

@@ -5,6 +5,8 @@ use std::{path::PathBuf, sync::Arc};
 use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use super::greeting::Greeting;
+#[cfg(feature = "sentinel")]
+use super::{sentinel::Sentinels, sentinel_url};
 
 /// The address of a server, and the login.
 #[derive(Clone)]
@@ -18,6 +20,8 @@ pub(in crate::master) struct Endpoint {
 pub(super) enum Address {
     #[cfg(feature = "__internals")]
     InProcess(Arc<str>, Connect),
+    #[cfg(feature = "sentinel")]
+    Sentinels(Sentinels),
     Tcp(String, u16),
     #[cfg(feature = "tls")]
     Tls(String, u16),
@@ -30,16 +34,28 @@ pub(super) type Connect = Arc<dyn Fn() -> tokio::io::DuplexStream + Send + Sync>
 
 /// The URLs that can be used.
 const SHAPES: &str = "it should look like redis://[user][:password@]host[:port][/db], \
-                      rediss://.. for TLS, or unix:///path";
+                      rediss://.. for TLS, unix:///path, \
+                      or redis+sentinel://host,host/service";
 
 impl Endpoint {
     /// Reads a URL. Errors contain no part of the URL, because the URL may contain a password.
     pub(in crate::master) fn from_url(url: &str) -> Result<Self, String> {
+        #[cfg(feature = "sentinel")]
+        if let Some(parsed) = sentinel_url::parse(url) {
+            return parsed.map(|(sentinels, login)| Self {
+                address: Address::Sentinels(sentinels),
+                database: login.db(),
+                greeting: Greeting::new(&login),
+            });
+        }
         // The error of the redis crate is dropped: it may repeat a part of the URL.
         match url.into_connection_info() {
             Ok(info) => Self::from_info(&info),
             Err(_) if url.starts_with("rediss:") && !cfg!(feature = "tls") => {
                 Err("rediss:// needs the crate's feature `tls`".to_owned())
+            }
+            Err(_) if names_sentinels(url) => {
+                Err("a URL of Sentinels needs the crate's feature `sentinel`".to_owned())
             }
             Err(_) => Err(format!("{}: {SHAPES}", fault_of(url))),
         }
@@ -97,6 +113,8 @@ impl Endpoint {
         match &self.address {
             #[cfg(feature = "__internals")]
             Address::InProcess(address, _) => address.clone(),
+            #[cfg(feature = "sentinel")]
+            Address::Sentinels(sentinels) => sentinels.address(),
             Address::Tcp(host, port) => tcp_address(host, *port),
             #[cfg(feature = "tls")]
             Address::Tls(host, port) => tcp_address(host, *port),
@@ -111,7 +129,12 @@ impl Endpoint {
     }
 }
 
-fn tcp_address(host: &str, port: u16) -> Arc<str> {
+fn names_sentinels(url: &str) -> bool {
+    let scheme = url.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| scheme.ends_with("+sentinel"))
+}
+
+pub(super) fn tcp_address(host: &str, port: u16) -> Arc<str> {
     if host.contains(':') {
         format!("[{host}]:{port}").into()
     } else {
@@ -170,8 +193,8 @@ mod tests {
             (":hunter2@a", "its URL does not begin with redis://: "),
             ("http://:hunter2@a", "its URL begins with http://: "),
             (
-                "redis+sentinel://a",
-                "its URL begins with redis+sentinel://: ",
+                "redis+cluster://a",
+                "its URL begins with redis+cluster://: ",
             ),
             ("hunter2@b://a", "its URL cannot be used: "),
             (

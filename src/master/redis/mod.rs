@@ -4,6 +4,7 @@
 //! become votes.
 
 mod connection;
+mod connector;
 mod dialer;
 pub(super) mod encode;
 mod endpoint;
@@ -12,6 +13,10 @@ mod native_release;
 mod probe;
 pub(super) mod resp;
 mod restart_query;
+#[cfg(feature = "sentinel")]
+mod sentinel;
+#[cfg(feature = "sentinel")]
+mod sentinel_url;
 #[cfg(feature = "tls")]
 mod tls;
 pub(super) mod wire;
