@@ -29,10 +29,7 @@ pub(crate) enum DialError {
     /// The dial of a server failed whose address the Sentinels named.
     #[cfg(feature = "sentinel")]
     #[error("at {address}, named by the Sentinels: {error}")]
-    At {
-        address: String,
-        error: Box<DialError>,
-    },
+    At { address: String, error: Box<Self> },
     /// A server with another origin answered at the address during the dial. The question of this
     /// dial did not name that origin, so the dial must be repeated.
     #[error("another server answered at this address during the dial")]

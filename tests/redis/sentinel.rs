@@ -83,10 +83,10 @@ fn url(sentinels: &[&Server]) -> String {
     format!("redis+sentinel://{}/svc", hosts.join(","))
 }
 
-/// Returns a builder whose masters forget for at most `TTL`.
-fn guarded() -> Builder {
+/// Returns a builder for locks that last for at most `TTL`.
+fn with_guard(guard: RestartGuard) -> Builder {
     patient()
-        .restart_guard(RestartGuard::Observed)
+        .restart_guard(guard)
         .node_timeout(Duration::from_secs(1))
         .connect_timeout(Duration::from_secs(2))
         .max_ttl(TTL)
@@ -94,8 +94,8 @@ fn guarded() -> Builder {
         .renewal(Renewal::Off)
 }
 
-fn behind(group: &Group, masters: &[Server]) -> Coordinator {
-    let builder = guarded().masters(urls(masters)).master(group.url());
+fn behind(group: &Group, masters: &[Server], guard: RestartGuard) -> Coordinator {
+    let builder = with_guard(guard).masters(urls(masters)).master(group.url());
     builder.build().unwrap()
 }
 
@@ -120,16 +120,25 @@ fn refuses(url: &str) -> Coordinator {
     builder.master(url).build().unwrap()
 }
 
+/// A lock that a failover forgets.
+///
 /// The holder has the lock on the first master and on the master behind Sentinel. The promoted
-/// replica lacks the lock, so it and the second master would give the lock to someone else.
-#[test]
-fn a_failover_costs_a_quarantine_and_no_second_holder_gets_the_lock() {
-    if server::is_mixed() {
-        return;
-    }
-    with_masters(2, async |masters| {
+/// replica lacks the lock. So it and the second master can give the lock to someone else.
+struct Forgotten {
+    group: Group,
+    mine: Coordinator,
+    /// The times until the replica was promoted, and until another client had the lock.
+    promoted: Duration,
+    acquired: Duration,
+    /// The time until the end of the lock.
+    end: Duration,
+    killed: Instant,
+}
+
+impl Forgotten {
+    async fn over_a_failover(masters: &[Server], guard: RestartGuard) -> Self {
         let mut group = Group::start(1).await;
-        let [mine, yours] = [(); 2].map(|()| behind(&group, &masters));
+        let [mine, yours] = [(); 2].map(|()| behind(&group, masters, guard));
         for locks in [&mine, &yours] {
             acquire_on_all(&locks.mutex("warm"))
                 .await
@@ -138,7 +147,6 @@ fn a_failover_costs_a_quarantine_and_no_second_holder_gets_the_lock() {
                 .unwrap();
         }
         let held = acquire_on_all(&mine.mutex("r")).await;
-        let end = held.valid_until();
         masters[1].command(&["DEL", "r"]);
         group
             .replica
@@ -146,38 +154,74 @@ fn a_failover_costs_a_quarantine_and_no_second_holder_gets_the_lock() {
         group.replica.command(&["DEL", "r"]);
         let killed = Instant::now();
         group.primary.kill();
-
         let next = yours.mutex("r");
         let next = tokio::spawn(async move {
             let next = next.acquire_within(TEST_TIMEOUT / 2).await.unwrap();
-            (Instant::now(), next)
+            (killed.elapsed(), next)
         });
-        let other = mine.mutex("other");
-        let votes = until_votes(&other, "a promoted replica", |votes| {
-            is_quarantined(votes, 2)
+        until("a promoted replica that is dialled", async || {
+            let health = &mine.health()[2];
+            let is_up = health.state == MasterState::Connected && health.failures > 0;
+            (is_up && group.replica.command(&["ROLE"]).starts_with("master")).then_some(())
         })
         .await;
         let promoted = killed.elapsed();
-        assert!(
-            promoted < TTL,
-            "the failover took {promoted:?}, so this test shows nothing"
-        );
-        let name = format!("sentinel:svc@127.0.0.1:{}", group.sentinels[0].port());
-        assert_eq!(row(&votes, 2).master(), name);
-        assert!(group.replica.command(&["ROLE"]).starts_with("master"));
-
         let (acquired, next) = next.await.unwrap();
-        assert!(acquired >= end, "{:?} early", end - acquired);
         next.release().await.unwrap();
-        until_votes(&other, "three votes", |votes| votes.granted_count() == 3).await;
-        assert!(killed.elapsed() > TTL, "{:?}", killed.elapsed());
-        println!(
-            "promoted after {promoted:?}, votes after {:?}",
-            killed.elapsed()
-        );
-        drop(held);
-        mine.close().await;
         yours.close().await;
+        Self {
+            group,
+            mine,
+            promoted,
+            acquired,
+            end: held.valid_until() - killed,
+            killed,
+        }
+    }
+}
+
+#[test]
+fn a_failover_costs_a_quarantine_and_no_second_holder_gets_the_lock() {
+    if server::is_mixed() {
+        return;
+    }
+    with_masters(2, async |masters| {
+        let lock = Forgotten::over_a_failover(&masters, RestartGuard::Observed).await;
+        let promoted = lock.promoted;
+        assert!(
+            promoted < lock.end,
+            "the failover took {promoted:?}: this shows nothing"
+        );
+        assert!(
+            lock.acquired >= lock.end,
+            "{:?}, {:?}",
+            lock.acquired,
+            lock.end
+        );
+        let votes = until_votes(&lock.mine.mutex("other"), "three votes", |votes| {
+            votes.granted_count() == 3
+        })
+        .await;
+        assert!(lock.killed.elapsed() > TTL, "{:?}", lock.killed.elapsed());
+        let name = format!("sentinel:svc@127.0.0.1:{}", lock.group.sentinels[0].port());
+        assert_eq!(row(&votes, 2).master(), name);
+        lock.mine.close().await;
+    });
+}
+
+#[test]
+fn without_the_guard_a_failover_lets_a_second_holder_in() {
+    if server::is_mixed() {
+        return;
+    }
+    with_masters(2, async |masters| {
+        let lock = Forgotten::over_a_failover(&masters, RestartGuard::Off).await;
+        assert!(
+            lock.acquired < lock.end,
+            "{:?}, {:?}",
+            lock.acquired,
+            lock.end
+        );
     });
 }
 
@@ -189,7 +233,7 @@ fn a_failover_by_command_is_noticed_while_the_old_master_goes_on() {
     }
     with_masters(2, async |masters| {
         let group = Group::start(3).await;
-        let locks = behind(&group, &masters);
+        let locks = behind(&group, &masters, RestartGuard::Observed);
         let lock = locks.mutex("r");
         acquire_on_all(&lock).await.release().await.unwrap();
         let mut events = locks.health_events();

@@ -6,12 +6,12 @@ use std::time::Duration;
 use std::{sync::Arc, time::Instant};
 
 use super::{
-    endpoint::Address,
+    address::Address,
     wire::{Wire, connect_tcp},
 };
 use crate::master::{config::MasterConfig, dial_error::DialError};
 
-/// What it takes to open a stream, besides the address.
+/// The settings with which streams are opened.
 #[derive(Clone)]
 pub(super) struct Connector {
     #[cfg(feature = "tls")]
@@ -19,7 +19,7 @@ pub(super) struct Connector {
     /// The time for a step of the dial, such as a handshake. It is over just before the connect
     /// timeout, so that the error names the step.
     #[cfg(any(feature = "sentinel", feature = "tls"))]
-    pub(super) patience: Duration,
+    pub(super) step_limit: Duration,
     #[cfg(feature = "tls")]
     tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
 }
@@ -34,7 +34,7 @@ impl Connector {
             #[cfg(feature = "tls")]
             now: config.now,
             #[cfg(any(feature = "sentinel", feature = "tls"))]
-            patience: config.connect_timeout * 15 / 16,
+            step_limit: config.connect_timeout * 15 / 16,
             #[cfg(feature = "tls")]
             tls: config.tls.clone(),
         }
@@ -53,7 +53,7 @@ impl Connector {
                 let started = (self.now)();
                 let stream = connect_tcp(host, *port).await?;
                 let took = (self.now)().saturating_duration_since(started);
-                let left = self.patience.saturating_sub(took);
+                let left = self.step_limit.saturating_sub(took);
                 super::tls::connect(self.tls.clone(), host, stream, left).await
             }
             #[cfg(unix)]

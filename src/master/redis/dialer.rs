@@ -5,12 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-#[cfg(feature = "sentinel")]
-use super::{connection::Moved, sentinel::Inquiry};
 use super::{
+    address::Address,
     connection::RedisConnection,
     connector::Connector,
-    endpoint::{Address, Endpoint},
+    endpoint::Endpoint,
     greeting::Greeting,
     native_release::NativeRelease,
     resp::reply,
@@ -18,6 +17,8 @@ use super::{
     wire::Wire,
     wire_error::WireError,
 };
+#[cfg(feature = "sentinel")]
+use super::{connection::Moved, sentinel::Inquiry};
 use crate::{
     core::restart::{Incarnation, RestartGuard},
     master::{
@@ -87,8 +88,8 @@ impl Dialer {
         }
     }
 
-    /// Connects to the server and sends the greeting. If the server is behind Sentinel, asks for its
-    /// address first.
+    /// Connects to the server and sends the greeting. If the master has Sentinels, asks them for
+    /// its address first.
     pub(super) async fn log_in(&self) -> Result<LoggedIn, DialError> {
         #[cfg(feature = "sentinel")]
         if let Address::Sentinels(sentinels) = &self.endpoint.address {

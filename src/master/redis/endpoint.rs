@@ -1,12 +1,14 @@
 //! The address of a server and the login, from a URL or a ready client.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
-use super::greeting::Greeting;
+#[cfg(feature = "__internals")]
+use super::address::Connect;
 #[cfg(feature = "sentinel")]
-use super::{sentinel::Sentinels, sentinel_url};
+use super::sentinel_url;
+use super::{address::Address, greeting::Greeting};
 
 /// The address of a server, and the login.
 #[derive(Clone)]
@@ -15,22 +17,6 @@ pub(in crate::master) struct Endpoint {
     database: i64,
     pub(super) greeting: Greeting,
 }
-
-#[derive(Clone)]
-pub(super) enum Address {
-    #[cfg(feature = "__internals")]
-    InProcess(Arc<str>, Connect),
-    #[cfg(feature = "sentinel")]
-    Sentinels(Sentinels),
-    Tcp(String, u16),
-    #[cfg(feature = "tls")]
-    Tls(String, u16),
-    Unix(PathBuf),
-}
-
-/// Opens a stream to a server in this process.
-#[cfg(feature = "__internals")]
-pub(super) type Connect = Arc<dyn Fn() -> tokio::io::DuplexStream + Send + Sync>;
 
 /// The URLs that can be used.
 const SHAPES: &str = "it should look like redis://[user][:password@]host[:port][/db], \
@@ -107,19 +93,9 @@ impl Endpoint {
         }
     }
 
-    /// Returns the host and port, or the path. The user and the database are left out. URLs that
-    /// differ only in these name the same server.
+    /// Returns the [text](Address::text) of the address.
     pub(in crate::master) fn address(&self) -> Arc<str> {
-        match &self.address {
-            #[cfg(feature = "__internals")]
-            Address::InProcess(address, _) => address.clone(),
-            #[cfg(feature = "sentinel")]
-            Address::Sentinels(sentinels) => sentinels.address(),
-            Address::Tcp(host, port) => tcp_address(host, *port),
-            #[cfg(feature = "tls")]
-            Address::Tls(host, port) => tcp_address(host, *port),
-            Address::Unix(path) => format!("unix:{}", path.display()).into(),
-        }
+        self.address.text()
     }
 
     /// Returns a name for the guard key that is unique among all servers. Each database has its own
@@ -132,14 +108,6 @@ impl Endpoint {
 fn names_sentinels(url: &str) -> bool {
     let scheme = url.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| scheme.ends_with("+sentinel"))
-}
-
-pub(super) fn tcp_address(host: &str, port: u16) -> Arc<str> {
-    if host.contains(':') {
-        format!("[{host}]:{port}").into()
-    } else {
-        format!("{}:{port}", host.to_ascii_lowercase()).into()
-    }
 }
 
 /// Returns what is wrong with a URL that cannot be used. The text contains no part of the URL that

@@ -3,6 +3,7 @@
 //! Only this folder uses the `redis` crate, for example to read URLs. `resp` reads the replies that
 //! become votes.
 
+mod address;
 mod connection;
 mod connector;
 mod dialer;

@@ -19,9 +19,9 @@ use ::redis::{FromRedisValue, Value};
 use tokio::time::{sleep, timeout};
 
 use super::{
+    address::{Address, Sentinel, Sentinels, tcp_address},
     connector::Connector,
     encode::encode,
-    endpoint::{Address, tcp_address},
     resp::reply,
     wire::Wire,
 };
@@ -32,43 +32,6 @@ use crate::{
         server_error::{ServerError, in_short},
     },
 };
-
-/// The Sentinels that know one master.
-#[derive(Clone)]
-pub(super) struct Sentinels {
-    /// The name of the master, as the Sentinels know it.
-    pub(super) service: Arc<str>,
-    /// Sorted by name, so that two lists with the same Sentinels are the same.
-    pub(super) sentinels: Vec<Sentinel>,
-    /// Set if the Sentinels and the masters expect TLS.
-    pub(super) uses_tls: bool,
-}
-
-#[derive(Clone)]
-pub(super) struct Sentinel {
-    pub(super) name: Arc<str>,
-    pub(super) host: String,
-    pub(super) port: u16,
-    /// The encoded login, or nothing.
-    pub(super) auth: Arc<[u8]>,
-}
-
-impl Sentinels {
-    /// Returns the name of the master for people. The same master has the same name after a
-    /// failover.
-    pub(super) fn address(&self) -> Arc<str> {
-        let first = self.sentinels.first().map_or("", |first| &first.name);
-        format!("sentinel:{}@{first}", self.service).into()
-    }
-
-    fn address_of(&self, host: String, port: u16) -> Address {
-        match self.uses_tls {
-            #[cfg(feature = "tls")]
-            true => Address::Tls(host, port),
-            _ => Address::Tcp(host, port),
-        }
-    }
-}
 
 /// The place of a master, as a Sentinel names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,7 +150,7 @@ impl Sentinels {
         kept: &mut Option<Wire>,
         connector: &Connector,
     ) -> Answer {
-        let limit = connector.patience;
+        let limit = connector.step_limit;
         let asked = timeout(limit, self.ask(sentinel, kept, connector)).await;
         asked.unwrap_or_else(|_| Err(DialError::Sentinel(format!("no answer in {limit:.0?}"))))
     }

@@ -5,9 +5,8 @@ use std::borrow::Cow;
 use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
 use super::{
+    address::{Sentinel, Sentinels, tcp_address},
     encode::encode,
-    endpoint::tcp_address,
-    sentinel::{Sentinel, Sentinels},
 };
 
 /// The form of these URLs.
