@@ -261,6 +261,30 @@ fn a_failover_by_command_is_noticed_while_the_old_master_goes_on() {
     });
 }
 
+#[test]
+fn a_check_names_the_service_and_warns_of_its_replica() {
+    if server::is_mixed() {
+        return;
+    }
+    with_masters(2, async |masters| {
+        let group = Group::start(1).await;
+        let locks = behind(&group, &masters, RestartGuard::Observed);
+        acquire_on_all(&locks.mutex("r"))
+            .await
+            .release()
+            .await
+            .unwrap();
+        let report = locks.check().await;
+        let mut findings = report.findings.iter();
+        let found = findings
+            .find(|found| found.setting == Setting::ConnectedSlaves)
+            .unwrap();
+        let name = format!("sentinel:svc@127.0.0.1:{}", group.sentinels[0].port());
+        assert_eq!(found.master.as_deref(), Some(&*name), "{report}");
+        locks.close().await;
+    });
+}
+
 /// Redis asks clients to check the role, because a Sentinel may be behind.
 #[test]
 fn a_replica_that_a_sentinel_names_gets_no_vote() {
