@@ -38,8 +38,6 @@ pub struct Server {
     directory: PathBuf,
     /// The server program, or `None` for [`binary`].
     program: Option<PathBuf>,
-    /// The configuration file, if there is one.
-    config: Option<PathBuf>,
     options: Vec<String>,
     environment: Vec<(&'static str, PathBuf)>,
     server: Option<Child>,
@@ -93,10 +91,9 @@ impl Server {
         loop {
             let mut sentinel = Self::reserve_with(&[&["--sentinel"], options].concat());
             // A Sentinel writes what it learns into its configuration.
-            let path = sentinel.directory.join("sentinel.conf");
+            let path = sentinel.config();
             let written = fs::write(&path, config);
             written.unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
-            sentinel.config = Some(path);
             match sentinel.launch(deadline) {
                 Launch::Up => return sentinel,
                 Launch::PortTaken if Instant::now() < deadline => {}
@@ -120,7 +117,6 @@ impl Server {
             keeper: Keeper::of(&directory),
             directory,
             program: None,
-            config: None,
             options: options.iter().map(|&option| option.to_owned()).collect(),
             environment: Vec::new(),
             server: None,
@@ -313,7 +309,7 @@ impl Server {
         let errors = errors.unwrap_or_else(|error| panic!("cannot share the log: {error}"));
         let mut command = Command::new(self.program.clone().unwrap_or_else(binary));
         command
-            .args(&self.config) // the server takes it only as its first argument
+            .args(Some(self.config()).filter(|config| config.is_file())) // must come first
             .arg("--port")
             .arg(self.port.to_string())
             .arg("--unixsocket")
@@ -363,6 +359,11 @@ impl Server {
             self.pid(),
             self.log_tail()
         );
+    }
+
+    /// The configuration file of a Sentinel. Other servers have none.
+    fn config(&self) -> PathBuf {
+        self.directory.join("sentinel.conf")
     }
 
     fn own_options(&self) -> impl Iterator<Item = String> {
