@@ -261,6 +261,36 @@ fn a_failover_by_command_is_noticed_while_the_old_master_goes_on() {
     });
 }
 
+/// The old master has been a replica, and has only the locks that the new one sent.
+#[test]
+fn a_failover_back_costs_another_quarantine() {
+    if server::is_mixed() {
+        return;
+    }
+    with_masters(2, async |masters| {
+        let group = Group::start(1).await;
+        let locks = behind(&group, &masters, RestartGuard::Observed);
+        let lock = locks.mutex("r");
+        acquire_on_all(&lock).await.release().await.unwrap();
+        for next in [&group.replica, &group.primary] {
+            until("a replica", async || {
+                let info = next.command(&["INFO", "replication"]);
+                info.contains("master_link_status:up").then_some(())
+            })
+            .await;
+            until("a failover", async || {
+                let said = group.sentinels[0].command(&["SENTINEL", "FAILOVER", "svc"]);
+                (said == "OK").then_some(())
+            })
+            .await;
+            until_votes(&lock, "a quarantine", |votes| is_quarantined(votes, 2)).await;
+            assert!(next.command(&["ROLE"]).starts_with("master"));
+            until_votes(&lock, "three votes", |votes| votes.granted_count() == 3).await;
+        }
+        locks.close().await;
+    });
+}
+
 #[test]
 fn a_check_names_the_service_and_warns_of_its_replica() {
     if server::is_mixed() {
