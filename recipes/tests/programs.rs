@@ -250,6 +250,41 @@ fn visitors_pass_in_the_order_in_which_they_came() {
 }
 
 #[test]
+fn prometheus_can_read_the_metrics() {
+    let masters = masters(3);
+    let port = Server::reserve();
+    let address = format!("127.0.0.1:{}", port.port());
+    let mut command = program(env!("CARGO_BIN_EXE_metrics"), &masters);
+    let mut worker = Service::start({
+        command.env("LISTEN", &address);
+        command
+    });
+    assert_eq!(worker.line(), "works");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut metrics = String::new();
+    let is_there = |line: &str, metrics: &str| metrics.lines().any(|other| other == line);
+    while !metrics.contains(r#"quorlock_hold_seconds_count{kind="mutex",end="released"}"#) {
+        assert!(Instant::now() < deadline, "{metrics}");
+        metrics = request(&address, "GET", "/metrics");
+    }
+    for master in &masters {
+        let can_vote = format!(
+            "quorlock_master_can_vote{{master=\"127.0.0.1:{}\"}} 1",
+            master.port()
+        );
+        assert!(is_there(&can_vote, &metrics), "{metrics}");
+    }
+    let zero = r#"quorlock_losses_total{kind="mutex",reason="expired"} 0"#;
+    assert!(is_there(zero, &metrics), "{metrics}");
+    for bucket in ["0.0005", "60", "+Inf"] {
+        let bucket = format!("le=\"{bucket}\"}}");
+        assert!(metrics.contains(&bucket), "{metrics}");
+    }
+    worker.terminate();
+    assert_eq!(worker.ended(), "stopped\n");
+}
+
+#[test]
 fn masters_come_from_a_toml_file() {
     let masters = masters(3);
     let path = masters[0].directory().join("settings.toml");
