@@ -236,8 +236,8 @@ impl Builder {
     /// each name until the program ends. So set this only if the program uses few names.
     /// [`docs::operations`](crate::docs::operations#metrics) lists the metrics.
     ///
-    /// The other metrics belong to the recorder that is installed when the coordinator is built. The
-    /// metrics with this label belong to the recorder that is installed when they are recorded.
+    /// The other metrics belong to the recorder that is installed when the coordinator is built.
+    /// Those with this label belong to the recorder that is installed when they are recorded.
     #[cfg(feature = "metrics")]
     pub fn lock_names_in_metrics(mut self, are_labels: bool) -> Self {
         self.settings.lock_names_in_metrics = are_labels;

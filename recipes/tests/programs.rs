@@ -260,22 +260,26 @@ fn prometheus_can_read_the_metrics() {
         command
     });
     assert_eq!(worker.line(), "works");
+    let can_vote = |master: &Server| {
+        let port = master.port();
+        format!("quorlock_master_can_vote{{master=\"127.0.0.1:{port}\"}}")
+    };
+    let mut awaited: Vec<_> = masters.iter().map(can_vote).collect();
+    awaited.push(r#"quorlock_hold_seconds_count{kind="mutex",end="released"}"#.to_owned());
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut metrics = String::new();
-    let is_there = |line: &str, metrics: &str| metrics.lines().any(|other| other == line);
-    while !metrics.contains(r#"quorlock_hold_seconds_count{kind="mutex",end="released"}"#) {
-        assert!(Instant::now() < deadline, "{metrics}");
+    let value = |series: &str, metrics: &str| {
+        let mut lines = metrics.lines();
+        let value = lines.find_map(|line| line.strip_prefix(series))?;
+        value.trim().parse::<f64>().ok()
+    };
+    while !awaited.is_empty() {
+        assert!(Instant::now() < deadline, "no {awaited:?} in {metrics}");
         metrics = request(&address, "GET", "/metrics");
+        awaited.retain(|series| value(series, &metrics).is_none_or(|value| value < 1.0));
     }
-    for master in &masters {
-        let can_vote = format!(
-            "quorlock_master_can_vote{{master=\"127.0.0.1:{}\"}} 1",
-            master.port()
-        );
-        assert!(is_there(&can_vote, &metrics), "{metrics}");
-    }
-    let zero = r#"quorlock_losses_total{kind="mutex",reason="expired"} 0"#;
-    assert!(is_there(zero, &metrics), "{metrics}");
+    let losses = r#"quorlock_losses_total{kind="mutex",reason="expired"}"#;
+    assert_eq!(value(losses, &metrics), Some(0.0), "{metrics}");
     for bucket in ["0.0005", "60", "+Inf"] {
         let bucket = format!("le=\"{bucket}\"}}");
         assert!(metrics.contains(&bucket), "{metrics}");
