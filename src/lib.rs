@@ -27,6 +27,7 @@
 //!   format on the masters is that of Redisson's plain lock (`RLock`).
 //! - [`Coordinator::fair`] returns a reentrant lock that serves its waiters in the order in which
 //!   they came, across all processes.
+//! - [`blocking`] has the same types for code without async.
 //! - [`docs`] has the longer texts: the algorithm, the guarantees, fencing tokens, operations, a
 //!   comparison with other libraries and a run next to them, and the architecture.
 //!
@@ -62,12 +63,19 @@
 //!   [`metrics`](https://docs.rs/metrics) crate: see
 //!   [`docs::operations`](crate::docs::operations#metrics).
 //! - `serde` makes [`MasterSpec`] deserializable from a URL, for configuration files.
+//! - `blocking` adds the module [`blocking`], with a coordinator, locks and guards for code without
+//!   async.
 //! - `test-util` adds [`MemoryMaster`], a master in memory with fault injection, for your tests.
 //!   The examples on these pages use this feature.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The pages link to items of all features. Without one of the features, some links are broken.
 #![cfg_attr(
-    not(all(feature = "redis", feature = "test-util", feature = "tls")),
+    not(all(
+        feature = "blocking",
+        feature = "redis",
+        feature = "test-util",
+        feature = "tls"
+    )),
     allow(rustdoc::broken_intra_doc_links)
 )]
 #![cfg_attr(
@@ -83,6 +91,8 @@
 #[macro_use]
 mod mutants;
 
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod builder;
 mod check;
 mod coordinator;
@@ -141,9 +151,16 @@ pub mod __internals;
 /// Includes a page of `docs/`. The pages link to each other by labels. Each file defines its labels
 /// for readers outside rustdoc. The definitions here come before those of the file, so rustdoc uses
 /// the definitions here.
+///
+/// Pictures are labels, too. Rustdoc copies no files, so here the label of a picture stands for the
+/// picture itself, as a `data:` URI. `./dev pictures` writes these URIs.
 macro_rules! page {
-    ($file:literal) => {
+    ($file:literal $(, $picture:literal)*) => {
         concat!(
+            $(
+                "[", $picture, " picture]: ",
+                include_str!(concat!("../docs/pictures/", $picture, ".uri")),
+            )*
             "[compatibility]: crate::docs::compatibility\n",
             "[fencing]: crate::docs::fencing\n",
             "[guarantees]: crate::docs::guarantees\n",
@@ -166,7 +183,7 @@ macro_rules! page {
 
 /// The longer texts. Their examples are tested.
 pub mod docs {
-    #[doc = page!("../docs/algorithm.md")]
+    #[doc = page!("../docs/algorithm.md", "hand-over", "round")]
     pub mod algorithm {}
     #[doc = page!("../docs/architecture.md")]
     pub mod architecture {}
@@ -181,7 +198,7 @@ pub mod docs {
     pub mod guarantees {}
     #[doc = page!("../docs/interop.md")]
     pub mod interop {}
-    #[doc = page!("../docs/operations.md")]
+    #[doc = page!("../docs/operations.md", "restart")]
     pub mod operations {}
     #[doc = page!("../docs/proof.md")]
     pub mod proof {}

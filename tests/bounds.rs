@@ -78,6 +78,19 @@ fn public_types_have_their_auto_traits() {
     assert_eq!(seen, exported(), "a public type is not checked here");
 }
 
+#[cfg(feature = "blocking")]
+#[test]
+fn blocking_types_have_their_auto_traits() {
+    use quorlock::blocking;
+    fn is_clone<T: Clone>() {}
+    has_bounds::<blocking::Coordinator>();
+    has_bounds::<blocking::Guard>();
+    has_bounds::<blocking::HealthEvents>();
+    has_bounds::<blocking::Lock>();
+    is_clone::<blocking::Coordinator>();
+    is_clone::<blocking::Lock>();
+}
+
 /// Errors and reports can leave a `catch_unwind`. Handles need `AssertUnwindSafe`.
 #[test]
 fn errors_and_reports_are_unwind_safe() {

@@ -40,7 +40,7 @@ fn urls() {
 
 fn replay(target: &str, run: fn(&[u8])) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fuzz/corpus")
+        .join("../fuzz/corpus")
         .join(target);
     let mut inputs: Vec<_> = fs::read_dir(corpus)
         .unwrap()

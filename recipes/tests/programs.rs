@@ -289,6 +289,19 @@ fn prometheus_can_read_the_metrics() {
 }
 
 #[test]
+fn a_program_without_async_leaves_no_key_behind() {
+    let masters = masters(3);
+    for _ in 0..20 {
+        let run = program(env!("CARGO_BIN_EXE_without_async"), &masters).output();
+        let said = stdout_of(run.unwrap());
+        assert_eq!(said, "imports orders\nimports customers\nimports prices\n");
+        for master in &masters {
+            assert_eq!(master.command(&["EXISTS", "import"]), "0");
+        }
+    }
+}
+
+#[test]
 fn masters_come_from_a_toml_file() {
     let masters = masters(3);
     let path = masters[0].directory().join("settings.toml");

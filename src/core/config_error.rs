@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A setting or a name that cannot be used. Nothing was sent to a master.
+/// A setting, a name or a call that cannot be used. Nothing was sent to a master.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -15,6 +15,15 @@ pub enum ConfigError {
         /// The reason why the master cannot be used.
         reason: String,
     },
+
+    /// A [blocking](crate::blocking) call was made in an async task of tokio, where it would stop
+    /// the other tasks of its thread. The same error is returned while the values of a thread are
+    /// destroyed.
+    #[error(
+        "a blocking call cannot wait here: \
+         in an async task, use the async API, or make the call in spawn_blocking"
+    )]
+    CannotBlock,
 
     /// The connect timeout is out of range.
     #[error(
@@ -88,6 +97,13 @@ pub enum ConfigError {
          build the coordinator inside one, with time and I/O enabled"
     )]
     NoRuntime,
+
+    /// The background thread of a [blocking](crate::blocking) coordinator could not be started.
+    #[error("the background thread of the coordinator could not be started: {reason}")]
+    NoThread {
+        /// The reason from the operating system.
+        reason: String,
+    },
 
     /// The node timeout is out of range.
     #[error("a node timeout of {given:?} is out of range: it must be from {least:?} to {most:?}")]

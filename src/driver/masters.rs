@@ -139,6 +139,11 @@ impl Masters {
         connected.is_majority_of(self.count())
     }
 
+    /// Returns whether no master is served any more, because the runtime has shut down.
+    pub(crate) fn are_gone(&self) -> bool {
+        self.mailboxes.iter().all(|mailbox| mailbox.is_closed())
+    }
+
     /// Returns the masters that are connected and report changes of keys.
     pub(crate) fn reporting(&self) -> MasterSet {
         let mailboxes = self.mailboxes.iter();

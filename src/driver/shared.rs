@@ -39,9 +39,9 @@ impl Shared {
         &self.context.masters
     }
 
-    /// Returns an error if the coordinator is closed.
+    /// Returns an error if the coordinator is closed, or if its runtime has shut down.
     pub(crate) fn check_open(&self) -> Result<(), NotAcquired> {
-        if self.is_closed.load(Ordering::Acquire) {
+        if self.is_closed.load(Ordering::Acquire) || self.masters().are_gone() {
             return Err(NotAcquired::Closed);
         }
         Ok(())

@@ -49,7 +49,7 @@ mod ready;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The coordinator is closed. This attempt sent nothing.
+    /// The coordinator is closed, or its runtime has shut down. This attempt sent nothing.
     #[error("could not lock: the coordinator is closed")]
     Closed,
 
@@ -350,6 +350,11 @@ pub enum RunError<E> {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
+    /// A [blocking](crate::blocking) call cannot wait here. The release was posted as if the guard
+    /// had been dropped, and no one waited for its result.
+    #[error("posted the release, but did not wait for it: {0}")]
+    Config(#[from] ConfigError),
+
     /// Fewer than a majority of masters confirmed. The other masters are owed the release until the
     /// TTL has passed. Then their keys expire. The caller need not do anything.
     ///

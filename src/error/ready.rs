@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::core::votes::Votes;
+use crate::core::{config_error::ConfigError, votes::Votes};
 
 /// The reason why [`Coordinator::ready`](crate::Coordinator::ready) or
 /// [`Coordinator::all_ready`](crate::Coordinator::all_ready) stopped waiting.
@@ -12,6 +12,10 @@ pub enum ReadyError {
     /// The coordinator is closed, or its runtime has shut down.
     #[error("the coordinator is closed")]
     Closed,
+
+    /// A [blocking](crate::blocking) call cannot wait here. Nothing was sent.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
 
     /// Too few masters could vote before the time limit.
     #[error(
@@ -34,7 +38,7 @@ impl ReadyError {
     /// [`all_ready`](crate::Coordinator::all_ready) has failed, and locks can be acquired.
     pub fn has_quorum(&self) -> bool {
         match self {
-            Self::Closed => false,
+            Self::Closed | Self::Config(_) => false,
             Self::NoQuorum { votes, .. } => votes.granted_count() >= votes.quorum(),
         }
     }

@@ -6,7 +6,7 @@ use std::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
@@ -15,9 +15,10 @@ use parking_lot::Mutex;
 use super::{
     metrics::VoteMetrics,
     owed::{Owed, log_given_up},
+    queue::{Phase, Queue},
     request::Request,
-    subscriptions::{Change, ChannelEvent, Subscriber, Subscriptions},
-    watchers::{Watcher, Watchers},
+    subscriptions::{Change, ChannelEvent, Subscriber},
+    watchers::Watcher,
 };
 use crate::{
     core::quorum::{Failure, Vote},
@@ -43,30 +44,7 @@ pub(crate) struct Mailbox {
     /// The node timeout in microseconds. 0 until the first dial is over.
     node_timeout: AtomicU64,
     metrics: Meter<VoteMetrics>,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    phase: Phase,
-    requests: Vec<Arc<Request>>,
-    owed: Owed,
-    subscriptions: Subscriptions,
-    watchers: Watchers,
-    waker: Option<Waker>,
-    /// The end of the quarantine, if the master may have forgotten locks.
-    quarantine: Option<Instant>,
-    is_abandoned: bool,
-}
-
-#[derive(Debug, Default)]
-enum Phase {
-    /// The first dial is under way. Requests wait until it is over.
-    #[default]
-    Dialling,
-    /// There is no connection. Requests fail at once.
-    Down(Failure),
-    Serving,
+    queue: Mutex<Queue>,
 }
 
 impl Mailbox {
@@ -80,7 +58,7 @@ impl Mailbox {
             is_serving: AtomicBool::new(false),
             reports_changes: AtomicBool::new(false),
             is_busy: AtomicBool::new(false),
-            state: Mutex::default(),
+            queue: Mutex::default(),
         }
     }
 
@@ -99,15 +77,15 @@ impl Mailbox {
     /// Posts `request`. If the request fails at once, its vote is cast before this method returns.
     /// Requests fail at once while the master is down, for example.
     pub(crate) fn post(&self, request: Arc<Request>) {
-        let mut state = self.state.lock();
-        if let Some(failure) = state.immediate_failure(&request, self.master, self.now) {
-            state.owe(self.master, &request);
-            drop(state);
+        let mut queue = self.queue.lock();
+        if let Some(failure) = queue.immediate_failure(&request, self.master, self.now) {
+            queue.owe(self.master, &request);
+            drop(queue);
             return self.fail(&request, failure);
         }
-        state.requests.push(request);
-        if state.requests.len() == 1 {
-            state.wake();
+        queue.requests.push(request);
+        if queue.requests.len() == 1 {
+            queue.wake();
         }
     }
 
@@ -127,6 +105,11 @@ impl Mailbox {
         self.is_serving.load(Ordering::Relaxed)
     }
 
+    /// Returns whether the supervisor has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        !self.is_serving() && self.queue.lock().is_closed()
+    }
+
     /// Returns whether many commands had no reply when the last command was sent.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_busy.load(Ordering::Relaxed)
@@ -138,22 +121,22 @@ impl Mailbox {
 
     /// Subscribes `subscriber` to `channel`, on the current connection and all later ones.
     pub(crate) fn subscribe(&self, channel: &Arc<str>, subscriber: Weak<dyn Subscriber>) {
-        let mut state = self.state.lock();
-        if state.subscriptions.add(channel, subscriber) {
-            state.wake();
+        let mut queue = self.queue.lock();
+        if queue.subscriptions.add(channel, subscriber) {
+            queue.wake();
         }
     }
 
     pub(crate) fn unsubscribe(&self, channel: &Arc<str>, subscriber: &Weak<dyn Subscriber>) {
-        let mut state = self.state.lock();
-        if state.subscriptions.remove(channel, subscriber) {
-            state.wake();
+        let mut queue = self.queue.lock();
+        if queue.subscriptions.remove(channel, subscriber) {
+            queue.wake();
         }
     }
 
     /// Passes `event` on to the subscribers of `channel`.
     pub(super) fn notify(&self, channel: &str, event: ChannelEvent<'_>) {
-        let subscribers = self.state.lock().subscriptions.of(channel);
+        let subscribers = self.queue.lock().subscriptions.of(channel);
         for subscriber in subscribers {
             subscriber.on_event(self.master, event);
         }
@@ -171,21 +154,21 @@ impl Mailbox {
     /// Tells `watcher` of each change of `key` that the master reports. The master reports a change
     /// only after a command that watches the key.
     pub(crate) fn watch(&self, key: &Arc<str>, watcher: Weak<dyn Watcher>) {
-        self.state.lock().watchers.add(key, watcher);
+        self.queue.lock().watchers.add(key, watcher);
     }
 
     pub(crate) fn unwatch(&self, key: &Arc<str>, watcher: &Weak<dyn Watcher>) {
-        self.state.lock().watchers.remove(key, watcher);
+        self.queue.lock().watchers.remove(key, watcher);
     }
 
     #[cfg(test)]
     pub(crate) fn watchers(&self) -> usize {
-        self.state.lock().watchers.of(None).len()
+        self.queue.lock().watchers.of(None).len()
     }
 
     /// Tells the watchers of `key` of a change. Without a `key`, tells all watchers.
     pub(super) fn changed(&self, key: Option<&str>) {
-        let watchers = self.state.lock().watchers.of(key);
+        let watchers = self.queue.lock().watchers.of(key);
         for watcher in watchers {
             watcher.on_change(self.master);
         }
@@ -194,9 +177,9 @@ impl Mailbox {
     /// Tells the supervisor that nothing will be posted any more. The supervisor ends once
     /// everything is delivered.
     pub(crate) fn abandon(&self) {
-        let mut state = self.state.lock();
-        state.is_abandoned = true;
-        state.wake();
+        let mut queue = self.queue.lock();
+        queue.is_abandoned = true;
+        queue.wake();
     }
 
     /// Moves the posted requests into `requests`, and the changes of subscriptions into `changes`.
@@ -207,32 +190,32 @@ impl Mailbox {
         requests: &mut Vec<Arc<Request>>,
         changes: &mut Vec<Change>,
     ) {
-        let mut state = self.state.lock();
-        mem::swap(&mut state.requests, requests);
-        mem::swap(&mut state.subscriptions.changes, changes);
-        state.set_waker(cx);
+        let mut queue = self.queue.lock();
+        mem::swap(&mut queue.requests, requests);
+        mem::swap(&mut queue.subscriptions.changes, changes);
+        queue.set_waker(cx);
     }
 
     /// Returns whether the mailbox is empty and nothing more will be posted.
     pub(super) fn is_done(&self) -> bool {
-        self.state.lock().is_done()
+        self.queue.lock().is_done()
     }
 
     /// Resolves with the next instant at which to call [`expire`](Self::expire), or with `None`
     /// once the mailbox is done. Used while there is no connection.
     pub(super) fn poll_next_expiry(&self, cx: &Context<'_>) -> Poll<Option<Instant>> {
-        let mut state = self.state.lock();
-        state.set_waker(cx);
-        if state.is_done() {
+        let mut queue = self.queue.lock();
+        queue.set_waker(cx);
+        if queue.is_done() {
             return Poll::Ready(None);
         }
-        let next = state.owed.next_expiry(self.master, self.now);
+        let next = queue.owed.next_expiry(self.master, self.now);
         next.map_or(Poll::Pending, |at| Poll::Ready(Some(at)))
     }
 
     /// Gives up the releases that are no longer owed at `now`.
     pub(super) fn expire(&self, now: Instant) {
-        let (expired, must_log) = self.state.lock().owed.expire(self.master, now);
+        let (expired, must_log) = self.queue.lock().owed.expire(self.master, now);
         drop(expired); // the lock is free: the drop may wake a task that posts
         if must_log {
             log_given_up(&self.address);
@@ -245,12 +228,12 @@ impl Mailbox {
         if mutant!(IgnoresQuarantine) {
             return;
         }
-        let mut state = self.state.lock();
-        state.quarantine = Some(until);
+        let mut queue = self.queue.lock();
+        queue.quarantine = Some(until);
         let applies = |request: &mut Arc<Request>| request.command.verb().quarantine_applies();
-        let refused: Vec<_> = state.requests.extract_if(.., applies).collect();
+        let refused: Vec<_> = queue.requests.extract_if(.., applies).collect();
         let left = until.saturating_duration_since((self.now)());
-        drop(state);
+        drop(queue);
         for request in refused {
             self.fail(&request, Failure::Quarantined { remaining: left });
         }
@@ -258,7 +241,7 @@ impl Mailbox {
 
     /// Returns the end of the quarantine, if it has not ended.
     pub(super) fn quarantined_until(&self) -> Option<Instant> {
-        let until = self.state.lock().quarantine;
+        let until = self.queue.lock().quarantine;
         until.filter(|until| *until > (self.now)())
     }
 
@@ -266,11 +249,11 @@ impl Mailbox {
     /// master is owed.
     pub(super) fn serve(&self, timeout: Duration) -> Owed {
         self.set_node_timeout(timeout);
-        let mut state = self.state.lock();
-        state.phase = Phase::Serving;
+        let mut queue = self.queue.lock();
+        queue.phase = Phase::Serving;
         self.is_serving.store(true, Ordering::Relaxed);
-        state.subscriptions.connect();
-        mem::take(&mut state.owed)
+        queue.subscriptions.connect();
+        mem::take(&mut queue.owed)
     }
 
     /// Notes that there is no connection. Every request fails at once until a dial succeeds.
@@ -282,13 +265,13 @@ impl Mailbox {
         why: &Arc<str>,
     ) {
         let unsent = Failure::Unreachable(why.clone());
-        let mut state = self.state.lock();
-        state.phase = Phase::Down(unsent.clone());
+        let mut queue = self.queue.lock();
+        queue.phase = Phase::Down(unsent.clone());
         self.is_serving.store(false, Ordering::Relaxed);
         self.set_reports_changes(false);
-        let queued = mem::take(&mut state.requests);
-        let subscribers = state.subscriptions.disconnect();
-        drop(state);
+        let queued = mem::take(&mut queue.requests);
+        let subscribers = queue.subscriptions.disconnect();
+        drop(queue);
         let queued = queued.into_iter();
         let queued = queued.map(|request| (request, Some(unsent.clone())));
         self.fail_all(unanswered.into_iter().chain(queued).collect());
@@ -300,18 +283,19 @@ impl Mailbox {
 
     /// Fails all queued requests and all later ones. Called when the supervisor ends.
     pub(super) fn close(&self) {
-        let mut state = self.state.lock();
-        state.phase = Phase::Down(Failure::Closed);
+        let mut queue = self.queue.lock();
+        queue.phase = Phase::Down(Failure::Closed);
         self.is_serving.store(false, Ordering::Relaxed);
         self.set_reports_changes(false);
-        let queued = mem::take(&mut state.requests);
-        let owed = mem::take(&mut state.owed);
-        let subscribers = state.subscriptions.disconnect();
-        drop(state);
+        let queued = mem::take(&mut queue.requests);
+        let owed = mem::take(&mut queue.owed);
+        let subscribers = queue.subscriptions.disconnect();
+        drop(queue);
         drop((owed, subscribers)); // the lock is free: the drop may wake a task that posts
         for request in queued {
             self.fail(&request, Failure::Closed);
         }
+        self.changed(None);
     }
 
     /// Casts the vote of the master on `request`. `now` was read after the vote was known. The
@@ -334,64 +318,9 @@ impl Mailbox {
                 self.fail(request, failure.clone());
             }
         }
-        let mut state = self.state.lock();
+        let mut queue = self.queue.lock();
         for (request, _) in &requests {
-            state.owe(self.master, request);
-        }
-    }
-}
-
-impl State {
-    /// Returns the failure of `request` if the request fails at once.
-    fn immediate_failure(
-        &self,
-        request: &Request,
-        master: usize,
-        now: fn() -> Instant,
-    ) -> Option<Failure> {
-        /// The most requests that wait for the first dial.
-        const MAX_WAITING: usize = 4_096;
-        if let Phase::Down(failure) = &self.phase {
-            return Some(failure.clone());
-        }
-        if let Some(until) = self.quarantine
-            && request.command.verb().quarantine_applies()
-            && let left = until.saturating_duration_since(now())
-            && !left.is_zero()
-        {
-            return Some(Failure::Quarantined { remaining: left });
-        }
-        let is_full = matches!(self.phase, Phase::Dialling) && self.requests.len() >= MAX_WAITING;
-        (is_full && !request.is_owed_to(master)).then(|| {
-            Failure::Unreachable("still connecting, and too many commands are waiting".into())
-        })
-    }
-
-    fn is_done(&self) -> bool {
-        self.is_abandoned && self.requests.is_empty() && self.owed.is_empty()
-    }
-
-    /// Keeps `request` for the next connection if it is an owed release.
-    fn owe(&mut self, master: usize, request: &Arc<Request>) {
-        let is_closed = matches!(self.phase, Phase::Down(Failure::Closed));
-        if !is_closed && request.is_owed_to(master) {
-            self.owed.push(request.clone());
-            self.wake();
-        }
-    }
-
-    fn set_waker(&mut self, cx: &Context<'_>) {
-        match &self.waker {
-            Some(waker) if waker.will_wake(cx.waker()) => {}
-            _ => self.waker = Some(cx.waker().clone()),
-        }
-    }
-
-    /// Wakes the supervisor. The lock may be held meanwhile, because the waker is tokio's and only
-    /// schedules the task.
-    fn wake(&self) {
-        if let Some(waker) = &self.waker {
-            waker.wake_by_ref();
+            queue.owe(self.master, request);
         }
     }
 }

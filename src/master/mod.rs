@@ -21,6 +21,7 @@ mod owed;
 pub(crate) mod probe;
 mod quarantine;
 pub(crate) mod question;
+mod queue;
 #[cfg(feature = "redis")]
 mod redis;
 mod request;

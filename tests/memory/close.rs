@@ -276,7 +276,7 @@ fn a_guard_may_outlive_its_runtime() {
         let votes = guard.settled().await;
         assert_eq!(said(&votes), ["closed"; 3]);
         let error = locks.mutex("other").try_acquire().await.unwrap_err();
-        assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+        assert!(matches!(error, AcquireError::Closed), "{error}");
         drop(guard);
         locks.close().await;
     });
@@ -306,6 +306,49 @@ fn a_call_does_not_wait_for_a_runtime_that_ended() {
     let error = other.block_on(acquisition).unwrap().unwrap_err();
     assert!(error.to_string().ends_with(" closed"), "{error}");
     other.block_on(locks.close());
+}
+
+/// The waiters run on another runtime than the coordinator. Nothing can serve them any more.
+#[test]
+fn waiters_end_with_the_runtime_of_their_coordinator() {
+    let runtime = Runtime::new().unwrap();
+    let other = Runtime::new().unwrap();
+    let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+    let (locks, guards) = runtime.block_on(async {
+        let locks = Coordinator::new(&masters).unwrap();
+        let owner = locks.owner();
+        let held = [
+            locks.mutex("a"),
+            locks.reentrant("b", &owner),
+            locks.fair("c", &owner),
+        ];
+        let mut guards = Vec::new();
+        for lock in held {
+            guards.push(lock.acquire().await.unwrap());
+        }
+        (locks, guards)
+    });
+    other.block_on(async {
+        let owner = locks.owner();
+        let fair = locks.fair("c", &owner);
+        let wanted = [
+            locks.mutex("a"),
+            locks.mutex("a"),
+            locks.reentrant("b", &owner),
+            fair.clone(),
+        ];
+        let waits = wanted.map(|lock| tokio::spawn(async move { lock.acquire().await }));
+        while fair.inspect().await.unwrap().queue != [owner.id()] {
+            sleep(millis(1)).await;
+        }
+        runtime.shutdown_background();
+        for wait in waits {
+            let ended = timeout(seconds(20), wait).await.expect("it waits on");
+            let error = ended.unwrap().unwrap_err();
+            assert!(matches!(error, AcquireError::Closed), "{error}");
+        }
+        drop(guards);
+    });
 }
 
 /// No task of a coordinator stays in the runtime.

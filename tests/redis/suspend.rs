@@ -111,7 +111,7 @@ pub(crate) fn shim(source: &str, master: &Server) -> Option<PathBuf> {
     }
     let path = master.socket().with_file_name(source).with_extension("so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/redis")
+        .join("redis")
         .join(source);
     let compiled = Command::new("cc")
         .args(["-shared", "-fPIC", "-o"])

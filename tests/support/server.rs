@@ -475,16 +475,21 @@ pub fn find_binary() -> Option<PathBuf> {
 /// missing, prints a line to stderr, and the test leaves that version out.
 pub fn version(name: &str) -> Option<PathBuf> {
     let directory = env::var_os("QUORLOCK_TEST_SERVERS").filter(|path| !path.is_empty());
-    let directory = directory.map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers/bin"),
-        PathBuf::from,
-    );
+    let directory = directory.map_or_else(|| workspace().join("target/servers/bin"), PathBuf::from);
     let program = directory.join(name);
     let is_there = program.is_file();
     if !is_there {
         skipped(&format!("{name} is missing (./dev servers)"));
     }
     is_there.then_some(program)
+}
+
+/// Returns the directory of the workspace. Several packages use this file.
+fn workspace() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut directories = package.ancestors();
+    let workspace = directories.find(|directory| directory.join("Cargo.lock").is_file());
+    workspace.unwrap_or(package)
 }
 
 /// Says that this test leaves something out. The test harness would capture `eprintln`, and it does

@@ -35,7 +35,7 @@ const FILES: &[(&str, &[&str])] = &[
 
 /// The folders of the face. These folders, and all other files directly in `src`, may name
 /// everything.
-const FACE: &[&str] = &["src/error/", "src/lock/"];
+const FACE: &[&str] = &["src/blocking/", "src/error/", "src/lock/"];
 
 /// Words, the files that may use them, and the reason why no other file may. `name::` is the crate
 /// `name`.
@@ -47,7 +47,9 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "tokio::",
-        "src/driver/ src/master/ src/check/ask.rs src/builder.rs",
+        // A blocking coordinator has a runtime of its own, and its calls wait for it.
+        "src/driver/ src/master/ src/check/ask.rs src/builder.rs src/blocking/background.rs \
+         src/blocking/park.rs",
         "the other floors know no runtime",
     ),
     (
@@ -57,7 +59,8 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "async await",
-        "src/driver/ src/master/ src/check/ src/coordinator.rs src/guard.rs src/lock/",
+        "src/driver/ src/master/ src/check/ src/coordinator.rs src/guard.rs src/lock/ \
+         src/blocking/background.rs",
         "rules are functions of their arguments",
     ),
     (
@@ -73,8 +76,8 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "spawn spawn_blocking spawn_local JoinSet",
-        // The tasks of a check end when the check ends.
-        "src/driver/engine.rs src/check/ask.rs",
+        // The tasks of a check end when the check ends. A blocking coordinator starts one thread.
+        "src/driver/engine.rs src/check/ask.rs src/blocking/background.rs",
         "only the engine spawns, so that every task has one owner",
     ),
     (

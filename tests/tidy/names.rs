@@ -29,6 +29,12 @@ const NO_TYPES: &[&str] = &["MultiplexedConnection", "RLock", "Trait"];
 /// Types that servers and memory masters each have.
 const FOR_EACH_KIND: &[&str] = &["Dialer"];
 
+/// Types of the blocking API, which have the names of their async counterparts.
+const MIRRORED: (&str, &[&str]) = (
+    "src/blocking/",
+    &["Coordinator", "Guard", "HealthEvents", "Lock"],
+);
+
 /// The names that a page may use.
 struct Known {
     defined: Defined,
@@ -54,10 +60,14 @@ fn a_name_means_one_type() {
 fn ambiguous_types(sources: &[Source]) -> Vec<String> {
     let mut files = BTreeMap::<_, Vec<_>>::new();
     for source in sources {
+        let (folder, mirrored) = MIRRORED;
+        let is_mirror = source.path.starts_with(folder);
         for tokens in source.code.windows(3) {
             let [before, keyword, name] = [0, 1, 2].map(|at| tokens[at].text.as_str());
             let is_type = ["enum", "struct", "trait", "type"].contains(&keyword);
-            if is_type && ["pub", ")"].contains(&before) && !FOR_EACH_KIND.contains(&name) {
+            let is_expected =
+                FOR_EACH_KIND.contains(&name) || is_mirror && mirrored.contains(&name);
+            if is_type && ["pub", ")"].contains(&before) && !is_expected {
                 files.entry(name).or_default().push(source.path.as_str());
             }
         }
@@ -71,7 +81,8 @@ fn ambiguous_types(sources: &[Source]) -> Vec<String> {
 
 impl Known {
     fn new(defined: Defined) -> Self {
-        let rust = ["src", "tests", "examples", "benches/src"].map(|folder| files(folder, "rs"));
+        let rust = ["src", "tests", "examples", "benches/src", "pictures/src"]
+            .map(|folder| files(folder, "rs"));
         let paths = rust.into_iter().flatten().chain(files("lua", "lua"));
         let last = |path: String| path.rsplit('/').next().unwrap().to_owned();
         Self {
@@ -235,9 +246,19 @@ fn a_type_that_is_defined_twice_is_found() {
         ),
         (
             "src/b.rs",
-            "pub trait A {} struct B; fn c() {} pub struct D;",
+            "pub trait A {} struct B; fn c() {} pub struct D; pub struct Lock;",
         ),
+        ("src/c.rs", "pub struct Lock;"),
+        ("src/blocking/a.rs", "pub struct C; pub struct Guard;"),
+        ("src/guard.rs", "pub struct Guard;"),
     ];
     let sources = sources.map(|(path, text)| Source::new(path, text));
-    assert_eq!(ambiguous_types(&sources), ["A: src/a.rs src/b.rs"]);
+    assert_eq!(
+        ambiguous_types(&sources),
+        [
+            "A: src/a.rs src/b.rs",
+            "C: src/a.rs src/blocking/a.rs",
+            "Lock: src/b.rs src/c.rs",
+        ]
+    );
 }

@@ -61,7 +61,7 @@ struct Word {
 
 #[test]
 fn comments_fit_on_a_screen() {
-    let folders = ["src", "tests", "benches/src", "examples"];
+    let folders = ["src", "tests", "benches/src", "examples", "pictures/src"];
     let rust = folders.iter().flat_map(|folder| files(folder, "rs"));
     let paths = rust.chain(files("lua", "lua"));
     let wide = paths.flat_map(|path| wide_comments(&path, &read(&path)));

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use crate::tokens::{Token, TokenKind, closing, is_at, tokens};
 
 /// The directory of the package.
-pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// A Rust file.
 pub(crate) struct Source {

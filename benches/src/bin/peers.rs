@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+#[cfg(feature = "metrics")]
+use quorlock_benches::contestants::metered::Metered;
 use quorlock_benches::contestants::{
     bare,
     kinds::{Fair, FairAcquire, Fenced, Guarded, Reentrant, SCRIPTED, Scripted},
@@ -25,21 +27,24 @@ const MASTERS: usize = 5;
 const CONTESTANTS: [&str; 5] = ["bare", "naive", "rslock", "pipelined", "quorlock"];
 /// The crate's other kinds of lock, compared to its mutex `quorlock`.
 const KINDS: [&str; 3] = ["reentrant", "fair", FAIR_ACQUIRE];
-/// The mutex with a fencing token, and the mutex with the restart guard, compared to the plain
+/// The mutex with a fencing token, with the restart guard, and with metrics, compared to the plain
 /// mutex.
-const SAFER: [&str; 2] = [FENCED, GUARDED];
+const MORE: [&str; 3] = [FENCED, GUARDED, METERED];
+/// Runs only if the benches are built with the feature `metrics`.
+const METERED: &str = "metered";
 const FENCED: &str = "fenced";
 const GUARDED: &str = "guarded";
 const FAIR_ACQUIRE: &str = "fair_acquire";
 /// The order of turns. Contestants with close results run next to each other, so their conditions
 /// are the same.
-const TURNS: [&str; 11] = [
+const TURNS: [&str; 12] = [
     "naive",
     "rslock",
     "pipelined",
     "bare",
     GUARDED,
     "quorlock",
+    METERED,
     SCRIPTED,
     FENCED,
     "reentrant",
@@ -63,7 +68,7 @@ fn main() -> Result<()> {
     println!("\nplot: {plot}\n");
     ratios(&results, &setup.widths);
     runtimes(&results, &setup.widths);
-    safety(&results, &setup.widths);
+    extras(&results, &setup.widths);
     native(&results, &setup.widths);
     absolutes(&results, &setup.widths);
     Ok(())
@@ -128,6 +133,7 @@ impl Setup {
             .filter(|&(who, flavour)| match who {
                 "bare" => flavour == Flavour::CurrentThread,
                 FAIR_ACQUIRE if width > 1 => false,
+                METERED if !cfg!(feature = "metrics") => false,
                 _ => self.options.wants_runtime(flavour.name()),
             })
             .collect()
@@ -146,6 +152,8 @@ fn run_one(
         "naive" => load::run::<Naive>(flavour, urls, width, length),
         "rslock" => load::run::<Rslock>(flavour, urls, width, length),
         "pipelined" => load::run::<Pipelined>(flavour, urls, width, length),
+        #[cfg(feature = "metrics")]
+        METERED => load::run::<Metered>(flavour, urls, width, length),
         GUARDED => load::run::<Guarded>(flavour, urls, width, length),
         SCRIPTED => load::run::<Scripted>(flavour, urls, width, length),
         FENCED => load::run::<Fenced>(flavour, urls, width, length),
@@ -165,7 +173,7 @@ fn table(results: &Results, widths: &[usize]) {
     );
     for &width in widths {
         println!();
-        let crate_only = KINDS.into_iter().chain(SAFER).chain([SCRIPTED]);
+        let crate_only = KINDS.into_iter().chain(MORE).chain([SCRIPTED]);
         for who in CONTESTANTS.into_iter().chain(crate_only) {
             for flavour in Flavour::ALL {
                 let median = |metric| results.median(metric, who, flavour, width);
@@ -238,10 +246,10 @@ fn runtimes(results: &Results, widths: &[usize]) {
     }
 }
 
-/// Prints the costs of a fencing token and of the restart guard, compared to `quorlock`.
-fn safety(results: &Results, widths: &[usize]) {
+/// Prints the costs of a fencing token, the restart guard and metrics, compared to `quorlock`.
+fn extras(results: &Results, widths: &[usize]) {
     for &width in widths {
-        for who in SAFER {
+        for who in MORE {
             let (metric, what) = if width == 1 {
                 (Metric::P50, "p50".to_owned())
             } else {
@@ -307,7 +315,7 @@ fn ratio(results: &Results, width: usize, who: &str, other: &str, what: &str) {
 
 fn absolutes(results: &Results, widths: &[usize]) {
     for &width in widths {
-        for who in CONTESTANTS.into_iter().chain(KINDS).chain(SAFER) {
+        for who in CONTESTANTS.into_iter().chain(KINDS).chain(MORE) {
             let best = |metric| Some(results.best(metric, who, width)?.1);
             if let Some(throughput) = best(Metric::Throughput) {
                 figure(

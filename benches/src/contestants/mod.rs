@@ -2,6 +2,8 @@
 
 pub mod bare;
 pub mod kinds;
+#[cfg(feature = "metrics")]
+pub mod metered;
 pub mod naive;
 pub mod pipelined;
 pub mod quorlock;

@@ -28,16 +28,21 @@ impl Quorlock {
     }
 
     pub async fn guarded(urls: &[String], guard: RestartGuard) -> Result<Self> {
+        let this = Self::build(urls, guard)?;
+        this.wait_for_grants(urls.len()).await?;
+        Ok(this)
+    }
+
+    /// Starts to connect.
+    pub(super) fn build(urls: &[String], guard: RestartGuard) -> Result<Self> {
         let builder = Coordinator::builder()
             .restart_guard(guard)
             .masters(urls.to_vec())
             .ttl(Duration::from_millis(TTL_MS))
             .node_timeout(NODE_TIMEOUT);
-        let this = Self {
+        Ok(Self {
             locks: builder.build()?,
-        };
-        this.wait_for_grants(urls.len()).await?;
-        Ok(this)
+        })
     }
 
     pub fn locks(&self) -> &Coordinator {

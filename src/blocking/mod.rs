@@ -1,0 +1,80 @@
+//! The same coordinator, lock and guard for code without async.
+//!
+//! The methods of this module block the calling thread until they are done. Apart from that, they
+//! do what the async methods of the same name do, with the same errors and the same guarantees.
+//!
+//! ```
+//! use std::{io, time::Duration};
+//! use quorlock::{MemoryMaster, blocking::Coordinator};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // In production: ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]
+//! let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+//! locks.ready(Duration::from_secs(5))?;
+//!
+//! let lock = locks.mutex("orders/42");
+//! let guard = lock.acquire_within(Duration::from_secs(1))?;
+//! // Work. The guard is renewed in the background.
+//! guard.ensure_held()?;
+//! guard.release()?;
+//!
+//! let sum = lock.run(|_guard| Ok::<_, io::Error>(40 + 2))?;
+//! assert_eq!(sum, 42);
+//! locks.close_within(Duration::from_secs(2))?;
+//! # Ok(()) }
+//! ```
+//!
+//! # The background thread
+//!
+//! [`Builder::build_blocking`](crate::Builder::build_blocking) starts one thread, with a runtime of
+//! its own. This thread serves the connections and renews the locks, also while the threads of the
+//! program work or sleep. Its runtime resolves host names on further threads.
+//!
+//! The thread ends after the last coordinator, lock and guard are dropped, and everything that was
+//! posted is delivered or has expired. Dropping them never blocks and never panics, also in async
+//! code.
+//!
+//! **The end of the program does not wait for the thread.** Dropping a guard posts the release and
+//! returns at once. If `main` returns before the thread has sent that release, the lock ends with
+//! its TTL. So call [`close_within`](Coordinator::close_within) at the end of `main`, or
+//! [`release`](Guard::release) each guard. `std::process::exit` and a panic of the main thread do
+//! not wait either.
+//!
+//! A `fork` does not copy the thread. Create the coordinator after the fork, in each process that
+//! uses it.
+//!
+//! # In async programs
+//!
+//! A program with a runtime builds an async coordinator, and calls
+//! [`blocking`](crate::Coordinator::blocking) to get a view of it for code without async. Both
+//! share the connections and the waiters. The calls of a view need the runtime of the async
+//! coordinator to run.
+//!
+//! ```
+//! # use quorlock::{Coordinator, MemoryMaster};
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+//! let blocking = locks.blocking()?;
+//! let job = move || blocking.mutex("orders/42").try_acquire().map(drop);
+//! tokio::task::spawn_blocking(job).await??;
+//! # Ok(()) }
+//! ```
+//!
+//! A method that blocks returns [`ConfigError::CannotBlock`](crate::ConfigError::CannotBlock) in an
+//! async task of tokio, because it would stop the other tasks of the thread. It returns this error
+//! before it sends anything. It works in `spawn_blocking`, in `block_in_place`, and in threads
+//! that have merely entered a runtime.
+//!
+//! Tokio does not tell whether a thread runs a task inside `tokio::task::unconstrained`, and other
+//! executors do not tell either. There a method of this module blocks the executor. If this
+//! executor also runs the async coordinator of a view, the method may wait forever.
+
+pub use self::{coordinator::Coordinator, guard::Guard, health_events::HealthEvents, lock::Lock};
+
+mod background;
+mod coordinator;
+mod guard;
+mod health_events;
+mod lock;
+mod park;
