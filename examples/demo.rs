@@ -18,7 +18,7 @@ use std::{
 use quorlock::{AcquireError, ConfigError, Contention, Coordinator, Votes};
 use server::Server;
 
-#[path = "../tests/support/server.rs"]
+#[path = "support/server.rs"]
 mod server;
 
 #[tokio::main(flavor = "current_thread")]

@@ -28,7 +28,7 @@ use std::{
 use quorlock::{Coordinator, Guard, Lock, Renewal};
 use server::Server;
 
-#[path = "../tests/support/server.rs"]
+#[path = "support/server.rs"]
 mod server;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;

@@ -245,8 +245,25 @@ impl Builder {
     }
 
     /// Sets the TLS configuration for `rediss://` masters: the root certificates to trust, and the
-    /// client certificate to present. Defaults to the system's trusted roots and no client
-    /// certificate.
+    /// client certificate to present. Defaults to the system's trusted roots, or those in the file
+    /// that the environment variable `SSL_CERT_FILE` names, and no client certificate.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use quorlock::{Coordinator, rustls};
+    /// use rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::CertificateDer};
+    ///
+    /// /// Trusts the authority that signed the certificates of the masters.
+    /// fn builder(authority: CertificateDer<'static>) -> Result<quorlock::Builder, rustls::Error> {
+    ///     let mut roots = RootCertStore::empty();
+    ///     roots.add(authority)?; // more than one, while authorities change
+    ///     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    ///         .with_safe_default_protocol_versions()?
+    ///         .with_root_certificates(roots)
+    ///         .with_no_client_auth(); // or with_client_auth_cert, for mutual TLS
+    ///     Ok(Coordinator::builder().tls(config))
+    /// }
+    /// ```
     #[cfg(feature = "tls")]
     pub fn tls(mut self, config: impl Into<Arc<tokio_rustls::rustls::ClientConfig>>) -> Self {
         self.tls = Some(config.into());

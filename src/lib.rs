@@ -56,6 +56,9 @@
 //! - `redis` (default) adds masters over TCP and unix sockets. It re-exports the `redis` crate as
 //!   [`quorlock::redis`](crate::redis), because [`Builder::master`] accepts a `Client` of that
 //!   crate.
+//! - `sentinel` adds `redis+sentinel://` URLs: see [`MasterSpec`]. **A failover forgets locks.** The
+//!   restart guard therefore takes the new master's vote away for a while: see
+//!   [`docs::operations`](crate::docs::operations#masters-behind-sentinel).
 //! - `tls` adds `rediss://` URLs. It re-exports the TLS crate as
 //!   [`quorlock::rustls`](crate::rustls), because [`Builder::tls`] accepts a configuration of that
 //!   crate.
@@ -165,6 +168,7 @@ macro_rules! page {
             "[fencing]: crate::docs::fencing\n",
             "[guarantees]: crate::docs::guarantees\n",
             "[interop]: crate::docs::interop\n",
+            "[masters behind sentinel]: crate::docs::operations#masters-behind-sentinel\n",
             "[masters that keep everything]: crate::docs::guarantees#masters-that-keep-everything\n",
             "[proof]: crate::docs::proof\n",
             "[rights]: crate::docs::operations#rights\n",

@@ -1,6 +1,6 @@
 //! The servers for the benches: the tests' fixture, and functions that only the benches need.
 
-#[path = "../../tests/support/server.rs"]
+#[path = "../../examples/support/server.rs"]
 mod fixture;
 
 pub use fixture::{Server, masters};

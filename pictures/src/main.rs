@@ -11,7 +11,7 @@ mod restart;
 mod round;
 mod runs;
 mod scale;
-#[path = "../../tests/support/server.rs"]
+#[path = "../../examples/support/server.rs"]
 mod server;
 mod svg;
 mod tap;

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-#[path = "../../tests/support/server.rs"]
+#[path = "../../examples/support/server.rs"]
 mod server;
 
 use server::{Server, masters};

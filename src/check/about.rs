@@ -33,8 +33,8 @@ impl About {
 /// Defines one constant for each row. A row has the name, the severity and the setting, then the
 /// reason why it matters, then the fix.
 macro_rules! table {
-    ($($name:ident = $severity:ident $setting:ident; $why:expr; $fix:expr;)+) => {
-        $(pub(super) const $name: About = About {
+    ($($(#[$meta:meta])* $name:ident = $severity:ident $setting:ident; $why:expr; $fix:expr;)+) => {
+        $($(#[$meta])* pub(super) const $name: About = About {
             severity: Severity::$severity,
             setting: Setting::$setting,
             why: $why,
@@ -75,8 +75,14 @@ table! {
         "it did not say whether it restarted, so it has no vote now"; LOG;
     ROLE = Refuse Role;
         "a replica loses the locks that its master loses, and has no vote of its own"; LIST_MASTERS;
+    #[cfg(feature = "sentinel")]
+    SENTINELS = Warn Connection; "its Sentinels do not say where it is, so it has no vote";
+        "look at the Sentinels, and at the URL";
     STRICT = Refuse Guard; NO_VOTE;
         concat!("ACL SETUSER <user> ", guard_rights!(), ", or a guard that is not strict");
+    #[cfg(feature = "tls")]
+    TLS = Warn Connection; "no TLS connection to it can be made, so it has no vote";
+        "look at the certificates, at Builder::tls, and at the URL";
     TWIN = Refuse RunId; "a server that is listed twice would vote twice"; "list every server once";
     UNKNOWN_HOST = Warn Connection; "the name of its host cannot be resolved"; URL;
 }

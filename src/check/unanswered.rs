@@ -38,6 +38,16 @@ fn dial(error: &DialError) -> Finding {
         DialError::RestartUnknown { why } => (about::RESTART_UNKNOWN, why),
         DialError::RightsMissing { why } => (about::STRICT, why),
         DialError::Lookup(_) => return about::UNKNOWN_HOST.with(error.to_string()),
+        #[cfg(feature = "sentinel")]
+        DialError::At { address, error } => {
+            let finding = dial(error);
+            let value = format!("{} at {address}", finding.value);
+            return Finding { value, ..finding };
+        }
+        #[cfg(feature = "sentinel")]
+        DialError::Sentinel(text) => return about::SENTINELS.with(text),
+        #[cfg(feature = "tls")]
+        DialError::Tls(_) => return about::TLS.with(error.to_string()),
         DialError::SameServer { other } => {
             return about::TWIN.with(format!("that of master {other}"));
         }

@@ -1,5 +1,7 @@
 //! The reasons why a dial fails.
 
+#[cfg(feature = "sentinel")]
+use std::fmt::Display;
 use std::{future::Future, io, time::Duration};
 
 use tokio::time::timeout;
@@ -24,12 +26,19 @@ pub(crate) use guard_rights;
 pub(crate) enum DialError {
     #[error("{0}")]
     Connect(io::Error),
+    /// The dial of a server failed whose address the Sentinels named.
+    #[cfg(feature = "sentinel")]
+    #[error("at {address}, named by the Sentinels: {error}")]
+    At { address: String, error: Box<Self> },
     /// A server with another origin answered at the address during the dial. The question of this
     /// dial did not name that origin, so the dial must be repeated.
     #[error("another server answered at this address during the dial")]
     Changed,
     #[error("refused the database: {0}")]
     Database(String),
+    #[cfg(feature = "redis")]
+    #[error("it is a Sentinel, not a master: use redis+sentinel://host:port/service")]
+    IsSentinel,
     #[error("{0}")]
     Loading(String),
     #[error("refused the login: {0}")]
@@ -38,6 +47,14 @@ pub(crate) enum DialError {
     Lookup(io::Error),
     #[error("{0}")]
     MaxClients(String),
+    /// The stream broke before the first reply. Only on a connection without TLS.
+    #[cfg(feature = "redis")]
+    #[error("{0}; if this port expects TLS, use rediss://")]
+    NoGreeting(WireError),
+    /// The stream broke after the handshake and before the first reply.
+    #[cfg(feature = "tls")]
+    #[error("{0}; does the server want a certificate of the client, with Builder::tls?")]
+    NoGreetingOverTls(WireError),
     #[error("it is a {role}, not a master")]
     NotAMaster { role: String },
     #[error("it does not know HELLO 3, which Redis has since version 6: {0}")]
@@ -56,6 +73,13 @@ pub(crate) enum DialError {
         /// The number of the other master, from 1.
         other: usize,
     },
+    /// The Sentinels do not say where the master is.
+    #[cfg(feature = "sentinel")]
+    #[error("{0}")]
+    Sentinel(String),
+    #[cfg(feature = "redis")]
+    #[error("{}", why_no_socket(.0))]
+    Socket(io::Error),
     #[error("no connection in {0:?}")]
     Timeout(Duration),
     #[cfg(feature = "tls")]
@@ -67,12 +91,40 @@ pub(crate) enum DialError {
 }
 
 impl DialError {
+    /// Returns this error with the address at which it happened.
+    #[cfg(feature = "sentinel")]
+    pub(super) fn at(self, address: &impl Display) -> Self {
+        Self::At {
+            address: address.to_string(),
+            error: Box::new(self),
+        }
+    }
+
     /// Returns whether the server speaks a protocol other than RESP.
     pub(crate) fn is_no_redis(&self) -> bool {
         #[cfg(feature = "redis")]
-        return matches!(self, Self::Wire(WireError::NotResp));
+        return matches!(
+            self,
+            Self::IsSentinel
+                | Self::NoGreeting(WireError::NotResp)
+                | Self::Wire(WireError::NotResp)
+        );
         #[cfg(not(feature = "redis"))]
         false
+    }
+}
+
+/// Returns why a unix socket cannot be used. The path is the address of the master, so it stands
+/// before this text.
+#[cfg(feature = "redis")]
+fn why_no_socket(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => format!("there is no such socket file ({error})"),
+        io::ErrorKind::PermissionDenied => {
+            format!("this user may not open the socket file ({error})")
+        }
+        io::ErrorKind::ConnectionRefused => format!("no server listens on the socket ({error})"),
+        _ => error.to_string(),
     }
 }
 

@@ -17,7 +17,29 @@ use super::{
 /// [`MemoryMaster`], or a ready `redis::Client`.
 ///
 /// The forms of URLs are `redis://[user][:password@]host[:port][/db]`, `rediss://` for TLS (feature
-/// `tls`), and `unix:///path[?db=n&user=..&pass=..]`.
+/// `tls`), and `unix:///path[?db=n&user=..&pass=..]`. The schemes `valkey` and `valkeys` mean the
+/// same as `redis` and `rediss`. A part of a login that has other characters than letters and
+/// digits must be percent-encoded.
+///
+/// Databases of one server are not independent, so two URLs with the same host and port are an
+/// error.
+///
+/// # Masters behind Sentinel
+///
+/// With the feature `sentinel`, the address of a master can come from Sentinels:
+/// `redis+sentinel://[user][:password@]host[:port],host[:port]/service[/db]`. The parameters
+/// `?sentinel_user=..&sentinel_password=..` are the login for the Sentinels, if they have one. With
+/// `rediss+sentinel://`, the Sentinels and the masters expect TLS.
+///
+/// On every dial, all listed Sentinels are asked. A majority of them must name the same address, so
+/// list all of them. The coordinator follows a failover by itself.
+///
+/// **A failover forgets the locks that had not been replicated**, because Redis replicates
+/// asynchronously. The [restart guard](crate::RestartGuard) therefore gives the new master no vote
+/// for [`max_ttl`](crate::Builder::max_ttl). With three masters, locks survive one failover at a
+/// time. Plain independent masters are better. The servers of one Sentinel service are one master,
+/// and must never be listed as several. See
+/// [`docs::operations`](crate::docs::operations#masters-behind-sentinel) for what you must ensure.
 #[derive(Debug)]
 pub struct MasterSpec(Spec);
 

@@ -56,7 +56,7 @@ use crate::driver::clock;
 mod guard;
 mod random;
 mod rows;
-#[path = "../support/server.rs"]
+#[path = "../../examples/support/server.rs"]
 mod server;
 mod step;
 mod store;

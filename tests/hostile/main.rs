@@ -22,7 +22,7 @@ mod flood;
 mod own_process;
 mod releases;
 mod replies;
-#[path = "../support/server.rs"]
+#[path = "../../examples/support/server.rs"]
 mod servers;
 mod slow_master;
 mod stall;

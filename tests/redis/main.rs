@@ -13,11 +13,14 @@ mod basics;
 mod cancel;
 #[path = "../support/captured_log.rs"]
 mod captured_log;
+#[cfg(feature = "tls")]
+mod certificates;
 #[path = "../support/child_output.rs"]
 mod child_output;
 mod common;
 mod contention;
 mod durable;
+mod endpoints;
 mod fair;
 mod fair_order;
 mod fenced;
@@ -26,7 +29,6 @@ mod hang;
 mod hopeless_waiters;
 mod impostors;
 mod lock_names;
-
 mod login;
 mod lost_wake_ups;
 mod native_release;
@@ -47,10 +49,14 @@ mod restart_guard;
 mod rights;
 mod runtimes;
 mod script_flush;
+#[cfg(feature = "sentinel")]
+mod sentinel;
 mod skewed_clocks;
 #[path = "../support/mod.rs"]
 mod support;
 mod suspend;
+#[cfg(feature = "tls")]
+mod tls;
 mod token_log;
 mod waiter_processes;
 mod waiter_timeout;

@@ -5,4 +5,5 @@
     reason = "a test crate exports nothing, yet its modules use these items"
 )]
 
+#[path = "../../examples/support/server.rs"]
 pub mod server;

@@ -88,8 +88,9 @@ const WORDS: &[(&str, &str, &str)] = &[
     (
         "majority Tally Verdict",
         // The coordinator tells users how many masters are a majority. A check tells users whether
-        // a majority is left.
-        "src/core/ src/coordinator.rs src/check/together.rs src/internals.rs",
+        // a majority is left. The Sentinels of one master must agree where it is.
+        "src/core/ src/coordinator.rs src/check/together.rs src/internals.rs \
+         src/master/redis/sentinel.rs",
         "only the core counts votes",
     ),
 ];

@@ -36,12 +36,20 @@ const AVOIDED: &[(&[&str], &str)] = &[
 ];
 
 /// Avoided words, and words that allow them nearby. For example, clocks are behind, something is
-/// left behind, a master is behind a proxy, and Redisson has a watchdog.
+/// left behind, a master is behind a proxy or behind Sentinel, and Redisson has a watchdog.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("ahead of", &["clock-", "counter-"]),
     (
         "behind",
-        &["clock-", "counter-", "feature", "leave-", "left", "proxy"],
+        &[
+            "clock-",
+            "counter-",
+            "feature",
+            "leave-",
+            "left",
+            "proxy",
+            "sentinel-",
+        ],
     ),
     ("watchdog", &["redisson-"]),
 ];

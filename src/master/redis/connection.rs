@@ -37,7 +37,13 @@ pub(in crate::master) struct RedisConnection {
     /// Set once the server has refused that command. The user may lack the right to it, or a proxy
     /// may have passed the connection on to another server.
     is_native_refused: bool,
+    #[cfg(feature = "sentinel")]
+    moved: Option<Moved>,
 }
+
+/// Resolves with the reason when the server is no longer the master.
+#[cfg(feature = "sentinel")]
+pub(super) type Moved = std::pin::Pin<Box<dyn Future<Output = Arc<str>> + Send>>;
 
 impl RedisConnection {
     pub(super) fn new(wire: Wire, native: Option<NativeRelease>) -> Self {
@@ -45,7 +51,16 @@ impl RedisConnection {
             wire,
             native,
             is_native_refused: false,
+            #[cfg(feature = "sentinel")]
+            moved: None,
         }
+    }
+
+    /// Makes the connection end when `moved` resolves.
+    #[cfg(feature = "sentinel")]
+    pub(super) fn until(mut self, moved: Option<Moved>) -> Self {
+        self.moved = moved;
+        self
     }
 }
 
@@ -86,6 +101,15 @@ impl Connection for RedisConnection {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
+        #[cfg(feature = "sentinel")]
+        if let Some(moved) = &mut self.moved {
+            // The old master may live on. It must not get commands from the kernel's buffers.
+            if let Poll::Ready(why) = moved.as_mut().poll(cx) {
+                self.wire.forget_unsent();
+                self.moved = None;
+                return Poll::Ready(why);
+            }
+        }
         let clock = in_flight.clock();
         let read_at = Cell::new(None);
         let on_read = || {
@@ -101,6 +125,7 @@ impl Connection for RedisConnection {
                 let must_use_script = self.native.is_some() && is_refused(&reply, in_flight);
                 self.is_native_refused |= must_use_script;
                 on_reply(&reply, in_flight, must_use_script, now, out)
+                    .and_then(|()| check_writable(&reply))
             };
             handled.map_or_else(ControlFlow::Break, ControlFlow::Continue)
         };
@@ -120,6 +145,17 @@ fn is_refused(reply: &Reply<'_>, in_flight: &InFlight<'_>) -> bool {
     };
     let is_native = |request: &Request| request.command.comparison().is_some();
     ServerError::of(error).is_denial() && in_flight.oldest().is_some_and(is_native)
+}
+
+/// Fails if the reply says that the server has become a replica. The next dial finds out whether it
+/// is a master again, and which locks it may have forgotten meanwhile.
+fn check_writable(reply: &Reply<'_>) -> Result<(), Arc<str>> {
+    match reply {
+        Reply::Error(error) if ServerError::of(error) == ServerError::WritesRefused("READONLY") => {
+            Err("it has become a replica".into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Passes on the reply to the oldest command. If the server does not know the script, or if

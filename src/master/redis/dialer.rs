@@ -1,21 +1,24 @@
 //! Dials a server: connects, logs in, and asks whether the server restarted.
 
-#[cfg(feature = "tls")]
-use std::sync::Arc;
 use std::{
     ops::ControlFlow,
     time::{Duration, Instant},
 };
 
 use super::{
+    address::Address,
     connection::RedisConnection,
-    endpoint::{Address, Endpoint},
+    connector::Connector,
+    endpoint::Endpoint,
     greeting::Greeting,
     native_release::NativeRelease,
     resp::reply,
     restart_query::{self, Durability},
-    wire::{Wire, connect_tcp},
+    wire::Wire,
+    wire_error::WireError,
 };
+#[cfg(feature = "sentinel")]
+use super::{connection::Moved, sentinel::Inquiry};
 use crate::{
     core::restart::{Incarnation, RestartGuard},
     master::{
@@ -32,8 +35,7 @@ pub(in crate::master) struct Dialer {
     pub(super) master: usize,
     pub(super) tracker: RestartTracker,
     pub(super) now: fn() -> Instant,
-    #[cfg(feature = "tls")]
-    pub(super) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
+    connector: Connector,
 }
 
 /// A connection whose greeting was answered.
@@ -45,6 +47,9 @@ pub(super) struct LoggedIn {
     pub(super) reports_changes: bool,
     /// The command with which the server releases mutexes, if it has one.
     native: Option<NativeRelease>,
+    /// Resolves when the server is no longer the master.
+    #[cfg(feature = "sentinel")]
+    moved: Option<Moved>,
 }
 
 impl Dial for Dialer {
@@ -56,10 +61,15 @@ impl Dial for Dialer {
             round_trip,
             reports_changes,
             native,
+            #[cfg(feature = "sentinel")]
+            moved,
         } = self.log_in().await?;
         let found = self.incarnation(&self.tracker, &mut wire).await?;
+        let connection = RedisConnection::new(wire, native);
+        #[cfg(feature = "sentinel")]
+        let connection = connection.until(moved);
         Ok(Dialled {
-            connection: RedisConnection::new(wire, native),
+            connection,
             round_trip,
             reports_changes,
             age: found.and_then(|found| found.age),
@@ -73,21 +83,35 @@ impl Dialer {
             master,
             tracker: config.restart_tracker.at(&endpoint.guard_name()),
             now: config.now,
-            #[cfg(feature = "tls")]
-            tls: config.tls.clone(),
+            connector: Connector::new(config),
             endpoint,
         }
     }
 
-    /// Connects to the server and sends the greeting.
+    /// Connects to the server and sends the greeting. If the master has Sentinels, asks them for
+    /// its address first.
     pub(super) async fn log_in(&self) -> Result<LoggedIn, DialError> {
-        let mut wire = self.connect().await?;
+        #[cfg(feature = "sentinel")]
+        if let Address::Sentinels(sentinels) = &self.endpoint.address {
+            let mut inquiry = Inquiry::new(sentinels, &self.connector);
+            let place = inquiry.locate().await?;
+            let address = inquiry.address_of(&place);
+            let logged_in = self.log_in_at(&address).await;
+            let mut logged_in = logged_in.map_err(|error| error.at(&place))?;
+            logged_in.moved = Some(Box::pin(inquiry.moved(place)));
+            return Ok(logged_in);
+        }
+        self.log_in_at(&self.endpoint.address).await
+    }
+
+    async fn log_in_at(&self, address: &Address) -> Result<LoggedIn, DialError> {
+        let mut wire = self.connector.connect(address).await?;
         let Greeting { bytes, steps } = &self.endpoint.greeting;
         wire.out().extend_from_slice(bytes);
         let mut steps = steps.iter();
         let (mut reports_changes, mut native) = (true, None);
         let asked = (self.now)();
-        let on_frame = |frame: &[u8]| {
+        let mut on_frame = |frame: &[u8]| {
             let step = steps.next();
             reports_changes &= step.is_none_or(|step| !step.is_refused_tracking(frame));
             native = native.or_else(|| step.and_then(|step| step.found_native(frame)));
@@ -96,13 +120,21 @@ impl Dialer {
                 result => ControlFlow::Break(result),
             }
         };
-        wire.answers(on_frame).await??;
+        let mut has_answered = false;
+        let on_frame = |frame: &[u8]| {
+            has_answered = true;
+            on_frame(frame)
+        };
+        let answered = wire.answers(on_frame).await;
+        answered.map_err(|error| no_greeting(address, error, has_answered))??;
         let round_trip = (self.now)().saturating_duration_since(asked);
         Ok(LoggedIn {
             wire,
             round_trip,
             reports_changes,
             native,
+            #[cfg(feature = "sentinel")]
+            moved: None,
         })
     }
 
@@ -131,24 +163,18 @@ impl Dialer {
         };
         wire.answer(read).await?
     }
+}
 
-    async fn connect(&self) -> Result<Wire, DialError> {
-        match &self.endpoint.address {
-            #[cfg(feature = "__internals")]
-            Address::InProcess(_, connect) => Ok(Wire::new(connect())),
-            Address::Tcp(host, port) => connect_tcp(host, *port).await.map(Wire::new),
-            #[cfg(feature = "tls")]
-            Address::Tls(host, port) => super::tls::connect(self.tls.clone(), host, *port).await,
-            #[cfg(unix)]
-            Address::Unix(path) => tokio::net::UnixStream::connect(path)
-                .await
-                .map(Wire::new)
-                .map_err(DialError::Connect),
-            #[cfg(not(unix))]
-            Address::Unix(_) => Err(DialError::Connect(std::io::Error::new(
-                std::io::ErrorKind::Unsupported,
-                "this system has no unix sockets",
-            ))),
+/// Returns the error of a dial that found no greeting. A server that expects TLS closes a plain
+/// connection, or answers with an alert.
+fn no_greeting(address: &Address, error: WireError, has_answered: bool) -> DialError {
+    match address {
+        Address::Tcp(..) if !has_answered => DialError::NoGreeting(error),
+        // The server's alert says why, but it may be lost.
+        #[cfg(feature = "tls")]
+        Address::Tls(..) if !has_answered && error.is_unexplained() => {
+            DialError::NoGreetingOverTls(error)
         }
+        _ => error.into(),
     }
 }

@@ -1,10 +1,14 @@
 //! The address of a server and the login, from a URL or a ready client.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
-use super::greeting::Greeting;
+#[cfg(feature = "__internals")]
+use super::address::Connect;
+#[cfg(feature = "sentinel")]
+use super::sentinel_url;
+use super::{address::Address, greeting::Greeting};
 
 /// The address of a server, and the login.
 #[derive(Clone)]
@@ -14,32 +18,30 @@ pub(in crate::master) struct Endpoint {
     pub(super) greeting: Greeting,
 }
 
-#[derive(Clone)]
-pub(super) enum Address {
-    #[cfg(feature = "__internals")]
-    InProcess(Arc<str>, Connect),
-    Tcp(String, u16),
-    #[cfg(feature = "tls")]
-    Tls(String, u16),
-    Unix(PathBuf),
-}
-
-/// Opens a stream to a server in this process.
-#[cfg(feature = "__internals")]
-pub(super) type Connect = Arc<dyn Fn() -> tokio::io::DuplexStream + Send + Sync>;
-
 /// The URLs that can be used.
 const SHAPES: &str = "it should look like redis://[user][:password@]host[:port][/db], \
-                      rediss://.. for TLS, or unix:///path";
+                      rediss://.. for TLS, unix:///path, \
+                      or redis+sentinel://host,host/service";
 
 impl Endpoint {
     /// Reads a URL. Errors contain no part of the URL, because the URL may contain a password.
     pub(in crate::master) fn from_url(url: &str) -> Result<Self, String> {
+        #[cfg(feature = "sentinel")]
+        if let Some(parsed) = sentinel_url::parse(url) {
+            return parsed.map(|(sentinels, login)| Self {
+                address: Address::Sentinels(sentinels),
+                database: login.db(),
+                greeting: Greeting::new(&login),
+            });
+        }
         // The error of the redis crate is dropped: it may repeat a part of the URL.
         match url.into_connection_info() {
             Ok(info) => Self::from_info(&info),
             Err(_) if url.starts_with("rediss:") && !cfg!(feature = "tls") => {
                 Err("rediss:// needs the crate's feature `tls`".to_owned())
+            }
+            Err(_) if names_sentinels(url) => {
+                Err("a URL of Sentinels needs the crate's feature `sentinel`".to_owned())
             }
             Err(_) => Err(format!("{}: {SHAPES}", fault_of(url))),
         }
@@ -91,17 +93,9 @@ impl Endpoint {
         }
     }
 
-    /// Returns the host and port, or the path. The user and the database are left out. URLs that
-    /// differ only in these name the same server.
+    /// Returns the [text](Address::text) of the address.
     pub(in crate::master) fn address(&self) -> Arc<str> {
-        match &self.address {
-            #[cfg(feature = "__internals")]
-            Address::InProcess(address, _) => address.clone(),
-            Address::Tcp(host, port) => tcp_address(host, *port),
-            #[cfg(feature = "tls")]
-            Address::Tls(host, port) => tcp_address(host, *port),
-            Address::Unix(path) => format!("unix:{}", path.display()).into(),
-        }
+        self.address.text()
     }
 
     /// Returns a name for the guard key that is unique among all servers. Each database has its own
@@ -111,12 +105,9 @@ impl Endpoint {
     }
 }
 
-fn tcp_address(host: &str, port: u16) -> Arc<str> {
-    if host.contains(':') {
-        format!("[{host}]:{port}").into()
-    } else {
-        format!("{}:{port}", host.to_ascii_lowercase()).into()
-    }
+fn names_sentinels(url: &str) -> bool {
+    let scheme = url.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| scheme.ends_with("+sentinel"))
 }
 
 /// Returns what is wrong with a URL that cannot be used. The text contains no part of the URL that
@@ -170,8 +161,8 @@ mod tests {
             (":hunter2@a", "its URL does not begin with redis://: "),
             ("http://:hunter2@a", "its URL begins with http://: "),
             (
-                "redis+sentinel://a",
-                "its URL begins with redis+sentinel://: ",
+                "redis+cluster://a",
+                "its URL begins with redis+cluster://: ",
             ),
             ("hunter2@b://a", "its URL cannot be used: "),
             (

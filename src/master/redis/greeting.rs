@@ -120,6 +120,9 @@ fn check_role(hello: &[u8]) -> Result<(), DialError> {
         let why = "its answer is not a map".to_owned();
         return Err(DialError::NotRedis6(why));
     }
+    if entry(hello, "mode").as_deref() == Some("sentinel") {
+        return Err(DialError::IsSentinel);
+    }
     match entry(hello, "role") {
         Some(role) if role != "master" => Err(DialError::NotAMaster { role }),
         _ => Ok(()),
@@ -153,6 +156,11 @@ mod tests {
                 Step::Hello,
                 "%1\r\n+role\r\n+replica\r\n",
                 "it is a replica, not a master".into(),
+            ),
+            (
+                Step::Hello,
+                "%1\r\n$4\r\nmode\r\n$8\r\nsentinel\r\n",
+                "it is a Sentinel, not a master: use redis+sentinel://host:port/service".into(),
             ),
             (
                 Step::Hello,

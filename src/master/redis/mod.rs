@@ -3,7 +3,9 @@
 //! Only this folder uses the `redis` crate, for example to read URLs. `resp` reads the replies that
 //! become votes.
 
+mod address;
 mod connection;
+mod connector;
 mod dialer;
 pub(super) mod encode;
 mod endpoint;
@@ -12,6 +14,10 @@ mod native_release;
 mod probe;
 pub(super) mod resp;
 mod restart_query;
+#[cfg(feature = "sentinel")]
+mod sentinel;
+#[cfg(feature = "sentinel")]
+mod sentinel_url;
 #[cfg(feature = "tls")]
 mod tls;
 pub(super) mod wire;

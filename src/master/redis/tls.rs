@@ -1,15 +1,28 @@
 //! TLS connections over TCP, for `rediss://` URLs.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    io,
+    pin::Pin,
+    sync::{Arc, LazyLock},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    time::timeout,
+};
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
-    rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::ServerName},
+    rustls::{
+        AlertDescription, CertificateError, ClientConfig, Error, RootCertStore, crypto::ring,
+        pki_types::ServerName,
+    },
 };
 
-use super::wire::{Stream, Wire, connect_tcp};
+use super::wire::{Stream, Wire};
 use crate::master::dial_error::DialError;
 
 /// A configuration with the system's trusted roots, which are read once.
@@ -18,7 +31,11 @@ static SYSTEM: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
     let found = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
-        return Err("the system has no trusted certificates: give some with Builder::tls".into());
+        let why = found.errors.first().map(|error| format!(" ({error})"));
+        return Err(format!(
+            "the system has no trusted certificates{}: give some with Builder::tls",
+            why.unwrap_or_default()
+        ));
     }
     // The crypto provider is named, because rustls has no default if two providers are compiled in.
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -29,25 +46,172 @@ static SYSTEM: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
     Ok(Arc::new(config))
 });
 
-/// Connects with `config`, or with the system's trusted roots if `config` is `None`.
+/// Makes the handshake with `config`, or with the system's trusted roots if `config` is `None`. The
+/// server may take up to `limit` for it.
 pub(in crate::master) async fn connect(
     config: Option<Arc<ClientConfig>>,
     host: &str,
-    port: u16,
+    stream: TcpStream,
+    limit: Duration,
 ) -> Result<Wire, DialError> {
     let config = config.map_or_else(|| SYSTEM.clone(), Ok);
     let config = config.map_err(DialError::Tls)?;
     let name = ServerName::try_from(host.to_owned())
         .map_err(|_| DialError::Tls("its host is not a name that a certificate can have".into()))?;
-    TlsConnector::from(config)
-        .connect(name, connect_tcp(host, port).await?)
-        .await
-        .map(Wire::new)
-        .map_err(|error| DialError::Tls(error.to_string()))
+    let handshake = TlsConnector::from(config).connect(name, stream);
+    match timeout(limit, handshake).await {
+        Ok(Ok(stream)) => Ok(Wire::new(TlsWire::new(stream))),
+        Ok(Err(error)) => Err(DialError::Tls(why_no_handshake(&error))),
+        Err(_) => Err(DialError::Tls(format!(
+            "no answer to the TLS handshake in {limit:.0?}: {NO_TLS}"
+        ))),
+    }
 }
 
-impl Stream for TlsStream<TcpStream> {
+const NO_TLS: &str = "if this port expects no TLS, use redis://";
+
+fn why_no_handshake(error: &io::Error) -> String {
+    match tls_error(error) {
+        Some(Error::InvalidMessage(_)) => format!("the answer is not TLS: {NO_TLS}"),
+        Some(error) => why(error),
+        None if has_ended(error) => format!("closed during the TLS handshake: {NO_TLS}"),
+        None => error.to_string(),
+    }
+}
+
+fn tls_error(error: &io::Error) -> Option<&Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+fn has_ended(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
+/// Returns what is wrong, and what to do.
+fn why(error: &Error) -> String {
+    use AlertDescription as Alert;
+    use CertificateError as Bad;
+    let advice = match error {
+        Error::InvalidCertificate(Bad::UnknownIssuer) => {
+            "nothing that is trusted has signed it: trust the authority that signed it, with \
+             Builder::tls or in the system's certificates"
+        }
+        Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
+            "renew it, or look at the clock of this machine"
+        }
+        Error::InvalidCertificate(Bad::NotValidYet | Bad::NotValidYetContext { .. }) => {
+            "look at the clock of this machine"
+        }
+        Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
+            "use a host that it names in the URL, or add the host to it"
+        }
+        Error::InvalidCertificate(Bad::BadSignature) => {
+            "perhaps the authority that signed it only has the name of one that is trusted"
+        }
+        Error::InvalidCertificate(_) => "the server needs another one",
+        Error::AlertReceived(Alert::CertificateRequired) => {
+            "give the client a certificate with Builder::tls"
+        }
+        // A server with TLS 1.2 sends these alerts, too, if the client has no certificate.
+        Error::AlertReceived(Alert::HandshakeFailure) => {
+            "it may want a certificate of the client, with Builder::tls, or another version of TLS"
+        }
+        Error::AlertReceived(
+            Alert::BadCertificate
+            | Alert::CertificateExpired
+            | Alert::CertificateRevoked
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA
+            | Alert::UnsupportedCertificate,
+        ) => "it does not accept the client's certificate in Builder::tls",
+        error => return error.to_string(),
+    };
+    match error {
+        Error::InvalidCertificate(bad) => format!("its certificate is refused: {bad}; {advice}"),
+        Error::AlertReceived(alert) => format!("the server refused TLS ({alert:?}): {advice}"),
+        error => error.to_string(),
+    }
+}
+
+/// An open TLS connection. Its errors say what to do.
+struct TlsWire {
+    stream: TlsStream<TcpStream>,
+    /// The error of a write to a connection that the server has closed. The server may have sent an
+    /// alert before that. So the next read returns this error only if it finds no alert.
+    broken: Option<io::Error>,
+}
+
+impl TlsWire {
+    fn new(stream: TlsStream<TcpStream>) -> Self {
+        Self {
+            stream,
+            broken: None,
+        }
+    }
+
+    fn after_write<T>(&mut self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match written {
+            Poll::Ready(Err(error)) if has_ended(&error) => {
+                self.broken = Some(error);
+                Poll::Pending // the wire reads whenever it writes
+            }
+            written => written.map_err(explained),
+        }
+    }
+}
+
+impl Stream for TlsWire {
     fn forget_unsent(&self) {
-        self.get_ref().0.forget_unsent();
+        self.stream.get_ref().0.forget_unsent();
+    }
+}
+
+impl AsyncRead for TlsWire {
+    /// With TLS 1.3, a server refuses the client's certificate only after the handshake.
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        space: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = space.filled().len();
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, space));
+        let ended = match read {
+            Ok(()) if space.filled().len() > before => return Poll::Ready(Ok(())),
+            Err(error) if tls_error(&error).is_some() => return Poll::Ready(Err(explained(error))),
+            // A server that is killed does not announce the end. An end is no forgery, because the
+            // length of every reply is known.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+            read => read,
+        };
+        let broken = self.broken.take();
+        Poll::Ready(broken.map_or(ended, Err))
+    }
+}
+
+impl AsyncWrite for TlsWire {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.after_write(written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.after_write(flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+fn explained(error: io::Error) -> io::Error {
+    match tls_error(&error) {
+        Some(tls) => io::Error::new(error.kind(), why(tls)),
+        None => error,
     }
 }

@@ -20,3 +20,15 @@ pub(crate) enum WireError {
     #[error("the connection takes no more bytes")]
     WriteZero,
 }
+
+impl WireError {
+    /// Returns whether the connection ended, and nothing says why.
+    #[cfg(feature = "tls")]
+    pub(super) fn is_unexplained(&self) -> bool {
+        match self {
+            Self::Closed | Self::WriteZero => true,
+            Self::Io(error) => error.get_ref().is_none(),
+            Self::BadLength | Self::Endless | Self::NotResp => false,
+        }
+    }
+}

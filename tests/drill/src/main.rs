@@ -16,7 +16,7 @@ mod plan;
 #[path = "../../support/random.rs"]
 mod random;
 mod report;
-#[path = "../../support/server.rs"]
+#[path = "../../../examples/support/server.rs"]
 mod server;
 mod spans;
 mod store;

@@ -8,7 +8,7 @@ pub mod peers;
 pub mod process;
 pub mod programs;
 pub mod scenarios;
-#[path = "../../support/server.rs"]
+#[path = "../../../examples/support/server.rs"]
 pub mod server;
 
 use std::fmt;

@@ -53,7 +53,8 @@ impl Server {
         Self::start_with(&[])
     }
 
-    /// Starts a master like [`start`](Self::start), with options for the server's command line.
+    /// Starts a master like [`start`](Self::start), with options for the server's command line. In
+    /// these, `{port}` is the port of the server.
     pub fn start_with(options: &[&str]) -> Self {
         Self::start_program(None, options, &[])
     }
@@ -79,6 +80,24 @@ impl Server {
                 Launch::Up => return server,
                 Launch::PortTaken if Instant::now() < deadline => {}
                 Launch::PortTaken => panic!("every port tried was taken{}", server.log_tail()),
+            }
+        }
+    }
+
+    /// Starts a Sentinel with this configuration, and with options like
+    /// [`start_with`](Self::start_with).
+    pub fn start_sentinel(config: &str, options: &[&str]) -> Self {
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            let mut sentinel = Self::reserve_with(&[&["--sentinel"], options].concat());
+            // A Sentinel writes what it learns into its configuration.
+            let path = sentinel.config();
+            let written = fs::write(&path, config);
+            written.unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+            match sentinel.launch(deadline) {
+                Launch::Up => return sentinel,
+                Launch::PortTaken if Instant::now() < deadline => {}
+                Launch::PortTaken => panic!("every port tried was taken{}", sentinel.log_tail()),
             }
         }
     }
@@ -168,7 +187,20 @@ impl Server {
 
     /// Sends a command like [`command`](Self::command) to a master that may be down or paused.
     pub fn try_command(&self, words: &[&str], timeout: Duration) -> io::Result<String> {
-        let mut connection = connect(self.port, timeout)?;
+        // The port of a server with TLS takes no plain connections.
+        if self.options.iter().any(|option| option == "--tls-port") {
+            let stream = UnixStream::connect(self.socket())?;
+            stream.set_read_timeout(Some(timeout))?;
+            return self.ask_after_login(BufReader::new(stream), words);
+        }
+        self.ask_after_login(connect(self.port, timeout)?, words)
+    }
+
+    fn ask_after_login<S: Read + Write>(
+        &self,
+        mut connection: BufReader<S>,
+        words: &[&str],
+    ) -> io::Result<String> {
         if let Some(password) = self.password() {
             ask(&mut connection, &["AUTH", password])?;
         }
@@ -277,6 +309,7 @@ impl Server {
         let errors = errors.unwrap_or_else(|error| panic!("cannot share the log: {error}"));
         let mut command = Command::new(self.program.clone().unwrap_or_else(binary));
         command
+            .args(Some(self.config()).filter(|config| config.is_file())) // must come first
             .arg("--port")
             .arg(self.port.to_string())
             .arg("--unixsocket")
@@ -285,7 +318,7 @@ impl Server {
             .arg(&self.directory)
             .args(["--bind", "127.0.0.1", "--protected-mode", "no"])
             .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
-            .args(&self.options)
+            .args(self.own_options())
             .envs(self.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(log)
@@ -326,6 +359,17 @@ impl Server {
             self.pid(),
             self.log_tail()
         );
+    }
+
+    /// The configuration file of a Sentinel. Other servers have none.
+    fn config(&self) -> PathBuf {
+        self.directory.join("sentinel.conf")
+    }
+
+    fn own_options(&self) -> impl Iterator<Item = String> {
+        let port = self.port.to_string();
+        let options = self.options.iter();
+        options.map(move |option| option.replace("{port}", &port))
     }
 
     fn password(&self) -> Option<&str> {

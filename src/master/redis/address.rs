@@ -1,0 +1,86 @@
+//! The address of a server.
+
+use std::{path::PathBuf, sync::Arc};
+
+#[derive(Clone)]
+pub(super) enum Address {
+    #[cfg(feature = "__internals")]
+    InProcess(Arc<str>, Connect),
+    #[cfg(feature = "sentinel")]
+    Sentinels(Sentinels),
+    Tcp(String, u16),
+    #[cfg(feature = "tls")]
+    Tls(String, u16),
+    Unix(PathBuf),
+}
+
+/// Opens a stream to a server in this process.
+#[cfg(feature = "__internals")]
+pub(super) type Connect = Arc<dyn Fn() -> tokio::io::DuplexStream + Send + Sync>;
+
+impl Address {
+    /// Returns the host and port, or the path, or the service with a Sentinel. The user and the
+    /// database are not part of it. URLs that differ only in these name the same server.
+    pub(super) fn text(&self) -> Arc<str> {
+        match self {
+            #[cfg(feature = "__internals")]
+            Self::InProcess(address, _) => address.clone(),
+            #[cfg(feature = "sentinel")]
+            Self::Sentinels(sentinels) => sentinels.text(),
+            Self::Tcp(host, port) => tcp_address(host, *port),
+            #[cfg(feature = "tls")]
+            Self::Tls(host, port) => tcp_address(host, *port),
+            Self::Unix(path) => format!("unix:{}", path.display()).into(),
+        }
+    }
+}
+
+pub(super) fn tcp_address(host: &str, port: u16) -> Arc<str> {
+    if host.contains(':') {
+        format!("[{host}]:{port}").into()
+    } else {
+        format!("{}:{port}", host.to_ascii_lowercase()).into()
+    }
+}
+
+/// The Sentinels that know one master.
+#[cfg(feature = "sentinel")]
+#[derive(Clone)]
+pub(super) struct Sentinels {
+    /// The name of the master, as the Sentinels know it.
+    pub(super) service: Arc<str>,
+    /// Sorted by name, so that two lists with the same Sentinels are the same.
+    pub(super) sentinels: Vec<Sentinel>,
+    /// Set if the Sentinels and the masters expect TLS.
+    pub(super) uses_tls: bool,
+}
+
+/// One of the Sentinels.
+#[cfg(feature = "sentinel")]
+#[derive(Clone)]
+pub(super) struct Sentinel {
+    pub(super) name: Arc<str>,
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// The encoded login, or nothing.
+    pub(super) auth: Arc<[u8]>,
+}
+
+#[cfg(feature = "sentinel")]
+impl Sentinels {
+    /// Returns the name of the master for people. The same master has the same name after a
+    /// failover.
+    fn text(&self) -> Arc<str> {
+        let first = self.sentinels.first().map_or("", |first| &first.name);
+        format!("sentinel:{}@{first}", self.service).into()
+    }
+
+    /// Returns the address of a server at this place: a Sentinel or a master.
+    pub(super) fn address_of(&self, host: String, port: u16) -> Address {
+        match self.uses_tls {
+            #[cfg(feature = "tls")]
+            true => Address::Tls(host, port),
+            _ => Address::Tcp(host, port),
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Masters behind Sentinel: asks the Sentinels where the master is.
+//!
+//! A majority of the listed Sentinels must name the same address. A failover also needs a majority
+//! of the Sentinels. So a Sentinel that the others have left behind cannot lead a client back to
+//! the master before the failover.
+
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    mem::take,
+    ops::ControlFlow,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use ::redis::{FromRedisValue, Value};
+use tokio::time::{sleep, timeout};
+
+use super::{
+    address::{Address, Sentinel, Sentinels, tcp_address},
+    connector::Connector,
+    encode::encode,
+    resp::reply,
+    wire::Wire,
+};
+use crate::{
+    core::{command::Reply, quorum::majority},
+    master::{
+        dial_error::DialError,
+        server_error::{ServerError, in_short},
+    },
+};
+
+/// The place of a master, as a Sentinel names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    host: String,
+    port: u16,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&tcp_address(&self.host, self.port))
+    }
+}
+
+/// Asks Sentinels. The connections to the Sentinels stay open between questions.
+pub(super) struct Inquiry {
+    of: Sentinels,
+    connector: Connector,
+    /// One for each Sentinel. `None` if there is no usable connection.
+    wires: Vec<Option<Wire>>,
+}
+
+impl Inquiry {
+    pub(super) fn new(of: &Sentinels, connector: &Connector) -> Self {
+        Self {
+            of: of.clone(),
+            connector: connector.clone(),
+            wires: of.sentinels.iter().map(|_| None).collect(),
+        }
+    }
+
+    /// Returns the place that a majority of the Sentinels name. All Sentinels are asked at once, so
+    /// none delays the answers of the others.
+    pub(super) async fn locate(&mut self) -> Result<Place, DialError> {
+        let (of, connector) = (&self.of, &self.connector);
+        let asked = of.sentinels.iter().zip(&mut self.wires);
+        let asked = asked.map(|(sentinel, wire)| {
+            Asked::Open(Box::pin(of.ask_in_time(sentinel, wire, connector)))
+        });
+        let mut asked: Vec<_> = asked.collect();
+        poll_fn(|cx| {
+            asked.iter_mut().for_each(|one| one.poll(cx));
+            if let Some(place) = agreed(&asked) {
+                return Poll::Ready(Ok(place.clone()));
+            }
+            if asked.iter().any(|one| matches!(one, Asked::Open(_))) {
+                return Poll::Pending;
+            }
+            Poll::Ready(Err(of.disagree(&asked)))
+        })
+        .await
+    }
+
+    /// Waits until a majority of the Sentinels name a place other than `from`. Returns the reason
+    /// to end the connection to `from`.
+    ///
+    /// The server at `from` may go on as a master for a while. It learns of the failover later than
+    /// the Sentinels.
+    pub(super) async fn moved(mut self, from: Place) -> Arc<str> {
+        const PAUSE: Duration = Duration::from_secs(1);
+        loop {
+            sleep(PAUSE).await;
+            // The master goes on while no majority of the Sentinels answers.
+            if let Ok(place) = self.locate().await
+                && place != from
+            {
+                return format!("the Sentinels now name {place}, no longer {from}").into();
+            }
+        }
+    }
+
+    pub(super) fn address_of(&self, place: &Place) -> Address {
+        self.of.address_of(place.host.clone(), place.port)
+    }
+}
+
+type Answer = Result<Place, DialError>;
+
+/// One Sentinel that is asked.
+enum Asked<'a> {
+    Open(Pin<Box<dyn Future<Output = Answer> + Send + 'a>>),
+    Over(Answer),
+}
+
+impl Asked<'_> {
+    fn poll(&mut self, cx: &mut Context<'_>) {
+        if let Self::Open(ask) = self
+            && let Poll::Ready(answer) = ask.as_mut().poll(cx)
+        {
+            *self = Self::Over(answer);
+        }
+    }
+
+    fn place(&self) -> Option<&Place> {
+        match self {
+            Self::Over(Ok(place)) => Some(place),
+            Self::Open(_) | Self::Over(Err(_)) => None,
+        }
+    }
+}
+
+/// Returns the place that a majority names.
+fn agreed<'a>(asked: &'a [Asked<'_>]) -> Option<&'a Place> {
+    let places = || asked.iter().filter_map(Asked::place);
+    let is_agreed = |place: &&Place| {
+        let same = places().filter(|other| other == place);
+        same.count() >= majority(asked.len())
+    };
+    places().find(is_agreed)
+}
+
+impl Sentinels {
+    async fn ask_in_time(
+        &self,
+        sentinel: &Sentinel,
+        kept: &mut Option<Wire>,
+        connector: &Connector,
+    ) -> Answer {
+        let limit = connector.step_limit;
+        let asked = timeout(limit, self.ask(sentinel, kept, connector)).await;
+        asked.unwrap_or_else(|_| Err(DialError::Sentinel(format!("no answer in {limit:.0?}"))))
+    }
+
+    async fn ask(
+        &self,
+        sentinel: &Sentinel,
+        kept: &mut Option<Wire>,
+        connector: &Connector,
+    ) -> Answer {
+        let is_new = kept.is_none();
+        let mut wire = match kept.take() {
+            Some(wire) => wire,
+            None => {
+                let address = self.address_of(sentinel.host.clone(), sentinel.port);
+                connector.connect(&address).await?
+            }
+        };
+        let mut expects_login = is_new && !sentinel.auth.is_empty();
+        if expects_login {
+            wire.out().extend_from_slice(&sentinel.auth);
+        }
+        let service = self.service.as_bytes();
+        encode(
+            wire.out(),
+            &[b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service],
+        );
+        let on_frame = |frame: &[u8]| match take(&mut expects_login).then(|| check_login(frame)) {
+            Some(Ok(())) => ControlFlow::Continue(()),
+            Some(Err(error)) => ControlFlow::Break(Err(error)),
+            None => ControlFlow::Break(self.read(frame)),
+        };
+        let place = wire.answers(on_frame).await??;
+        *kept = Some(wire);
+        Ok(place)
+    }
+
+    fn read(&self, frame: &[u8]) -> Answer {
+        let text = match reply(frame) {
+            Reply::Nil => format!("knows no master \"{}\"", self.service),
+            Reply::Error(error) if ServerError::of(error) == ServerError::UnknownCommand => {
+                format!("is not a Sentinel: {}", in_short(error))
+            }
+            Reply::Error(error) => in_short(error),
+            _ => match place(frame) {
+                Some(place) => return Ok(place),
+                None => "its answer makes no sense".to_owned(),
+            },
+        };
+        Err(DialError::Sentinel(text))
+    }
+
+    fn disagree(&self, asked: &[Asked<'_>]) -> DialError {
+        let said = asked.iter().zip(&self.sentinels);
+        let said = said.filter_map(|(asked, Sentinel { name, .. })| match asked {
+            Asked::Open(_) => None,
+            Asked::Over(Ok(place)) => Some(format!("{name} names {place}")),
+            Asked::Over(Err(error)) => Some(format!("{name}: {error}")),
+        });
+        let said: Vec<_> = said.collect();
+        let (need, count) = (majority(asked.len()), asked.len());
+        DialError::Sentinel(format!(
+            "{need} of {count} Sentinels must name the address of the master \"{}\": {}",
+            self.service,
+            said.join(", ")
+        ))
+    }
+}
+
+fn check_login(frame: &[u8]) -> Result<(), DialError> {
+    match reply(frame) {
+        Reply::Ok => Ok(()),
+        Reply::Error(error) => Err(DialError::Sentinel(format!(
+            "refused the login: {}",
+            in_short(error)
+        ))),
+        _ => Err(DialError::Sentinel("its answer makes no sense".to_owned())),
+    }
+}
+
+fn place(frame: &[u8]) -> Option<Place> {
+    let answer @ Value::Array(_) = ::redis::parse_redis_value(frame).ok()? else {
+        return None;
+    };
+    let [host, port]: [String; 2] = Vec::from_redis_value(answer).ok()?.try_into().ok()?;
+    let port = port.parse().ok().filter(|port| *port > 0)?;
+    let is_host = !host.is_empty() && host.chars().all(|c| c.is_ascii_graphic());
+    is_host.then_some(Place { host, port })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_place_or_a_reason() {
+        let sentinels = Sentinels {
+            service: "svc".into(),
+            sentinels: Vec::new(),
+            uses_tls: false,
+        };
+        for (frame, expected) in [
+            ("*2\r\n$2\r\n::\r\n$4\r\n6379\r\n", "[::]:6379"),
+            ("*2\r\n$1\r\nh\r\n$1\r\n1\r\n", "h:1"),
+            ("*-1\r\n", "knows no master \"svc\""),
+            ("_\r\n", "knows no master \"svc\""),
+            (
+                "-NOAUTH Authentication required.\r\n",
+                "NOAUTH Authentication required",
+            ),
+            (
+                "-ERR unknown command 'SENTINEL', with args beginning with: 'x'\r\n",
+                "is not a Sentinel: ERR unknown command 'SENTINEL'",
+            ),
+            ("*0\r\n", "its answer makes no sense"),
+            ("*1\r\n$1\r\nh\r\n", "its answer makes no sense"),
+            ("*2\r\n$1\r\nh\r\n$1\r\n0\r\n", "its answer makes no sense"),
+            (
+                "*2\r\n$1\r\nh\r\n$5\r\n99999\r\n",
+                "its answer makes no sense",
+            ),
+            ("*2\r\n$0\r\n\r\n$1\r\n1\r\n", "its answer makes no sense"),
+            (
+                "*2\r\n$2\r\na\n\r\n$1\r\n1\r\n",
+                "its answer makes no sense",
+            ),
+            ("*3\r\n+a\r\n+1\r\n+2\r\n", "its answer makes no sense"),
+            ("+OK\r\n", "its answer makes no sense"),
+            (":1\r\n", "its answer makes no sense"),
+        ] {
+            let said = match sentinels.read(frame.as_bytes()) {
+                Ok(place) => place.to_string(),
+                Err(error) => error.to_string(),
+            };
+            assert_eq!(said, expected, "{frame:?}");
+        }
+    }
+
+    #[test]
+    fn a_majority_of_all_sentinels_must_name_the_same_place() {
+        let named = |host: &str| {
+            let host = host.to_owned();
+            Asked::Over(Ok(Place { host, port: 1 }))
+        };
+        let silent = || Asked::Over(Err(DialError::Sentinel("down".to_owned())));
+        for (asked, expected) in [
+            (vec![named("a")], Some("a:1")),
+            (vec![named("a"), named("b"), named("a")], Some("a:1")),
+            (vec![silent(), named("b"), named("b")], Some("b:1")),
+            (vec![silent(), silent(), named("b")], None),
+            (vec![named("a"), named("b"), silent()], None),
+            (vec![named("a"), silent()], None),
+        ] {
+            let place = agreed(&asked).map(Place::to_string);
+            assert_eq!(place.as_deref(), expected);
+        }
+    }
+}

@@ -1,0 +1,531 @@
+//! Masters behind Sentinel: failovers, and Sentinels that are down, wrong or lie.
+
+use std::{
+    io::{Read, Write},
+    time::{Duration, Instant},
+};
+
+use quorlock::{
+    AcquireError, Builder, Coordinator, Failure, MasterState, Renewal, RestartGuard, Setting, Votes,
+};
+
+use crate::{common::*, impostors::impostor};
+
+/// The longest TTL in these tests. A failover takes less time.
+const TTL: Duration = Duration::from_secs(6);
+
+/// A master with a replica, and the Sentinels that watch it.
+struct Group {
+    primary: Server,
+    replica: Server,
+    sentinels: Vec<Server>,
+}
+
+impl Group {
+    /// Starts a group, and waits until the Sentinels can promote the replica.
+    async fn start(sentinels: usize) -> Self {
+        let primary = Server::start_with(&["--repl-diskless-sync-delay", "0"]);
+        let replica = Server::start_with(&["--repl-diskless-sync-delay", "0"]);
+        let port = primary.port().to_string();
+        replica.command(&["REPLICAOF", "127.0.0.1", &port]);
+        until("a copy", async || {
+            let info = replica.command(&["INFO", "replication"]);
+            info.contains("master_link_status:up").then_some(())
+        })
+        .await;
+        let quorum = sentinels / 2 + 1;
+        let sentinels = (0..sentinels).map(|_| watch(&primary, quorum, "", &[]));
+        let sentinels: Vec<_> = sentinels.collect();
+        let others = (sentinels.len() - 1).to_string();
+        for sentinel in &sentinels {
+            until(
+                "Sentinels that know each other and the replica",
+                async || {
+                    let knows = |what, count: &str| {
+                        let said = sentinel.command(&["SENTINEL", "MASTER", "svc"]);
+                        let lines: Vec<_> = said.lines().collect();
+                        lines.windows(2).any(|pair| pair == [what, count])
+                    };
+                    (knows("num-slaves", "1") && knows("num-other-sentinels", &others))
+                        .then_some(())
+                },
+            )
+            .await;
+        }
+        Self {
+            primary,
+            replica,
+            sentinels,
+        }
+    }
+
+    fn url(&self) -> String {
+        url(&self.sentinels.iter().collect::<Vec<_>>())
+    }
+}
+
+/// Starts a Sentinel that watches `primary` as `svc`.
+fn watch(primary: &Server, quorum: usize, more: &str, options: &[&str]) -> Server {
+    let port = primary.port();
+    let config = format!(
+        "sentinel monitor svc 127.0.0.1 {port} {quorum}\n\
+         sentinel down-after-milliseconds svc 500\n\
+         sentinel failover-timeout svc 4000\n{more}"
+    );
+    Server::start_sentinel(&config, options)
+}
+
+fn url(sentinels: &[&Server]) -> String {
+    let hosts = sentinels
+        .iter()
+        .map(|sentinel| format!("127.0.0.1:{}", sentinel.port()));
+    let hosts: Vec<_> = hosts.collect();
+    format!("redis+sentinel://{}/svc", hosts.join(","))
+}
+
+/// Returns a builder for locks that last for at most `TTL`.
+fn with_guard(guard: RestartGuard) -> Builder {
+    patient()
+        .restart_guard(guard)
+        .node_timeout(Duration::from_secs(1))
+        .connect_timeout(Duration::from_secs(2))
+        .max_ttl(TTL)
+        .ttl(TTL)
+        .renewal(Renewal::Off)
+}
+
+fn behind(group: &Group, masters: &[Server], guard: RestartGuard) -> Coordinator {
+    let builder = with_guard(guard).masters(urls(masters)).master(group.url());
+    builder.build().unwrap()
+}
+
+fn is_quarantined(votes: &Votes, master: usize) -> bool {
+    matches!(
+        row(votes, master).failure(),
+        Some(Failure::Quarantined { .. })
+    )
+}
+
+async fn refusal(locks: &Coordinator) -> String {
+    let refused = locks.mutex("r").try_acquire().await.unwrap_err();
+    assert!(
+        matches!(&refused, AcquireError::NoQuorum { .. }),
+        "{refused}"
+    );
+    refused.to_string()
+}
+
+fn refuses(url: &str) -> Coordinator {
+    let builder = patient().connect_timeout(millis(500));
+    builder.master(url).build().unwrap()
+}
+
+/// A lock that a failover forgets.
+///
+/// The holder has the lock on the first master and on the master behind Sentinel. The promoted
+/// replica lacks the lock. So it and the second master can give the lock to someone else.
+struct Forgotten {
+    group: Group,
+    mine: Coordinator,
+    /// The times until the replica was promoted, and until another client had the lock.
+    promoted: Duration,
+    acquired: Duration,
+    /// The time until the end of the lock.
+    end: Duration,
+    killed: Instant,
+}
+
+impl Forgotten {
+    async fn over_a_failover(masters: &[Server], guard: RestartGuard) -> Self {
+        let mut group = Group::start(1).await;
+        let [mine, yours] = [(); 2].map(|()| behind(&group, masters, guard));
+        for locks in [&mine, &yours] {
+            acquire_on_all(&locks.mutex("warm"))
+                .await
+                .release()
+                .await
+                .unwrap();
+        }
+        let held = acquire_on_all(&mine.mutex("r")).await;
+        masters[1].command(&["DEL", "r"]);
+        group
+            .replica
+            .command(&["CONFIG", "SET", "replica-read-only", "no"]);
+        group.replica.command(&["DEL", "r"]);
+        let killed = Instant::now();
+        group.primary.kill();
+        let next = yours.mutex("r");
+        let next = tokio::spawn(async move {
+            let next = next.acquire_within(TEST_TIMEOUT / 2).await.unwrap();
+            (killed.elapsed(), next)
+        });
+        until("a promoted replica that is dialled", async || {
+            let health = &mine.health()[2];
+            let is_up = health.state == MasterState::Connected && health.failures > 0;
+            (is_up && group.replica.command(&["ROLE"]).starts_with("master")).then_some(())
+        })
+        .await;
+        let promoted = killed.elapsed();
+        let (acquired, next) = next.await.unwrap();
+        next.release().await.unwrap();
+        yours.close().await;
+        Self {
+            group,
+            mine,
+            promoted,
+            acquired,
+            end: held.valid_until() - killed,
+            killed,
+        }
+    }
+}
+
+#[test]
+fn a_failover_costs_a_quarantine_and_no_second_holder_gets_the_lock() {
+    if server::is_mixed() {
+        return;
+    }
+    with_masters(2, async |masters| {
+        let lock = Forgotten::over_a_failover(&masters, RestartGuard::Observed).await;
+        let promoted = lock.promoted;
+        assert!(
+            promoted < lock.end,
+            "the failover took {promoted:?}: this shows nothing"
+        );
+        assert!(
+            lock.acquired >= lock.end,
+            "{:?}, {:?}",
+            lock.acquired,
+            lock.end
+        );
+        let votes = until_votes(&lock.mine.mutex("other"), "three votes", |votes| {
+            votes.granted_count() == 3
+        })
+        .await;
+        assert!(lock.killed.elapsed() > TTL, "{:?}", lock.killed.elapsed());
+        let name = format!("sentinel:svc@127.0.0.1:{}", lock.group.sentinels[0].port());
+        assert_eq!(row(&votes, 2).master(), name);
+        lock.mine.close().await;
+    });
+}
+
+#[test]
+fn without_the_guard_a_failover_lets_a_second_holder_in() {
+    if server::is_mixed() {
+        return;
+    }
+    with_masters(2, async |masters| {
+        let lock = Forgotten::over_a_failover(&masters, RestartGuard::Off).await;
+        assert!(
+            lock.acquired < lock.end,
+            "{:?}, {:?}",
+            lock.acquired,
+            lock.end
+        );
+    });
+}
+
+/// After `SENTINEL FAILOVER`, the old master goes on as a master for about ten seconds.
+#[test]
+fn a_failover_by_command_is_noticed_while_the_old_master_goes_on() {
+    if server::is_mixed() {
+        return;
+    }
+    with_masters(2, async |masters| {
+        let group = Group::start(3).await;
+        let locks = behind(&group, &masters, RestartGuard::Observed);
+        let lock = locks.mutex("r");
+        acquire_on_all(&lock).await.release().await.unwrap();
+        let mut events = locks.health_events();
+        let ended = tokio::spawn(async move {
+            loop {
+                let health = events.next().await.unwrap();
+                if let MasterState::Down(why) = health.state {
+                    return why;
+                }
+            }
+        });
+        until("a failover", async || {
+            let said = group.sentinels[0].command(&["SENTINEL", "FAILOVER", "svc"]);
+            (said == "OK").then_some(())
+        })
+        .await;
+        until_votes(&lock, "a quarantine", |votes| is_quarantined(votes, 2)).await;
+        let port = group.replica.port();
+        let expected = format!("the Sentinels now name 127.0.0.1:{port}, no longer");
+        let why = ended.await.unwrap();
+        assert!(why.starts_with(&expected), "{why}");
+        until_votes(&lock, "three votes", |votes| votes.granted_count() == 3).await;
+        assert_eq!(group.replica.command(&["EXISTS", "quorlock:guard"]), "1");
+        locks.close().await;
+    });
+}
+
+#[test]
+fn a_check_names_the_service_and_warns_of_its_replica() {
+    if server::is_mixed() {
+        return;
+    }
+    with_masters(2, async |masters| {
+        let group = Group::start(1).await;
+        let locks = behind(&group, &masters, RestartGuard::Observed);
+        acquire_on_all(&locks.mutex("r"))
+            .await
+            .release()
+            .await
+            .unwrap();
+        let report = locks.check().await;
+        let mut findings = report.findings.iter();
+        let found = findings
+            .find(|found| found.setting == Setting::ConnectedSlaves)
+            .unwrap();
+        let name = format!("sentinel:svc@127.0.0.1:{}", group.sentinels[0].port());
+        assert_eq!(found.master.as_deref(), Some(&*name), "{report}");
+        locks.close().await;
+    });
+}
+
+/// Redis asks clients to check the role, because a Sentinel may be behind.
+#[test]
+fn a_replica_that_a_sentinel_names_gets_no_vote() {
+    with_masters(3, async |masters| {
+        let port = masters[0].port().to_string();
+        masters[1].command(&["REPLICAOF", "127.0.0.1", &port]);
+        let named = names(masters[1].port());
+        let said = refusal(&refuses(&url_of(&[named]))).await;
+        let expected = format!(
+            "at 127.0.0.1:{}, named by the Sentinels: it is a replica, not a master",
+            masters[1].port()
+        );
+        assert!(said.contains(&expected), "{said}");
+    });
+}
+
+#[test]
+fn each_fault_of_sentinels_is_explained() {
+    with_masters(1, async |masters| {
+        let sentinel = watch(&masters[0], 1, "", &[]);
+        let closed = watch(&masters[0], 1, "requirepass secret\n", &[]);
+        let down = Server::reserve();
+        let (keep, _kept) = std::sync::mpsc::channel();
+        let silent = impostor(move |stream| drop(keep.send(stream)));
+        let port = |url: &str| url.rsplit_once(':').unwrap().1.parse().unwrap();
+        let good = sentinel.port();
+        let hosts = |ports: &[u16]| url_of(ports);
+        for (url, expected) in [
+            (
+                hosts(&[down.port()]),
+                format!(
+                    "sentinel:svc@127.0.0.1:{0} unreachable: 1 of 1 Sentinels must name the \
+                     address of the master \"svc\": 127.0.0.1:{0}: Connection refused",
+                    down.port()
+                ),
+            ),
+            (
+                hosts(&[good]).replace("svc", "nope"),
+                format!("127.0.0.1:{good}: knows no master \"nope\""),
+            ),
+            (
+                hosts(&[masters[0].port()]),
+                format!(
+                    "127.0.0.1:{}: is not a Sentinel: ERR unknown command",
+                    masters[0].port()
+                ),
+            ),
+            (
+                hosts(&[closed.port()]),
+                format!(
+                    "127.0.0.1:{}: NOAUTH Authentication required",
+                    closed.port()
+                ),
+            ),
+            (
+                hosts(&[closed.port()]) + "?sentinel_password=hunter2",
+                format!("127.0.0.1:{}: refused the login: WRONGPASS", closed.port()),
+            ),
+            (hosts(&[port(&silent)]), "no answer in 469ms".to_owned()),
+            (
+                hosts(&[answers(b"+OK\r\n")]),
+                "its answer makes no sense".to_owned(),
+            ),
+            (
+                hosts(&[answers(b"HTTP/1.1 400\r\n")]),
+                "the answer is not RESP".to_owned(),
+            ),
+            (
+                hosts(&[answers(b"*2\r\n$1\r\nh\r\n")]),
+                "closed by the server".to_owned(),
+            ),
+            (
+                hosts(&[answers(b"$9999999\r\n")]),
+                "closed by the server".to_owned(),
+            ),
+            (hosts(&[talker()]), "a reply without end".to_owned()),
+            (
+                hosts(&[good, names(down.port()), down.port()]),
+                format!("names 127.0.0.1:{}", down.port()),
+            ),
+            (
+                hosts(&[names(down.port())]),
+                format!("at 127.0.0.1:{}, named", down.port()),
+            ),
+        ] {
+            let locks = refuses(&url);
+            let said = refusal(&locks).await;
+            println!("{said}");
+            assert!(said.contains(&expected), "{expected}: {said}");
+            assert!(!said.contains("hunter2"), "{said}");
+            let report = locks.check().await.to_string();
+            let finding = if said.contains("named by the Sentinels") {
+                "Connection refused (os error 111) at 127.0.0.1:"
+            } else {
+                "its Sentinels do not say where it is"
+            };
+            assert!(report.contains(finding), "{report}");
+            close_at_once(&locks).await;
+        }
+    });
+}
+
+#[test]
+fn a_url_of_a_sentinel_without_its_scheme_is_explained() {
+    with_masters(1, async |masters| {
+        let sentinel = watch(&masters[0], 1, "", &[]);
+        let said = refusal(&refuses(&sentinel.url())).await;
+        let expected = "it is a Sentinel, not a master: use redis+sentinel://";
+        assert!(said.contains(expected), "{said}");
+    });
+}
+
+/// One Sentinel is silent, one names another address, and the majority is right.
+#[test]
+fn a_minority_of_sentinels_neither_delays_nor_misleads() {
+    with_masters(2, async |masters| {
+        let good = [(); 3].map(|()| watch(&masters[0], 1, "", &[]));
+        let (keep, _kept) = std::sync::mpsc::channel();
+        let silent = impostor(move |stream| drop(keep.send(stream)));
+        let silent = silent.rsplit_once(':').unwrap().1.parse().unwrap();
+        let stale = names(masters[1].port());
+        let ports = [
+            silent,
+            good[0].port(),
+            good[1].port(),
+            stale,
+            good[2].port(),
+        ];
+        let builder = patient().connect_timeout(Duration::from_secs(20));
+        let locks = builder.master(url_of(&ports)).build().unwrap();
+        let start = Instant::now();
+        let guard = locks.mutex("r").try_acquire().await.unwrap();
+        assert!(start.elapsed() < Duration::from_secs(10));
+        assert_eq!(masters[0].command(&["EXISTS", "r"]), "1");
+        guard.release().await.unwrap();
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn sentinels_and_masters_have_logins_of_their_own() {
+    with_masters(0, async |_| {
+        let master = Server::start_with(&["--requirepass", "of-the-master"]);
+        let more = "sentinel auth-pass svc of-the-master\nrequirepass of-the-sentinel\n";
+        let sentinel = watch(&master, 1, more, &[]);
+        let url = format!(
+            "redis+sentinel://:of-the-master@127.0.0.1:{}/svc/3?sentinel_password=of-the-sentinel",
+            sentinel.port()
+        );
+        let locks = patient().master(&url).build().unwrap();
+        let guard = locks.mutex("r").try_acquire().await.unwrap();
+        let script = "redis.call('SELECT', 3); return redis.call('EXISTS', 'r')";
+        assert_eq!(master.command(&["EVAL", script, "0"]), "1");
+        let shown = format!("{locks:?} {guard:?} {:?}", locks.health());
+        assert!(!shown.contains("of-the"), "{shown}");
+        guard.release().await.unwrap();
+        locks.close().await;
+
+        let wrong = refuses(&url.replace(":of-the-master@", ""));
+        let said = refusal(&wrong).await;
+        let expected = format!(
+            "at 127.0.0.1:{}, named by the Sentinels: refused",
+            master.port()
+        );
+        assert!(said.contains(&expected), "{said}");
+    });
+}
+
+#[test]
+fn one_service_is_one_master_whatever_the_order_of_its_sentinels() {
+    with_masters(0, async |_| {
+        let twice = ["redis+sentinel://a,b/svc", "redis+sentinel://b,a/svc/3"];
+        let refused = Coordinator::new(twice).unwrap_err().to_string();
+        assert!(refused.contains("sentinel:svc@a:26379"), "{refused}");
+    });
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn sentinels_and_masters_may_expect_tls() {
+    use crate::certificates::{Authority, is_without_tls};
+
+    if server::only_urls() || is_without_tls() {
+        return;
+    }
+    run(async {
+        let authority = Authority::new();
+        let certificate = authority.sign("127.0.0.1");
+        let master = authority.server(&certificate, "no", &[]);
+        let options = authority.options(&certificate, "no");
+        let options: Vec<_> = options.iter().map(String::as_str).collect();
+        let sentinel = watch(&master, 1, "tls-replication yes\n", &options);
+        let url = url(&[&sentinel]).replace("redis+", "rediss+");
+        let builder = patient().tls(authority.trusted());
+        let locks = builder.master(url).build().unwrap();
+        locks
+            .mutex("r")
+            .try_acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        locks.close().await;
+    });
+}
+
+fn url_of(ports: &[u16]) -> String {
+    let hosts: Vec<_> = ports
+        .iter()
+        .map(|port| format!("127.0.0.1:{port}"))
+        .collect();
+    format!("redis+sentinel://{}/svc", hosts.join(","))
+}
+
+/// Returns the port of a Sentinel that names the server on `port`.
+fn names(port: u16) -> u16 {
+    let port = port.to_string();
+    let answer = format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.len());
+    answers(answer.as_bytes())
+}
+
+/// Returns the port of a server that answers every connection with these bytes.
+fn answers(bytes: &[u8]) -> u16 {
+    let bytes = bytes.to_vec();
+    serve(move |stream| {
+        let _ = stream.read(&mut [0; 512]);
+        let _ = stream.write_all(&bytes);
+    })
+}
+
+/// Returns the port of a server that sends without end.
+fn talker() -> u16 {
+    serve(|stream| {
+        let _ = stream.write_all(b"$9999999\r\n");
+        while stream.write_all(&[b'x'; 4096]).is_ok() {}
+    })
+}
+
+fn serve(answer: impl Fn(&mut std::net::TcpStream) + Send + 'static) -> u16 {
+    let url = impostor(move |mut stream| answer(&mut stream));
+    url.rsplit_once(':').unwrap().1.parse().unwrap()
+}

@@ -1,0 +1,394 @@
+//! TLS: servers with certificates, clients with and without them, and peers that speak no TLS.
+
+use std::{
+    env,
+    io::Read,
+    time::{Duration, Instant},
+};
+
+use quorlock::{AcquireError, Builder, ConfigError, Coordinator, Renewal, rustls::ClientConfig};
+
+use crate::{
+    certificates::{Authority, Signed, is_without_tls, tls_url, trusting},
+    common::*,
+    impostors::impostor,
+    process::Process,
+};
+
+const HOST: &str = "127.0.0.1";
+
+/// Runs `test` with an authority. Skips the test if no server with TLS can be started.
+fn with_authority(test: impl AsyncFnOnce(Authority)) {
+    if !server::only_urls() && !is_without_tls() {
+        run(test(Authority::new()));
+    }
+}
+
+fn three(authority: &Authority, certificate: &Signed, clients: &str) -> Vec<Server> {
+    let start = |_| authority.server(certificate, clients, &[]);
+    (0..3).map(start).collect()
+}
+
+fn locks(builder: Builder, masters: &[Server]) -> Coordinator {
+    builder
+        .masters(masters.iter().map(tls_url))
+        .build()
+        .unwrap()
+}
+
+/// Returns a builder for locks with a short TTL.
+fn renewing() -> Builder {
+    patient().node_timeout(millis(400))
+}
+
+/// Returns what an attempt says about masters that cannot be reached.
+async fn refusal(locks: &Coordinator) -> String {
+    let refused = locks.mutex("r").try_acquire().await.unwrap_err();
+    assert!(
+        matches!(&refused, AcquireError::NoQuorum { .. }),
+        "{refused}"
+    );
+    refused.to_string()
+}
+
+/// Checks that every kind of lock is acquired, renewed, waited for and released.
+async fn assert_locks_work(locks: &Coordinator, masters: &[Server]) {
+    let (mine, yours) = (locks.owner(), locks.owner());
+    for kind in KINDS {
+        let name = format!("{kind:?}");
+        let lock = lock_of_kind(kind, &name, locks, &mine).ttl(millis(1_500));
+        let held = acquire_on_all(&lock.renewal(Renewal::UpTo(LONG))).await;
+        let first = held.valid_until();
+        let next = lock_of_kind(kind, &name, locks, &yours);
+        let waits = tokio::spawn(async move { next.acquire_within(TEST_TIMEOUT).await });
+        until("a renewal", async || {
+            (held.valid_until() > first).then_some(())
+        })
+        .await;
+        held.release().await.unwrap();
+        waits.await.unwrap().unwrap().release().await.unwrap();
+    }
+    until_released(masters, "Mutex").await;
+}
+
+#[test]
+fn every_kind_of_lock_works_with_an_authority_of_our_own() {
+    with_authority(async |authority| {
+        let masters = three(&authority, &authority.sign(HOST), "no");
+        let locks = locks(renewing().tls(authority.trusted()), &masters);
+        assert_locks_work(&locks, &masters).await;
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+/// Some servers have a certificate of a new authority, and some still have one of the old.
+#[test]
+fn masters_may_have_different_authorities() {
+    with_authority(async |old| {
+        let new = Authority::new();
+        let masters = [&old, &new, &old].map(|one| one.server(&one.sign(HOST), "no", &[]));
+        let settings = trusting([&old, &new]).with_no_client_auth();
+        let locks = locks(patient().tls(settings), &masters);
+        acquire_on_all(&locks.mutex("r"))
+            .await
+            .release()
+            .await
+            .unwrap();
+        locks.close().await;
+    });
+}
+
+#[test]
+fn servers_that_want_a_certificate_of_the_client_get_it() {
+    with_authority(async |authority| {
+        let masters = three(&authority, &authority.sign(HOST), "yes");
+        let own = authority.sign("client");
+        let locks = locks(renewing().tls(authority.trusted_with(&own)), &masters);
+        assert_locks_work(&locks, &masters).await;
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn a_client_without_its_certificate_is_told_so() {
+    with_authority(async |authority| {
+        let masters = three(&authority, &authority.sign(HOST), "yes");
+        let without = locks(patient().tls(authority.trusted()), &masters);
+        let said = refusal(&without).await;
+        for master in &masters {
+            let expected = format!(
+                "127.0.0.1:{} unreachable: the server refused TLS (CertificateRequired): give the \
+                 client a certificate with Builder::tls",
+                master.port()
+            );
+            assert!(said.contains(&expected), "{said}");
+        }
+
+        let stranger = Authority::new().sign("client");
+        let wrong = locks(patient().tls(authority.trusted_with(&stranger)), &masters);
+        let said = refusal(&wrong).await;
+        let expected = "it does not accept the client's certificate in Builder::tls";
+        assert_eq!(said.matches(expected).count(), 3, "{said}");
+    });
+}
+
+#[test]
+fn a_certificate_that_is_refused_is_explained() {
+    with_authority(async |authority| {
+        let strangers = Authority::new();
+        for (certificate, trusted, expected) in [
+            (
+                authority.sign(HOST),
+                &strangers,
+                "nothing that is trusted has signed it: trust the authority that signed it, with \
+                 Builder::tls or in the system's certificates",
+            ),
+            (
+                authority.sign("redis.example.com"),
+                &authority,
+                "use a host that it names in the URL",
+            ),
+            (
+                authority.sign_expired(HOST),
+                &authority,
+                "renew it, or look at the clock of this machine",
+            ),
+        ] {
+            let masters = [authority.server(&certificate, "no", &[])];
+            let locks = locks(patient().tls(trusted.trusted()), &masters);
+            let said = refusal(&locks).await;
+            println!("{said}");
+            let master = format!(
+                "{HOST}:{} unreachable: its certificate is",
+                masters[0].port()
+            );
+            assert!(said.contains(&master) && said.contains(expected), "{said}");
+            let report = locks.check().await.to_string();
+            assert!(report.contains(expected), "{report}");
+        }
+    });
+}
+
+/// No test changes the certificates of the system. It is sure not to trust this authority.
+#[test]
+fn without_settings_the_authority_of_the_system_counts() {
+    with_authority(async |authority| {
+        let masters = [authority.server(&authority.sign(HOST), "no", &[])];
+        let said = refusal(&locks(patient(), &masters)).await;
+        let is_explained = said.contains("nothing that is trusted has signed it")
+            || said.contains("the system has no trusted certificates");
+        assert!(is_explained, "{said}");
+    });
+}
+
+/// `SSL_CERT_FILE` replaces the certificates of the system, for one process.
+#[test]
+fn an_authority_can_be_given_in_ssl_cert_file() {
+    const URLS: &str = "QUORLOCK_TLS_URLS";
+    if let Ok(urls) = env::var(URLS) {
+        return run(async {
+            let locks = patient().masters(urls.split(',')).build().unwrap();
+            acquire_on_all(&locks.mutex("r"))
+                .await
+                .release()
+                .await
+                .unwrap();
+            locks.close().await;
+        });
+    }
+    with_authority(async |authority| {
+        let masters = three(&authority, &authority.sign(HOST), "no");
+        let urls: Vec<_> = masters.iter().map(tls_url).collect();
+        let variables = [
+            (URLS, urls.join(",").into()),
+            ("SSL_CERT_FILE", authority.file().into_os_string()),
+        ];
+        let test = "tls::an_authority_can_be_given_in_ssl_cert_file";
+        let child = Process::start(test, variables);
+        tokio::task::spawn_blocking(|| child.finish())
+            .await
+            .unwrap();
+        for master in &masters {
+            assert!(master.calls(|command| command == "set") > 0);
+        }
+    });
+}
+
+#[test]
+fn a_plain_url_of_a_port_with_tls_is_explained() {
+    with_authority(async |authority| {
+        let masters = [authority.server(&authority.sign(HOST), "no", &[])];
+        let locks = patient().masters(urls(&masters)).build().unwrap();
+        let said = refusal(&locks).await;
+        println!("{said}");
+        let expected = "if this port expects TLS, use rediss://";
+        assert!(said.contains(expected), "{said}");
+        let report = locks.check().await.to_string();
+        assert!(report.contains(expected), "{report}");
+    });
+}
+
+#[test]
+fn a_tls_url_of_a_plain_port_is_explained() {
+    with_masters(1, async |masters| {
+        let brisk = brisk().connect_timeout(millis(500)).tls(nothing_trusted());
+        let locks = locks(brisk, &masters);
+        let said = refusal(&locks).await;
+        println!("{said}");
+        let expected = "if this port expects no TLS, use redis://";
+        assert!(said.contains(expected), "{said}");
+        let report = locks.check().await.to_string();
+        assert!(report.contains(expected), "{report}");
+    });
+}
+
+#[test]
+fn a_server_that_never_answers_the_handshake_delays_no_call() {
+    with_authority(async |authority| {
+        let mut masters = three(&authority, &authority.sign(HOST), "no");
+        masters.pop();
+        let (keep, _kept) = std::sync::mpsc::channel();
+        let silent = impostor(move |stream| drop(keep.send(stream)));
+        let builder = patient().connect_timeout(millis(300));
+        let locks = builder
+            .tls(authority.trusted())
+            .masters(masters.iter().map(tls_url))
+            .master(silent.replace("redis", "rediss"))
+            .build()
+            .unwrap();
+        let start = Instant::now();
+        let lock = locks.mutex("r");
+        lock.try_acquire().await.unwrap().release().await.unwrap();
+        let expected = "no answer to the TLS handshake in";
+        until_votes(&lock, expected, |votes| {
+            votes.to_string().contains(expected)
+        })
+        .await;
+        assert!(start.elapsed() < Duration::from_secs(4));
+        close_at_once(&locks).await;
+    });
+}
+
+/// The answer to the handshake looks like the answer of a plain Redis server, or ends.
+#[test]
+fn a_server_that_answers_no_tls_is_explained() {
+    with_masters(0, async |_| {
+        for answer in [&b"-ERR unknown command\r\n"[..], b""] {
+            let plain = impostor(move |mut stream| {
+                let _ = stream.read(&mut [0; 1024]);
+                let _ = std::io::Write::write_all(&mut stream, answer);
+            });
+            let url = plain.replace("redis", "rediss");
+            let locks = patient()
+                .tls(nothing_trusted())
+                .master(url)
+                .build()
+                .unwrap();
+            let said = refusal(&locks).await;
+            println!("{said}");
+            let expected = "if this port expects no TLS, use redis://";
+            assert!(said.contains(expected), "{said}");
+        }
+    });
+}
+
+#[test]
+fn a_password_goes_over_tls() {
+    with_authority(async |authority| {
+        let password = ["--requirepass", "hunter2"];
+        let master = authority.server(&authority.sign(HOST), "no", &password);
+        let with = |login: &str| {
+            let url = tls_url(&master).replace("//", &format!("//{login}"));
+            patient()
+                .tls(authority.trusted())
+                .master(url)
+                .build()
+                .unwrap()
+        };
+        let locks = with(":hunter2@");
+        locks
+            .mutex("r")
+            .try_acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        locks.close().await;
+        let said = refusal(&with(":hunter3@")).await;
+        assert!(
+            said.contains("WRONGPASS") && !said.contains("hunter"),
+            "{said}"
+        );
+    });
+}
+
+#[test]
+fn a_master_that_restarts_is_reached_again() {
+    with_authority(async |authority| {
+        let mut masters = three(&authority, &authority.sign(HOST), "no");
+        let locks = locks(patient().tls(authority.trusted()), &masters);
+        let lock = locks.mutex("r");
+        acquire_on_all(&lock).await.release().await.unwrap();
+        masters[0].kill();
+        let gone = until_votes(&lock, "a lost master", |votes| is_unreachable(votes, 0)).await;
+        println!("{gone}");
+        masters[0].restart();
+        until_votes(&lock, "three votes", |votes| votes.granted_count() == 3).await;
+        locks.close().await;
+        assert_no_keys(&masters);
+    });
+}
+
+#[test]
+fn a_check_finds_nothing_wrong_with_tls() {
+    with_authority(async |authority| {
+        let masters = three(&authority, &authority.sign(HOST), "no");
+        let tls = locks(patient().tls(authority.trusted()), &masters);
+        acquire_on_all(&tls.mutex("r"))
+            .await
+            .release()
+            .await
+            .unwrap();
+        let with_tls = tls.check().await;
+        tls.close().await;
+        let sockets = masters.iter().map(Server::unix_url);
+        let plain = patient().masters(sockets).build().unwrap();
+        acquire_on_all(&plain.mutex("r"))
+            .await
+            .release()
+            .await
+            .unwrap();
+        let without = plain.check().await;
+        plain.close().await;
+        let settings = |report: &quorlock::Preflight| -> Vec<_> {
+            let findings = report.findings.iter();
+            findings
+                .map(|finding| (finding.setting, finding.severity))
+                .collect()
+        };
+        assert_eq!(
+            settings(&with_tls),
+            settings(&without),
+            "{with_tls}\n{without}"
+        );
+    });
+}
+
+#[test]
+fn tls_that_verifies_nothing_is_refused_before_anything_is_sent() {
+    with_masters(0, async |_| {
+        let refused = Coordinator::new(["rediss://127.0.0.1:1/#insecure"]).unwrap_err();
+        let ConfigError::BadMaster { master: 1, reason } = &refused else {
+            panic!("{refused}");
+        };
+        assert!(reason.contains("(#insecure) is not supported"), "{refused}");
+    });
+}
+
+/// Returns settings with which no server is trusted.
+fn nothing_trusted() -> ClientConfig {
+    trusting([]).with_no_client_auth()
+}
