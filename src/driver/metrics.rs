@@ -25,7 +25,12 @@ pub(crate) struct LockMetrics {
     /// One entry for each value of the label `round`.
     rounds: ByValue<RoundMetrics>,
     renewals: ByValue<Counter>,
+    /// `true` if the names of locks are a label.
+    shows_names: bool,
 }
+
+/// The reasons for losses.
+const REASONS: [&str; 3] = ["disowned", "expired", "renewal_limit"];
 
 /// The metrics of the rounds that have the same verb.
 struct RoundMetrics {
@@ -59,22 +64,22 @@ impl LockMetrics {
                 "quarantined",
                 "too_slow",
             ];
-            let reasons = ["disowned", "expired", "renewal_limit"];
             let renewal = |outcome| counter(names::RENEWALS, &[("outcome", outcome)]);
             let kinds: &[_] = if shows_names {
                 &[]
             } else {
                 &["fair", "mutex", "reentrant"]
             };
-            let ends = ["lost", "released"];
+            let ends = ["left", "lost", "released"];
             Self {
                 waits: Family::new(names::WAIT, histogram, kinds, ("outcome", &outcomes)),
                 holds: Family::new(names::HOLD, histogram, kinds, ("end", &ends)),
-                losses: Family::new(names::LOSSES, counter, kinds, ("reason", &reasons)),
+                losses: Family::new(names::LOSSES, counter, kinds, ("reason", &REASONS)),
                 waiters: Family::new(names::WAITERS, gauge, kinds, ("", &[""])),
                 guards: Family::new(names::GUARDS, gauge, kinds, ("", &[""])),
                 rounds: ByValue::new(&["acquire", "extend", "release"], RoundMetrics::register),
                 renewals: ByValue::new(&["confirmed", "failed"], renewal),
+                shows_names,
             }
         })
     }
@@ -91,6 +96,13 @@ impl LockMetrics {
 
     /// Counts a guard of `lock`.
     pub(super) fn guard(&self, lock: &Resource) -> Counted {
+        if self.shows_names {
+            // Registers the losses, so that those of a new name begin at zero. An alert on an
+            // increase would otherwise miss the first one.
+            for reason in REASONS {
+                let _ = self.losses.at(lock, reason);
+            }
+        }
         Counted::new(self.guards.at(lock, ""))
     }
 

@@ -114,6 +114,45 @@ fn emitted(handle: &PrometheusHandle) -> BTreeMap<String, (BTreeSet<String>, Str
     metrics
 }
 
+/// Reads the values of the last label of each metric from the documentation.
+fn documented_values() -> BTreeSet<(String, String)> {
+    let page = include_str!("../../docs/operations.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `quorlock_"));
+    let values = rows.filter_map(|row| {
+        let name = row.split('`').nth(1)?;
+        let (_, list) = row.rsplit_once("`: `")?;
+        let values = list.split('`').step_by(2);
+        Some(
+            values
+                .map(|value| (name.to_owned(), value.to_owned()))
+                .collect::<Vec<_>>(),
+        )
+    });
+    values.flatten().collect()
+}
+
+#[test]
+fn the_documentation_lists_the_values_of_labels() {
+    recorded(async |handle| {
+        let _locks = Coordinator::new([MemoryMaster::new()]).unwrap();
+        let text = handle.render();
+        let series = text.lines().filter_map(|line| line.split_once('{'));
+        let values = series.filter_map(|(name, labels)| {
+            let name = name.trim_end_matches("_sum").trim_end_matches("_count");
+            let mut labels = labels.split("\",");
+            let is_listed = |label: &&str| {
+                ["outcome", "end", "reason"]
+                    .iter()
+                    .any(|known| label.starts_with(known))
+                    || name == "quorlock_round_seconds" && label.starts_with("round")
+            };
+            let value = labels.find(is_listed)?.split('"').nth(1)?;
+            Some((name.to_owned(), value.to_owned()))
+        });
+        assert_eq!(values.collect::<BTreeSet<_>>(), documented_values());
+    });
+}
+
 #[test]
 fn the_documentation_lists_every_metric_with_its_labels() {
     let recorder = PrometheusBuilder::new().set_buckets(&[1.0]).unwrap();
@@ -342,6 +381,12 @@ fn names_of_locks_are_labels_only_if_the_program_says_so() {
         assert!(!handle.render().contains(NAME));
         use_lock(true).await;
         let label = format!("lock=\"{NAME}\"");
+        let lost = Scrape::of(handle);
+        let lost = lost
+            .0
+            .keys()
+            .filter(|series| series.starts_with("quorlock_losses"));
+        assert_eq!(lost.filter(|series| series.contains(&label)).count(), 3);
         for metric in ["wait_seconds_count", "hold_seconds_count", "guards"] {
             let named = Scrape::of(handle).sum(&format!("quorlock_{metric}"), &label);
             assert_eq!(named, f64::from(metric != "guards"), "{metric}");
