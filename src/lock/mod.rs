@@ -214,7 +214,7 @@ impl Lock {
     ) -> Result<Guard, AcquireError> {
         let masters = self.engine.masters();
         let level = acquired.map_err(|error| AcquireError::from_driver(error, request, masters))?;
-        level.start_renewing(self.renewal);
+        level.hold(self.renewal);
         level.hold_for(self.min_hold);
         Ok(Guard::new(level))
     }

@@ -307,12 +307,16 @@ impl Claim {
         self.context.masters.post_to(masters, command, votes);
     }
 
-    /// Starts to renew the lock after it was won or reentered. If the lock is renewed already, the
-    /// later of the two limits counts.
-    pub(crate) fn start_renewing(self: &Arc<Self>, renewal: Renewal) {
+    /// Begins the hold after the lock was won or reentered, and starts to renew the lock. If the
+    /// lock is renewed already, the later of the two limits counts.
+    pub(crate) fn hold(self: &Arc<Self>, renewal: Renewal) {
         let masters = &self.context.masters;
         let retry = masters.node_timeout().max(self.ttl.duration() / 20);
+        let mut hold = self.begin_hold(); // dropped after the state, if it is not needed
         let mut state = self.lock();
+        if state.lost.is_none() && hold.is_some() {
+            state.hold = hold.take();
+        }
         let start = state.newest.read(Round::start);
         // This lease has the TTL of the lock. An extension by hand may have had another TTL.
         let lease = Lease::new(start, self.ttl, masters.config().drift);

@@ -2,7 +2,7 @@
 
 use std::{
     ops::Deref,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
@@ -67,6 +67,7 @@ pub(crate) struct Claim {
     /// The start of the first round, on the monotonic clock.
     began: Instant,
     state: Mutex<State>,
+    has_hold_begun: AtomicBool,
     /// Notified when the lock is lost.
     changed: Signal,
 }

@@ -1,6 +1,6 @@
 //! The things that a program can observe of a claim that was won: its metrics and its span.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use super::Claim;
 use crate::{
@@ -13,17 +13,11 @@ use crate::{
 };
 
 impl Claim {
-    /// Begins the hold after an acquisition was won, unless the owner holds the lock already.
-    pub(crate) fn won(&self) {
-        if self.lock().hold.is_some() {
-            return;
-        }
-        let mut hold = Some(Hold::begin(&self.resource, self.fencing_token()));
-        let mut state = self.lock();
-        if state.hold.is_none() && state.lost.is_none() {
-            state.hold = hold.take();
-        }
-        drop(state); // before `hold`, which is left if another task of the owner was faster
+    /// Begins the hold. Returns `None` if it has begun before: then the owner has acquired the lock
+    /// once more.
+    pub(super) fn begin_hold(&self) -> Option<Hold> {
+        let has_begun = self.has_hold_begun.swap(true, Ordering::Relaxed);
+        (!has_begun).then(|| Hold::begin(&self.resource, self.fencing_token()))
     }
 
     /// Counts the loss, and ends the hold.

@@ -2,7 +2,7 @@
 
 use std::{
     mem,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
@@ -87,6 +87,7 @@ impl Claim {
                 timer: None,
                 release: None,
             }),
+            has_hold_begun: AtomicBool::new(false),
             changed: Signal::default(),
         });
         let asked = first.map_or(MasterSet::ALL, MasterSet::only);
