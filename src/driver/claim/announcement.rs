@@ -77,7 +77,8 @@ impl Drop for Announcement<'_> {
                 tracing::warn!(target: log::LOCK, %name, ?remaining, %votes, "lock in doubt: it could not be renewed");
             }
             LockEvent::Lost(reason) => {
-                tracing::warn!(target: log::LOCK, %name, %reason, "lock lost");
+                let votes = self.claim.votes(&self.claim.newest_round());
+                tracing::warn!(target: log::LOCK, %name, %reason, %votes, "lock lost");
             }
             LockEvent::Renewed {
                 validity,
