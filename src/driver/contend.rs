@@ -88,9 +88,8 @@ pub(super) async fn contend(
     let masters = shared.masters();
     let mut waiter = (shared.context.local_waiters).join(masters, &request.resource);
     let mut plan = Plan::initial(&waiter);
-    let mut streak = Streak::default();
-    let mut chances = shared.chances();
-    let mut ask_all_at = next_poll(masters);
+    let (mut streak, mut attempts) = (Streak::default(), 0_u32);
+    let (mut chances, mut ask_all_at) = (shared.chances(), next_poll(masters));
     for failures in 0.. {
         // Waits for the turn of this waiter. Before a later attempt, the waiter still has its turn
         // in most cases. It loses its turn if it steps back, or if it is silent for so long that
@@ -121,7 +120,8 @@ pub(super) async fn contend(
             Err(other) => return Err(other),
         };
         chances = note_attempt(shared, &waiter, plan.cause, start, Err(&denied));
-        deadline.check(&denied, is_last, failures)?;
+        deadline.check(&denied, is_last, attempts)?;
+        attempts = attempts.saturating_add(1);
         if denied.refused == Refused::OwnerBusy {
             waiter.step_back(); // other owners do not wait for the tasks of this owner
         }

@@ -160,6 +160,35 @@ impl From<super::sim::Endpoint> for MasterSpec {
 pub(crate) type Supervisor = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl MasterSpec {
+    /// Returns the masters in a list of URLs, such as the value of an environment variable. Commas
+    /// and white space separate the URLs.
+    ///
+    /// A part of the list without `://` belongs to the URL before it, because the URL of a master
+    /// behind Sentinels and a password may contain commas.
+    /// [`Builder::build`](crate::Builder::build) reports a URL that cannot be used, and an empty
+    /// list.
+    ///
+    /// ```
+    /// use quorlock::MasterSpec;
+    ///
+    /// let masters = MasterSpec::list("redis://10.0.0.1, redis://10.0.0.2,redis://10.0.0.3");
+    /// assert_eq!(masters.len(), 3);
+    /// ```
+    pub fn list(urls: &str) -> Vec<Self> {
+        let is_separator = |c: char| c == ',' || c.is_whitespace();
+        let mut split = Vec::<String>::new();
+        for part in urls.split(is_separator).filter(|part| !part.is_empty()) {
+            match split.last_mut() {
+                Some(url) if !part.contains("://") => {
+                    url.push(',');
+                    url.push_str(part);
+                }
+                _ => split.push(part.to_owned()),
+            }
+        }
+        split.into_iter().map(Self::from).collect()
+    }
+
     /// Returns the address without secrets, or the reason why the master cannot be used. Two
     /// masters with the same address are the same server.
     pub(crate) fn address(&self) -> Result<Arc<str>, String> {

@@ -143,7 +143,8 @@ fn a_certificate_that_is_refused_is_explained() {
                 authority.sign(HOST),
                 &strangers,
                 "nothing that is trusted has signed it: trust the authority that signed it, with \
-                 Builder::tls or in the system's certificates",
+                 Builder::tls, with the environment variable SSL_CERT_FILE, or in the system's \
+                 certificates",
             ),
             (
                 authority.sign("redis.example.com"),

@@ -8,7 +8,7 @@ use axum::{
     http::StatusCode,
     routing::{get, post},
 };
-use quorlock::{AcquireError, Coordinator};
+use quorlock::{AcquireError, Coordinator, MasterSpec};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -17,7 +17,7 @@ use tokio::{
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let masters = env::var("QUORLOCK_MASTERS")?;
-    let locks = Coordinator::new(masters.split(','))?;
+    let locks = Coordinator::new(MasterSpec::list(&masters))?;
     let service = Router::new()
         .route("/ready", get(ready))
         .route("/orders/{id}", post(order))

@@ -2,13 +2,13 @@
 
 use std::{env, error::Error, time::Duration};
 
-use quorlock::Coordinator;
+use quorlock::{Coordinator, MasterSpec};
 use rusqlite::{Connection, OptionalExtension};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let masters = env::var("QUORLOCK_MASTERS")?;
-    let locks = Coordinator::new(masters.split(','))?;
+    let locks = Coordinator::new(MasterSpec::list(&masters))?;
     let lock = locks.mutex("account/7").fenced();
     let db = open(&env::var("DATABASE")?)?;
     let mut done = 0;

@@ -3,7 +3,7 @@
 use std::{env, error::Error, net::SocketAddr, time::Duration};
 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
-use quorlock::Coordinator;
+use quorlock::{Coordinator, MasterSpec};
 use tokio::{
     signal::unix::{SignalKind, signal},
     time::{sleep, timeout},
@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let masters = env::var("QUORLOCK_MASTERS")?;
 
     report_metrics(address.parse()?)?; // before the coordinator: it reports nothing to a later recorder
-    let locks = Coordinator::new(masters.split(','))?;
+    let locks = Coordinator::new(MasterSpec::list(&masters))?;
 
     let mut terminate = signal(SignalKind::terminate())?;
     println!("works");

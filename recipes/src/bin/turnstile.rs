@@ -2,13 +2,13 @@
 
 use std::{env, error::Error, time::Duration};
 
-use quorlock::{Coordinator, Owner};
+use quorlock::{Coordinator, MasterSpec, Owner};
 use tokio::time::{sleep, timeout};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let masters = env::var("QUORLOCK_MASTERS")?;
-    let locks = Coordinator::new(masters.split(','))?;
+    let locks = Coordinator::new(MasterSpec::list(&masters))?;
     let mut visitors = Vec::new();
     for visitor in 0..10 {
         let owner = locks.owner(); // one for each visitor: an owner does not wait for itself

@@ -2,11 +2,11 @@
 
 use std::{env, error::Error, time::Duration};
 
-use quorlock::blocking::Coordinator;
+use quorlock::{MasterSpec, blocking::Coordinator};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let masters = env::var("QUORLOCK_MASTERS")?; // redis://10.0.0.1,redis://10.0.0.2,..
-    let locks = Coordinator::new(masters.split(','))?;
+    let locks = Coordinator::new(MasterSpec::list(&masters))?;
     let done = import(&locks);
     // After an error, too: the end of the program waits for no release.
     if !locks.close_within(Duration::from_secs(2))? {

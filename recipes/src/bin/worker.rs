@@ -2,7 +2,7 @@
 
 use std::{env, error::Error, time::Duration};
 
-use quorlock::{AcquireError, Coordinator};
+use quorlock::{AcquireError, Coordinator, MasterSpec};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -13,7 +13,7 @@ use tokio::{
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let masters = env::var("QUORLOCK_MASTERS")?;
-    let locks = Coordinator::new(masters.split(','))?;
+    let locks = Coordinator::new(MasterSpec::list(&masters))?;
     let (stop, stopped) = watch::channel(false);
     let mut workers = JoinSet::new();
     for number in 0..4 {

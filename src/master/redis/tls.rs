@@ -95,7 +95,7 @@ fn why(error: &Error) -> String {
     let advice = match error {
         Error::InvalidCertificate(Bad::UnknownIssuer) => {
             "nothing that is trusted has signed it: trust the authority that signed it, with \
-             Builder::tls or in the system's certificates"
+             Builder::tls, with the environment variable SSL_CERT_FILE, or in the system's certificates"
         }
         Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
             "renew it, or look at the clock of this machine"
