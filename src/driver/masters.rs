@@ -1,6 +1,7 @@
 //! All masters of a coordinator. Requests are posted here.
 
 use std::{
+    mem,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -11,7 +12,8 @@ use super::{
 };
 use crate::{
     core::{
-        agreed_master::rank, command::Command, config::Config, master_set::MasterSet, votes::Votes,
+        agreed_master::rank, command::Command, config::Config, master_set::MasterSet,
+        quorum::Failure, votes::Votes,
     },
     master::{CountVotes, HealthBoard, Mailbox, Request, Subscriber, Watcher},
     meter::Meter,
@@ -107,27 +109,28 @@ impl Masters {
         command: Command,
         votes_to: C,
     ) {
-        self.deliver(masters, &request(command, votes_to));
+        drop(self.post_locked(masters, command, votes_to));
     }
 
-    /// Posts `command`, a release, to every master. Returns the request. Dropping the last
-    /// reference to the request may run code of the program.
-    pub(crate) fn post_release<C: CountVotes + 'static>(
+    /// Does the same for a caller that holds a mutex. The caller must unlock it before it drops the
+    /// returned value.
+    pub(crate) fn post_locked<C: CountVotes + 'static>(
         &self,
         masters: MasterSet,
         command: Command,
         votes_to: C,
-    ) -> Arc<Request<C>> {
-        let request = request(command, votes_to);
-        self.deliver(masters, &request);
-        request
-    }
-
-    fn deliver<C: CountVotes + 'static>(&self, masters: MasterSet, request: &Arc<Request<C>>) {
-        for mailbox in &self.mailboxes {
-            if masters.contains(mailbox.master()) {
-                mailbox.post(request.clone());
-            }
+    ) -> Posted<'_, C> {
+        let now = clock::monotonic();
+        let request = Arc::new(Request::new(command, now, votes_to));
+        let mailboxes = self.mailboxes.iter();
+        let mailboxes = mailboxes.filter(|mailbox| masters.contains(mailbox.master()));
+        let failed = mailboxes.filter_map(|mailbox| {
+            let failure = mailbox.post(request.clone())?;
+            Some((&**mailbox, failure))
+        });
+        Posted {
+            failed: failed.collect(),
+            request,
         }
     }
 
@@ -209,7 +212,18 @@ impl Drop for Masters {
     }
 }
 
-fn request<C: CountVotes>(command: Command, votes_to: C) -> Arc<Request<C>> {
-    let now = clock::monotonic();
-    Arc::new(Request::new(command, now, votes_to))
+/// A request that was posted. Dropping this value casts the votes of the masters at which the
+/// request failed at once, and may drop the request. Both may run code of the program.
+#[must_use = "dropping it casts votes, and the caller may have to unlock a mutex before"]
+pub(crate) struct Posted<'a, C: CountVotes + 'static> {
+    failed: Vec<(&'a Mailbox, Failure)>,
+    request: Arc<Request<C>>,
+}
+
+impl<C: CountVotes + 'static> Drop for Posted<'_, C> {
+    fn drop(&mut self) {
+        for (mailbox, failure) in mem::take(&mut self.failed) {
+            mailbox.fail(&*self.request, failure);
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{future::poll_fn, mem, pin::Pin, sync::Arc};
 
-use tracing::Span;
+use tracing::{Span, span::Entered};
 
 use crate::user_code::shielded;
 
@@ -37,26 +37,39 @@ impl LockSpan {
         span: Option<&Self>,
         mut future: Pin<&mut impl Future<Output = T>>,
     ) -> T {
-        let Some(Self(span)) = span else {
+        let Some(span) = span else {
             return future.await;
         };
         poll_fn(|cx| {
-            let mut entered = None;
-            shielded(|| entered = Some(span.enter()));
-            let polled = future.as_mut().poll(cx);
-            shielded(|| drop(entered));
-            polled
+            let _inside = Inside::of(span);
+            future.as_mut().poll(cx)
         })
         .await
     }
 }
 
+/// A span that was entered. It is left when this value is dropped. A subscriber that panics then
+/// does no harm, even if the thread is already panicking.
+struct Inside<'a>(Option<Entered<'a>>);
+
+impl<'a> Inside<'a> {
+    fn of(span: &'a LockSpan) -> Self {
+        let mut entered = None;
+        shielded(|| entered = Some(span.0.enter()));
+        Self(entered)
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        shielded(|| drop(self.0.take()));
+    }
+}
+
 /// Calls `log`, which writes log messages, inside `span`, if there is one.
 pub(super) fn in_span(span: &Option<Arc<LockSpan>>, log: impl FnOnce()) {
-    shielded(|| match span {
-        Some(span) => span.0.in_scope(log),
-        None => log(),
-    });
+    let _inside = span.as_deref().map(Inside::of);
+    shielded(log);
 }
 
 impl Drop for LockSpan {

@@ -74,19 +74,20 @@ impl Mailbox {
         self.now
     }
 
-    /// Posts `request`. If the request fails at once, its vote is cast before this method returns.
-    /// Requests fail at once while the master is down, for example.
-    pub(crate) fn post(&self, request: Arc<Request>) {
+    /// Posts `request`. If the request fails at once, returns the failure. The caller must then
+    /// call [`fail`](Self::fail). Requests fail at once while the master is down, for example.
+    #[must_use = "the vote must be cast"]
+    pub(crate) fn post(&self, request: Arc<Request>) -> Option<Failure> {
         let mut queue = self.queue.lock();
         if let Some(failure) = queue.immediate_failure(&request, self.master, self.now) {
             queue.owe(self.master, &request);
-            drop(queue);
-            return self.fail(&request, failure);
+            return Some(failure);
         }
         queue.requests.push(request);
         if queue.requests.len() == 1 {
             queue.wake();
         }
+        None
     }
 
     /// Returns the node timeout of the master, or `None` until the first dial is over.
@@ -305,7 +306,8 @@ impl Mailbox {
         request.votes_to.count(self.master, vote, now);
     }
 
-    fn fail(&self, request: &Request, failure: Failure) {
+    /// Casts a failed vote. The caller must hold no mutex.
+    pub(crate) fn fail(&self, request: &Request, failure: Failure) {
         self.cast(request, Vote::Fail(failure), (self.now)());
     }
 

@@ -597,7 +597,10 @@ impl Subject {
                 note: Mutex::default(),
             },
         );
-        self.mailbox.post(Arc::new(request));
+        let request = Arc::new(request);
+        if let Some(failure) = self.mailbox.post(request.clone()) {
+            self.mailbox.fail(&*request, failure);
+        }
     }
 }
 

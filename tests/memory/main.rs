@@ -41,6 +41,8 @@ mod preflight;
 #[path = "../support/random.rs"]
 mod random;
 mod random_faults;
+#[cfg(feature = "metrics")]
+mod recorder;
 mod renewal;
 mod restart_guard;
 mod retry;

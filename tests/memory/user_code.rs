@@ -38,7 +38,7 @@ fn waker(wakes: impl Fn() + Send + Sync + 'static) -> Waker {
 
 /// Runs `test` on a thread of its own, and fails if the thread does not end. Code that locks the
 /// same mutex twice would wait forever.
-fn assert_ends(test: impl AsyncFnOnce() + Send + 'static) {
+pub(crate) fn assert_ends(test: impl AsyncFnOnce() + Send + 'static) {
     let (sender, ended) = mpsc::channel();
     let thread = thread::spawn(move || {
         paused_runtime().block_on(test());

@@ -2,6 +2,11 @@
 
 use std::{
     io::{Read, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -455,6 +460,38 @@ fn a_minority_of_sentinels_neither_delays_nor_misleads() {
     });
 }
 
+/// The other Sentinels are a majority, and answer before this one.
+#[test]
+fn a_sentinel_that_answers_last_keeps_its_connection() {
+    with_masters(1, async |masters| {
+        let place = place(masters[0].port());
+        let [connections, questions] = [(); 2].map(|()| Arc::new(AtomicU32::new(0)));
+        let counts = [connections.clone(), questions.clone()];
+        let late = serve(move |stream| {
+            counts[0].fetch_add(1, Ordering::SeqCst);
+            let (mut stream, place) = (stream.try_clone().unwrap(), place.clone());
+            let questions = counts[1].clone();
+            thread::spawn(move || {
+                while stream.read(&mut [0; 512]).is_ok_and(|count| count > 0) {
+                    thread::sleep(millis(20));
+                    questions.fetch_add(1, Ordering::SeqCst);
+                    let _ = stream.write_all(&place);
+                }
+            });
+        });
+        let good = [(); 2].map(|()| watch(&masters[0], 1, "", &[]));
+        let ports = [late, good[0].port(), good[1].port()];
+        let locks = patient().master(url_of(&ports)).build().unwrap();
+        until("several questions", async || {
+            (questions.load(Ordering::SeqCst) >= 5).then_some(())
+        })
+        .await;
+        // The first question is dropped, because the dial goes on without the answer.
+        assert!(connections.load(Ordering::SeqCst) <= 2, "{connections:?}");
+        locks.close().await;
+    });
+}
+
 #[test]
 fn sentinels_and_masters_have_logins_of_their_own() {
     with_masters(0, async |_| {
@@ -533,9 +570,13 @@ fn url_of(ports: &[u16]) -> String {
 
 /// Returns the port of a Sentinel that names the server on `port`.
 fn names(port: u16) -> u16 {
+    answers(&place(port))
+}
+
+/// Returns the answer of a Sentinel that names the server on `port`.
+fn place(port: u16) -> Vec<u8> {
     let port = port.to_string();
-    let answer = format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.len());
-    answers(answer.as_bytes())
+    format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.len()).into_bytes()
 }
 
 /// Returns the port of a server that answers every connection with these bytes.

@@ -68,8 +68,7 @@ impl CountVotes for Arc<Extension> {
     /// Counts the vote, and carries out its consequences after the round is unlocked. Tasks that
     /// wait for the round are woken last, when the consequences are in effect.
     fn count(&self, master: usize, vote: Vote, now: Instant) {
-        // A failure has no consequences, so the claim need not be locked. It may be locked already:
-        // the call that posts the extension counts the failures of masters that are down.
+        // A failure has no consequences, so the claim need not be locked.
         let is_answer = !matches!(vote, Vote::Fail(_));
         let (effect, is_decided) = self.round.cast(master, vote, now, |round, before| {
             let effect = is_answer.then(|| Effect::of_vote(round, before, master));
@@ -234,7 +233,10 @@ impl Claim {
             ttl,
             depth: state.depth,
         };
-        masters.post(self.command(action), extension.clone());
+        let command = self.command(action);
+        let posted = masters.post_locked(MasterSet::ALL, command, extension.clone());
+        drop(state);
+        drop(posted);
         extension
     }
 
@@ -304,7 +306,9 @@ impl Claim {
         };
         let votes = HealVotes(extension.round.clone());
         let command = self.command(action);
-        self.context.masters.post_to(masters, command, votes);
+        let posted = self.context.masters.post_locked(masters, command, votes);
+        drop(state);
+        drop(posted);
     }
 
     /// Begins the hold after the lock was won or reentered, and starts to renew the lock. If the

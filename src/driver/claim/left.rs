@@ -1,4 +1,5 @@
-//! Locks that stay on the masters for a while after their guards are gone.
+//! Levels that leave a lock on the masters: those that are not the last one, and those of locks
+//! that stay for a while after their guards are gone.
 
 use std::{
     sync::Arc,
@@ -9,8 +10,10 @@ use super::{Claim, announcement::Locked};
 use crate::{
     core::{
         command::{Action, Verb},
+        identity::OwnerAttempt,
         lease::Ttl,
         lock_state::LockState,
+        master_set::MasterSet,
         quorum::Vote,
         round::{Outcome, Round},
     },
@@ -55,6 +58,20 @@ impl Claim {
         let until = clock::monotonic().checked_add(time.min(Ttl::MOST));
         let mut state = self.lock();
         state.hold_until = state.hold_until.max(until);
+    }
+
+    /// Tells all masters the depth after a level was removed that was not the last one. This is not
+    /// owed to any master, because the next extension of this claim also sets the depth.
+    pub(super) fn post_depth(&self, state: Locked<'_>, by: OwnerAttempt, release: &Arc<LiveRound>) {
+        let command = self.command(Action::SetDepth {
+            by,
+            depth: state.depth,
+            ballot: self.ballot(&state),
+        });
+        let masters = &self.context.masters;
+        let posted = masters.post_locked(MasterSet::ALL, command, release.clone());
+        drop(state);
+        drop(posted);
     }
 
     /// If the lock is held and must stay, posts its last extension, and returns the round of that

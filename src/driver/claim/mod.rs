@@ -13,6 +13,7 @@ use super::{
     context::Context,
     hold::{Hold, HoldEnd},
     live_round::LiveRound,
+    masters::Posted,
     owned_lock::{LockOwner, OwnedLock},
     pending_releases::PendingRelease,
     schedule::TimerKey,
@@ -32,7 +33,7 @@ use crate::{
         round::{Outcome, Round},
         votes::Votes,
     },
-    master::{CountVotes, Request},
+    master::CountVotes,
 };
 
 mod announcement;
@@ -204,14 +205,8 @@ impl Claim {
         let mut state = self.lock();
         state.depth = state.depth.saturating_sub(1);
         if let Some(owner) = state.identity.owner().filter(|_| state.depth > 0) {
-            // This command is not owed to any master, because the next extension of this claim also
-            // sets the depth.
-            let action = Action::SetDepth {
-                by: owner.clone(),
-                depth: state.depth,
-                ballot: self.ballot(&state),
-            };
-            masters.post(self.command(action), release.clone());
+            let owner = owner.clone();
+            self.post_depth(state, owner, &release);
             return release;
         }
         let hold = state.hold.take();
@@ -227,13 +222,16 @@ impl Claim {
         };
         state.release = Some(release.clone());
         let (was_won, is_lost) = (state.was_won(), state.lost.is_some());
-        let request = self.post_release(&state, &release, watch);
+        let (to, posted) = self.post_release(&state, &release, watch);
         if let Some(timer) = state.timer.take() {
             self.context.renewer.remove(timer);
         }
         drop(state);
-        // The next two calls may wake a task, so they come after the unlock.
-        drop(request);
+        // The next calls may wake a task, so they come after the unlock.
+        drop(posted);
+        for master in (0..masters.count()).filter(|master| !to.contains(*master)) {
+            release.count(master, Vote::Refuse(Refusal::Gone), clock::monotonic());
+        }
         if was_won {
             self.context.local_waiters.released(&self.resource);
         }
@@ -246,16 +244,16 @@ impl Claim {
         release
     }
 
-    /// Posts the release of the last level. The caller must unlock the state before it drops the
-    /// returned request.
+    /// Posts the release of the last level. Returns the masters that need it. The caller must
+    /// unlock the state before it drops the other returned value.
     fn post_release(
         &self,
         state: &State,
         release: &Arc<LiveRound>,
         watch: bool,
-    ) -> Arc<Request<PostedRelease>> {
+    ) -> (MasterSet, Posted<'_, PostedRelease>) {
         let masters = &self.context.masters;
-        let posted = PostedRelease {
+        let votes = PostedRelease {
             release: release.clone(),
             keys_until: state.keys_until,
             may_hold: state.may_hold,
@@ -269,11 +267,7 @@ impl Claim {
         });
         command.watch = watch;
         let to = state.needs_release();
-        let request = masters.post_release(to, command, posted);
-        for master in (0..masters.count()).filter(|master| !to.contains(*master)) {
-            release.count(master, Vote::Refuse(Refusal::Gone), clock::monotonic());
-        }
-        request
+        (to, masters.post_locked(to, command, votes))
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
         clock,
         context::Context,
         live_round::{IgnoreVotes, LiveRound},
-        masters::Masters,
+        masters::{Masters, Posted},
         owned_lock::OwnedLock,
         signal::Signal,
     },
@@ -91,7 +91,8 @@ impl Claim {
             changed: Signal::default(),
         });
         let asked = first.map_or(MasterSet::ALL, MasterSet::only);
-        claim.post_acquire(&claim.lock(), None, asked, first.is_some());
+        let posted = claim.post_acquire(&claim.lock(), None, asked, first.is_some());
+        drop(posted);
         claim
     }
 
@@ -111,7 +112,9 @@ impl Claim {
         let mut state = self.lock();
         state.keys_until = state.keys_until.max(expiry_of(self.ttl));
         let others = mem::take(&mut state.unasked);
-        self.post_acquire(&state, None, others, false);
+        let posted = self.post_acquire(&state, None, others, false);
+        drop(state);
+        drop(posted);
         None
     }
 
@@ -133,11 +136,20 @@ impl Claim {
         state.lease = Lease::new(start, self.ttl, masters.config().drift);
         state.keys_until = state.keys_until.max(self.keys_until(next.queue));
         state.newest = open_round(masters, start, state.lease, next.queue.is_some());
-        self.post_acquire(&state, next.queue, MasterSet::ALL, next.watch);
+        let posted = self.post_acquire(&state, next.queue, MasterSet::ALL, next.watch);
+        drop(state);
+        drop(posted);
     }
 
-    /// Posts an acquisition. With `watch`, the masters also report the next change of the key.
-    fn post_acquire(&self, state: &State, queue: Option<QueueOptions>, to: MasterSet, watch: bool) {
+    /// Posts an acquisition. With `watch`, the masters also report the next change of the key. The
+    /// caller must unlock the state before it drops the returned value.
+    fn post_acquire(
+        &self,
+        state: &State,
+        queue: Option<QueueOptions>,
+        to: MasterSet,
+        watch: bool,
+    ) -> Posted<'_, Arc<LiveRound>> {
         let key = self.new_key(state, self.ttl);
         let action = match (state.identity.clone(), queue) {
             (Identity::Ticket(by), Some(queue)) => Action::AcquireOrQueue { by, queue, key },
@@ -146,7 +158,7 @@ impl Claim {
         let masters = &self.context.masters;
         let mut command = self.command(action);
         command.watch = watch;
-        masters.post_to(to, command, state.newest.clone());
+        masters.post_locked(to, command, state.newest.clone())
     }
 
     /// Returns the instant at which everything that a round leaves on the masters has expired, if

@@ -9,7 +9,7 @@ use std::{
     future::{Future, poll_fn},
     mem::take,
     ops::ControlFlow,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -66,23 +66,8 @@ impl Inquiry {
     /// Returns the place that a majority of the Sentinels name. All Sentinels are asked at once, so
     /// none delays the answers of the others.
     pub(super) async fn locate(&mut self) -> Result<Place, DialError> {
-        let (of, connector) = (&self.of, &self.connector);
-        let asked = of.sentinels.iter().zip(&mut self.wires);
-        let asked = asked.map(|(sentinel, wire)| {
-            Asked::Open(Box::pin(of.ask_in_time(sentinel, wire, connector)))
-        });
-        let mut asked: Vec<_> = asked.collect();
-        poll_fn(|cx| {
-            asked.iter_mut().for_each(|one| one.poll(cx));
-            if let Some(place) = agreed(&asked) {
-                return Poll::Ready(Ok(place.clone()));
-            }
-            if asked.iter().any(|one| matches!(one, Asked::Open(_))) {
-                return Poll::Pending;
-            }
-            Poll::Ready(Err(of.disagree(&asked)))
-        })
-        .await
+        let (of, mut asked) = self.ask();
+        of.located(&mut asked).await
     }
 
     /// Waits until a majority of the Sentinels name a place other than `from`. Returns the reason
@@ -92,15 +77,34 @@ impl Inquiry {
     /// the Sentinels.
     pub(super) async fn moved(mut self, from: Place) -> Arc<str> {
         const PAUSE: Duration = Duration::from_secs(1);
+        sleep(PAUSE).await;
         loop {
-            sleep(PAUSE).await;
+            let (of, mut asked) = self.ask();
             // The master goes on while no majority of the Sentinels answers.
-            if let Ok(place) = self.locate().await
+            if let Ok(place) = of.located(&mut asked).await
                 && place != from
             {
                 return format!("the Sentinels now name {place}, no longer {from}").into();
             }
+            // The others may answer during the pause. They would otherwise lose their connections
+            // each time, because a question without an answer ends its connection.
+            let mut pause = pin!(sleep(PAUSE));
+            poll_fn(|cx| {
+                asked.iter_mut().for_each(|one| one.poll(cx));
+                pause.as_mut().poll(cx)
+            })
+            .await;
         }
+    }
+
+    /// Prepares a question to each Sentinel.
+    fn ask(&mut self) -> (&Sentinels, Vec<Asked<'_>>) {
+        let (of, connector) = (&self.of, &self.connector);
+        let asked = of.sentinels.iter().zip(&mut self.wires);
+        let asked = asked.map(|(sentinel, wire)| {
+            Asked::Open(Box::pin(of.ask_in_time(sentinel, wire, connector)))
+        });
+        (of, asked.collect())
     }
 
     pub(super) fn address_of(&self, place: &Place) -> Address {
@@ -144,6 +148,21 @@ fn agreed<'a>(asked: &'a [Asked<'_>]) -> Option<&'a Place> {
 }
 
 impl Sentinels {
+    /// Returns the place that a majority names, as soon as there is one.
+    async fn located(&self, asked: &mut [Asked<'_>]) -> Result<Place, DialError> {
+        poll_fn(|cx| {
+            asked.iter_mut().for_each(|one| one.poll(cx));
+            if let Some(place) = agreed(asked) {
+                return Poll::Ready(Ok(place.clone()));
+            }
+            if asked.iter().any(|one| matches!(one, Asked::Open(_))) {
+                return Poll::Pending;
+            }
+            Poll::Ready(Err(self.disagree(asked)))
+        })
+        .await
+    }
+
     async fn ask_in_time(
         &self,
         sentinel: &Sentinel,
@@ -232,12 +251,15 @@ fn check_login(frame: &[u8]) -> Result<(), DialError> {
 }
 
 fn place(frame: &[u8]) -> Option<Place> {
+    /// The longest host name in DNS. The name is in errors and logs, so it must not be endless.
+    const MOST_HOST: usize = 253;
     let answer @ Value::Array(_) = ::redis::parse_redis_value(frame).ok()? else {
         return None;
     };
     let [host, port]: [String; 2] = Vec::from_redis_value(answer).ok()?.try_into().ok()?;
     let port = port.parse().ok().filter(|port| *port > 0)?;
-    let is_host = !host.is_empty() && host.chars().all(|c| c.is_ascii_graphic());
+    let has_length = (1..=MOST_HOST).contains(&host.len());
+    let is_host = has_length && host.chars().all(|c| c.is_ascii_graphic());
     is_host.then_some(Place { host, port })
 }
 
@@ -286,6 +308,11 @@ mod tests {
                 Err(error) => error.to_string(),
             };
             assert_eq!(said, expected, "{frame:?}");
+        }
+        for (length, is_named) in [(253, true), (254, false)] {
+            let host = "h".repeat(length);
+            let frame = format!("*2\r\n${length}\r\n{host}\r\n$1\r\n1\r\n");
+            assert_eq!(sentinels.read(frame.as_bytes()).is_ok(), is_named);
         }
     }
 
