@@ -103,10 +103,7 @@ impl<'a> Watch<'a> {
             complain("the command does not die; it may hang in the kernel");
         }
         self.group.take_terminal();
-        Failure::new(
-            Exit::Lost,
-            "the command was ended because its lock was lost",
-        )
+        Exit::Lost
     }
 
     async fn ended(&mut self) {
