@@ -61,7 +61,7 @@ pub(crate) fn table(votes: &Votes) -> String {
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
         let waited = match &error {
-            AcquireError::Deadline { waited, .. } => format!(" after {waited:.1?}"),
+            AcquireError::Deadline { waited, .. } => format!(" (waited {waited:.1?})"),
             _ => String::new(),
         };
         let (exit, sentence) = describe(error.last_attempt(), &waited);
