@@ -9,7 +9,7 @@ use clap::{ArgAction, Args as Group, Parser, Subcommand};
 /// The masters come from --master, from QUORLOCK_MASTERS (URLs with commas between them), or from a
 /// set in the configuration file, in this order.
 #[derive(Debug, Parser)]
-#[command(name = "quorlock", version, term_width = 80, after_long_help = AFTER)]
+#[command(name = "quorlock", version, max_term_width = 80, after_long_help = AFTER)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) common: Common,

@@ -130,11 +130,12 @@ fn by(reason: Contention) -> String {
     }
 }
 
+/// Says how many masters failed. The others may not have answered yet, because the outcome was
+/// certain without them.
 fn too_few(votes: &Votes) -> String {
-    let voted = votes.granted_count() + votes.refused_count();
     format!(
-        "only {voted} of {} masters voted, and {} are needed; \
-         run `quorlock doctor`, or this with -v",
+        "{} of {} masters failed, and {} must answer; run `quorlock doctor`, or this with -v",
+        votes.failed_count(),
         votes.master_count(),
         votes.quorum()
     )

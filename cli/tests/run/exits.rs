@@ -93,7 +93,7 @@ fn no_majority_is_69() {
         let (status, out, err) = ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
         assert_eq!((status, &*out), (69, ""), "{words}: {err}");
         assert!(
-            err.contains("only 2 of 5 masters voted, and 3 are needed"),
+            err.contains("3 of 5 masters failed, and 3 must answer"),
             "{err}"
         );
         assert_eq!(err.lines().count(), 1, "{err}");

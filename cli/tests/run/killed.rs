@@ -45,7 +45,7 @@ fn no_instant_of_the_start_is_too_early_to_be_killed() {
         until("it holds the lock", || {
             masters[1].command(&["EXISTS", &key]) == "1"
         });
-        (0..n * 20_000).for_each(|n| drop(std::hint::black_box(n)));
+        (0..n * 20_000).for_each(|n| _ = std::hint::black_box(n));
         running.signal(Signal::SIGKILL);
     }
     let pids = std::fs::read_to_string(masters[0].directory().join("mark")).unwrap_or_default();

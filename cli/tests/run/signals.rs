@@ -17,7 +17,7 @@ fn signals_are_passed_on() {
     let masters = masters(3);
     // A shell acts on a trap when `wait` returns. The group has the shell and its children.
     let traps = "for s in HUP INT QUIT TERM USR1 USR2; do trap \"echo got $s; exit 42\" $s; done; \
-                 echo ready; while :; do sleep 1000 & wait; done";
+                 echo ready; while :; do sleep 2 >/dev/null 2>&1 & wait; done";
     for signal in signals() {
         let running = Running::ready(&mut script(&masters, "a", traps));
         running.signal(signal);

@@ -107,10 +107,6 @@ impl Running {
         stdin.write_all(text.as_bytes()).unwrap();
     }
 
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
