@@ -9,11 +9,9 @@ use crate::{
 
 const PAGE: &str = include_str!("../../../docs/recipes.md");
 
-/// Returns the text of the only block of a language.
+/// Returns the text of the first block of a language.
 fn block(language: &str) -> &'static str {
-    let mut parts = PAGE.split(&format!("```{language}\n"));
-    let block = parts.nth(1).unwrap();
-    assert!(parts.next().is_none() || language == "toml");
+    let (_, block) = PAGE.split_once(&format!("```{language}\n")).unwrap();
     block.split("\n```").next().unwrap()
 }
 
