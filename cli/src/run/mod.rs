@@ -49,7 +49,10 @@ async fn run_command(
     signals: Signals,
 ) -> Result<Exit, Failure> {
     let guard = &held.guard;
-    let mut group = Group::start().await?;
+    let mut group = tokio::select! {
+        group = Group::start() => group?,
+        lost = guard.lost() => return Err(Failure::lost(&lost)),
+    };
     group.kill_at(guard.valid_until());
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);

@@ -57,6 +57,10 @@ impl<'a> Watch<'a> {
                 change = self.group.changed() => match change {
                     Change::Ended(exit) => break exit,
                     Change::Stopped(signal) => self.stop(signal),
+                    Change::Unguarded => complain(
+                        "the keeper of the command was killed; if this process is killed, too, \
+                         the command goes on",
+                    ),
                 },
                 signal = self.signals.next() => self.group.signal(signal),
                 signal = self.job_control.next() => self.control(signal),
@@ -107,7 +111,7 @@ impl<'a> Watch<'a> {
     }
 
     async fn ended(&mut self) {
-        while let Change::Stopped(_) = self.group.changed().await {}
+        while !matches!(self.group.changed().await, Change::Ended(_)) {}
     }
 
     fn lost(self) -> Failure {
