@@ -12,7 +12,10 @@ use crate::{
     exit::Exit,
     failure::Failure,
     masters::Masters,
-    run::{group::Group, watch::Watch},
+    run::{
+        group::Group,
+        watch::{Watch, deadline},
+    },
     signals::{ENDING, Signals},
 };
 
@@ -53,7 +56,7 @@ async fn run_command(
         group = Group::start() => group?,
         lost = guard.lost() => return Err(Failure::lost(&lost)),
     };
-    group.kill_at(guard.valid_until());
+    group.kill_at(deadline(guard));
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
     describe(held, &mut command);
