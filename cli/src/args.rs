@@ -116,6 +116,10 @@ pub(crate) struct Run {
 pub(crate) struct Hold {
     #[command(flatten)]
     pub(crate) asking: Asking,
+    /// Print the line as JSON: name, granted, masters, fencing_token (or null), and deadline_ms, the
+    /// Unix time at which the lock ends unless it is renewed.
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Name of the lock.
     pub(crate) name: String,
 }
@@ -180,23 +184,21 @@ pub(crate) struct Completions {
 }
 
 const AFTER: &str = "\
-Exit status: 0 success, 64 wrong arguments, 69 no majority of masters, 71 the
-system refused something, 74 output could not be written, 75 another holder has
-the lock, 76 the lock was lost, 78 wrong configuration.";
+Exit status: 0 success, 64 wrong arguments, 69 no majority of masters, 71 the system refused \
+something, 74 output could not be written, 75 another holder has the lock, 76 the lock was lost, \
+78 wrong configuration.";
 
 const RUN: &str = "\
-Exit status: that of CMD, or 128+n if the signal n ended it or the wait for the
-lock. Otherwise 64 wrong arguments, 69 no majority of masters, 71 no more
-processes, 75 another holder has the lock, 76 the lock was lost while CMD ran,
-78 wrong configuration, 126 CMD cannot be executed, 127 CMD was not found.
+Exit status: that of CMD, or 128+n if the signal n ended it or the wait for the lock. Otherwise \
+64 wrong arguments, 69 no majority of masters, 71 no more processes, 75 another holder has the \
+lock, 76 the lock was lost while CMD ran, 78 wrong configuration, 126 CMD cannot be executed, \
+127 CMD was not found.
 
-Environment of CMD: QUORLOCK_LOCK (the name), QUORLOCK_VOTES (such as 3/5),
-QUORLOCK_DEADLINE_MS (Unix time in milliseconds at which the lock ends unless it
-is renewed, as of the start: it moves on with each renewal), and with --fence
-QUORLOCK_FENCING_TOKEN.
+Environment of CMD: QUORLOCK_LOCK (the name), QUORLOCK_VOTES (such as 3/5), QUORLOCK_DEADLINE_MS \
+(Unix time in milliseconds at which the lock ends unless it is renewed, as of the start: it moves \
+on with each renewal), and with --fence QUORLOCK_FENCING_TOKEN.
 
-CMD gets the signals HUP, INT, QUIT, TERM, USR1 and USR2. If the lock is lost, or
-about to end without a renewal, CMD gets TERM, and KILL after the time of
---kill-after, but always before the end of the lock. CMD is also killed if
-quorlock itself is killed or hangs. Processes that CMD leaves in the background
-go on without the lock.";
+CMD gets the signals HUP, INT, QUIT, TERM, USR1 and USR2. If the lock is lost, or about to end \
+without a renewal, CMD gets TERM. It gets KILL after the time of --kill-after, and a little before \
+the end of the lock at the latest. CMD is also killed if quorlock itself is killed or hangs. \
+Processes that CMD leaves in the background go on without the lock.";
