@@ -1,0 +1,63 @@
+//! `quorlock hold`: a lock that is held until a signal.
+
+use std::io;
+
+use serde_json::json;
+
+use crate::{
+    args::{Common, Hold},
+    ask::{Asked, Held, ask},
+    block_on,
+    exit::Exit,
+    failure::Failure,
+    masters::Masters,
+    output::print,
+    signals::{ENDING, Signals},
+};
+
+pub(crate) fn hold(args: &Hold, common: &Common) -> Result<Exit, Failure> {
+    let masters = Masters::find(common)?;
+    block_on(async {
+        let mut signals = Signals::catch(&ENDING)?;
+        let held = match ask(&masters, &args.name, &args.asking, common, &mut signals).await? {
+            Asked::Held(held) => held,
+            Asked::Nothing(exit) => return Ok(exit),
+        };
+        let done = hold_until(&held, &mut signals, args.json).await;
+        held.give_back(common).await;
+        done
+    })
+}
+
+async fn hold_until(held: &Held, signals: &mut Signals, is_json: bool) -> Result<Exit, Failure> {
+    // A script that waits for the line would wait forever.
+    announce(held, is_json).map_err(|error| {
+        let sentence = format!("cannot write that the lock is held: {error}; it was released");
+        Failure::new(Exit::Output, sentence)
+    })?;
+    tokio::select! {
+        _ = signals.next() => Ok(Exit::Success),
+        lost = held.guard.lost() => Err(Failure::lost(&lost)),
+    }
+}
+
+fn announce(held: &Held, is_json: bool) -> io::Result<()> {
+    let (guard, votes) = (&held.guard, held.guard.votes());
+    if is_json {
+        let line = json!({
+            "name": guard.name(),
+            "granted": votes.granted_count(),
+            "masters": votes.master_count(),
+            "fencing_token": guard.fencing_token(),
+            "deadline_ms": held.deadline_ms(),
+        });
+        return print(format_args!("{line}\n"));
+    }
+    let token = guard.fencing_token();
+    let token = token.map_or_else(String::new, |token| format!(" token={token}"));
+    print(format_args!(
+        "held {} votes={}{token}\n",
+        guard.name(),
+        held.votes()
+    ))
+}

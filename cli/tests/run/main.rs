@@ -1,0 +1,21 @@
+//! Runs the real program against real masters.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
+#[path = "../../../examples/support/server.rs"]
+mod server;
+
+mod crowd;
+mod exits;
+mod killed;
+mod lost;
+mod output;
+mod passwords;
+mod recipes;
+mod signals;
+mod startup;
+mod support;
+mod terminal;
