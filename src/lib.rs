@@ -118,7 +118,7 @@ pub use crate::{
     core::{
         health::{MasterHealth, MasterState},
         held_report::HeldReport,
-        inspection::{Holder, Inspection},
+        inspection::{Holder, Inspection, View},
         lock_state::{LockState, LostReason},
         name::Kind,
         quorum::{Failure, Refusal, Vote},

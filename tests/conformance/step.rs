@@ -118,7 +118,19 @@ impl RowCommand {
                 timeout: timeout.unwrap_or_default(),
             },
             (Verb::Inspect, _) => Action::Inspect,
+            (Verb::Break, _) => Action::Break {
+                holders: [self.holder()].into(),
+            },
             (verb @ Verb::Yield, _) => panic!("no step is {verb:?}"),
+        }
+    }
+
+    /// Returns the holder that is broken. For a mutex, this is no one: see [`Subject::answer`].
+    fn holder(&self) -> String {
+        match self.kind {
+            Kind::Mutex => "mutex 00".to_owned(),
+            Kind::Reentrant => format!("reentrant {}", owner(self.who)),
+            Kind::Fair => format!("fair {}", owner(self.who)),
         }
     }
 
@@ -187,6 +199,7 @@ impl Step {
             ["extend", who, rest @ ..] => ask(Verb::Extend, who, rest),
             ["release", who, rest @ ..] => ask(Verb::Release, who, rest),
             ["yield", who, rest @ ..] => ask(Verb::Yield, who, rest),
+            ["break", who] => ask(Verb::Break, who, &[]),
             // An inspection of a fair lock also shows locks of the other kinds.
             ["inspect"] => Self::Command(RowCommand::new(Kind::Fair, Verb::Inspect, '?')),
             ["write", ttl] => Self::Write('?', parse_ttl(ttl)),

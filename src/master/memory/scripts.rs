@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{
+    fair::QueueKeys,
     keys::{Error, KeyResult, Replied, Value},
     server::State,
 };
@@ -100,6 +101,7 @@ impl State {
             Script::FairRelease => self.fair_release(words),
             Script::FairYield => self.fair_yield(words),
             Script::Inspect => self.inspect(words),
+            Script::Break => self.break_held(words),
         }
     }
 
@@ -272,11 +274,44 @@ impl State {
 
     fn inspect(&self, words: Words<'_>) -> Replied {
         let ([key, queue], []) = words.take();
+        let holder = self.describe_any_holder(key);
+        let mut lines = vec![holder.as_str()];
+        let waiters = self.keys.zrange(queue).unwrap_or_default();
+        lines.extend(waiters.into_iter().take(1000));
+        Ok(say(lines.join("\n")))
+    }
+
+    fn break_held(&mut self, words: Words<'_>) -> Replied {
+        let ([key, queue, deadlines], [channel]) = words.take();
+        let holder = self.describe_any_holder(key);
+        let parts: Vec<_> = holder.splitn(4, ' ').collect();
+        let (kind, owner) = (parts[0], parts[3]);
+        match kind {
+            "free" => return Ok(Reply::Int(0)),
+            "other" => return Ok(other_kind()),
+            _ => {}
+        }
+        let shown = format!("{kind} {owner}");
+        if !(1..words.arguments.len()).any(|at| words.argument(at) == shown) {
+            return Ok(self.left(key));
+        }
+        self.keys.del(key);
+        if kind == "reentrant" {
+            self.publish(channel, "0");
+        }
+        if !deadlines.is_empty() {
+            self.notify_next(QueueKeys { queue, deadlines });
+        }
+        Ok(Reply::Int(1))
+    }
+
+    /// Does the same as `shared/any_holder`.
+    fn describe_any_holder(&self, key: &str) -> String {
         let left = self.keys.pttl(key);
         let holder = match self.keys.value(key) {
             None => Some("free 0 0 ".to_owned()),
             Some(Value::Text(token)) => Some(format!("mutex {left} 1 {}", digest(token))),
-            Some(Value::Hash(_)) => ["reentrant", "fair"].into_iter().find_map(|name| {
+            Some(Value::Hash(_)) => ["fair", "reentrant"].into_iter().find_map(|name| {
                 let holder = self.holder(key, &format!("quorlock:{name}")).ok()??;
                 let (owner, depth) = holder;
                 let owner = owner.replace('\n', " ");
@@ -284,11 +319,7 @@ impl State {
             }),
             Some(Value::Sorted(_)) => None,
         };
-        let holder = holder.unwrap_or_else(|| format!("other {left} 0 "));
-        let mut lines = vec![holder.as_str()];
-        let waiters = self.keys.zrange(queue).unwrap_or_default();
-        lines.extend(waiters.into_iter().take(1000));
-        Ok(say(lines.join("\n")))
+        holder.unwrap_or_else(|| format!("other {left} 0 "))
     }
 
     /// Makes `key` live for at least `ttl`. A key without a TTL, for which PTTL is -1, gets this
