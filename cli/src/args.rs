@@ -1,0 +1,192 @@
+//! The arguments.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use clap::{ArgAction, Args as Group, Parser, Subcommand};
+
+/// Distributed locks, held by a majority of independent Redis or Valkey masters.
+///
+/// The masters come from --master, from QUORLOCK_MASTERS (URLs with commas between them), or from a
+/// set in the configuration file, in this order.
+#[derive(Debug, Parser)]
+#[command(name = "quorlock", version, term_width = 80, after_long_help = AFTER)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    Bench(Bench),
+    Break(Break),
+    Completions(Completions),
+    Doctor(Doctor),
+    Hold(Hold),
+    /// Prints the manual page, for `man -l -`.
+    Man,
+    Run(Run),
+    Status(Status),
+}
+
+/// The options of all commands.
+#[derive(Debug, Group)]
+pub(crate) struct Common {
+    /// URL of a master, such as redis://10.0.0.1. Repeat it for each master. Other users see it in
+    /// `ps`, so give passwords by file.
+    #[arg(
+        long = "master",
+        value_name = "URL",
+        global = true,
+        conflicts_with = "set"
+    )]
+    pub(crate) masters: Vec<String>,
+    /// Set of masters in the configuration file.
+    #[arg(long, value_name = "NAME", global = true)]
+    pub(crate) set: Option<String>,
+    /// Configuration file [default: ~/.config/quorlock.toml].
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) config: Option<PathBuf>,
+    /// File with the password for all masters whose URLs have none.
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) password_file: Option<PathBuf>,
+    /// Say more on stderr, such as the vote of each master.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+impl Common {
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.verbose > 0
+    }
+}
+
+/// How to ask for a lock and keep it.
+#[derive(Debug, Group)]
+pub(crate) struct Asking {
+    /// Give up after this time, as in 500ms, 10s or 5m [default: wait forever].
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "nonblock")]
+    pub(crate) wait: Option<Duration>,
+    /// Do not wait for another holder.
+    #[arg(short = 'n', long)]
+    pub(crate) nonblock: bool,
+    /// Serve waiters in the order in which they came, on all hosts.
+    #[arg(long)]
+    pub(crate) fair: bool,
+    /// How long the lock outlives a dead holder [default: 10s].
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) ttl: Option<Duration>,
+    /// Keep others out for at least this time.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) min_hold: Option<Duration>,
+    /// Renew the lock for at most this time [default: without limit].
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) max_hold: Option<Duration>,
+    /// Get a fencing token, a number larger than that of every earlier holder.
+    #[arg(long)]
+    pub(crate) fence: bool,
+}
+
+/// Runs a command while the lock is held.
+///
+/// Exits with the status of the command, or with 128+n if a signal ended it.
+#[derive(Debug, Group)]
+#[command(after_long_help = RUN)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+    /// Time between TERM and KILL if the lock is lost [default: a third of the TTL].
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) kill_after: Option<Duration>,
+    /// Name of the lock.
+    pub(crate) name: String,
+    /// Command and its arguments. There is no shell in between.
+    #[arg(required = true, last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Holds the lock until interrupted.
+///
+/// Prints one line when the lock is held.
+#[derive(Debug, Group)]
+pub(crate) struct Hold {
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+    /// Name of the lock.
+    pub(crate) name: String,
+}
+
+/// Shows who holds locks, for how long, and who waits.
+#[derive(Debug, Group)]
+pub(crate) struct Status {
+    /// Names of the locks.
+    #[arg(required = true)]
+    pub(crate) names: Vec<String>,
+    /// Show a live table until interrupted.
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Time between two looks of --watch.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
+    pub(crate) interval: Duration,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Checks the masters, and says how to fix what is wrong.
+#[derive(Debug, Group)]
+pub(crate) struct Doctor {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Takes a lock away from its holder.
+#[derive(Debug, Group)]
+pub(crate) struct Break {
+    /// Name of the lock.
+    pub(crate) name: String,
+    /// Do not ask.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Measures how long it takes to acquire and release a lock.
+#[derive(Debug, Group)]
+pub(crate) struct Bench {
+    /// How long to measure.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    pub(crate) time: Duration,
+    /// Number of tasks that work at the same time, each with its own lock.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) tasks: u32,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Prints a completion script for a shell.
+#[derive(Debug, Group)]
+pub(crate) struct Completions {
+    /// bash, elvish, fish, powershell or zsh.
+    pub(crate) shell: String,
+}
+
+const AFTER: &str = "\
+Exit status: 0 success, 64 wrong arguments, 69 no majority of masters, 71 the
+system refused something, 74 output could not be written, 75 another holder has
+the lock, 76 the lock was lost, 78 wrong configuration.";
+
+const RUN: &str = "\
+Exit status: that of CMD, or 128+n if the signal n ended it or the wait for the
+lock. Otherwise 64 wrong arguments, 69 no majority of masters, 71 no more
+processes, 75 another holder has the lock, 76 the lock was lost while CMD ran,
+78 wrong configuration, 126 CMD cannot be executed, 127 CMD was not found.
+
+Environment of CMD: QUORLOCK_LOCK (the name), QUORLOCK_VOTES (such as 3/5),
+QUORLOCK_DEADLINE_MS (Unix time in milliseconds at which the lock ends unless it
+is renewed, as of the start), QUORLOCK_FENCING_TOKEN (with --fence).";

@@ -1,0 +1,178 @@
+//! Errors as people see them: one sentence on stderr, with the next step.
+
+use std::time::Duration;
+
+use quorlock::{AcquireError, ConfigError, Contention, InspectError, ReadyError, Votes};
+
+use crate::{exit::Exit, output::complain};
+
+/// An error that ends the program.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    sentence: String,
+    votes: Option<Votes>,
+}
+
+impl Failure {
+    /// Creates a failure with its exit status. `sentence` says what happened and what to do. It has
+    /// no full stop and no password.
+    pub(crate) fn new(exit: Exit, sentence: impl Into<String>) -> Self {
+        Self {
+            exit,
+            sentence: sentence.into(),
+            votes: None,
+        }
+    }
+
+    pub(crate) fn with_votes(self, votes: &Votes) -> Self {
+        Self {
+            votes: Some(votes.clone()),
+            ..self
+        }
+    }
+
+    /// Writes the sentence to stderr, and the votes if they are wanted. Returns the exit status.
+    pub(crate) fn report(self, is_verbose: bool) -> Exit {
+        complain(&self.sentence);
+        if let Some(votes) = self.votes.filter(|_| is_verbose) {
+            complain(format_args!("the votes were\n{}", table(&votes)));
+        }
+        self.exit
+    }
+}
+
+/// Returns one line for each master: its address, its vote, and how long that took.
+pub(crate) fn table(votes: &Votes) -> String {
+    let width = votes.iter().map(|row| row.master().len()).max();
+    let width = width.unwrap_or_default();
+    let lines = votes.iter().map(|row| {
+        let vote = row
+            .vote()
+            .map_or_else(|| "no vote yet".to_owned(), ToString::to_string);
+        let time = row
+            .latency()
+            .map_or_else(String::new, |time| format!("  {time:.1?}"));
+        format!("  {:width$}  {vote}{time}", row.master())
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+impl From<AcquireError> for Failure {
+    fn from(error: AcquireError) -> Self {
+        let waited = match &error {
+            AcquireError::Deadline { waited, .. } => format!(" after {waited:.1?}"),
+            _ => String::new(),
+        };
+        let (exit, sentence) = describe(error.last_attempt(), &waited);
+        let failure = Self::new(exit, sentence);
+        match error.votes() {
+            Some(votes) => failure.with_votes(votes),
+            None => failure,
+        }
+    }
+}
+
+fn describe(error: &AcquireError, waited: &str) -> (Exit, String) {
+    match error {
+        AcquireError::Contended { name, reason, .. } => (
+            Exit::Contended,
+            format!(
+                "{name:?} is {}{waited}; try again later, or wait with --wait",
+                by(*reason)
+            ),
+        ),
+        AcquireError::NoQuorum { name, votes, .. } => (
+            Exit::NoQuorum,
+            format!("cannot lock {name:?}{waited}: {}", too_few(votes)),
+        ),
+        AcquireError::Quarantined {
+            name, remaining, ..
+        } => (
+            Exit::NoQuorum,
+            format!(
+                "cannot lock {name:?}{waited}: too many masters may have forgotten locks; \
+                 try again in {}",
+                rounded(*remaining)
+            ),
+        ),
+        AcquireError::TooSlow {
+            name, elapsed, ttl, ..
+        } => (
+            Exit::NoQuorum,
+            format!(
+                "cannot lock {name:?}: the masters took {elapsed:.1?} of a TTL of {ttl:.1?}; \
+                 give a longer --ttl"
+            ),
+        ),
+        AcquireError::OtherKind { name, asked, .. } => (
+            Exit::Configuration,
+            format!(
+                "cannot lock {name:?} as a {asked}: it is held as another kind of lock; \
+                 use each name always with --fair or always without"
+            ),
+        ),
+        AcquireError::Config(error) => (Exit::Usage, error.to_string()),
+        error => (Exit::NoQuorum, error.to_string()),
+    }
+}
+
+fn by(reason: Contention) -> String {
+    match reason {
+        Contention::Held {
+            remaining: Some(remaining),
+        } => {
+            format!("held by another for {} more", rounded(remaining))
+        }
+        Contention::Queued => "free, but others came first".to_owned(),
+        Contention::Split => "wanted by several at once, and none got it".to_owned(),
+        _ => "held by another".to_owned(),
+    }
+}
+
+fn too_few(votes: &Votes) -> String {
+    let voted = votes.granted_count() + votes.refused_count();
+    format!(
+        "only {voted} of {} masters voted, and {} are needed; \
+         run `quorlock doctor`, or this with -v",
+        votes.master_count(),
+        votes.quorum()
+    )
+}
+
+/// Returns the time in whole seconds, but no less than one. People do not need more.
+pub(crate) fn rounded(time: Duration) -> String {
+    let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+    humantime::format_duration(Duration::from_secs(seconds.max(1))).to_string()
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::new(Exit::Usage, error.to_string())
+    }
+}
+
+impl From<ReadyError> for Failure {
+    fn from(error: ReadyError) -> Self {
+        match &error {
+            ReadyError::NoQuorum { votes, .. } => {
+                Self::new(Exit::NoQuorum, format!("cannot start: {}", too_few(votes)))
+                    .with_votes(votes)
+            }
+            error => Self::new(Exit::NoQuorum, error.to_string()),
+        }
+    }
+}
+
+impl From<InspectError> for Failure {
+    fn from(error: InspectError) -> Self {
+        match &error {
+            InspectError::NoQuorum { name, votes, .. } => {
+                let sentence = format!("cannot inspect {name:?}: {}", too_few(votes));
+                Self::new(Exit::NoQuorum, sentence).with_votes(votes)
+            }
+            InspectError::Config(error) => Self::new(Exit::Usage, error.to_string()),
+            error => Self::new(Exit::NoQuorum, error.to_string()),
+        }
+    }
+}
