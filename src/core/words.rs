@@ -60,8 +60,8 @@ impl Command {
                 let words = [text(by.ticket.as_str()), Number(whole_millis(*timeout))];
                 self.owned(Script::FairYield, &by.owner, &words)
             }
-            Action::Break { holders } => {
-                let mut words = self.script(Script::Break, &[text(self.resource.channel())]);
+            Action::Break { channel, holders } => {
+                let mut words = self.script(Script::Break, &[text(channel)]);
                 let rest = MOST_ARGUMENTS - words.argument_count;
                 for holder in holders.iter().take(rest) {
                     words.add(text(holder));

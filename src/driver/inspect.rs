@@ -72,8 +72,12 @@ pub(super) async fn inspect(
 pub(super) async fn break_held(masters: &Masters, inspection: &Inspection) -> Votes {
     let round = Round::open(Verb::Break, masters.count(), clock::now(), None);
     let round = LiveRound::open(round, &masters.metrics);
-    let holders = inspection.holders().into();
-    let command = Command::new(&inspection.resource, Action::Break { holders });
+    let resource = &inspection.resource;
+    let action = Action::Break {
+        channel: resource.redisson_channel(),
+        holders: inspection.holders().into(),
+    };
+    let command = Command::new(resource, action);
     masters.post(command, round.clone());
     round.settled().await;
     masters.votes(&round)

@@ -544,7 +544,7 @@ impl Subject {
             candidate: self.began.saturating_add_signed(off),
         });
         let mut sent = command.command(key, ballot);
-        if let (Action::Break { holders }, 'A') = (&mut sent.action, command.who) {
+        if let (Action::Break { holders, .. }, 'A') = (&mut sent.action, command.who) {
             *holders = [self.holder_of_mutex(key).await].into();
         }
         self.post(sent, None);

@@ -383,7 +383,7 @@ async fn a_lock_is_broken_if_the_holder_is_the_one_that_was_seen() {
         "write-hash field=some 40s, break A: kind, left field=some 40s",
         "write-hash a=1 fair=1 mode=quorlock b=1 40s, fair break a: kind, left a=1 b=1 fair=1 40s",
         "fair acquire a1: granted, enqueue b@2 20s, fair break a: granted +turn-b:b@2, left nothing | b@2 20s | - -",
-        "fair acquire a1: granted, spoil-queue, fair break a: granted, left nothing",
+        "fair acquire a1: granted, spoil-queue, fair break a: granted, left nothing spoilt-queue 60s",
     ])
     .await;
 }

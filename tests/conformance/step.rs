@@ -79,12 +79,12 @@ impl RowCommand {
 
     pub(super) fn command(&self, key: &str, ballot: Option<Ballot>) -> Command {
         let resource = resource(self.kind, key);
-        let mut command = Command::new(&resource, self.action(ballot));
+        let mut command = Command::new(&resource, self.action(&resource, ballot));
         command.watch = self.watch;
         command
     }
 
-    fn action(&self, ballot: Option<Ballot>) -> Action {
+    fn action(&self, resource: &Resource, ballot: Option<Ballot>) -> Action {
         let (depth, was_won) = (self.depth, self.was_won);
         let ttl = checked(self.ttl);
         let timeout = self.queue.map(|queue| queue.waiter_timeout);
@@ -119,6 +119,7 @@ impl RowCommand {
             },
             (Verb::Inspect, _) => Action::Inspect,
             (Verb::Break, _) => Action::Break {
+                channel: resource.redisson_channel(),
                 holders: [self.holder()].into(),
             },
             (verb @ Verb::Yield, _) => panic!("no step is {verb:?}"),
