@@ -1,9 +1,168 @@
-//! Stub.
+//! The keeper: a small process that kills the command if the wrapper can no longer do that.
+//!
+//! The wrapper starts the keeper before the command. The keeper leads a process group, and the
+//! command is started in that group. So the keeper knows the group from the first instruction of
+//! the command on, and the number of the group is not used again while the keeper lives.
+//!
+//! A pipe leads from the wrapper to the keeper. The wrapper writes until when the lock is valid.
+//! If the time has come, or if the pipe ends because the wrapper is dead, the keeper kills the
+//! group and itself. The wrapper may be stopped, hung or killed.
 
-use std::process::ExitCode;
+use std::{
+    env,
+    fs::File,
+    io::{self, Read, Write},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::process::CommandExt,
+    },
+    path::PathBuf,
+    process::{Command, ExitCode, Stdio},
+    time::{Duration, Instant},
+};
 
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::signal::{SigSet, Signal, killpg},
+    time::{ClockId, clock_gettime},
+    unistd::{Pid, getpgrp, getpid},
+};
+use tokio::net::unix::pipe;
+
+/// The argument that makes this program a keeper.
 pub(crate) const WORD: &str = "--keeper";
 
+/// The keeper, as the wrapper sees it. If the wrapper drops it without a
+/// [goodbye](Self::say_goodbye), the group is killed.
+pub(crate) struct Keeper {
+    group: Pid,
+    deadlines: pipe::Sender,
+    answers: pipe::Receiver,
+}
+
+impl Keeper {
+    /// Starts a keeper. It guards the group once it is [ready](Self::ready).
+    pub(crate) fn start() -> io::Result<Self> {
+        let mut child = Command::new(program())
+            .arg0("quorlock")
+            .arg(WORD)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        Ok(Self {
+            group: Pid::from_raw(child.id().cast_signed()),
+            deadlines: pipe::Sender::from_owned_fd(OwnedFd::from(stdin))?,
+            answers: pipe::Receiver::from_owned_fd(OwnedFd::from(stdout))?,
+        })
+    }
+
+    /// Waits until the keeper guards its group.
+    pub(crate) async fn ready(&self) -> io::Result<()> {
+        loop {
+            self.answers.readable().await?;
+            match self.answers.try_read(&mut [0]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                answer => return answer.map(|_| ()),
+            }
+        }
+    }
+
+    /// Returns the group that the keeper guards.
+    pub(crate) fn group(&self) -> Pid {
+        self.group
+    }
+
+    /// Makes the keeper kill the group at `deadline`, instead of at an earlier deadline.
+    pub(crate) fn kill_at(&self, deadline: Instant) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let at = u64::try_from((monotonic() + left).as_nanos()).unwrap_or(u64::MAX);
+        // The pipe is full only if the whole group has been stopped for hours.
+        let _ = self.deadlines.try_write(&at.to_ne_bytes());
+    }
+
+    /// Ends the keeper without killing the group.
+    pub(crate) fn say_goodbye(self) {
+        let _ = self.deadlines.try_write(&GOODBYE.to_ne_bytes());
+    }
+}
+
+/// The file of this program. Its path is of no use after an upgrade.
+fn program() -> PathBuf {
+    let path = env::current_exe().unwrap_or_default();
+    if path.exists() {
+        path
+    } else {
+        "/proc/self/exe".into()
+    }
+}
+
+/// Runs the keeper.
 pub(crate) fn keep() -> ExitCode {
+    // A keeper that does not lead a group would kill the wrong one.
+    if getpgrp() != getpid() || SigSet::all().thread_block().is_err() {
+        return ExitCode::FAILURE;
+    }
+    let ready = io::stdout()
+        .write_all(b"k")
+        .and_then(|()| io::stdout().flush());
+    if ready.is_ok() && wait().is_ok() {
+        return ExitCode::SUCCESS;
+    }
+    let _ = killpg(getpgrp(), Signal::SIGKILL); // this process is in the group, too
     ExitCode::FAILURE
 }
+
+/// Waits for the goodbye. Returns an error if the group must be killed.
+fn wait() -> io::Result<()> {
+    let mut pipe = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut deadline = None;
+    let mut bytes = [0; 512];
+    loop {
+        wait_for_bytes(&pipe, deadline)?;
+        let count = pipe.read(&mut bytes)?;
+        // Each write is small enough to arrive as a whole.
+        let Some(newest) = bytes[..count].rchunks_exact(8).next() else {
+            return Err(io::ErrorKind::UnexpectedEof.into()); // the wrapper is dead
+        };
+        let mut number = [0; 8];
+        number.copy_from_slice(newest);
+        match u64::from_ne_bytes(number) {
+            GOODBYE => return Ok(()),
+            at => deadline = Some(Duration::from_nanos(at)),
+        }
+    }
+}
+
+/// Waits until the pipe has bytes or ends. If both have come, bytes count more than the deadline:
+/// the group may have been stopped, and its keeper with it.
+fn wait_for_bytes(pipe: &File, deadline: Option<Duration>) -> io::Result<()> {
+    loop {
+        let left = deadline.map(|at| at.saturating_sub(monotonic()));
+        // Whole milliseconds, rounded down: rather early than late.
+        let limit = left.map_or(PollTimeout::NONE, |left| {
+            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+        });
+        match poll(&mut [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)], limit) {
+            Ok(0) if left.is_some_and(|left| left < Duration::from_millis(1)) => {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Returns the time of a clock that all processes share and that nobody sets.
+fn monotonic() -> Duration {
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::MAX, Duration::from)
+}
+
+const GOODBYE: u64 = 0;

@@ -11,6 +11,7 @@ use crate::{
 };
 
 mod args;
+mod ask;
 mod bench;
 mod break_lock;
 mod completions;
@@ -25,6 +26,7 @@ mod masters;
 mod output;
 mod password;
 mod run;
+mod signals;
 mod status;
 
 fn main() -> ExitCode {

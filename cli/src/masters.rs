@@ -1,6 +1,6 @@
 //! Where the masters come from.
 
-use std::{env, fs, path::Path};
+use std::{env, fs, path::Path, time::Duration};
 
 use quorlock::{Builder, Coordinator, RestartGuard};
 
@@ -65,12 +65,14 @@ impl Masters {
         self.name.as_deref()
     }
 
+    /// Returns the TTL of locks that have no TTL of their own.
+    pub(crate) fn ttl(&self) -> Duration {
+        self.settings.ttl.unwrap_or(DEFAULT_TTL)
+    }
+
     /// Returns a builder with the masters and the settings.
     pub(crate) fn builder(&self) -> Builder {
-        let mut builder = Coordinator::builder().masters(&self.urls);
-        if let Some(ttl) = self.settings.ttl {
-            builder = builder.ttl(ttl);
-        }
+        let mut builder = Coordinator::builder().masters(&self.urls).ttl(self.ttl());
         if let Some(ttl) = self.settings.max_ttl {
             builder = builder.max_ttl(ttl);
         }
@@ -126,6 +128,9 @@ fn find_password(file: Option<&Path>) -> Result<Option<String>, Failure> {
     }
     Ok(Some(password.to_owned()))
 }
+
+/// The default of the library.
+const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

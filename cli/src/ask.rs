@@ -1,0 +1,178 @@
+//! Asking for a lock, and giving it back.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    io::{IsTerminal, stderr},
+    pin::pin,
+    time::{Duration, Instant},
+};
+
+use quorlock::{AcquireError, Contention, Coordinator, Guard, Lock, Renewal};
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    args::{Asking, Common},
+    exit::Exit,
+    failure::{Failure, rounded, table},
+    masters::Masters,
+    output::complain,
+    signals::Signals,
+};
+
+/// A lock that is held.
+pub(crate) struct Held {
+    pub(crate) guard: Guard,
+    locks: Coordinator,
+}
+
+impl Held {
+    /// Returns how many masters hold the lock, such as `3/5`.
+    pub(crate) fn votes(&self) -> String {
+        let votes = self.guard.votes();
+        format!("{}/{}", votes.granted_count(), votes.master_count())
+    }
+
+    /// Releases the lock. After a short time, it gives up waiting for the masters, and the lock
+    /// ends with its TTL.
+    pub(crate) async fn give_back(self, common: &Common) {
+        let Self { guard, locks } = self;
+        let name = guard.name().to_owned();
+        match timeout(RELEASE_LIMIT, guard.release()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) if common.is_verbose() => complain(error),
+            Err(_) if common.is_verbose() => {
+                complain(format_args!(
+                    "no majority confirmed the release of {name:?}"
+                ));
+            }
+            Ok(Err(_)) | Err(_) => {}
+        }
+        // A majority has confirmed. The others normally take as long.
+        let _ = timeout(CLOSE_LIMIT, locks.close()).await;
+    }
+}
+
+/// What asking for a lock led to.
+pub(crate) enum Asked {
+    Held(Held),
+    /// A signal ended the wait. Nothing is left on the masters.
+    Interrupted(Exit),
+}
+
+/// Waits for the lock called `name`, as `asking` says, or for a signal.
+pub(crate) async fn ask(
+    masters: &Masters,
+    name: &str,
+    asking: &Asking,
+    common: &Common,
+    signals: &mut Signals,
+) -> Result<Asked, Failure> {
+    let locks = masters.coordinator()?;
+    let lock = lock(&locks, name, asking);
+    let asked = {
+        let mut acquire = pin!(acquire(&locks, &lock, asking));
+        let mut tell = pin!(tell(&lock, common));
+        let mut told = false;
+        loop {
+            tokio::select! {
+                biased;
+                acquired = &mut acquire => break acquired.map(Ok),
+                signal = signals.next() => break Ok(Err(Exit::Signal(signal as i32 as u8))),
+                () = &mut tell, if !told => told = true,
+            }
+        }
+    };
+    match asked {
+        Ok(Ok(guard)) => {
+            if common.is_verbose() {
+                complain(format_args!("got {name:?}\n{}", table(&guard.votes())));
+            }
+            Ok(Asked::Held(Held { guard, locks }))
+        }
+        Ok(Err(exit)) => {
+            let _ = timeout(RELEASE_LIMIT, locks.close()).await;
+            Ok(Asked::Interrupted(exit))
+        }
+        Err(error) => {
+            let _ = timeout(CLOSE_LIMIT, locks.close()).await;
+            Err(error.into())
+        }
+    }
+}
+
+fn lock(locks: &Coordinator, name: &str, asking: &Asking) -> Lock {
+    let mut lock = if asking.fair {
+        locks.fair(name, &locks.owner())
+    } else {
+        locks.mutex(name)
+    };
+    if let Some(ttl) = asking.ttl {
+        lock = lock.ttl(ttl);
+    }
+    if let Some(time) = asking.min_hold {
+        lock = lock.min_hold(time);
+    }
+    if asking.fence {
+        lock = lock.fenced();
+    }
+    lock.renewal(asking.max_hold.map_or(Renewal::Unlimited, Renewal::UpTo))
+}
+
+async fn acquire(locks: &Coordinator, lock: &Lock, asking: &Asking) -> Result<Guard, AcquireError> {
+    match asking.wait {
+        Some(Duration::ZERO) => acquire_once(locks, lock).await,
+        Some(limit) => lock.acquire_within(limit).await,
+        None if asking.nonblock => acquire_once(locks, lock).await,
+        None => lock.acquire().await,
+    }
+}
+
+/// Waits for no holder, but for connections, and for others that ask at the same moment: if the
+/// vote is split, nobody has the lock.
+async fn acquire_once(locks: &Coordinator, lock: &Lock) -> Result<Guard, AcquireError> {
+    let start = Instant::now();
+    loop {
+        let error = match lock.try_acquire().await {
+            Ok(guard) => return Ok(guard),
+            Err(error) => error,
+        };
+        let left = ONCE_LIMIT.saturating_sub(start.elapsed());
+        let goes_on = !left.is_zero()
+            && match &error {
+                AcquireError::Contended { reason, .. } => *reason == Contention::Split,
+                AcquireError::NoQuorum { .. } => locks.ready(left).await.is_ok(),
+                _ => false,
+            };
+        if !goes_on {
+            return Err(error);
+        }
+        let random = RandomState::new().hash_one(()) % 30;
+        sleep(Duration::from_millis(random)).await;
+    }
+}
+
+/// Tells a person once why nothing happens.
+async fn tell(lock: &Lock, common: &Common) {
+    if !common.is_verbose() && !stderr().is_terminal() {
+        return;
+    }
+    sleep(PATIENCE).await;
+    match lock.inspect().await {
+        Ok(seen) => {
+            let holder = seen.holder.and_then(|holder| holder.remaining);
+            let time = holder.map(|time| format!(", held for {} more", rounded(time)));
+            let time = time.unwrap_or_default();
+            complain(format_args!(
+                "waiting for the lock{time}, unless it is renewed"
+            ));
+        }
+        Err(error) => complain(format_args!("waiting for masters: {error}")),
+    }
+}
+
+const RELEASE_LIMIT: Duration = Duration::from_secs(2);
+const CLOSE_LIMIT: Duration = Duration::from_millis(250);
+/// The longest time that `--nonblock` takes if nobody holds the lock.
+const ONCE_LIMIT: Duration = Duration::from_secs(1);
+/// The time after which a person wants to know what a program waits for.
+const PATIENCE: Duration = Duration::from_secs(1);

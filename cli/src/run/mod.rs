@@ -1,0 +1,93 @@
+//! `quorlock run`: a command that runs while the lock is held.
+
+use std::{
+    process::Command,
+    time::{Duration, SystemTime},
+};
+
+use crate::{
+    args::{Common, Run},
+    ask::{Asked, Held, ask},
+    block_on,
+    exit::Exit,
+    failure::Failure,
+    masters::Masters,
+    run::{group::Group, watch::Watch},
+    signals::{ENDING, Signals},
+};
+
+mod group;
+mod program;
+mod terminal;
+mod watch;
+
+pub(crate) fn run(args: &Run, common: &Common) -> Result<Exit, Failure> {
+    let program = args.command.first();
+    let program = program.ok_or_else(|| Failure::new(Exit::Usage, "there is no command"))?;
+    // A command that cannot run should not wait for hours first.
+    program::check(program)?;
+    let masters = Masters::find(common)?;
+    let ttl = args.asking.ttl.unwrap_or(masters.ttl());
+    let kill_after = kill_after(args, ttl)?;
+    block_on(async {
+        let mut signals = Signals::catch(&ENDING)?;
+        let asked = ask(&masters, &args.name, &args.asking, common, &mut signals);
+        let held = match asked.await? {
+            Asked::Held(held) => held,
+            Asked::Interrupted(exit) => return Ok(exit),
+        };
+        let done = run_command(&held, args, kill_after, signals).await;
+        held.give_back(common).await;
+        done
+    })
+}
+
+async fn run_command(
+    held: &Held,
+    args: &Run,
+    kill_after: Duration,
+    signals: Signals,
+) -> Result<Exit, Failure> {
+    let guard = &held.guard;
+    let mut group = Group::start().await?;
+    group.kill_at(guard.valid_until());
+    let mut command = Command::new(&args.command[0]);
+    command.args(&args.command[1..]);
+    describe(held, &mut command);
+    group.spawn(command)?;
+    Watch::new(guard, group, signals, kill_after)?.watch().await
+}
+
+/// Returns the time from TERM to KILL. It must leave time for renewals, which begin when two thirds
+/// of the TTL are left.
+fn kill_after(args: &Run, ttl: Duration) -> Result<Duration, Failure> {
+    match args.kill_after {
+        None => Ok((ttl / 3).min(MOST_KILL_AFTER)),
+        Some(time) if time <= ttl / 2 => Ok(time),
+        Some(time) => Err(Failure::new(
+            Exit::Usage,
+            format!(
+                "--kill-after {} is more than half the TTL, which leaves too little time to renew \
+                 the lock; give a shorter time or a longer --ttl",
+                humantime::format_duration(time)
+            ),
+        )),
+    }
+}
+
+/// Sets the environment of the command, so that it does not see that of an outer `quorlock run`.
+fn describe(held: &Held, command: &mut Command) {
+    let guard = &held.guard;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let deadline = now.unwrap_or_default() + guard.remaining();
+    command
+        .env("QUORLOCK_LOCK", guard.name())
+        .env("QUORLOCK_VOTES", held.votes())
+        .env("QUORLOCK_DEADLINE_MS", deadline.as_millis().to_string());
+    match guard.fencing_token() {
+        Some(token) => command.env("QUORLOCK_FENCING_TOKEN", token.to_string()),
+        None => command.env_remove("QUORLOCK_FENCING_TOKEN"),
+    };
+}
+
+const MOST_KILL_AFTER: Duration = Duration::from_secs(10);

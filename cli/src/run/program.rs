@@ -1,0 +1,46 @@
+//! Finding a program as shells do.
+
+use std::{
+    env,
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
+
+use nix::unistd::{AccessFlags, access};
+
+use crate::{exit::Exit, failure::Failure};
+
+/// Checks that `program` exists and can be executed.
+///
+/// # Errors
+///
+/// The statuses 126 and 127.
+pub(crate) fn check(program: &OsStr) -> Result<(), Failure> {
+    let found = candidates(program)
+        .into_iter()
+        .filter(|path| path.is_file());
+    let found = found.collect::<Vec<_>>();
+    if found
+        .iter()
+        .any(|path| access(path, AccessFlags::X_OK).is_ok())
+    {
+        return Ok(());
+    }
+    let shown = program.display();
+    if found.is_empty() && !Path::new(program).is_dir() {
+        let sentence = format!("{shown}: command not found; check its name and the PATH");
+        return Err(Failure::new(Exit::NotFound, sentence));
+    }
+    let sentence = format!("{shown}: cannot be executed; check its permissions");
+    Err(Failure::new(Exit::NotExecutable, sentence))
+}
+
+fn candidates(program: &OsStr) -> Vec<PathBuf> {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return vec![program.into()];
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .collect()
+}

@@ -1,0 +1,159 @@
+//! Watching the lock and the command.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, raise};
+use quorlock::{Guard, LockState};
+use tokio::time::{sleep_until, timeout};
+
+use super::group::{Change, Group};
+use crate::{exit::Exit, failure::Failure, output::complain, signals::Signals};
+
+/// Watches a lock and the command that runs under it.
+pub(crate) struct Watch<'a> {
+    guard: &'a Guard,
+    group: Group,
+    /// Signals to pass on.
+    signals: Signals,
+    /// TSTP and CONT, which stop and resume both the command and this process.
+    job_control: Signals,
+    kill_after: Duration,
+    /// The end of the validity, as far as it is known. After a loss the guard no longer says it.
+    valid_until: Instant,
+    /// Whether this process stops when the command stops.
+    stops_too: bool,
+}
+
+impl<'a> Watch<'a> {
+    pub(crate) fn new(
+        guard: &'a Guard,
+        group: Group,
+        signals: Signals,
+        kill_after: Duration,
+    ) -> Result<Self, Failure> {
+        Ok(Self {
+            guard,
+            signals,
+            job_control: Signals::catch(&[Signal::SIGTSTP, Signal::SIGCONT])?,
+            kill_after,
+            valid_until: guard.valid_until(),
+            stops_too: group.has_terminal(),
+            group,
+        })
+    }
+
+    /// Waits until the command has ended. If the lock is lost or about to end, ends the command.
+    pub(crate) async fn watch(mut self) -> Result<Exit, Failure> {
+        let exit = loop {
+            let now = Instant::now();
+            if self.is_over(now) {
+                return Ok(self.end_command(now).await);
+            }
+            self.valid_until = self.guard.valid_until();
+            self.group.kill_at(self.valid_until);
+            let next_look = self.next_look(now);
+            tokio::select! {
+                biased;
+                change = self.group.changed() => match change {
+                    Change::Ended(exit) => break exit,
+                    Change::Stopped(signal) => self.stop(signal),
+                },
+                signal = self.signals.next() => self.group.signal(signal),
+                signal = self.job_control.next() => self.control(signal),
+                _ = self.guard.lost() => {}
+                () = sleep_until(next_look.into()) => {}
+            }
+        };
+        // The keeper may have killed the command before this process noticed.
+        if let LockState::Lost(_) = self.guard.state() {
+            return Err(self.lost());
+        }
+        self.group.end();
+        Ok(exit)
+    }
+
+    /// Returns whether the lock is lost, or so near its end that the command must end now.
+    fn is_over(&self, now: Instant) -> bool {
+        matches!(self.guard.state(), LockState::Lost(_))
+            || now + self.kill_after >= self.guard.valid_until()
+    }
+
+    /// Returns when to look whether the lock was renewed. Usually it was renewed long before.
+    fn next_look(&self, now: Instant) -> Instant {
+        let last = self.valid_until.checked_sub(self.kill_after).unwrap_or(now);
+        let early = self.valid_until.checked_sub(self.guard.validity() / 2);
+        match early {
+            Some(early) if early > now => early.min(last),
+            _ => last.min(now + LOOK_EVERY),
+        }
+    }
+
+    /// Ends the command with TERM, and with KILL before the lock ends. If the lock is lost already,
+    /// another holder may have it, and the command still gets the time to clean up.
+    async fn end_command(mut self, now: Instant) -> Exit {
+        complain(format_args!("{}; ending the command", self.loss()));
+        self.group.signal(Signal::SIGTERM);
+        self.group.signal(Signal::SIGCONT); // a process that is stopped gets no TERM
+        let kill_at = self.valid_until.min(now + self.kill_after);
+        self.group.kill_at(kill_at);
+        let left = kill_at.saturating_duration_since(Instant::now());
+        let has_ended = timeout(left, self.ended()).await.is_ok();
+        self.group.signal(Signal::SIGKILL); // what the command has started, too
+        if !has_ended && timeout(KILL_LIMIT, self.ended()).await.is_err() {
+            complain("the command does not die; it may hang in the kernel");
+        }
+        self.group.take_terminal();
+        Exit::Lost
+    }
+
+    async fn ended(&mut self) {
+        while let Change::Stopped(_) = self.group.changed().await {}
+    }
+
+    fn lost(self) -> Failure {
+        self.group.signal(Signal::SIGKILL);
+        self.group.take_terminal();
+        let sentence = format!("{} while the command ran", self.loss());
+        Failure::new(Exit::Lost, sentence).with_votes(&self.guard.votes())
+    }
+
+    fn loss(&self) -> String {
+        let name = self.guard.name();
+        match self.guard.state() {
+            LockState::Lost(reason) => format!("lost {name:?}: {reason}"),
+            LockState::Held => format!("{name:?} is about to end, and is no longer renewed"),
+            LockState::InDoubt => format!("{name:?} cannot be renewed, and is about to end"),
+        }
+    }
+
+    fn stop(&mut self, signal: Signal) {
+        if !self.stops_too && signal == Signal::SIGSTOP {
+            return; // somebody has stopped only the command: the lock is renewed meanwhile
+        }
+        self.group.take_terminal();
+        // The shell takes over. If this takes longer than the TTL, the keeper kills the group.
+        let _ = raise(Signal::SIGSTOP);
+        self.go_on();
+    }
+
+    fn control(&mut self, signal: Signal) {
+        if signal == Signal::SIGTSTP {
+            self.stops_too = true;
+            self.group.signal(Signal::SIGTSTP);
+        } else {
+            self.go_on();
+        }
+    }
+
+    /// Resumes the group after a stop, unless the lock has ended meanwhile.
+    fn go_on(&self) {
+        if !self.is_over(Instant::now()) {
+            self.group.resume();
+        }
+    }
+}
+
+/// The time between two looks while a renewal is late.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The longest wait for a process that was killed.
+const KILL_LIMIT: Duration = Duration::from_secs(5);

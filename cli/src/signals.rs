@@ -1,0 +1,69 @@
+//! Signals that end the wait for a lock, and that a command gets.
+
+use std::{
+    fs,
+    future::poll_fn,
+    io,
+    task::{Context, Poll},
+};
+
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{self, SignalKind};
+
+use crate::{exit::Exit, failure::Failure};
+
+/// The signals that end a program by default, and that people and service managers send.
+pub(crate) const ENDING: [Signal; 6] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+
+/// The signals that have arrived. While it lives, these signals do not end the process.
+pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
+
+impl Signals {
+    /// Catches `signals`, except for those that were ignored when the process started: `nohup` and
+    /// shells that start a background job rely on that.
+    pub(crate) fn catch(signals: &[Signal]) -> Result<Self, Failure> {
+        let ignored = ignored();
+        let wanted = signals.iter().filter(|&&signal| ignored & bit(signal) == 0);
+        let streams = wanted.map(|&signal| {
+            let stream = unix::signal(SignalKind::from_raw(signal as i32))?;
+            Ok((signal, stream))
+        });
+        let streams = streams.collect::<io::Result<_>>().map_err(|error| {
+            Failure::new(Exit::System, format!("cannot catch signals: {error}"))
+        })?;
+        Ok(Self(streams))
+    }
+
+    /// Waits for the next signal. Dropping the future loses no signal.
+    pub(crate) async fn next(&mut self) -> Signal {
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Signal> {
+        for (signal, stream) in &mut self.0 {
+            if stream.poll_recv(cx) == Poll::Ready(Some(())) {
+                return Poll::Ready(*signal);
+            }
+        }
+        Poll::Pending
+    }
+}
+
+/// Returns the set of ignored signals, one bit for each. It is empty on systems without `/proc`.
+fn ignored() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+fn bit(signal: Signal) -> u64 {
+    1 << (signal as i32 - 1)
+}
