@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args as Group, Parser, Subcommand};
+use clap_complete::Shell;
 
 /// Distributed locks, held by a majority of independent Redis or Valkey masters.
 ///
@@ -172,8 +173,8 @@ pub(crate) struct Bench {
 /// Prints a completion script for a shell.
 #[derive(Debug, Group)]
 pub(crate) struct Completions {
-    /// bash, elvish, fish, powershell or zsh.
-    pub(crate) shell: String,
+    /// Shell that reads the script.
+    pub(crate) shell: Shell,
 }
 
 const AFTER: &str = "\

@@ -96,7 +96,11 @@ async fn measure(args: &Bench, locks: &Coordinator) -> Report {
     let end = start + args.time;
     // No other bench uses these names, and no program should.
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let run = format!("quorlock-bench/{}-{}", now.unwrap_or_default().as_micros(), process::id());
+    let run = format!(
+        "quorlock-bench/{}-{}",
+        now.unwrap_or_default().as_micros(),
+        process::id()
+    );
     let mut tasks = JoinSet::new();
     for task in 0..args.tasks {
         let lock = locks.mutex(format!("{run}/{task}"));

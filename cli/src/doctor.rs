@@ -43,7 +43,9 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
             })?;
         } else {
             let count = locks.master_count();
-            say(text(&checked.findings, count, Style::of_stdout()))?;
+            let style = Style::of_stdout();
+            let masters = described(count, masters.name());
+            say(text(&checked.findings, &masters, style))?;
         }
         Ok(exit(checked.worst()))
     })
@@ -76,7 +78,7 @@ impl FindingReport {
     }
 }
 
-fn text(findings: &[Finding], masters: usize, style: Style) -> String {
+fn text(findings: &[Finding], masters: &str, style: Style) -> String {
     let mut text = String::new();
     for group in groups(findings) {
         text.push_str(&paragraph(&group, style));
@@ -105,8 +107,14 @@ fn text(findings: &[Finding], masters: usize, style: Style) -> String {
         Some(Severity::Refuse) => format!("{}; do not use these masters yet", counts.join(", ")),
         Some(_) => counts.join(", "),
     };
-    let (plural, line) = (if masters == 1 { "" } else { "s" }, summary);
-    text + &format!("{masters} master{plural}: {line}\n")
+    text + &format!("{masters}: {summary}\n")
+}
+
+/// Says which masters were checked.
+fn described(count: usize, set: Option<&str>) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    let set = set.map_or_else(String::new, |set| format!(" of the set {set:?}"));
+    format!("{count} master{plural}{set}")
 }
 
 /// Puts findings together that differ only in their masters.

@@ -33,10 +33,6 @@ impl Histogram {
         self.count
     }
 
-    pub(crate) fn longest(&self) -> Duration {
-        self.longest
-    }
-
     /// Returns the time that `percent` of the times do not exceed. `None` if there are no times.
     pub(crate) fn percentile(&self, percent: u64) -> Option<Duration> {
         let rank = (self.count * percent).div_ceil(100).max(1);
@@ -65,7 +61,7 @@ mod tests {
             let found = times.percentile(percent).unwrap_or_default().as_micros() as f64;
             assert!((found / micros - 1.0).abs() < 0.011, "{percent}: {found}");
         }
-        assert_eq!(times.longest(), Duration::from_millis(10));
+        assert_eq!(times.longest, Duration::from_millis(10));
     }
 
     #[test]

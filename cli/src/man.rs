@@ -9,7 +9,10 @@ use crate::{args::Args, exit::Exit, failure::Failure, report::say};
 
 pub(crate) fn man() -> Result<Exit, Failure> {
     let page = page().map_err(|error| {
-        Failure::new(Exit::Output, format!("cannot write the manual page: {error}"))
+        Failure::new(
+            Exit::Output,
+            format!("cannot write the manual page: {error}"),
+        )
     })?;
     say(page)?;
     Ok(Exit::Success)

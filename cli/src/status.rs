@@ -78,7 +78,7 @@ pub(crate) fn queue(look: &Look, style: Style) -> String {
     if look.waiters.is_empty() {
         return String::new();
     }
-    let rows: Vec<_> = look.waiters.iter().enumerate();
+    let rows = look.waiters.iter().enumerate();
     let rows: Vec<_> = rows
         .map(|(at, owner)| vec![Cell::plain((at + 1).to_string()), Cell::plain(owner)])
         .collect();

@@ -42,10 +42,6 @@ impl Style {
         }
     }
 
-    pub(crate) fn is_terminal(self) -> bool {
-        self.size.is_some()
-    }
-
     pub(crate) fn height(self) -> Option<usize> {
         self.size.map(|(_, height)| height)
     }
@@ -78,7 +74,11 @@ impl Style {
     pub(crate) fn table(self, rows: &[Vec<Cell>]) -> String {
         let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
         let widths: Vec<_> = (0..columns)
-            .map(|at| rows.iter().map(|row| row.get(at).map_or(0, Cell::aligned)).max())
+            .map(|at| {
+                rows.iter()
+                    .map(|row| row.get(at).map_or(0, Cell::aligned))
+                    .max()
+            })
             .map(Option::unwrap_or_default)
             .collect();
         let lines = rows.iter().map(|row| {
@@ -92,7 +92,11 @@ impl Style {
                 let text = cut(&cell.text, room);
                 let is_last = at + 1 == row.len();
                 let width = text.chars().count();
-                let pad = if is_last { 0 } else { widths[at].saturating_sub(width) };
+                let pad = if is_last {
+                    0
+                } else {
+                    widths[at].saturating_sub(width)
+                };
                 line.push_str(&" ".repeat(gap));
                 line.push_str(&self.paint(cell.colour, &text));
                 line.push_str(&" ".repeat(pad));
@@ -140,7 +144,11 @@ impl Cell {
 
     /// Returns the width that the column needs because of this cell.
     fn aligned(&self) -> usize {
-        if self.is_wide { 0 } else { self.text.chars().count() }
+        if self.is_wide {
+            0
+        } else {
+            self.text.chars().count()
+        }
     }
 }
 
@@ -153,7 +161,9 @@ pub(crate) fn heading<const N: usize>(words: [&str; N]) -> Vec<Cell> {
 /// Cuts a text to a number of columns.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     // A text from a server must not move the cursor.
-    let clean = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+    let clean = text
+        .chars()
+        .map(|letter| if letter.is_control() { ' ' } else { letter });
     if text.chars().count() <= columns {
         return clean.collect();
     }

@@ -95,14 +95,14 @@ impl Frame {
     fn key(&self) -> String {
         let mut key = String::new();
         for master in &self.masters {
-            let _ = write!(key, "{} {}\n", master.state, master.can_vote);
+            let _ = writeln!(key, "{} {}", master.state, master.can_vote);
         }
         for look in &self.locks {
-            let _ = write!(key, "{:?} {:?}\n", look.verdict, look.waiters);
+            let _ = writeln!(key, "{:?} {:?}", look.verdict, look.waiters);
             let holders = look.masters.iter().map(|master| master.holder.as_ref());
             for holder in holders.chain([look.holder.as_ref()]) {
                 let holder = holder.map(|holder| (holder.kind, &holder.owner, holder.depth));
-                let _ = write!(key, "{holder:?}\n");
+                let _ = writeln!(key, "{holder:?}");
             }
         }
         key
@@ -112,7 +112,11 @@ impl Frame {
         let can_vote = self.masters.iter().filter(|master| master.can_vote).count();
         let all = self.masters.len();
         let summary = format!("{}  {can_vote} of {all} masters can vote", self.time);
-        let colour = if can_vote > all / 2 { Colour::Dim } else { Colour::Red };
+        let colour = if can_vote > all / 2 {
+            Colour::Dim
+        } else {
+            Colour::Red
+        };
         let mut text = style.paint(colour, &summary) + "\n";
         for look in &self.locks {
             text.push('\n');
@@ -124,7 +128,13 @@ impl Frame {
     }
 
     fn table(&self, look: &Look, style: Style) -> String {
-        let mut rows = vec![heading(["MASTER", "STATE", "ROUND TRIP", "HOLDER", "TTL LEFT"])];
+        let mut rows = vec![heading([
+            "MASTER",
+            "STATE",
+            "ROUND TRIP",
+            "HOLDER",
+            "TTL LEFT",
+        ])];
         let masters = self.masters.iter().zip(&look.masters);
         rows.extend(masters.map(|(master, view)| row(master, view)));
         style.table(&rows)
@@ -146,10 +156,19 @@ fn row(master: &MasterReport, view: &MasterLook) -> Vec<Cell> {
     let micros = view.answer_us.or(master.round_trip_us).unwrap_or_default();
     let micros = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
     let (holder, left) = match &view.holder {
-        Some(holder) => (holder.short(), holder.left().unwrap_or_else(|| "no TTL".to_owned())),
+        Some(holder) => (
+            holder.short(),
+            holder.left().unwrap_or_else(|| "no TTL".to_owned()),
+        ),
         None => ("-".to_owned(), "-".to_owned()),
     };
-    vec![name, state, Cell::plain(brief(micros)), Cell::plain(holder), Cell::plain(left)]
+    vec![
+        name,
+        state,
+        Cell::plain(brief(micros)),
+        Cell::plain(holder),
+        Cell::plain(left),
+    ]
 }
 
 impl MasterReport {
@@ -238,8 +257,14 @@ mod tests {
     #[test]
     fn a_picture_that_is_too_high_is_cut() {
         let style = Style::terminal(80, 3);
-        assert_eq!(redraw("a\nb\n", style), "\x1b[Ha\x1b[K\r\nb\x1b[K\r\n\x1b[J");
-        assert_eq!(redraw("a\nb\nc\n", style), "\x1b[Ha\x1b[K\r\nb\x1b[K\r\nc\x1b[K\x1b[J");
+        assert_eq!(
+            redraw("a\nb\n", style),
+            "\x1b[Ha\x1b[K\r\nb\x1b[K\r\n\x1b[J"
+        );
+        assert_eq!(
+            redraw("a\nb\nc\n", style),
+            "\x1b[Ha\x1b[K\r\nb\x1b[K\r\nc\x1b[K\x1b[J"
+        );
         let cut = "\x1b[Ha\x1b[K\r\nb\x1b[K\r\n… 2 more lines\x1b[K\x1b[J";
         assert_eq!(redraw("a\nb\nc\nd\n", style), cut);
     }
