@@ -174,8 +174,8 @@ fn paragraph(group: &[&Finding], style: Style) -> String {
     ] {
         if !body.is_empty() {
             text.push_str("        ");
-            text.push_str(&style.paint(Colour::Dim, &format!("{word:<4}")));
-            text.push_str(&indented(&body, 12, style));
+            text.push_str(&style.paint(Colour::Dim, &format!("{word:<5}")));
+            text.push_str(&indented(&body, 13, style));
         }
     }
     for command in masters
@@ -184,7 +184,7 @@ fn paragraph(group: &[&Finding], style: Style) -> String {
     {
         // A command is not wrapped, so that it can be copied.
         text.push_str(&format!(
-            "            {}\n",
+            "             {}\n",
             style.paint(Colour::Bold, &command)
         ));
     }

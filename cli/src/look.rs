@@ -48,6 +48,9 @@ pub(crate) struct MasterLook {
     pub(crate) holder: Option<HolderLook>,
     /// Why there is no answer.
     pub(crate) reason: Option<String>,
+    /// The round trip that was measured when the connection began.
+    pub(crate) round_trip_us: Option<u128>,
+    /// The time until the answer, with the dial if there was one.
     pub(crate) answer_us: Option<u128>,
 }
 
@@ -70,11 +73,15 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
     {
         inspected = locks.mutex(name).inspect().await;
     }
-    match inspected {
-        Ok(inspection) => Ok(Look::of(inspection)),
-        Err(InspectError::NoQuorum { votes, .. }) => Ok(Look::without_quorum(name, &votes)),
-        Err(error) => Err(error.into()),
+    let mut look = match inspected {
+        Ok(inspection) => Look::of(inspection),
+        Err(InspectError::NoQuorum { votes, .. }) => Look::without_quorum(name, &votes),
+        Err(error) => return Err(error.into()),
+    };
+    for (master, health) in look.masters.iter_mut().zip(locks.health()) {
+        master.round_trip_us = health.round_trip.map(|time| time.as_micros());
     }
+    Ok(look)
 }
 
 /// Returns whether a user that only uses mutexes was denied the queue.
@@ -216,6 +223,7 @@ impl MasterLook {
             view,
             holder,
             reason,
+            round_trip_us: None,
             answer_us: row.latency().map(|time| time.as_micros()),
         }
     }

@@ -33,7 +33,16 @@ fn page() -> io::Result<String> {
     }
     let mut end = Vec::new();
     man.render_extra_section(&mut end)?;
-    Ok(page + &String::from_utf8_lossy(&end))
+    Ok(tidy(&(page + &String::from_utf8_lossy(&end))))
+}
+
+/// Keeps the definition of the apostrophe once, before the first use.
+fn tidy(page: &str) -> String {
+    let is_definition =
+        |line: &str| line.starts_with(".ie \\n(.g") || line.starts_with(".el .ds Aq");
+    let lines = page.lines().enumerate();
+    let lines = lines.filter(|(at, line)| *at < 2 || !is_definition(line));
+    lines.map(|(_, line)| format!("{line}\n")).collect()
 }
 
 /// Returns the section about one command. Its parts are subsections.

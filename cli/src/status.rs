@@ -52,7 +52,7 @@ fn worst(looks: &[Look]) -> Verdict {
 
 /// Returns the text about one lock.
 pub(crate) fn block(look: &Look, style: Style) -> String {
-    let mut rows = vec![heading(["MASTER", "VIEW", "TTL LEFT", "ANSWER IN"])];
+    let mut rows = vec![heading(["MASTER", "VIEW", "TTL LEFT", "ROUND TRIP"])];
     rows.extend(look.masters.iter().map(row));
     let mut text = headline(look, style);
     text.push_str(&style.table(&rows));
@@ -92,7 +92,7 @@ fn row(master: &MasterLook) -> Vec<Cell> {
         let text = format!("no answer: {reason}");
         return vec![name, Cell::wide(Colour::Red, text)];
     }
-    let answer = master.answer_us.map_or_else(String::new, |micros| {
+    let round_trip = master.round_trip_us.map_or_else(String::new, |micros| {
         let micros = u64::try_from(micros).unwrap_or(u64::MAX);
         brief(std::time::Duration::from_micros(micros))
     });
@@ -107,6 +107,6 @@ fn row(master: &MasterLook) -> Vec<Cell> {
         name,
         Cell::plain(view),
         Cell::plain(left),
-        Cell::plain(answer),
+        Cell::plain(round_trip),
     ]
 }

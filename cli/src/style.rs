@@ -42,6 +42,10 @@ impl Style {
         }
     }
 
+    pub(crate) fn is_terminal(self) -> bool {
+        self.size.is_some()
+    }
+
     pub(crate) fn height(self) -> Option<usize> {
         self.size.map(|(_, height)| height)
     }

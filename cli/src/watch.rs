@@ -111,7 +111,12 @@ impl Frame {
     fn text(&self, style: Style) -> String {
         let can_vote = self.masters.iter().filter(|master| master.can_vote).count();
         let all = self.masters.len();
-        let summary = format!("{}  {can_vote} of {all} masters can vote", self.time);
+        let end = if style.is_terminal() {
+            "  Ctrl-C ends"
+        } else {
+            ""
+        };
+        let summary = format!("{}  {can_vote} of {all} masters can vote{end}", self.time);
         let colour = if can_vote > all / 2 {
             Colour::Dim
         } else {
