@@ -10,7 +10,7 @@ use clap_complete::Shell;
 /// The masters come from --master, from QUORLOCK_MASTERS (URLs with commas between them), or from a
 /// set in the configuration file, in this order.
 #[derive(Debug, Parser)]
-#[command(name = "quorlock", version, term_width = 80, after_long_help = AFTER)]
+#[command(name = "quorlock", version, max_term_width = 80, after_long_help = AFTER)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -120,6 +120,7 @@ pub(crate) struct Hold {
 
 /// Shows who holds locks, for how long, and who waits.
 #[derive(Debug, Group)]
+#[command(after_long_help = STATUS)]
 pub(crate) struct Status {
     /// Names of the locks.
     #[arg(required = true)]
@@ -137,6 +138,7 @@ pub(crate) struct Status {
 
 /// Checks the masters, and says how to fix what is wrong.
 #[derive(Debug, Group)]
+#[command(after_long_help = DOCTOR)]
 pub(crate) struct Doctor {
     /// Print JSON.
     #[arg(long)]
@@ -144,7 +146,11 @@ pub(crate) struct Doctor {
 }
 
 /// Takes a lock away from its holder.
+///
+/// Shows the holder and the waiters, and asks. A newer holder keeps the lock. A holder that is alive
+/// works on beside the next one until its next renewal fails.
 #[derive(Debug, Group)]
+#[command(after_long_help = BREAK)]
 pub(crate) struct Break {
     /// Name of the lock.
     pub(crate) name: String,
@@ -157,7 +163,10 @@ pub(crate) struct Break {
 }
 
 /// Measures how long it takes to acquire and release a lock.
+///
+/// Uses locks of its own, and leaves nothing on the masters.
 #[derive(Debug, Group)]
+#[command(after_long_help = BENCH)]
 pub(crate) struct Bench {
     /// How long to measure.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
@@ -191,3 +200,18 @@ processes, 75 another holder has the lock, 76 the lock was lost while CMD ran,
 Environment of CMD: QUORLOCK_LOCK (the name), QUORLOCK_VOTES (such as 3/5),
 QUORLOCK_DEADLINE_MS (Unix time in milliseconds at which the lock ends unless it
 is renewed, as of the start), QUORLOCK_FENCING_TOKEN (with --fence).";
+
+const STATUS: &str = "\
+Exit status: 0 free, 75 held or contested, 69 no majority of masters answered.
+With several names, 69 comes before 75, and 75 before 0.";
+
+const DOCTOR: &str = "\
+Exit status, by the worst finding: 0 none or info, 1 unknown, 2 warn, 3 refuse.";
+
+const BREAK: &str = "\
+Exit status: 0 a majority of masters is free of that holder, 64 nobody said yes,
+69 too few masters answered, 75 a newer holder has the lock, 78 the key is not a
+lock.";
+
+const BENCH: &str = "\
+Exit status: 0 no failures, 1 some failures, 69 nothing worked.";

@@ -61,7 +61,7 @@ pub(crate) fn table(votes: &Votes) -> String {
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
         let waited = match &error {
-            AcquireError::Deadline { waited, .. } => format!(" after {waited:.1?}"),
+            AcquireError::Deadline { waited, .. } => format!(" (waited {waited:.1?})"),
             _ => String::new(),
         };
         let (exit, sentence) = describe(error.last_attempt(), &waited);
@@ -130,11 +130,12 @@ fn by(reason: Contention) -> String {
     }
 }
 
+/// Says how many masters failed. The others may not have answered yet, because the outcome was
+/// certain without them.
 fn too_few(votes: &Votes) -> String {
-    let voted = votes.granted_count() + votes.refused_count();
     format!(
-        "only {voted} of {} masters voted, and {} are needed; \
-         run `quorlock doctor`, or this with -v",
+        "{} of {} masters failed, and {} must answer; run `quorlock doctor`, or this with -v",
+        votes.failed_count(),
         votes.master_count(),
         votes.quorum()
     )

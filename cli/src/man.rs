@@ -49,7 +49,13 @@ fn tidy(page: &str) -> String {
 fn section(command: &Command) -> io::Result<String> {
     let name = format!("quorlock {}", command.get_name());
     let heading = format!(".SH \"{}\"\n", name.to_uppercase());
-    let man = Man::new(command.clone().bin_name(&name).display_name(&name));
+    let man = Man::new(
+        command
+            .clone()
+            .disable_help_flag(true)
+            .bin_name(&name)
+            .display_name(&name),
+    );
     let mut text = Vec::new();
     man.render_synopsis_section(&mut text)?;
     man.render_description_section(&mut text)?;

@@ -1,0 +1,40 @@
+//! Many at once.
+
+use std::{fs, process::Command};
+
+use crate::{
+    server::{Server, masters},
+    support::said,
+};
+
+#[test]
+fn two_hundred_scripts_lose_no_increment() {
+    let masters = masters(3);
+    let counter = masters[0].directory().join("counter");
+    fs::write(&counter, "0\n").unwrap();
+    let urls = masters.iter().map(Server::url).collect::<Vec<_>>();
+    let start = |_| {
+        // As in a crontab: a shell starts the program, and the program another shell.
+        let line = r#""$1" run counter -- sh -c 'read n < "$0"; echo $((n + 1)) > "$0"' "$2""#;
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", line, "sh", env!("CARGO_BIN_EXE_quorlock")])
+            .arg(&counter);
+        shell.env("QUORLOCK_MASTERS", urls.join(","));
+        shell.stderr(std::process::Stdio::piped()).spawn().unwrap()
+    };
+    let scripts: Vec<_> = (0..200).map(start).collect();
+    for script in scripts {
+        let (status, _, err) = said(script.wait_with_output().unwrap());
+        assert_eq!((status, &*err), (0, ""));
+    }
+    assert_eq!(fs::read_to_string(counter).unwrap(), "200\n");
+}
+#[test]
+fn a_free_lock_is_won_at_the_first_try() {
+    let masters = masters(5);
+    for _ in 0..30 {
+        let run = crate::support::ended(&mut crate::support::script(&masters, "-n a", "exit 7"));
+        assert_eq!(run.0, 7, "{}", run.2);
+    }
+}

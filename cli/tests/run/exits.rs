@@ -1,0 +1,230 @@
+//! Exit statuses and the environment of the command.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    time::{Duration, Instant, SystemTime},
+};
+
+use crate::{
+    server::masters,
+    support::{Running, assert_free, ended, quorlock, script, with},
+};
+
+#[test]
+fn the_status_is_that_of_the_command() {
+    let masters = masters(3);
+    for code in [0, 1, 2, 64, 75, 76, 126, 255] {
+        let (status, out, err) = ended(&mut script(&masters, "a", &format!("exit {code}")));
+        assert_eq!((status, &*out, &*err), (code, "", ""));
+        assert_free(&masters, "a"); // it is released before the end
+    }
+    for (signal, code) in [("TERM", 143), ("KILL", 137), ("INT", 130), ("SEGV", 139)] {
+        let (status, _, _) = ended(&mut script(&masters, "a", &format!("kill -{signal} $$")));
+        assert_eq!(status, code);
+    }
+}
+
+#[test]
+fn a_command_that_cannot_run_is_126_or_127_and_takes_no_lock() {
+    let masters = masters(3);
+    let file = masters[0].directory().join("file");
+    fs::write(&file, "#!/nonexistent/interpreter\n").unwrap();
+    let file = file.to_str().unwrap();
+    let folder = masters[0].directory().to_str().unwrap();
+    for (command, code, says) in [
+        ("no-such-command", 127, "command not found"),
+        ("/nonexistent/command", 127, "command not found"),
+        (file, 126, "permissions"),
+        (folder, 126, "cannot be executed"),
+    ] {
+        let (status, _, err) = ended(&mut with(&masters, &format!("run a -- {command}")));
+        assert_eq!(status, code, "{command}: {err}");
+        assert!(err.contains(says), "{err}");
+    }
+    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+    let (status, _, err) = ended(&mut with(&masters, &format!("run a -- {file}")));
+    assert_eq!(status, 126, "{err}");
+    assert_free(&masters, "a");
+}
+
+#[test]
+fn a_lock_that_is_held_is_75() {
+    let masters = masters(3);
+    let _holder = Running::hold(&masters, "a");
+    for words in [
+        "--nonblock",
+        "-n",
+        "--wait 0s",
+        "--wait 300ms",
+        "-n --fence",
+        "-n -v",
+    ] {
+        let (status, out, err) = ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
+        assert_eq!((status, &*out), (75, ""), "{words}: {err}");
+        assert!(
+            err.starts_with("quorlock: \"a\" is held by another"),
+            "{err}"
+        );
+        let lines = if words.contains("-v") { 5 } else { 1 };
+        assert_eq!(err.lines().count(), lines, "{err}");
+    }
+    // The same name as another kind of lock is a mistake, and no contention.
+    let (status, _, err) = ended(&mut script(&masters, "-n --fair a", "echo ran"));
+    assert_eq!(status, 78, "{err}");
+}
+
+#[test]
+fn no_majority_is_69() {
+    let mut masters = masters(5);
+    for master in &mut masters[..2] {
+        master.kill();
+    }
+    let (status, out, err) = ended(&mut script(&masters, "-n a", "echo $QUORLOCK_VOTES"));
+    assert_eq!((status, &*out), (0, "3/5\n"), "{err}");
+    masters[2].kill();
+    for words in [
+        "--nonblock",
+        "--wait 300ms",
+        "--wait 300ms --fair",
+        "-n --fence",
+    ] {
+        let since = Instant::now();
+        let (status, out, err) = ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
+        assert_eq!((status, &*out), (69, ""), "{words}: {err}");
+        assert!(
+            err.contains("3 of 5 masters failed, and 3 must answer"),
+            "{err}"
+        );
+        assert_eq!(err.lines().count(), 1, "{err}");
+        assert!(since.elapsed() < Duration::from_secs(10), "{words}");
+    }
+    let (_, _, err) = ended(&mut script(&masters, "-v -n a", "echo ran"));
+    assert_eq!(
+        err.matches("refused").count(),
+        3,
+        "a row for each master that is down: {err}"
+    );
+}
+
+#[test]
+fn wrong_arguments_are_64() {
+    let masters = masters(3);
+    for words in [
+        "",
+        "run",
+        "run a",
+        "run a true",
+        "run --wait 5 a -- true", // five what?
+        "run --wait 1s --nonblock a -- true",
+        "run --ttl 2h a -- true", // more than the longest TTL
+        "run --ttl 1ms a -- true",
+        "run --kill-after 6s a -- true", // more than half the TTL
+        "hold",
+        "fly",
+    ] {
+        let (status, out, err) = ended(&mut with(&masters, words));
+        assert_eq!((status, &*out), (64, ""), "{words:?}: {err}");
+    }
+    let empty = ended(quorlock(&masters).args(["run", "", "--", "true"]));
+    assert_eq!(empty.0, 64, "{}", empty.2);
+    let (status, _, err) = ended(with(&[], "run a -- true").env("QUORLOCK_MASTERS", ""));
+    assert_eq!(status, 64);
+    assert!(err.contains("--master URL"), "{err}");
+    for words in ["--help", "--version", "run --help"] {
+        let (status, out, _) = ended(&mut with(&masters, words));
+        assert_eq!(status, 0);
+        assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
+    }
+}
+
+#[test]
+fn the_command_knows_the_lock() {
+    let masters = masters(5);
+    let show = "echo $QUORLOCK_LOCK,$QUORLOCK_FENCING_TOKEN,$QUORLOCK_DEADLINE_MS,$QUORLOCK_VOTES";
+    let now = || {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        now.unwrap().as_millis()
+    };
+    let mut last = 0;
+    for words in [
+        "a",
+        "--ttl 20s a",
+        "--fence a",
+        "--fence --ttl 20s a",
+        "--fence a",
+    ] {
+        let before = now();
+        let (status, out, err) = ended(script(&masters, words, show).env("QUORLOCK_LOCK", "outer"));
+        assert_eq!((status, &*err), (0, ""));
+        let fields: Vec<_> = out.trim_end().split(',').collect();
+        assert_eq!(fields[0], "a");
+        let ttl = if words.contains("20s") {
+            20_000
+        } else {
+            10_000
+        };
+        let deadline: u128 = fields[2].parse().unwrap();
+        assert!(
+            deadline > before + ttl / 2 && deadline < now() + ttl,
+            "{out}"
+        );
+        let (granted, of) = fields[3].split_once('/').unwrap();
+        assert!(
+            (3..=5).contains(&granted.parse::<u32>().unwrap()) && of == "5",
+            "{out}"
+        );
+        if words.contains("fence") {
+            let token: u64 = fields[1].parse().unwrap();
+            assert!(token > last, "{out}");
+            last = token;
+        } else {
+            assert_eq!(fields[1], "");
+        }
+    }
+    // An inner run does not show the token of the outer one.
+    let inner = format!(
+        "exec {} run b -- sh -c '{show}'",
+        env!("CARGO_BIN_EXE_quorlock")
+    );
+    let (status, out, err) = ended(&mut script(&masters, "--fence a", &inner));
+    assert_eq!(status, 0, "{err}");
+    assert!(out.starts_with("b,,"), "{out}");
+}
+
+#[test]
+fn a_minimum_time_outlives_the_command() {
+    let masters = masters(3);
+    for code in [0, 3] {
+        let words = format!("-n --min-hold 1m job{code}");
+        let (status, _, err) = ended(&mut script(&masters, &words, &format!("exit {code}")));
+        assert_eq!(status, code, "{err}");
+        let (status, _, _) = ended(&mut script(&masters, &words, "exit 0"));
+        assert_eq!(status, 75);
+        let left: u64 = masters[0]
+            .command(&["PTTL", &format!("job{code}")])
+            .parse()
+            .unwrap();
+        assert!(left > 50_000, "{left} ms");
+    }
+}
+
+#[test]
+fn stdin_and_both_outputs_are_those_of_the_command() {
+    let masters = masters(3);
+    let mut shell = std::process::Command::new("sh");
+    let pipeline =
+        r#"printf 'a\nb\n' | "$0" run a -- sh -c 'cat; echo e >&2; cat /proc/self/status'"#;
+    shell.args(["-c", pipeline, env!("CARGO_BIN_EXE_quorlock")]);
+    let urls = masters
+        .iter()
+        .map(crate::server::Server::url)
+        .collect::<Vec<_>>();
+    let (status, out, err) = ended(shell.env("QUORLOCK_MASTERS", urls.join(" ")));
+    assert_eq!((status, &*err), (0, "e\n"));
+    assert!(out.starts_with("a\nb\n"), "{out}");
+    assert!(
+        out.contains("SigBlk:\t0000000000000000\n"),
+        "no signal is blocked: {out}"
+    );
+}

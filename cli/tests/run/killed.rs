@@ -1,0 +1,73 @@
+//! A wrapper that is killed or stopped: the command does not go on without it.
+
+use nix::sys::signal::Signal;
+
+use crate::{
+    server::masters,
+    support::{Running, is_alive, script, until},
+};
+
+/// Prints the process IDs of two children and of itself. None of them ends by itself or obeys
+/// signals that can be ignored.
+const FAMILY: &str = "trap '' HUP INT QUIT TERM USR1 USR2; \
+                      sleep 1000 & echo $!; (sleep 1000; :) & echo $!; echo $$; wait";
+
+fn family(running: &mut Running) -> [String; 3] {
+    let family = [(); 3].map(|()| running.line());
+    assert!(family.iter().all(|pid| is_alive(pid)), "{family:?}");
+    family
+}
+
+#[test]
+fn the_command_dies_with_a_wrapper_that_is_killed() {
+    let masters = masters(3);
+    for _ in 0..5 {
+        let mut running = Running::start(&mut script(&masters, "a", FAMILY));
+        let family = family(&mut running);
+        running.signal(Signal::SIGKILL);
+        until("all are dead", || !family.iter().any(|pid| is_alive(pid)));
+        drop(running);
+        for master in &masters {
+            master.command(&["DEL", "a"]); // instead of waiting for the TTL
+        }
+    }
+}
+
+#[test]
+fn no_instant_of_the_start_is_too_early_to_be_killed() {
+    let masters = masters(3);
+    let mark = masters[0].directory().join("mark");
+    let mark = format!("echo $$ >> {0}; exec sleep 1000", mark.display());
+    // The wrapper is killed at many instants, before, at and after the start of the command.
+    for n in 0..40 {
+        let running = Running::start(&mut script(&masters, &format!("k{n}"), &mark));
+        let key = format!("k{n}");
+        until("it holds the lock", || {
+            masters[1].command(&["EXISTS", &key]) == "1"
+        });
+        (0..n * 20_000).for_each(|n| _ = std::hint::black_box(n));
+        running.signal(Signal::SIGKILL);
+    }
+    let pids = std::fs::read_to_string(masters[0].directory().join("mark")).unwrap_or_default();
+    println!("{} of 40 commands had started", pids.lines().count());
+    until("all are dead", || !pids.lines().any(is_alive));
+}
+
+#[test]
+fn the_command_dies_at_the_deadline_of_a_wrapper_that_is_stopped() {
+    let masters = masters(3);
+    let mut running = Running::start(&mut script(&masters, "--ttl 2s a", FAMILY));
+    let family = family(&mut running);
+    running.signal(Signal::SIGSTOP);
+    until("all are dead", || {
+        let is_held = masters
+            .iter()
+            .any(|master| master.command(&["EXISTS", "a"]) == "1");
+        let is_dead = !family.iter().any(|pid| is_alive(pid));
+        assert!(is_held || is_dead, "the lock is free, and the command runs");
+        is_dead
+    });
+    running.signal(Signal::SIGCONT);
+    let (status, _, err) = running.ended();
+    assert_eq!(status.code(), Some(76), "{err}");
+}

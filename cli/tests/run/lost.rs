@@ -1,0 +1,116 @@
+//! Locks that are lost while a command runs.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::{
+    server::{Server, masters},
+    support::{Running, ended, is_alive, script, until},
+};
+
+/// A command that cleans up and succeeds when it is asked to end.
+const CLEAN: &str =
+    "trap 'echo cleaned up; exit 0' TERM; echo ready; while :; do sleep 1000 & wait; done";
+
+/// A command that does not end when it is asked to, and prints the process ID of its child.
+const STUBBORN: &str = "trap '' TERM; echo ready; sleep 1000 & echo $!; while :; do wait; done";
+
+fn delete(masters: &[Server]) {
+    for master in masters {
+        master.command(&["DEL", "a"]);
+    }
+}
+
+#[test]
+fn a_lost_lock_is_76_whatever_the_command_returns() {
+    let masters = masters(3);
+    let running = Running::ready(&mut script(&masters, "--ttl 3s a", CLEAN));
+    delete(&masters);
+    let (status, out, err) = running.ended();
+    assert_eq!((status.code(), &*out), (Some(76), "cleaned up\n"), "{err}");
+    assert!(err.starts_with("quorlock: lost \"a\": "), "{err}");
+    assert_eq!(err.lines().count(), 1, "{err}");
+}
+
+#[test]
+fn a_command_that_ignores_term_is_killed_with_its_children() {
+    let masters = masters(3);
+    let words = "--ttl 3s --kill-after 300ms a";
+    let mut running = Running::ready(&mut script(&masters, words, STUBBORN));
+    let child = running.line();
+    let since = Instant::now();
+    delete(&masters);
+    let (status, _, err) = running.ended();
+    assert_eq!(status.code(), Some(76), "{err}");
+    assert!(since.elapsed() > Duration::from_millis(300));
+    assert!(
+        since.elapsed() < Duration::from_secs(3),
+        "after the validity"
+    );
+    until("its child is dead", || !is_alive(&child));
+}
+
+#[test]
+fn a_lock_that_cannot_be_renewed_ends_the_command_in_time() {
+    let mut masters = masters(5);
+    let words = "--ttl 4s --kill-after 1s a";
+    let mut running = Running::ready(&mut script(&masters, words, STUBBORN));
+    let child = running.line();
+    for master in &mut masters[..3] {
+        master.pause(); // it answers nothing, and still has the key
+    }
+    until("it is dead", || {
+        let held = masters[3].command(&["EXISTS", "a"]) == "1";
+        let is_dead = !is_alive(&child);
+        assert!(held || is_dead, "the lock is free, and the command runs");
+        is_dead
+    });
+    let (status, _, err) = running.ended();
+    assert_eq!(status.code(), Some(76), "{err}");
+    assert!(err.contains("cannot be renewed"), "{err}");
+    masters[..3].iter().for_each(Server::resume);
+}
+
+#[test]
+fn the_limit_of_the_renewal_ends_the_command() {
+    let masters = masters(3);
+    let since = Instant::now();
+    let words = "--ttl 1500ms --max-hold 1s a";
+    let (status, out, err) = ended(&mut script(&masters, words, CLEAN));
+    assert_eq!((status, &*out), (76, "ready\ncleaned up\n"), "{err}");
+    assert!(since.elapsed() < Duration::from_secs(6));
+}
+
+#[test]
+fn a_lock_is_renewed_while_the_command_runs_or_is_stopped() {
+    let masters = masters(3);
+    let mut running = Running::ready(&mut script(
+        &masters,
+        "--ttl 1s a",
+        "echo ready; echo $$; kill -STOP $$; exit 5",
+    ));
+    let command = running.line();
+    let since = Instant::now();
+    until("three TTLs have passed", || {
+        let held = masters
+            .iter()
+            .filter(|master| master.command(&["EXISTS", "a"]) == "1");
+        assert!(held.count() >= 2);
+        since.elapsed() > Duration::from_secs(3)
+    });
+    let pid = nix::unistd::Pid::from_raw(command.parse().unwrap());
+    nix::sys::signal::kill(pid, Signal::SIGCONT).unwrap();
+    let (status, _, err) = running.ended();
+    assert_eq!((status.code(), &*err), (Some(5), ""));
+}
+
+#[test]
+fn a_holder_that_loses_the_lock_is_76() {
+    let masters = masters(3);
+    let holder = Running::hold(&masters, "--ttl 2s a");
+    delete(&masters);
+    let (status, _, err) = holder.ended();
+    assert_eq!(status.code(), Some(76), "{err}");
+    assert!(err.starts_with("quorlock: lost \"a\": "), "{err}");
+}

@@ -1,0 +1,109 @@
+//! Masters from arguments, the environment and files; passwords.
+
+use std::fs;
+
+use crate::{
+    server::{Server, masters},
+    support::{Running, ended, with},
+};
+
+const PASSWORD: &str = "hunter2 /@:%";
+
+#[test]
+fn a_password_from_a_file_is_shown_nowhere() {
+    let masters: Vec<_> = (0..3)
+        .map(|_| Server::start_with(&["--requirepass", PASSWORD]))
+        .collect();
+    let file = masters[0].directory().join("password");
+    fs::write(&file, format!("{PASSWORD}\n")).unwrap();
+    let file = file.to_str().unwrap();
+    let words = format!("run -v --password-file {file} a -- sh -c");
+    let script = "echo ready; tr '\\0' ' ' < /proc/$PPID/cmdline; ps axww -o args= | grep -v grep; read line";
+    let mut running = Running::ready(
+        with(&masters, &words)
+            .arg(script)
+            .stdin(std::process::Stdio::piped()),
+    );
+    running.say("\n");
+    let (status, out, err) = running.ended();
+    assert_eq!(status.code(), Some(0), "{err}");
+    assert!(out.contains("--password-file"), "{out}");
+    let keeper = out.lines().find(|line| line.ends_with("--keeper"));
+    assert!(keeper.is_some(), "{out}");
+    let own = out.lines().filter(|line| line.contains("quorlock"));
+    assert!(!own.collect::<String>().contains("hunter2"), "{out}");
+    assert!(!err.contains("hunter2"), "{err}");
+
+    let without = ended(&mut with(&masters, "run -v -n a -- true"));
+    assert_eq!(without.0, 69, "{}", without.2);
+    let by_environment = ended(with(&masters, "run a -- true").env("QUORLOCK_PASSWORD", PASSWORD));
+    assert_eq!(by_environment.0, 0, "{}", by_environment.2);
+}
+
+#[test]
+fn no_message_has_a_password() {
+    let masters = masters(1);
+    let file = masters[0].directory().join("q.toml");
+    for text in [
+        "[set.a]\nmasters = [\"redis://:hunter2@a\"",
+        "[set.a]\nmasters = \"redis://:hunter2@a\"",
+        "[set.a]\nmasters = [\"redis://:hunter2@a\"]\nttl = \"hunter2\"",
+        "[set.a]\nmasters = [\"redis://:hunter2@a:x\"]",
+        "[set.a]\nmasters = [\"redis://:hunter2@127.0.0.1:1\"]",
+        "[set.a]\nmasters = [\"redis://:hunter2@127.0.0.1:1\"]\nhunter = 2",
+        "[set.a]\nmasters = [\"redis://:hunter2@127.0.0.1:1\", \"redis://:hunter2@127.0.0.1:1\"]",
+    ] {
+        fs::write(&file, text).unwrap();
+        let words = format!("run -v --nonblock --config {} a -- true", file.display());
+        let (status, out, err) = ended(with(&[], &words).env_remove("QUORLOCK_MASTERS"));
+        assert!([64, 69, 78].contains(&status), "{status} {err}");
+        assert!(
+            !err.is_empty() && !err.contains("hunter2") && !out.contains("hunter2"),
+            "{err}"
+        );
+    }
+}
+
+#[test]
+fn masters_come_from_arguments_then_the_environment_then_a_file() {
+    let sets = [(); 3].map(|()| masters(1));
+    let url = |set: usize| sets[set][0].url();
+    let folder = sets[0][0].directory();
+    let file = folder.join("quorlock.toml");
+    let text = format!(
+        "default = \"two\"\n[set.one]\nmasters = [{:?}]\n[set.two]\nmasters = [{:?}]\nttl = \"7s\"\n",
+        url(1),
+        url(2)
+    );
+    fs::write(&file, text).unwrap();
+    let held_on = |words: &str, env: &str, is_usual: bool| {
+        let mut command = with(&[], &format!("hold {words} a"));
+        command.env("QUORLOCK_MASTERS", env);
+        if is_usual {
+            command.env("XDG_CONFIG_HOME", folder);
+        }
+        let mut running = Running::start(&mut command);
+        assert!(
+            running.line().starts_with("held "),
+            "{words}: {:?}",
+            running.ended()
+        );
+        let on = |set: &usize| sets[*set][0].command(&["EXISTS", "a"]) == "1";
+        let on: Vec<_> = (0..3).filter(on).collect();
+        running.signal(nix::sys::signal::Signal::SIGTERM);
+        running.ended();
+        on
+    };
+    let config = format!("--config {}", file.display());
+    assert_eq!(
+        held_on(&format!("--master {} {config}", url(0)), &url(1), true),
+        [0]
+    );
+    assert_eq!(held_on(&config, &url(1), true), [1]);
+    assert_eq!(held_on(&config, "", false), [2]);
+    assert_eq!(held_on("", "", true), [2]);
+    assert_eq!(held_on("--set one", &url(0), true), [1]);
+    let (status, _, err) = ended(with(&[], "hold --set three a").env("XDG_CONFIG_HOME", folder));
+    assert_eq!(status, 78);
+    assert!(err.contains("it has: one, two"), "{err}");
+}

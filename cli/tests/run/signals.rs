@@ -1,0 +1,134 @@
+//! Signals, to a wrapper that waits and to one that runs a command.
+
+use std::{
+    os::unix::process::ExitStatusExt,
+    time::{Duration, Instant},
+};
+
+use nix::sys::signal::Signal;
+
+use crate::{
+    server::masters,
+    support::{Running, assert_free, script, signals, until, with},
+};
+
+#[test]
+fn signals_are_passed_on() {
+    let masters = masters(3);
+    // A shell acts on a trap when `wait` returns. The group has the shell and its children.
+    let traps = "for s in HUP INT QUIT TERM USR1 USR2; do trap \"echo got $s; exit 42\" $s; done; \
+                 echo ready; while :; do sleep 2 >/dev/null 2>&1 & wait; done";
+    for signal in signals() {
+        let running = Running::ready(&mut script(&masters, "a", traps));
+        running.signal(signal);
+        let (status, out, err) = running.ended();
+        assert_eq!(status.code(), Some(42), "{signal}: {err}");
+        let name = signal.as_str().trim_start_matches("SIG");
+        assert_eq!(out, format!("got {name}\n"));
+        assert_free(&masters, "a");
+    }
+}
+
+#[test]
+fn a_command_that_a_signal_ends_is_128_and_its_number() {
+    let masters = masters(3);
+    for signal in signals() {
+        let running = Running::ready(&mut script(&masters, "a", "echo ready; exec sleep 1000"));
+        running.signal(signal);
+        let (status, _, err) = running.ended();
+        assert_eq!(status.code(), Some(128 + signal as i32), "{signal}: {err}");
+        assert_eq!((status.signal(), &*err), (None, ""));
+        assert_free(&masters, "a");
+    }
+}
+
+#[test]
+fn a_signal_ends_the_wait_and_leaves_nothing() {
+    let masters = masters(3);
+    for (words, asks) in [("a", "set"), ("--fair b", "zadd")] {
+        let holder = Running::hold(&masters, words);
+        let asked = || masters[0].calls(|command| command == asks);
+        for signal in signals() {
+            let before = asked();
+            let running = Running::start(&mut script(&masters, words, "echo ran"));
+            until("it waits", || asked() > before);
+            let since = Instant::now();
+            running.signal(signal);
+            let (status, out, err) = running.ended();
+            assert_eq!(status.code(), Some(128 + signal as i32), "{signal}: {err}");
+            assert_eq!(out, "");
+            assert!(since.elapsed() < Duration::from_secs(5), "{signal}");
+        }
+        holder.signal(Signal::SIGTERM);
+        assert_eq!(holder.ended().0.code(), Some(0));
+        for key in ["a", "b", "quorlock:queue:{b}", "quorlock:deadlines:{b}"] {
+            assert_free(&masters, key);
+        }
+    }
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_masters() {
+    let mut masters = masters(3);
+    masters[0].kill();
+    masters[1].kill();
+    let asked = || masters[2].calls(|command| command == "set");
+    let running = Running::start(&mut script(&masters, "a", "echo ran"));
+    until("it waits", || asked() > 0);
+    running.signal(Signal::SIGTERM);
+    let (status, out, _) = running.ended();
+    assert_eq!((status.code(), &*out), (Some(143), ""));
+    assert_free(&masters[2..], "a");
+}
+
+#[test]
+fn a_holder_releases_on_a_signal() {
+    let masters = masters(3);
+    for signal in signals() {
+        let holder = Running::hold(&masters, "a --fence");
+        holder.signal(signal);
+        let (status, _, err) = holder.ended();
+        assert_eq!((status.code(), &*err), (Some(0), ""), "{signal}");
+        assert_free(&masters, "a");
+    }
+}
+
+#[test]
+fn a_holder_says_what_it_holds() {
+    let masters = masters(3);
+    let mut holder = Running::start(&mut with(&masters, "hold --fence orders/42"));
+    let line = holder.line();
+    let words: Vec<_> = line.split(' ').collect();
+    assert_eq!(words[..2], ["held", "orders/42"]);
+    assert!(
+        words[2].starts_with("votes=") && words[2].ends_with("/3"),
+        "{line}"
+    );
+    let token = words[3].strip_prefix("token=").unwrap();
+    assert!(token.parse::<u64>().unwrap() > 0);
+}
+
+#[test]
+fn nohup_keeps_its_meaning() {
+    let masters = masters(3);
+    let mut command = std::process::Command::new("sh");
+    let program = r#"trap '' HUP; exec "$0" run a -- sh -c 'echo ready; read line; echo $line'"#;
+    command
+        .args(["-c", program, env!("CARGO_BIN_EXE_quorlock")])
+        .env(
+            "QUORLOCK_MASTERS",
+            masters
+                .iter()
+                .map(crate::server::Server::url)
+                .collect::<Vec<_>>()
+                .join(","),
+        )
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    let mut running = Running::ready(&mut command);
+    running.signal(Signal::SIGHUP);
+    running.say("still here\n");
+    let (status, out, err) = running.ended();
+    assert_eq!((status.code(), &*out), (Some(0), "still here\n"), "{err}");
+}

@@ -1,0 +1,55 @@
+//! The time from the start to the first instruction of the command.
+
+use std::{
+    process::Command,
+    time::{Duration, SystemTime},
+};
+
+use crate::{
+    server::masters,
+    support::{ended, with},
+};
+
+#[test]
+fn the_start_takes_little_longer_than_flock() {
+    if Command::new("flock").arg("--version").output().is_err() {
+        println!("skipped: flock is not installed");
+        return;
+    }
+    let masters = masters(3);
+    let file = masters[0].directory().join("lock");
+    let file = file.to_str().unwrap();
+    let median = |command: &mut dyn FnMut() -> Command| {
+        let mut times: Vec<_> = (0..41).map(|_| start(&mut command())).collect();
+        times.sort();
+        times[times.len() / 2]
+    };
+    let flock = median(&mut || {
+        let mut flock = Command::new("flock");
+        flock.args([file, "date", "+%s%N"]);
+        flock
+    });
+    let run = median(&mut || with(&masters, "run a -- date +%s%N"));
+    let over = run.saturating_sub(flock);
+    println!(
+        "figure cli_run_over_flock_ms {:.1}",
+        over.as_secs_f64() * 1e3
+    );
+    println!("figure flock_ms {:.1}", flock.as_secs_f64() * 1e3);
+    // The goal is 25 ms on a machine with nothing else to do.
+    assert!(over < Duration::from_millis(250), "{over:?}");
+}
+
+/// Returns the time until the command, which is `date`, has read the clock.
+fn start(command: &mut Command) -> Duration {
+    let now = || {
+        SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap()
+    };
+    let before = now();
+    let (status, out, err) = ended(command);
+    assert_eq!(status, 0, "{err}");
+    let then = Duration::from_nanos(out.trim().parse().unwrap());
+    then.saturating_sub(before)
+}

@@ -1,0 +1,180 @@
+//! Starting the program and waiting for it.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use crate::server::Server;
+
+/// Returns the program without arguments. It knows the masters, and nothing of its user.
+pub fn quorlock(masters: &[Server]) -> Command {
+    let urls: Vec<_> = masters.iter().map(Server::url).collect();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorlock"));
+    command
+        .env("QUORLOCK_MASTERS", urls.join(","))
+        .env("HOME", "/nonexistent")
+        .env_remove("XDG_CONFIG_HOME")
+        .env_remove("QUORLOCK_PASSWORD")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Returns the program with these arguments, in which words are separated by spaces.
+pub fn with(masters: &[Server], words: &str) -> Command {
+    let mut command = quorlock(masters);
+    command.args(words.split_whitespace());
+    command
+}
+
+/// Returns `quorlock run WORDS -- sh -c SCRIPT`.
+pub fn script(masters: &[Server], words: &str, script: &str) -> Command {
+    let mut command = with(masters, &format!("run {words} -- sh -c"));
+    command.arg(script);
+    command
+}
+
+/// Runs a command to its end. Returns its exit status, its stdout and its stderr.
+#[track_caller]
+pub fn ended(command: &mut Command) -> (i32, String, String) {
+    said(command.output().unwrap())
+}
+
+#[track_caller]
+pub fn said(output: Output) -> (i32, String, String) {
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| text(&bytes));
+    let code = output.status.code();
+    (
+        code.unwrap_or_else(|| panic!("{}: {stderr}", output.status)),
+        stdout,
+        stderr,
+    )
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A program in the background. It is killed when it is dropped.
+pub struct Running {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Running {
+    #[track_caller]
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, lines }
+    }
+
+    /// Starts a program whose first line is `ready`.
+    #[track_caller]
+    pub fn ready(command: &mut Command) -> Self {
+        let mut running = Self::start(command);
+        assert_eq!(running.line(), "ready");
+        running
+    }
+
+    /// Starts `quorlock hold NAME`, and waits until it holds the lock.
+    #[track_caller]
+    pub fn hold(masters: &[Server], words: &str) -> Self {
+        let mut running = Self::start(&mut with(masters, &format!("hold {words}")));
+        let line = running.line();
+        assert!(line.starts_with("held "), "{line:?}");
+        running
+    }
+
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Writes to the stdin of the program.
+    pub fn say(&mut self, text: &str) {
+        let mut stdin = self.child.stdin.take().unwrap();
+        stdin.write_all(text.as_bytes()).unwrap();
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+    }
+
+    /// Waits for the end. Returns the exit status, and the rest of stdout and stderr.
+    pub fn ended(mut self) -> (ExitStatus, String, String) {
+        let (mut out, mut err) = (String::new(), String::new());
+        self.lines.read_to_string(&mut out).unwrap();
+        let mut stderr = self.child.stderr.take().unwrap();
+        stderr.read_to_string(&mut err).unwrap();
+        (self.child.wait().unwrap(), out, err)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until `is_true`.
+#[track_caller]
+pub fn until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_true() {
+        assert!(Instant::now() < deadline, "not true after 20 s: {what}");
+    }
+}
+
+/// Returns whether a process exists and is no zombie.
+pub fn is_alive(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit(") ")
+        .next()
+        .and_then(|rest| rest.chars().next());
+    state.is_some_and(|state| state != 'Z' && state != 'X')
+}
+
+/// Asserts that no master has the key.
+#[track_caller]
+pub fn assert_free(masters: &[Server], key: &str) {
+    until("the key is gone", || {
+        masters
+            .iter()
+            .all(|master| master.command(&["EXISTS", key]) == "0")
+    });
+}
+
+/// The signals that the wrapper passes on, except for those that the shell of this test ignores.
+pub fn signals() -> Vec<Signal> {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .unwrap();
+    let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+    let all = [
+        Signal::SIGHUP,
+        Signal::SIGINT,
+        Signal::SIGQUIT,
+        Signal::SIGTERM,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+    ];
+    let heard = all
+        .into_iter()
+        .filter(|&signal| ignored & (1 << (signal as i32 - 1)) == 0);
+    heard.collect()
+}
