@@ -10,7 +10,7 @@ use clap_complete::Shell;
 /// The masters come from --master, from QUORLOCK_MASTERS (URLs with commas between them), or from a
 /// set in the configuration file, in this order.
 #[derive(Debug, Parser)]
-#[command(name = "quorlock", version, max_term_width = 80, after_long_help = AFTER)]
+#[command(name = "quorlock", version, max_term_width = 80, disable_help_subcommand = true, after_long_help = AFTER)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -20,22 +20,24 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    Bench(Bench),
-    Break(Break),
-    Completions(Completions),
-    Doctor(Doctor),
+    Run(Run),
     Hold(Hold),
+    Status(Status),
+    Doctor(Doctor),
+    Break(Break),
+    Bench(Bench),
+    Completions(Completions),
     /// Prints the manual page, for `man -l -`.
     Man,
-    Run(Run),
-    Status(Status),
 }
 
 /// The options of all commands.
 #[derive(Debug, Group)]
+#[command(next_help_heading = "Masters")]
 pub(crate) struct Common {
-    /// URL of a master, such as redis://10.0.0.1. Repeat it for each master. Other users see it in
-    /// `ps`, so give passwords by file.
+    /// URL of a master, repeated for each master.
+    ///
+    /// For example redis://10.0.0.1. Other users see it in `ps`, so give passwords by file.
     #[arg(
         long = "master",
         value_name = "URL",
@@ -46,14 +48,14 @@ pub(crate) struct Common {
     /// Set of masters in the configuration file.
     #[arg(long, value_name = "NAME", global = true)]
     pub(crate) set: Option<String>,
-    /// Configuration file [default: ~/.config/quorlock.toml].
+    /// Configuration file [~/.config/quorlock.toml].
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) config: Option<PathBuf>,
-    /// File with the password for all masters whose URLs have none.
+    /// Password of masters whose URLs have none.
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) password_file: Option<PathBuf>,
-    /// Say more on stderr, such as the vote of each master.
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    /// Say more on stderr, such as all votes.
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Options")]
     pub(crate) verbose: u8,
 }
 
@@ -66,25 +68,27 @@ impl Common {
 /// How to ask for a lock and keep it.
 #[derive(Debug, Group)]
 pub(crate) struct Asking {
-    /// Give up after this time, as in 500ms, 10s or 5m [default: wait forever].
+    /// Give up after this time, such as 500ms or 10s [never].
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "nonblock")]
     pub(crate) wait: Option<Duration>,
     /// Do not wait for another holder.
     #[arg(short = 'n', long)]
     pub(crate) nonblock: bool,
-    /// Serve waiters in the order in which they came, on all hosts.
+    /// Serve waiters in the order in which they came.
     #[arg(long)]
     pub(crate) fair: bool,
-    /// How long the lock outlives a dead holder [default: 10s].
+    /// How long the lock outlives a dead holder [10s].
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) ttl: Option<Duration>,
     /// Keep others out for at least this time.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) min_hold: Option<Duration>,
-    /// Renew the lock for at most this time [default: without limit].
+    /// Renew the lock for at most this time [no limit].
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) max_hold: Option<Duration>,
-    /// Get a fencing token, a number larger than that of every earlier holder.
+    /// Get a fencing token.
+    ///
+    /// The token is a number larger than that of every earlier holder.
     #[arg(long)]
     pub(crate) fence: bool,
 }
@@ -97,7 +101,7 @@ pub(crate) struct Asking {
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) asking: Asking,
-    /// Time between TERM and KILL if the lock is lost [default: a third of the TTL].
+    /// Time from TERM to KILL if the lock is lost [TTL/3].
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) kill_after: Option<Duration>,
     /// Name of the lock.

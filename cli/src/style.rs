@@ -214,7 +214,7 @@ mod tests {
         ];
         let text = "  a    one\n  bcd  two three\n  a long text\n";
         assert_eq!(PIPE.table(&rows), text);
-        let text = "  a    one\n  bcd  two t…\n  a long te…\n";
+        let text = "  a    one\n  bcd  two …\n  a long te…\n";
         assert_eq!(Style::terminal(12, 24).table(&rows[..]), text);
     }
 
