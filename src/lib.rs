@@ -96,6 +96,7 @@ mod mutants;
 
 #[cfg(feature = "blocking")]
 pub mod blocking;
+mod break_held;
 mod builder;
 mod check;
 mod coordinator;

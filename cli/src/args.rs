@@ -74,6 +74,9 @@ pub(crate) struct Asking {
     /// Do not wait for another holder.
     #[arg(short = 'n', long)]
     pub(crate) nonblock: bool,
+    /// Say nothing if another holder has the lock.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
     /// Serve waiters in the order in which they came.
     #[arg(long)]
     pub(crate) fair: bool,
@@ -203,7 +206,14 @@ processes, 75 another holder has the lock, 76 the lock was lost while CMD ran,
 
 Environment of CMD: QUORLOCK_LOCK (the name), QUORLOCK_VOTES (such as 3/5),
 QUORLOCK_DEADLINE_MS (Unix time in milliseconds at which the lock ends unless it
-is renewed, as of the start), QUORLOCK_FENCING_TOKEN (with --fence).";
+is renewed, as of the start: it moves on with each renewal), and with --fence
+QUORLOCK_FENCING_TOKEN.
+
+CMD gets the signals HUP, INT, QUIT, TERM, USR1 and USR2. If the lock is lost, or
+about to end without a renewal, CMD gets TERM, and KILL after the time of
+--kill-after, but no later than the end of the lock. CMD is also killed if
+quorlock itself is killed or hangs. Processes that CMD leaves in the background
+go on without the lock.";
 
 const STATUS: &str = "\
 Exit status: 0 free, 75 held or contested, 69 no majority of masters answered.

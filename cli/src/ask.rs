@@ -55,8 +55,9 @@ impl Held {
 /// What asking for a lock led to.
 pub(crate) enum Asked {
     Held(Held),
-    /// A signal ended the wait. Nothing is left on the masters.
-    Interrupted(Exit),
+    /// A signal ended the wait, or another holder has the lock and nobody wants to read that.
+    /// Nothing is left on the masters.
+    Nothing(Exit),
 }
 
 /// Waits for the lock called `name`, as `asking` says, or for a signal.
@@ -71,7 +72,7 @@ pub(crate) async fn ask(
     let lock = lock(&locks, name, asking);
     let asked = {
         let mut acquire = pin!(acquire(&locks, &lock, asking));
-        let mut tell = pin!(tell(&lock, common));
+        let mut tell = pin!(tell(name, &lock, common));
         let mut told = false;
         loop {
             tokio::select! {
@@ -91,11 +92,15 @@ pub(crate) async fn ask(
         }
         Ok(Err(exit)) => {
             let _ = timeout(RELEASE_LIMIT, locks.close()).await;
-            Ok(Asked::Interrupted(exit))
+            Ok(Asked::Nothing(exit))
         }
         Err(error) => {
             let _ = timeout(CLOSE_LIMIT, locks.close()).await;
-            Err(error.into())
+            let failure = Failure::from(error);
+            if asking.quiet && failure.exit() == Exit::Contended {
+                return Ok(Asked::Nothing(Exit::Contended));
+            }
+            Err(failure)
         }
     }
 }
@@ -152,22 +157,23 @@ async fn acquire_once(locks: &Coordinator, lock: &Lock) -> Result<Guard, Acquire
 }
 
 /// Tells a person once why nothing happens.
-async fn tell(lock: &Lock, common: &Common) {
+async fn tell(name: &str, lock: &Lock, common: &Common) {
     if !common.is_verbose() && !stderr().is_terminal() {
         return;
     }
     sleep(PATIENCE).await;
-    match lock.inspect().await {
-        Ok(seen) => {
-            let holder = seen.holder.and_then(|holder| holder.remaining);
-            let time = holder.map(|time| format!(", held for {} more", rounded(time)));
-            let time = time.unwrap_or_default();
-            complain(format_args!(
-                "waiting for the lock{time}, unless it is renewed"
-            ));
+    let seen = match lock.inspect().await {
+        Ok(seen) => seen,
+        Err(error) => {
+            return complain(format_args!("waiting: {}", Failure::from(error).sentence()));
         }
-        Err(error) => complain(format_args!("waiting for masters: {error}")),
-    }
+    };
+    let left = seen.holder.and_then(|holder| holder.remaining);
+    let left = left.map(|left| format!(" for {} more, or longer if it is renewed", rounded(left)));
+    let left = left.unwrap_or_default();
+    complain(format_args!(
+        "waiting for {name:?}, which is held by another{left}"
+    ));
 }
 
 const RELEASE_LIMIT: Duration = Duration::from_secs(2);

@@ -25,6 +25,14 @@ impl Failure {
         }
     }
 
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    pub(crate) fn sentence(&self) -> &str {
+        &self.sentence
+    }
+
     pub(crate) fn with_votes(self, votes: &Votes) -> Self {
         Self {
             votes: Some(votes.clone()),

@@ -19,7 +19,7 @@ pub(crate) fn hold(args: &Hold, common: &Common) -> Result<Exit, Failure> {
         let mut signals = Signals::catch(&ENDING)?;
         let held = match ask(&masters, &args.name, &args.asking, common, &mut signals).await? {
             Asked::Held(held) => held,
-            Asked::Interrupted(exit) => return Ok(exit),
+            Asked::Nothing(exit) => return Ok(exit),
         };
         let done = hold_until(&held, &mut signals).await;
         held.give_back(common).await;

@@ -59,8 +59,9 @@ pub(crate) enum Action {
     },
     /// Deletes the key of a fair lock, and keeps the ticket in the queue for the waiter timeout.
     Yield { by: FairAttempt, timeout: Duration },
-    /// Deletes the key of a lock of any kind, if one of these holders has it. A holder is a kind and
-    /// an owner, as `lua/shared/inspect.lua` reports them. The channel is for waiters of Redisson.
+    /// Deletes the key of a lock of any kind, if one of these holders has it. A holder is a kind
+    /// and an owner, as `lua/shared/inspect.lua` reports them. The channel is for waiters of
+    /// Redisson.
     Break {
         channel: Arc<str>,
         holders: Arc<[String]>,

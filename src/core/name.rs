@@ -160,8 +160,8 @@ impl CompanionKey {
     }
 }
 
-/// Returns the channel of a lock by Redisson's rule. Two keys such as `a` and `{a}` share a channel.
-/// This is harmless, because messages are only hints.
+/// Returns the channel of a lock by Redisson's rule. Two keys such as `a` and `{a}` share a
+/// channel. This is harmless, because messages are only hints.
 fn redisson_channel(key: &str) -> String {
     if key.contains('{') {
         format!("redisson_lock__channel:{key}")

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Run, common: &Common) -> Result<Exit, Failure> {
         let asked = ask(&masters, &args.name, &args.asking, common, &mut signals);
         let held = match asked.await? {
             Asked::Held(held) => held,
-            Asked::Interrupted(exit) => return Ok(exit),
+            Asked::Nothing(exit) => return Ok(exit),
         };
         let done = run_command(&held, args, kill_after, signals).await;
         held.give_back(common).await;

@@ -69,6 +69,8 @@ fn a_lock_that_is_held_is_75() {
         let lines = if words.contains("-v") { 5 } else { 1 };
         assert_eq!(err.lines().count(), lines, "{err}");
     }
+    let quiet = ended(&mut script(&masters, "-q -n a", "echo ran"));
+    assert_eq!(quiet, (75, String::new(), String::new()));
     // The same name as another kind of lock is a mistake, and no contention.
     let (status, _, err) = ended(&mut script(&masters, "-n --fair a", "echo ran"));
     assert_eq!(status, 78, "{err}");

@@ -9,6 +9,7 @@ mod killed;
 mod lost;
 mod output;
 mod passwords;
+mod recipes;
 mod signals;
 mod startup;
 mod support;

@@ -1,12 +1,8 @@
 //! The command `SET NX PX` and the scripts of `lua/`, translated to Rust line by line.
 
-use std::{
-    array,
-    hash::{DefaultHasher, Hash, Hasher},
-};
+use std::array;
 
 use super::{
-    fair::QueueKeys,
     keys::{Error, KeyResult, Replied, Value},
     server::State,
 };
@@ -39,6 +35,10 @@ impl<'a> Words<'a> {
     pub(super) fn key(self, at: usize) -> Option<&'a str> {
         let [key] = text(self.keys.get(at..=at)?);
         Some(key)
+    }
+
+    pub(super) fn argument_count(self) -> usize {
+        self.arguments.len()
     }
 
     pub(super) fn argument(self, at: usize) -> &'a str {
@@ -244,7 +244,7 @@ impl State {
 
     /// Returns the owner and the depth of the lock under `key`. Returns `None` if the key is not a
     /// lock of the kind that `marker` names.
-    fn holder(&self, key: &str, marker: &str) -> KeyResult<Option<(String, f64)>> {
+    pub(super) fn holder(&self, key: &str, marker: &str) -> KeyResult<Option<(String, f64)>> {
         let fields = self.keys.hgetall(key)?;
         if fields.len() > 3 {
             return Ok(None);
@@ -270,56 +270,6 @@ impl State {
             }
             _ => None,
         })
-    }
-
-    fn inspect(&self, words: Words<'_>) -> Replied {
-        let ([key, queue], []) = words.take();
-        let holder = self.describe_any_holder(key);
-        let mut lines = vec![holder.as_str()];
-        let waiters = self.keys.zrange(queue).unwrap_or_default();
-        lines.extend(waiters.into_iter().take(1000));
-        Ok(say(lines.join("\n")))
-    }
-
-    fn break_held(&mut self, words: Words<'_>) -> Replied {
-        let ([key, queue, deadlines], [channel]) = words.take();
-        let holder = self.describe_any_holder(key);
-        let parts: Vec<_> = holder.splitn(4, ' ').collect();
-        let (kind, owner) = (parts[0], parts[3]);
-        match kind {
-            "free" => return Ok(Reply::Int(0)),
-            "other" => return Ok(other_kind()),
-            _ => {}
-        }
-        let shown = format!("{kind} {owner}");
-        if !(1..words.arguments.len()).any(|at| words.argument(at) == shown) {
-            return Ok(self.left(key));
-        }
-        self.keys.del(key);
-        if kind == "reentrant" {
-            self.publish(channel, "0");
-        }
-        if !deadlines.is_empty() {
-            self.notify_next(QueueKeys { queue, deadlines });
-        }
-        Ok(Reply::Int(1))
-    }
-
-    /// Does the same as `shared/any_holder`.
-    fn describe_any_holder(&self, key: &str) -> String {
-        let left = self.keys.pttl(key);
-        let holder = match self.keys.value(key) {
-            None => Some("free 0 0 ".to_owned()),
-            Some(Value::Text(token)) => Some(format!("mutex {left} 1 {}", digest(token))),
-            Some(Value::Hash(_)) => ["fair", "reentrant"].into_iter().find_map(|name| {
-                let holder = self.holder(key, &format!("quorlock:{name}")).ok()??;
-                let (owner, depth) = holder;
-                let owner = owner.replace('\n', " ");
-                Some(format!("{name} {left} {depth:.0} {owner}"))
-            }),
-            Some(Value::Sorted(_)) => None,
-        };
-        holder.unwrap_or_else(|| format!("other {left} 0 "))
     }
 
     /// Makes `key` live for at least `ttl`. A key without a TTL, for which PTTL is -1, gets this
@@ -369,12 +319,4 @@ pub(super) fn number(text: &str) -> KeyResult<f64> {
 /// Returns the number in an argument.
 pub(super) fn whole(argument: &str) -> u64 {
     argument.parse().unwrap_or(u64::MAX)
-}
-
-/// Returns a digest of a token. Servers show its SHA-1. A memory master only needs a text that is
-/// the same for the same token and does not reveal it.
-fn digest(token: &str) -> String {
-    let mut hasher = DefaultHasher::new();
-    token.hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
 }
