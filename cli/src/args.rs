@@ -33,7 +33,7 @@ pub(crate) enum Verb {
 
 /// The options of all commands.
 #[derive(Debug, Group)]
-#[command(next_help_heading = "Masters")]
+#[command(next_help_heading = "Options of all commands")]
 pub(crate) struct Common {
     /// URL of a master, repeated for each master.
     ///
@@ -55,7 +55,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) password_file: Option<PathBuf>,
     /// Say more on stderr, such as all votes.
-    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Options")]
+    #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
