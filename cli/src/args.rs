@@ -211,7 +211,7 @@ QUORLOCK_FENCING_TOKEN.
 
 CMD gets the signals HUP, INT, QUIT, TERM, USR1 and USR2. If the lock is lost, or
 about to end without a renewal, CMD gets TERM, and KILL after the time of
---kill-after, but no later than the end of the lock. CMD is also killed if
+--kill-after, but always before the end of the lock. CMD is also killed if
 quorlock itself is killed or hangs. Processes that CMD leaves in the background
 go on without the lock.";
 

@@ -69,6 +69,9 @@ pub(crate) async fn ask(
     signals: &mut Signals,
 ) -> Result<Asked, Failure> {
     let locks = masters.coordinator()?;
+    if let Some(set) = masters.name().filter(|_| common.is_verbose()) {
+        complain(format_args!("the masters are those of the set {set:?}"));
+    }
     let lock = lock(&locks, name, asking);
     let asked = {
         let mut acquire = pin!(acquire(&locks, &lock, asking));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, ConfigError, Contention, InspectError, ReadyError, Votes};
+use quorlock::{AcquireError, ConfigError, Contention, InspectError, LostError, ReadyError, Votes};
 
 use crate::{exit::Exit, output::complain};
 
@@ -23,6 +23,11 @@ impl Failure {
             sentence: sentence.into(),
             votes: None,
         }
+    }
+
+    pub(crate) fn lost(lost: &LostError) -> Self {
+        let sentence = format!("lost {:?}: {}", lost.name, lost.reason);
+        Self::new(Exit::Lost, sentence).with_votes(&lost.votes)
     }
 
     pub(crate) fn exit(&self) -> Exit {

@@ -35,10 +35,7 @@ async fn hold_until(held: &Held, signals: &mut Signals) -> Result<Exit, Failure>
     })?;
     tokio::select! {
         _ = signals.next() => Ok(Exit::Success),
-        lost = held.guard.lost() => {
-            let sentence = format!("lost {:?}: {}", lost.name, lost.reason);
-            Err(Failure::new(Exit::Lost, sentence).with_votes(&lost.votes))
-        }
+        lost = held.guard.lost() => Err(Failure::lost(&lost)),
     }
 }
 

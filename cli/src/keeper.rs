@@ -45,7 +45,7 @@ impl Keeper {
     /// Starts a keeper. It guards the group once it is [ready](Self::ready).
     pub(crate) fn start() -> io::Result<Self> {
         let mut child = Command::new(program())
-            .arg0("quorlock")
+            .arg0(NAME)
             .arg(WORD)
             .process_group(0)
             .stdin(Stdio::piped())
@@ -109,6 +109,7 @@ pub(crate) fn keep() -> ExitCode {
     if getpgrp() != getpid() || SigSet::all().thread_block().is_err() {
         return ExitCode::FAILURE;
     }
+    rename();
     let ready = io::stdout()
         .write_all(b"k")
         .and_then(|()| io::stdout().flush());
@@ -164,5 +165,19 @@ fn wait_for_bytes(pipe: &File, deadline: Option<Duration>) -> io::Result<()> {
 fn monotonic() -> Duration {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::MAX, Duration::from)
 }
+
+/// The name of the keeper's process. Who kills all processes called `quorlock` must not kill the
+/// keepers, too: nobody would be left to kill the commands.
+const NAME: &str = "lock-keeper";
+
+#[cfg(target_os = "linux")]
+fn rename() {
+    if let Ok(name) = std::ffi::CString::new(NAME) {
+        let _ = nix::sys::prctl::set_name(&name); // the name on the command line is set anyway
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn rename() {}
 
 const GOODBYE: u64 = 0;

@@ -26,6 +26,8 @@ pub(crate) struct Group {
 pub(crate) enum Change {
     Ended(Exit),
     Stopped(Signal),
+    /// The keeper was killed.
+    Unguarded,
 }
 
 impl Group {
@@ -69,7 +71,11 @@ impl Group {
                 self.take_terminal();
                 let program = command.get_program().display();
                 let sentence = format!("{program}: cannot be executed: {error}");
-                Err(Failure::new(Exit::NotExecutable, sentence))
+                let exit = match error.kind() {
+                    io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock => Exit::System,
+                    _ => Exit::NotExecutable,
+                };
+                Err(Failure::new(exit, sentence))
             }
         }
     }
@@ -108,6 +114,9 @@ impl Group {
                 Ok(WaitStatus::Stopped(pid, signal)) => (pid, Change::Stopped(signal)),
                 Ok(_) => continue,
             };
+            if change.0 == self.keeper.group() {
+                return Some(Change::Unguarded);
+            }
             if Some(change.0) == self.command {
                 return Some(change.1);
             }

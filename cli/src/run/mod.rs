@@ -12,7 +12,10 @@ use crate::{
     exit::Exit,
     failure::Failure,
     masters::Masters,
-    run::{group::Group, watch::Watch},
+    run::{
+        group::Group,
+        watch::{Watch, deadline},
+    },
     signals::{ENDING, Signals},
 };
 
@@ -49,8 +52,11 @@ async fn run_command(
     signals: Signals,
 ) -> Result<Exit, Failure> {
     let guard = &held.guard;
-    let mut group = Group::start().await?;
-    group.kill_at(guard.valid_until());
+    let mut group = tokio::select! {
+        group = Group::start() => group?,
+        lost = guard.lost() => return Err(Failure::lost(&lost)),
+    };
+    group.kill_at(deadline(guard));
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
     describe(held, &mut command);

@@ -18,8 +18,9 @@ pub(crate) struct Watch<'a> {
     /// TSTP and CONT, which stop and resume both the command and this process.
     job_control: Signals,
     kill_after: Duration,
-    /// The end of the validity, as far as it is known. After a loss the guard no longer says it.
-    valid_until: Instant,
+    /// The time by which the command must be dead, as far as it is known. After a loss the guard no
+    /// longer says it.
+    deadline: Instant,
     /// Whether this process stops when the command stops.
     stops_too: bool,
 }
@@ -36,7 +37,7 @@ impl<'a> Watch<'a> {
             signals,
             job_control: Signals::catch(&[Signal::SIGTSTP, Signal::SIGCONT])?,
             kill_after,
-            valid_until: guard.valid_until(),
+            deadline: deadline(guard),
             stops_too: group.has_terminal(),
             group,
         })
@@ -49,14 +50,18 @@ impl<'a> Watch<'a> {
             if self.is_over(now) {
                 return Ok(self.end_command(now).await);
             }
-            self.valid_until = self.guard.valid_until();
-            self.group.kill_at(self.valid_until);
+            self.deadline = deadline(self.guard);
+            self.group.kill_at(self.deadline);
             let next_look = self.next_look(now);
             tokio::select! {
                 biased;
                 change = self.group.changed() => match change {
                     Change::Ended(exit) => break exit,
                     Change::Stopped(signal) => self.stop(signal),
+                    Change::Unguarded => complain(
+                        "the keeper of the command was killed; if this process is killed, too, \
+                         the command goes on",
+                    ),
                 },
                 signal = self.signals.next() => self.group.signal(signal),
                 signal = self.job_control.next() => self.control(signal),
@@ -75,13 +80,13 @@ impl<'a> Watch<'a> {
     /// Returns whether the lock is lost, or so near its end that the command must end now.
     fn is_over(&self, now: Instant) -> bool {
         matches!(self.guard.state(), LockState::Lost(_))
-            || now + self.kill_after >= self.guard.valid_until()
+            || now + self.kill_after >= deadline(self.guard)
     }
 
     /// Returns when to look whether the lock was renewed. Usually it was renewed long before.
     fn next_look(&self, now: Instant) -> Instant {
-        let last = self.valid_until.checked_sub(self.kill_after).unwrap_or(now);
-        let early = self.valid_until.checked_sub(self.guard.validity() / 2);
+        let last = self.deadline.checked_sub(self.kill_after).unwrap_or(now);
+        let early = self.deadline.checked_sub(self.guard.validity() / 2);
         match early {
             Some(early) if early > now => early.min(last),
             _ => last.min(now + LOOK_EVERY),
@@ -94,7 +99,7 @@ impl<'a> Watch<'a> {
         complain(format_args!("{}; ending the command", self.loss()));
         self.group.signal(Signal::SIGTERM);
         self.group.signal(Signal::SIGCONT); // a process that is stopped gets no TERM
-        let kill_at = self.valid_until.min(now + self.kill_after);
+        let kill_at = self.deadline.min(now + self.kill_after);
         self.group.kill_at(kill_at);
         let left = kill_at.saturating_duration_since(Instant::now());
         let has_ended = timeout(left, self.ended()).await.is_ok();
@@ -107,7 +112,7 @@ impl<'a> Watch<'a> {
     }
 
     async fn ended(&mut self) {
-        while let Change::Stopped(_) = self.group.changed().await {}
+        while !matches!(self.group.changed().await, Change::Ended(_)) {}
     }
 
     fn lost(self) -> Failure {
@@ -153,6 +158,15 @@ impl<'a> Watch<'a> {
     }
 }
 
+/// Returns the time by which the command of a guard must be dead. It is a little before the end of
+/// the validity, because a process that is killed on a busy machine dies a little later.
+pub(super) fn deadline(guard: &Guard) -> Instant {
+    let early = (guard.validity() / 20).min(MOST_EARLY);
+    let valid_until = guard.valid_until();
+    valid_until.checked_sub(early).unwrap_or(valid_until)
+}
+
+const MOST_EARLY: Duration = Duration::from_millis(250);
 /// The time between two looks while a renewal is late.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The longest wait for a process that was killed.

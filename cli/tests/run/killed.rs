@@ -1,5 +1,7 @@
 //! A wrapper that is killed or stopped: the command does not go on without it.
 
+use std::fs;
+
 use nix::sys::signal::Signal;
 
 use crate::{
@@ -34,6 +36,21 @@ fn the_command_dies_with_a_wrapper_that_is_killed() {
 }
 
 #[test]
+fn who_kills_all_programs_called_quorlock_does_not_kill_the_keeper() {
+    let masters = masters(3);
+    let mut running = Running::start(&mut script(&masters, "a", FAMILY));
+    let family = family(&mut running);
+    let stat = fs::read_to_string(format!("/proc/{}/stat", family[2])).unwrap();
+    let keeper = stat.rsplit(") ").next().unwrap().split(' ').nth(2).unwrap(); // the group
+    for file in ["comm", "cmdline"] {
+        let name = fs::read_to_string(format!("/proc/{keeper}/{file}")).unwrap();
+        assert!(name.starts_with("lock-keeper"), "{name}");
+    }
+    running.signal(Signal::SIGKILL);
+    until("all are dead", || !family.iter().any(|pid| is_alive(pid)));
+}
+
+#[test]
 fn no_instant_of_the_start_is_too_early_to_be_killed() {
     let masters = masters(3);
     let mark = masters[0].directory().join("mark");
@@ -48,7 +65,7 @@ fn no_instant_of_the_start_is_too_early_to_be_killed() {
         (0..n * 20_000).for_each(|n| _ = std::hint::black_box(n));
         running.signal(Signal::SIGKILL);
     }
-    let pids = std::fs::read_to_string(masters[0].directory().join("mark")).unwrap_or_default();
+    let pids = fs::read_to_string(masters[0].directory().join("mark")).unwrap_or_default();
     println!("{} of 40 commands had started", pids.lines().count());
     until("all are dead", || !pids.lines().any(is_alive));
 }

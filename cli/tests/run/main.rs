@@ -1,5 +1,10 @@
 //! Runs the real program against real masters.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
 #[path = "../../../examples/support/server.rs"]
 mod server;
 

@@ -30,7 +30,9 @@ fn a_password_from_a_file_is_shown_nowhere() {
     assert!(out.contains("--password-file"), "{out}");
     let keeper = out.lines().find(|line| line.ends_with("--keeper"));
     assert!(keeper.is_some(), "{out}");
-    let own = out.lines().filter(|line| line.contains("quorlock"));
+    let own = out
+        .lines()
+        .filter(|line| line.contains("quorlock") || line.contains("keeper"));
     assert!(!own.collect::<String>().contains("hunter2"), "{out}");
     assert!(!err.contains("hunter2"), "{err}");
 
