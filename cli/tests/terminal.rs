@@ -1,5 +1,7 @@
 //! Runs the program in a terminal of 80 columns and 24 lines.
 
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+
 use std::{
     fs::File,
     io::{Read, Write},
