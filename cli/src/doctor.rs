@@ -1,5 +1,7 @@
 //! `quorlock doctor`: the preflight, with the commands that fix each finding.
 
+use std::sync::Arc;
+
 use quorlock::{Finding, Severity};
 use serde::Serialize;
 
@@ -28,7 +30,7 @@ struct FindingReport {
     value: String,
     why: &'static str,
     fix: &'static str,
-    command: Option<String>,
+    commands: Vec<String>,
 }
 
 pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
@@ -36,16 +38,24 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
     block_on(async {
         let locks = masters.coordinator()?;
         let checked = locks.check().await;
+        let all: Vec<_> = locks
+            .health()
+            .into_iter()
+            .map(|health| health.master)
+            .collect();
+        let report = |finding| FindingReport::of(finding, &all);
         if args.json {
             print_json(&Report {
                 worst: checked.worst().map(word),
-                findings: checked.findings.iter().map(FindingReport::of).collect(),
+                findings: checked.findings.iter().map(report).collect(),
             })?;
         } else {
-            let count = locks.master_count();
-            let style = Style::of_stdout();
-            let masters = described(count, masters.name());
-            say(text(&checked.findings, &masters, style))?;
+            let shown = text(&checked.findings, &all, Style::of_stdout());
+            let summary = summary(&checked.findings);
+            say(format!(
+                "{shown}{}: {summary}\n",
+                described(all.len(), masters.name())
+            ))?;
         }
         Ok(exit(checked.worst()))
     })
@@ -62,7 +72,7 @@ fn exit(worst: Option<Severity>) -> Exit {
 }
 
 impl FindingReport {
-    fn of(finding: &Finding) -> Self {
+    fn of(finding: &Finding, all: &[Arc<str>]) -> Self {
         Self {
             severity: word(finding.severity),
             master: finding.master.as_deref().map(str::to_owned),
@@ -70,44 +80,37 @@ impl FindingReport {
             value: finding.value.clone(),
             why: finding.why,
             fix: finding.fix,
-            command: finding
-                .master
-                .as_deref()
-                .and_then(|master| command(master, finding.fix)),
+            commands: commands(finding, all),
         }
     }
 }
 
-fn text(findings: &[Finding], masters: &str, style: Style) -> String {
-    let mut text = String::new();
-    for group in groups(findings) {
-        text.push_str(&paragraph(&group, style));
-        text.push('\n');
-    }
-    let count = |severity| {
-        findings
-            .iter()
-            .filter(|finding| finding.severity == severity)
-            .count()
-    };
-    let counts = [
+fn text(findings: &[Finding], all: &[Arc<str>], style: Style) -> String {
+    let groups = groups(findings).into_iter();
+    let paragraphs = groups.map(|group| paragraph(&group, all, style) + "\n");
+    paragraphs.collect()
+}
+
+/// Returns the number of findings of each severity, in one line.
+fn summary(findings: &[Finding]) -> String {
+    let severities = [
         Severity::Refuse,
         Severity::Warn,
         Severity::Unknown,
         Severity::Info,
-    ]
-    .map(|severity| (count(severity), word(severity)));
-    let counts = counts.iter().filter(|(count, _)| *count > 0);
-    let counts: Vec<_> = counts
-        .map(|(count, word)| format!("{count} {word}"))
-        .collect();
-    let summary = match findings.first().map(|finding| finding.severity) {
+    ];
+    let counts = severities.iter().filter_map(|severity| {
+        let same = findings.iter().filter(|one| one.severity == *severity);
+        let count = same.count();
+        (count > 0).then(|| format!("{count} {}", word(*severity)))
+    });
+    let counts = counts.collect::<Vec<_>>().join(", ");
+    match findings.first().map(|finding| finding.severity) {
         None => "no findings, all is well".to_owned(),
-        Some(Severity::Info) => format!("{}, all is well", counts.join(", ")),
-        Some(Severity::Refuse) => format!("{}; do not use these masters yet", counts.join(", ")),
-        Some(_) => counts.join(", "),
-    };
-    text + &format!("{masters}: {summary}\n")
+        Some(Severity::Info) => format!("{counts}, all is well"),
+        Some(Severity::Refuse) => format!("{counts}; do not use these masters yet"),
+        Some(_) => counts,
+    }
 }
 
 /// Says which masters were checked.
@@ -141,7 +144,7 @@ fn groups(findings: &[Finding]) -> Vec<Vec<&Finding>> {
     groups
 }
 
-fn paragraph(group: &[&Finding], style: Style) -> String {
+fn paragraph(group: &[&Finding], all: &[Arc<str>], style: Style) -> String {
     let first = group[0];
     let colour = match first.severity {
         Severity::Info => Colour::Dim,
@@ -178,15 +181,10 @@ fn paragraph(group: &[&Finding], style: Style) -> String {
             text.push_str(&indented(&body, 13, style));
         }
     }
-    for command in masters
-        .iter()
-        .filter_map(|master| command(master, first.fix))
-    {
+    for command in group.iter().flat_map(|finding| commands(finding, all)) {
         // A command is not wrapped, so that it can be copied.
-        text.push_str(&format!(
-            "             {}\n",
-            style.paint(Colour::Bold, &command)
-        ));
+        let command = style.paint(Colour::Bold, &command);
+        text.push_str(&format!("             {command}\n"));
     }
     text
 }
@@ -195,6 +193,18 @@ fn paragraph(group: &[&Finding], style: Style) -> String {
 fn indented(text: &str, indent: usize, style: Style) -> String {
     let lines = wrap(text, style.text_width() - indent);
     lines.join(&format!("\n{}", " ".repeat(indent))) + "\n"
+}
+
+/// Returns the commands that carry out the fix, one for each master that the finding is about.
+fn commands(finding: &Finding, all: &[Arc<str>]) -> Vec<String> {
+    let of_all = format!("{}: all masters: ", word(finding.severity));
+    let on = match &finding.master {
+        Some(master) => std::slice::from_ref(master),
+        None if finding.to_string().starts_with(&of_all) => all,
+        None => &[],
+    };
+    let commands = on.iter().filter_map(|master| command(master, finding.fix));
+    commands.collect()
 }
 
 /// Returns the command that carries out the fix, if the fix is one command for a server with a host

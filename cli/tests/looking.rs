@@ -338,7 +338,22 @@ fn the_doctor_exits_by_severity() {
             .all(|line| line.chars().count() <= 80 || line.contains("redis-cli"))
     );
 
-    masters[1].command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    // A finding about all masters has a command for each.
+    for master in &masters {
+        master.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+        master.command(&["CONFIG", "SET", "maxmemory", "100mb"]);
+    }
+    let (status, shown, _) = run(&masters, &["doctor"]);
+    assert_eq!(
+        (status, shown.matches("redis-cli -h").count()),
+        (3, 3),
+        "{shown}"
+    );
+
+    // The commands fix what they say.
+    for master in &masters {
+        master.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    }
     let (status, _, _) = run(&masters, &["doctor"]);
     assert_eq!(status, 2);
 }
