@@ -121,6 +121,10 @@ pub(crate) struct Run {
 pub(crate) struct Hold {
     #[command(flatten)]
     pub(crate) asking: Asking,
+    /// Print the line as JSON: name, granted, masters, fencing_token (or null), and deadline_ms, the
+    /// Unix time at which the lock ends unless it is renewed.
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Name of the lock.
     pub(crate) name: String,
 }
@@ -194,37 +198,35 @@ pub(crate) struct Completions {
 }
 
 const AFTER: &str = "\
-Exit status: 0 success, 64 wrong arguments, 69 no majority of masters, 71 the
-system refused something, 74 output could not be written, 75 another holder has
-the lock, 76 the lock was lost, 78 wrong configuration.";
+Exit status: 0 success, 64 wrong arguments, 69 no majority of masters, 71 the system refused \
+something, 74 output could not be written, 75 another holder has the lock, 76 the lock was lost, \
+78 wrong configuration.";
 
 const RUN: &str = "\
-Exit status: that of CMD, or 128+n if the signal n ended it or the wait for the
-lock. Otherwise 64 wrong arguments, 69 no majority of masters, 71 no more
-processes, 75 another holder has the lock, 76 the lock was lost while CMD ran,
-78 wrong configuration, 126 CMD cannot be executed, 127 CMD was not found.
+Exit status: that of CMD, or 128+n if the signal n ended it or the wait for the lock. Otherwise \
+64 wrong arguments, 69 no majority of masters, 71 no more processes, 75 another holder has the \
+lock, 76 the lock was lost while CMD ran, 78 wrong configuration, 126 CMD cannot be executed, \
+127 CMD was not found.
 
-Environment of CMD: QUORLOCK_LOCK (the name), QUORLOCK_VOTES (such as 3/5),
-QUORLOCK_DEADLINE_MS (Unix time in milliseconds at which the lock ends unless it
-is renewed, as of the start: it moves on with each renewal), and with --fence
-QUORLOCK_FENCING_TOKEN.
+Environment of CMD: QUORLOCK_LOCK (the name), QUORLOCK_VOTES (such as 3/5), QUORLOCK_DEADLINE_MS \
+(Unix time in milliseconds at which the lock ends unless it is renewed, as of the start: it moves \
+on with each renewal), and with --fence QUORLOCK_FENCING_TOKEN.
 
-CMD gets the signals HUP, INT, QUIT, TERM, USR1 and USR2. If the lock is lost, or
-about to end without a renewal, CMD gets TERM, and KILL after the time of
---kill-after, but always before the end of the lock. CMD is also killed if
-quorlock itself is killed or hangs. Processes that CMD leaves in the background
-go on without the lock.";
+CMD gets the signals HUP, INT, QUIT, TERM, USR1 and USR2. If the lock is lost, or about to end \
+without a renewal, CMD gets TERM. It gets KILL after the time of --kill-after, and a little before \
+the end of the lock at the latest. CMD is also killed if quorlock itself is killed or hangs. \
+Processes that CMD leaves in the background go on without the lock.";
 
 const STATUS: &str = "\
-Exit status: 0 free, 75 held or contested, 69 no majority of masters answered.
+Exit status: 0 free, 75 held or contested, 69 no majority of masters answered. \
 With several names, 69 comes before 75, and 75 before 0.";
 
 const DOCTOR: &str = "\
 Exit status, by the worst finding: 0 none or info, 1 unknown, 2 warn, 3 refuse.";
 
 const BREAK: &str = "\
-Exit status: 0 a majority of masters is free of that holder, 64 nobody said yes,
-69 too few masters answered, 75 a newer holder has the lock, 78 the key is not a
+Exit status: 0 a majority of masters is free of that holder, 64 nobody said yes, \
+69 too few masters answered, 75 a newer holder has the lock, 78 the key is not a \
 lock.";
 
 const BENCH: &str = "\

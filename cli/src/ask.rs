@@ -4,7 +4,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     io::{IsTerminal, stderr},
     pin::pin,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use quorlock::{AcquireError, Contention, Coordinator, Guard, Lock, Renewal};
@@ -30,6 +30,13 @@ impl Held {
     pub(crate) fn votes(&self) -> String {
         let votes = self.guard.votes();
         format!("{}/{}", votes.granted_count(), votes.master_count())
+    }
+
+    /// Returns the Unix time in milliseconds at which the lock ends unless it is renewed.
+    pub(crate) fn deadline_ms(&self) -> u64 {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let deadline = now.unwrap_or_default() + self.guard.remaining();
+        u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Releases the lock. After a short time, it gives up waiting for the masters, and the lock
@@ -171,11 +178,16 @@ async fn tell(name: &str, lock: &Lock, common: &Common) {
             return complain(format_args!("waiting: {}", Failure::from(error).sentence()));
         }
     };
-    let left = seen.holder.and_then(|holder| holder.remaining);
-    let left = left.map(|left| format!(" for {} more, or longer if it is renewed", rounded(left)));
-    let left = left.unwrap_or_default();
+    let holder = seen.holder.map(|holder| match holder.remaining {
+        Some(left) => {
+            let left = rounded(left);
+            format!(", which is held by another for {left} more, or longer if it is renewed")
+        }
+        None => ", which is held by another".to_owned(),
+    });
     complain(format_args!(
-        "waiting for {name:?}, which is held by another{left}"
+        "waiting for {name:?}{}",
+        holder.unwrap_or_default()
     ));
 }
 

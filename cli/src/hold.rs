@@ -2,6 +2,8 @@
 
 use std::io;
 
+use serde_json::json;
+
 use crate::{
     args::{Common, Hold},
     ask::{Asked, Held, ask},
@@ -21,15 +23,15 @@ pub(crate) fn hold(args: &Hold, common: &Common) -> Result<Exit, Failure> {
             Asked::Held(held) => held,
             Asked::Nothing(exit) => return Ok(exit),
         };
-        let done = hold_until(&held, &mut signals).await;
+        let done = hold_until(&held, &mut signals, args.json).await;
         held.give_back(common).await;
         done
     })
 }
 
-async fn hold_until(held: &Held, signals: &mut Signals) -> Result<Exit, Failure> {
+async fn hold_until(held: &Held, signals: &mut Signals, is_json: bool) -> Result<Exit, Failure> {
     // A script that waits for the line would wait forever.
-    announce(held).map_err(|error| {
+    announce(held, is_json).map_err(|error| {
         let sentence = format!("cannot write that the lock is held: {error}; it was released");
         Failure::new(Exit::Output, sentence)
     })?;
@@ -39,14 +41,23 @@ async fn hold_until(held: &Held, signals: &mut Signals) -> Result<Exit, Failure>
     }
 }
 
-fn announce(held: &Held) -> io::Result<()> {
-    let token = held.guard.fencing_token();
-    let token = token
-        .map(|token| format!(" token={token}"))
-        .unwrap_or_default();
+fn announce(held: &Held, is_json: bool) -> io::Result<()> {
+    let (guard, votes) = (&held.guard, held.guard.votes());
+    if is_json {
+        let line = json!({
+            "name": guard.name(),
+            "granted": votes.granted_count(),
+            "masters": votes.master_count(),
+            "fencing_token": guard.fencing_token(),
+            "deadline_ms": held.deadline_ms(),
+        });
+        return print(format_args!("{line}\n"));
+    }
+    let token = guard.fencing_token();
+    let token = token.map_or_else(String::new, |token| format!(" token={token}"));
     print(format_args!(
         "held {} votes={}{token}\n",
-        held.guard.name(),
+        guard.name(),
         held.votes()
     ))
 }

@@ -36,13 +36,17 @@ fn page() -> io::Result<String> {
     Ok(tidy(&(page + &String::from_utf8_lossy(&end))))
 }
 
-/// Keeps the definition of the apostrophe once, before the first use.
+/// Keeps the definition of the apostrophe once, before the first use, and names the last part.
 fn tidy(page: &str) -> String {
     let is_definition =
         |line: &str| line.starts_with(".ie \\n(.g") || line.starts_with(".el .ds Aq");
     let lines = page.lines().enumerate();
     let lines = lines.filter(|(at, line)| *at < 2 || !is_definition(line));
-    lines.map(|(_, line)| format!("{line}\n")).collect()
+    let lines = lines.map(|(_, line)| match line {
+        ".SH EXTRA" | ".SS EXTRA" => line.replace("EXTRA", "NOTES") + "\n",
+        line => format!("{line}\n"),
+    });
+    lines.collect()
 }
 
 /// Returns the section about one command. Its parts are subsections.

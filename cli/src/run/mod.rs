@@ -1,9 +1,6 @@
 //! `quorlock run`: a command that runs while the lock is held.
 
-use std::{
-    process::Command,
-    time::{Duration, SystemTime},
-};
+use std::{process::Command, time::Duration};
 
 use crate::{
     args::{Common, Run},
@@ -84,12 +81,10 @@ fn kill_after(args: &Run, ttl: Duration) -> Result<Duration, Failure> {
 /// Sets the environment of the command, so that it does not see that of an outer `quorlock run`.
 fn describe(held: &Held, command: &mut Command) {
     let guard = &held.guard;
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let deadline = now.unwrap_or_default() + guard.remaining();
     command
         .env("QUORLOCK_LOCK", guard.name())
         .env("QUORLOCK_VOTES", held.votes())
-        .env("QUORLOCK_DEADLINE_MS", deadline.as_millis().to_string());
+        .env("QUORLOCK_DEADLINE_MS", held.deadline_ms().to_string());
     match guard.fencing_token() {
         Some(token) => command.env("QUORLOCK_FENCING_TOKEN", token.to_string()),
         None => command.env_remove("QUORLOCK_FENCING_TOKEN"),

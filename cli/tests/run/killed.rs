@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 
 use crate::{
     server::masters,
-    support::{Running, is_alive, script, until},
+    support::{Running, dead_by, is_alive, script, until},
 };
 
 /// Prints the process IDs of two children and of itself. None of them ends by itself or obeys
@@ -73,17 +73,12 @@ fn no_instant_of_the_start_is_too_early_to_be_killed() {
 #[test]
 fn the_command_dies_at_the_deadline_of_a_wrapper_that_is_stopped() {
     let masters = masters(3);
-    let mut running = Running::start(&mut script(&masters, "--ttl 2s a", FAMILY));
+    let script_text = format!("echo $QUORLOCK_DEADLINE_MS; {FAMILY}");
+    let mut running = Running::start(&mut script(&masters, "--ttl 4s a", &script_text));
+    let deadline = running.line().parse().unwrap();
     let family = family(&mut running);
-    running.signal(Signal::SIGSTOP);
-    until("all are dead", || {
-        let is_held = masters
-            .iter()
-            .any(|master| master.command(&["EXISTS", "a"]) == "1");
-        let is_dead = !family.iter().any(|pid| is_alive(pid));
-        assert!(is_held || is_dead, "the lock is free, and the command runs");
-        is_dead
-    });
+    running.signal(Signal::SIGSTOP); // long before the first renewal
+    dead_by(&family, deadline);
     running.signal(Signal::SIGCONT);
     let (status, _, err) = running.ended();
     assert_eq!(status.code(), Some(76), "{err}");

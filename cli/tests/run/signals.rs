@@ -109,6 +109,20 @@ fn a_holder_says_what_it_holds() {
 }
 
 #[test]
+fn a_holder_says_it_in_json() {
+    let masters = masters(3);
+    let mut holder = Running::start(&mut with(&masters, "hold --json a"));
+    let line = holder.line();
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(
+        (line["name"].as_str(), line["masters"].as_u64()),
+        (Some("a"), Some(3))
+    );
+    assert!(line["granted"].as_u64() >= Some(2) && line["fencing_token"].is_null());
+    assert!(line["deadline_ms"].as_u64() > Some(1_700_000_000_000));
+}
+
+#[test]
 fn nohup_keeps_its_meaning() {
     let masters = masters(3);
     let mut command = std::process::Command::new("sh");

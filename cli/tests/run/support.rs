@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use nix::{
@@ -145,6 +145,21 @@ pub fn is_alive(pid: &str) -> bool {
         .next()
         .and_then(|rest| rest.chars().next());
     state.is_some_and(|state| state != 'Z' && state != 'X')
+}
+
+/// Waits until processes are dead, which must be before `deadline` in milliseconds of Unix time.
+#[track_caller]
+pub fn dead_by(pids: &[String], deadline: u128) {
+    until("all are dead", || {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let is_dead = !pids.iter().any(|pid| is_alive(pid));
+        let is_late = now.unwrap().as_millis() >= deadline;
+        assert!(
+            is_dead || !is_late,
+            "the lock has ended, and the command runs"
+        );
+        is_dead
+    });
 }
 
 /// Asserts that no master has the key.
