@@ -182,9 +182,9 @@ fn paragraph(group: &[&Finding], all: &[Arc<str>], style: Style) -> String {
         }
     }
     for command in group.iter().flat_map(|finding| commands(finding, all)) {
-        // A command is not wrapped, so that it can be copied.
+        // A command is not wrapped, so that it can be copied. Most fit into 80 columns here.
         let command = style.paint(Colour::Bold, &command);
-        text.push_str(&format!("             {command}\n"));
+        text.push_str(&format!("  {command}\n"));
     }
     text
 }
