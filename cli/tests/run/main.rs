@@ -18,3 +18,4 @@ mod recipes;
 mod signals;
 mod startup;
 mod support;
+mod terminal;

@@ -32,10 +32,10 @@ fn the_start_takes_little_longer_than_flock() {
     let run = median(&mut || with(&masters, "run a -- date +%s%N"));
     let over = run.saturating_sub(flock);
     println!(
-        "figure cli_run_over_flock_ms {:.1}",
+        "figure cli_run_over_flock_ms {:.1} ms",
         over.as_secs_f64() * 1e3
     );
-    println!("figure flock_ms {:.1}", flock.as_secs_f64() * 1e3);
+    println!("figure flock_ms {:.1} ms", flock.as_secs_f64() * 1e3);
     // The goal is 25 ms on a machine with nothing else to do.
     assert!(over < Duration::from_millis(250), "{over:?}");
 }
