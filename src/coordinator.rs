@@ -352,7 +352,6 @@ impl Coordinator {
         majority(self.engine.masters().count())
     }
 
-    #[cfg(test)]
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }

@@ -96,6 +96,7 @@ mod mutants;
 
 #[cfg(feature = "blocking")]
 pub mod blocking;
+mod break_held;
 mod builder;
 mod check;
 mod coordinator;
@@ -118,7 +119,7 @@ pub use crate::{
     core::{
         health::{MasterHealth, MasterState},
         held_report::HeldReport,
-        inspection::{Holder, Inspection},
+        inspection::{Holder, Inspection, View},
         lock_state::{LockState, LostReason},
         name::Kind,
         quorum::{Failure, Refusal, Vote},

@@ -18,7 +18,7 @@ use quorlock::{
     Fence, Finding, Guard, HealthEvents, HeldReport, Holder, InspectError, Inspection, Kind, Lock,
     LockState, LostError, LostReason, MasterHealth, MasterSpec, MasterState, MemoryMaster, Owner,
     Preflight, ReadyError, Refusal, ReleaseError, Renewal, RestartGuard, RunError, Setting,
-    Severity, StaleToken, Vote, VoteRow, Votes,
+    Severity, StaleToken, View, Vote, VoteRow, Votes,
 };
 
 #[test]
@@ -71,6 +71,7 @@ fn public_types_have_their_auto_traits() {
         RunError<ConfigError>: Error;
         StaleToken: Error Clone Copy Eq;
         LockState: Clone Copy Eq;
+        View: Clone Eq;
         Vote: Clone Eq;
         VoteRow<'static>: Clone Copy;
         Votes: Clone;

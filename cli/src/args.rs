@@ -3,13 +3,14 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args as Group, Parser, Subcommand};
+use clap_complete::Shell;
 
 /// Distributed locks, held by a majority of independent Redis or Valkey masters.
 ///
 /// The masters come from --master, from QUORLOCK_MASTERS (URLs with commas between them), or from a
 /// set in the configuration file, in this order.
 #[derive(Debug, Parser)]
-#[command(name = "quorlock", version, max_term_width = 80, after_long_help = AFTER)]
+#[command(name = "quorlock", version, max_term_width = 80, disable_help_subcommand = true, after_long_help = AFTER)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -19,22 +20,24 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    Bench(Bench),
-    Break(Break),
-    Completions(Completions),
-    Doctor(Doctor),
+    Run(Run),
     Hold(Hold),
+    Status(Status),
+    Doctor(Doctor),
+    Break(Break),
+    Bench(Bench),
+    Completions(Completions),
     /// Prints the manual page, for `man -l -`.
     Man,
-    Run(Run),
-    Status(Status),
 }
 
 /// The options of all commands.
 #[derive(Debug, Group)]
+#[command(next_help_heading = "Options of all commands")]
 pub(crate) struct Common {
-    /// URL of a master, such as redis://10.0.0.1. Repeat it for each master. Other users see it in
-    /// `ps`, so give passwords by file.
+    /// URL of a master, repeated for each master.
+    ///
+    /// For example redis://10.0.0.1. Other users see it in `ps`, so give passwords by file.
     #[arg(
         long = "master",
         value_name = "URL",
@@ -45,13 +48,13 @@ pub(crate) struct Common {
     /// Set of masters in the configuration file.
     #[arg(long, value_name = "NAME", global = true)]
     pub(crate) set: Option<String>,
-    /// Configuration file [default: ~/.config/quorlock.toml].
+    /// Configuration file [~/.config/quorlock.toml].
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) config: Option<PathBuf>,
-    /// File with the password for all masters whose URLs have none.
+    /// Password of masters whose URLs have none.
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) password_file: Option<PathBuf>,
-    /// Say more on stderr, such as the vote of each master.
+    /// Say more on stderr, such as all votes.
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 }
@@ -65,28 +68,30 @@ impl Common {
 /// How to ask for a lock and keep it.
 #[derive(Debug, Group)]
 pub(crate) struct Asking {
-    /// Give up after this time, as in 500ms, 10s or 5m [default: wait forever].
+    /// Give up after this time, such as 500ms or 10s [never].
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "nonblock")]
     pub(crate) wait: Option<Duration>,
     /// Do not wait for another holder.
     #[arg(short = 'n', long)]
     pub(crate) nonblock: bool,
-    /// Say nothing if another holder has the lock, as cron jobs should.
+    /// Say nothing if another holder has the lock.
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Serve waiters in the order in which they came, on all hosts.
+    /// Serve waiters in the order in which they came.
     #[arg(long)]
     pub(crate) fair: bool,
-    /// How long the lock outlives a dead holder [default: 10s].
+    /// How long the lock outlives a dead holder [10s].
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) ttl: Option<Duration>,
     /// Keep others out for at least this time.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) min_hold: Option<Duration>,
-    /// Renew the lock for at most this time [default: without limit].
+    /// Renew the lock for at most this time [no limit].
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) max_hold: Option<Duration>,
-    /// Get a fencing token, a number larger than that of every earlier holder.
+    /// Get a fencing token.
+    ///
+    /// The token is a number larger than that of every earlier holder.
     #[arg(long)]
     pub(crate) fence: bool,
 }
@@ -99,7 +104,7 @@ pub(crate) struct Asking {
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) asking: Asking,
-    /// Time between TERM and KILL if the lock is lost [default: a third of the TTL].
+    /// Time from TERM to KILL if the lock is lost [TTL/3].
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) kill_after: Option<Duration>,
     /// Name of the lock.
@@ -126,6 +131,7 @@ pub(crate) struct Hold {
 
 /// Shows who holds locks, for how long, and who waits.
 #[derive(Debug, Group)]
+#[command(after_long_help = STATUS)]
 pub(crate) struct Status {
     /// Names of the locks.
     #[arg(required = true)]
@@ -143,6 +149,7 @@ pub(crate) struct Status {
 
 /// Checks the masters, and says how to fix what is wrong.
 #[derive(Debug, Group)]
+#[command(after_long_help = DOCTOR)]
 pub(crate) struct Doctor {
     /// Print JSON.
     #[arg(long)]
@@ -150,7 +157,11 @@ pub(crate) struct Doctor {
 }
 
 /// Takes a lock away from its holder.
+///
+/// Shows the holder and the waiters, and asks. A newer holder keeps the lock. A holder that is alive
+/// works on beside the next one until its next renewal fails.
 #[derive(Debug, Group)]
+#[command(after_long_help = BREAK)]
 pub(crate) struct Break {
     /// Name of the lock.
     pub(crate) name: String,
@@ -163,7 +174,10 @@ pub(crate) struct Break {
 }
 
 /// Measures how long it takes to acquire and release a lock.
+///
+/// Uses locks of its own, and leaves nothing on the masters.
 #[derive(Debug, Group)]
+#[command(after_long_help = BENCH)]
 pub(crate) struct Bench {
     /// How long to measure.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
@@ -179,8 +193,8 @@ pub(crate) struct Bench {
 /// Prints a completion script for a shell.
 #[derive(Debug, Group)]
 pub(crate) struct Completions {
-    /// bash, elvish, fish, powershell or zsh.
-    pub(crate) shell: String,
+    /// Shell that reads the script.
+    pub(crate) shell: Shell,
 }
 
 const AFTER: &str = "\
@@ -202,3 +216,18 @@ CMD gets the signals HUP, INT, QUIT, TERM, USR1 and USR2. If the lock is lost, o
 without a renewal, CMD gets TERM. It gets KILL after the time of --kill-after, and a little before \
 the end of the lock at the latest. CMD is also killed if quorlock itself is killed or hangs. \
 Processes that CMD leaves in the background go on without the lock.";
+
+const STATUS: &str = "\
+Exit status: 0 free, 75 held or contested, 69 no majority of masters answered. \
+With several names, 69 comes before 75, and 75 before 0.";
+
+const DOCTOR: &str = "\
+Exit status, by the worst finding: 0 none or info, 1 unknown, 2 warn, 3 refuse.";
+
+const BREAK: &str = "\
+Exit status: 0 a majority of masters is free of that holder, 64 nobody said yes, \
+69 too few masters answered, 75 a newer holder has the lock, 78 the key is not a \
+lock.";
+
+const BENCH: &str = "\
+Exit status: 0 no failures, 1 some failures, 69 nothing worked.";

@@ -1,11 +1,173 @@
-//! Stub.
+//! `quorlock break`: takes a lock away from its holder.
+
+use std::io::{self, IsTerminal, Write};
+
+use quorlock::{Coordinator, Refusal, Vote, Votes};
+use serde::Serialize;
 
 use crate::{
     args::{Break, Common},
+    block_on,
     exit::Exit,
     failure::Failure,
+    look::{HolderLook, Look, Verdict, look},
+    masters::Masters,
+    report::{print_json, say},
+    status::block,
+    style::{Cell, Colour, Style, heading},
 };
 
-pub(crate) fn break_lock(_args: &Break, _common: &Common) -> Result<Exit, Failure> {
-    Err(Failure::new(Exit::Usage, "not there yet"))
+/// The JSON of `break`.
+#[derive(Serialize)]
+struct Report<'a> {
+    name: &'a str,
+    is_broken: bool,
+    holder: Option<&'a HolderLook>,
+    waiters: &'a [String],
+    masters: &'a [MasterReport],
+}
+
+#[derive(Serialize)]
+struct MasterReport {
+    master: String,
+    outcome: &'static str,
+    reason: Option<String>,
+}
+
+pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure> {
+    let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal() && !args.json;
+    if !args.yes && !can_ask {
+        let sentence = format!(
+            "will not break {:?} without asking, and there is no terminal; give --yes",
+            args.name
+        );
+        return Err(Failure::new(Exit::Usage, sentence));
+    }
+    let masters = Masters::find(common)?;
+    block_on(async {
+        let locks = masters.coordinator()?;
+        let seen = look(&locks, &args.name).await?;
+        let Some(inspection) = &seen.inspection else {
+            let sentence = format!("cannot break {:?}: it is {}", args.name, seen.sentence());
+            return Err(Failure::new(Exit::NoQuorum, sentence));
+        };
+        if !seen.is_held_anywhere() {
+            report(args, &seen, &[], true)?;
+            return Ok(Exit::Success);
+        }
+        if !args.yes && !is_confirmed(&seen)? {
+            return Err(Failure::new(Exit::Usage, "nothing was broken"));
+        }
+        let votes = locks.break_held(inspection).await;
+        finish(args, &locks, &seen, &votes)
+    })
+}
+
+/// Shows the lock, and asks. Any answer but `yes` is a no.
+fn is_confirmed(seen: &Look) -> Result<bool, Failure> {
+    let shown = block(seen, Style::of_stdout());
+    let warning = "If the holder is alive, it works on beside the next holder until it notices.";
+    let question = format!("{shown}{warning}\nBreak {:?}? Type yes: ", seen.name);
+    let mut answer = String::new();
+    let asked = io::stderr().write_all(question.as_bytes());
+    let asked = asked.and_then(|()| io::stdin().read_line(&mut answer));
+    asked.map_err(|error| Failure::new(Exit::System, format!("cannot ask: {error}")))?;
+    Ok(answer.trim() == "yes")
+}
+
+fn finish(args: &Break, locks: &Coordinator, seen: &Look, votes: &Votes) -> Result<Exit, Failure> {
+    let rows: Vec<_> = votes
+        .iter()
+        .map(|row| MasterReport::of(row.master(), row.vote()))
+        .collect();
+    let count = |outcome| rows.iter().filter(|row| row.outcome == outcome).count();
+    let is_free_on_majority = count("broken") + count("free") >= locks.quorum();
+    report(args, seen, &rows, is_free_on_majority)?;
+    if is_free_on_majority {
+        return Ok(Exit::Success);
+    }
+    let (exit, why) = if count("no_answer") > 0 {
+        (
+            Exit::NoQuorum,
+            "too few masters answered; the holder may keep it; try again",
+        )
+    } else if count("not_a_lock") >= locks.quorum() {
+        (
+            Exit::Configuration,
+            "the key is not a lock; delete it by hand if no program needs it",
+        )
+    } else {
+        (
+            Exit::Contended,
+            "a newer holder has it; look at it with `quorlock status`",
+        )
+    };
+    Err(Failure::new(exit, format!("{:?} is not broken: {why}", args.name)).with_votes(votes))
+}
+
+impl MasterReport {
+    fn of(master: &str, vote: Option<&Vote>) -> Self {
+        let (outcome, reason) = match vote {
+            Some(Vote::Grant) => ("broken", None),
+            Some(Vote::Refuse(Refusal::Gone)) => ("free", None),
+            Some(Vote::Refuse(Refusal::OtherKind)) => ("not_a_lock", None),
+            Some(Vote::Refuse(refusal)) => ("newer_holder", Some(refusal.to_string())),
+            Some(Vote::Fail(failure)) => ("no_answer", Some(failure.to_string())),
+            _ => ("no_answer", None),
+        };
+        Self {
+            master: master.to_owned(),
+            outcome,
+            reason,
+        }
+    }
+
+    fn row(&self) -> Vec<Cell> {
+        let (colour, word) = match self.outcome {
+            "broken" => (Colour::Yellow, "broken"),
+            "free" => (Colour::Plain, "was free"),
+            "newer_holder" => (Colour::Red, "kept by a newer holder"),
+            "not_a_lock" => (Colour::Red, "not a lock, left alone"),
+            _ => (Colour::Red, "no answer"),
+        };
+        let text = match &self.reason {
+            Some(reason) => format!("{word}: {reason}"),
+            None => word.to_owned(),
+        };
+        vec![Cell::plain(&self.master), Cell::wide(colour, text)]
+    }
+}
+
+fn report(
+    args: &Break,
+    seen: &Look,
+    rows: &[MasterReport],
+    is_broken: bool,
+) -> Result<(), Failure> {
+    if args.json {
+        return print_json(&Report {
+            name: &seen.name,
+            is_broken: is_broken && !rows.is_empty(),
+            holder: seen.holder.as_ref(),
+            waiters: &seen.waiters,
+            masters: rows,
+        });
+    }
+    if rows.is_empty() {
+        return say(format!("{} is free: nothing to break\n", seen.name));
+    }
+    let style = Style::of_stdout();
+    let what = match (&seen.holder, seen.verdict) {
+        (Some(holder), Verdict::Held) => format!("was held {}", holder.sentence()),
+        _ => format!("was {}", seen.sentence()),
+    };
+    let mut table = vec![heading(["MASTER", "RESULT"])];
+    table.extend(rows.iter().map(MasterReport::row));
+    let waiting = match seen.waiters.len() {
+        0 => String::new(),
+        1 => "  1 waiter was notified\n".to_owned(),
+        count => format!("  {count} waiters are in the queue, and the first was notified\n"),
+    };
+    let name = style.paint(Colour::Bold, &seen.name);
+    say(format!("{name}  {what}\n{}{waiting}", style.table(&table)))
 }

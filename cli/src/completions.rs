@@ -1,7 +1,17 @@
-//! Stub.
+//! `quorlock completions`: what shells complete.
 
-use crate::{args::Completions, exit::Exit, failure::Failure};
+use clap::CommandFactory;
 
-pub(crate) fn completions(_args: &Completions) -> Result<Exit, Failure> {
-    Err(Failure::new(Exit::Usage, "not there yet"))
+use crate::{
+    args::{Args, Completions},
+    exit::Exit,
+    failure::Failure,
+    report::say,
+};
+
+pub(crate) fn completions(args: &Completions) -> Result<Exit, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Args::command(), "quorlock", &mut script);
+    say(String::from_utf8_lossy(&script))?;
+    Ok(Exit::Success)
 }

@@ -1,11 +1,253 @@
-//! Stub.
+//! `quorlock doctor`: the preflight, with the commands that fix each finding.
+
+use std::sync::Arc;
+
+use quorlock::{Finding, Severity};
+use serde::Serialize;
 
 use crate::{
     args::{Common, Doctor},
+    block_on,
     exit::Exit,
     failure::Failure,
+    masters::Masters,
+    report::{print_json, say},
+    style::{Colour, Style, wrap},
 };
 
-pub(crate) fn doctor(_args: &Doctor, _common: &Common) -> Result<Exit, Failure> {
-    Err(Failure::new(Exit::Usage, "not there yet"))
+/// The JSON of `doctor`.
+#[derive(Serialize)]
+struct Report {
+    worst: Option<&'static str>,
+    findings: Vec<FindingReport>,
+}
+
+#[derive(Serialize)]
+struct FindingReport {
+    severity: &'static str,
+    master: Option<String>,
+    setting: &'static str,
+    value: String,
+    why: &'static str,
+    fix: &'static str,
+    commands: Vec<String>,
+}
+
+pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
+    let masters = Masters::find(common)?;
+    block_on(async {
+        let locks = masters.coordinator()?;
+        let checked = locks.check().await;
+        let all: Vec<_> = locks
+            .health()
+            .into_iter()
+            .map(|health| health.master)
+            .collect();
+        let report = |finding| FindingReport::of(finding, &all);
+        if args.json {
+            print_json(&Report {
+                worst: checked.worst().map(word),
+                findings: checked.findings.iter().map(report).collect(),
+            })?;
+        } else {
+            let shown = text(&checked.findings, &all, Style::of_stdout());
+            let summary = summary(&checked.findings);
+            say(format!(
+                "{shown}{}: {summary}\n",
+                described(all.len(), masters.name())
+            ))?;
+        }
+        Ok(exit(checked.worst()))
+    })
+}
+
+/// Returns the exit status for the worst finding.
+fn exit(worst: Option<Severity>) -> Exit {
+    match worst {
+        None | Some(Severity::Info) => Exit::Success,
+        Some(Severity::Unknown) => Exit::Code(1),
+        Some(Severity::Warn) => Exit::Code(2),
+        Some(_) => Exit::Code(3),
+    }
+}
+
+impl FindingReport {
+    fn of(finding: &Finding, all: &[Arc<str>]) -> Self {
+        Self {
+            severity: word(finding.severity),
+            master: finding.master.as_deref().map(str::to_owned),
+            setting: finding.setting.name(),
+            value: finding.value.clone(),
+            why: finding.why,
+            fix: finding.fix,
+            commands: commands(finding, all),
+        }
+    }
+}
+
+fn text(findings: &[Finding], all: &[Arc<str>], style: Style) -> String {
+    let groups = groups(findings).into_iter();
+    let paragraphs = groups.map(|group| paragraph(&group, all, style) + "\n");
+    paragraphs.collect()
+}
+
+/// Returns the number of findings of each severity, in one line.
+fn summary(findings: &[Finding]) -> String {
+    let severities = [
+        Severity::Refuse,
+        Severity::Warn,
+        Severity::Unknown,
+        Severity::Info,
+    ];
+    let counts = severities.iter().filter_map(|severity| {
+        let same = findings.iter().filter(|one| one.severity == *severity);
+        let count = same.count();
+        (count > 0).then(|| format!("{count} {}", word(*severity)))
+    });
+    let counts = counts.collect::<Vec<_>>().join(", ");
+    match findings.first().map(|finding| finding.severity) {
+        None => "no findings, all is well".to_owned(),
+        Some(Severity::Info) => format!("{counts}, all is well"),
+        Some(Severity::Refuse) => format!("{counts}; do not use these masters yet"),
+        Some(_) => counts,
+    }
+}
+
+/// Says which masters were checked.
+fn described(count: usize, set: Option<&str>) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    let set = set.map_or_else(String::new, |set| format!(" of the set {set:?}"));
+    format!("{count} master{plural}{set}")
+}
+
+/// Puts findings together that differ only in their masters.
+fn groups(findings: &[Finding]) -> Vec<Vec<&Finding>> {
+    let mut groups: Vec<Vec<&Finding>> = Vec::new();
+    for finding in findings {
+        let key = |one: &Finding| {
+            (
+                one.severity,
+                one.setting,
+                one.value.clone(),
+                one.why,
+                one.fix,
+            )
+        };
+        match groups
+            .iter_mut()
+            .find(|group| key(group[0]) == key(finding))
+        {
+            Some(group) => group.push(finding),
+            None => groups.push(vec![finding]),
+        }
+    }
+    groups
+}
+
+fn paragraph(group: &[&Finding], all: &[Arc<str>], style: Style) -> String {
+    let first = group[0];
+    let colour = match first.severity {
+        Severity::Info => Colour::Dim,
+        Severity::Unknown | Severity::Warn => Colour::Yellow,
+        _ => Colour::Red,
+    };
+    let masters: Vec<_> = group
+        .iter()
+        .filter_map(|finding| finding.master.as_deref())
+        .collect();
+    // The text of a finding begins with its severity and its subject.
+    let shown = first.to_string();
+    let what = shown
+        .strip_suffix(&format!(": {}; {}", first.why, first.fix))
+        .unwrap_or(&shown);
+    let what = what.split_once(": ").map_or(what, |(_, rest)| rest);
+    let what = match first.master.as_deref() {
+        Some(master) => what
+            .strip_prefix(master)
+            .map_or(what, |rest| rest.trim_start_matches(": ")),
+        None => what,
+    };
+    let label = format!("{:<8}", word(first.severity));
+    let mut text = style.paint(colour, &label);
+    text.push_str(&indented(what, 8, style));
+    for (word, body) in [
+        ("on", masters.join(", ")),
+        ("why", first.why.to_owned()),
+        ("fix", first.fix.to_owned()),
+    ] {
+        if !body.is_empty() {
+            text.push_str("        ");
+            text.push_str(&style.paint(Colour::Dim, &format!("{word:<5}")));
+            text.push_str(&indented(&body, 13, style));
+        }
+    }
+    for command in group.iter().flat_map(|finding| commands(finding, all)) {
+        // A command is not wrapped, so that it can be copied. Most fit into 80 columns here.
+        let command = style.paint(Colour::Bold, &command);
+        text.push_str(&format!("  {command}\n"));
+    }
+    text
+}
+
+/// Returns `text` in lines that begin in column `indent`. The caller has written the first margin.
+fn indented(text: &str, indent: usize, style: Style) -> String {
+    let lines = wrap(text, style.text_width() - indent);
+    lines.join(&format!("\n{}", " ".repeat(indent))) + "\n"
+}
+
+/// Returns the commands that carry out the fix, one for each master that the finding is about.
+fn commands(finding: &Finding, all: &[Arc<str>]) -> Vec<String> {
+    let of_all = format!("{}: all masters: ", word(finding.severity));
+    let on = match &finding.master {
+        Some(master) => std::slice::from_ref(master),
+        None if finding.to_string().starts_with(&of_all) => all,
+        None => &[],
+    };
+    let commands = on.iter().filter_map(|master| command(master, finding.fix));
+    commands.collect()
+}
+
+/// Returns the command that carries out the fix, if the fix is one command for a server with a host
+/// and a port.
+fn command(master: &str, fix: &str) -> Option<String> {
+    let words: Vec<_> = fix.split(' ').collect();
+    let is_command = matches!(words[..], ["CONFIG", "SET", _, _]);
+    let (host, port) = master.rsplit_once(':')?;
+    let is_tcp =
+        port.parse::<u16>().is_ok() && !host.contains(['/', '@']) && !host.starts_with("sentinel:");
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    (is_command && is_tcp).then(|| format!("redis-cli -h {host} -p {port} {fix}"))
+}
+
+fn word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info => "info",
+        Severity::Unknown => "unknown",
+        Severity::Warn => "warn",
+        _ => "refuse",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fix_that_is_a_command_can_be_copied() {
+        let fix = "CONFIG SET timeout 0";
+        let copied = |host| Some(format!("redis-cli -h {host} -p 6379 CONFIG SET timeout 0"));
+        assert_eq!(command("10.0.0.1:6379", fix), copied("10.0.0.1"));
+        assert_eq!(command("[::1]:6379", fix), copied("::1"));
+        for (master, fix) in [
+            ("/run/redis.sock", fix),
+            ("sentinel:locks@10.0.0.1:26379", fix),
+            (
+                "10.0.0.1:6379",
+                "CONFIG SET maxmemory to more, or free memory",
+            ),
+            ("10.0.0.1:6379", "wait"),
+        ] {
+            assert_eq!(command(master, fix), None, "{master} {fix}");
+        }
+    }
 }

@@ -19,15 +19,20 @@ mod configuration;
 mod doctor;
 mod exit;
 mod failure;
+mod histogram;
 mod hold;
 mod keeper;
+mod look;
 mod man;
 mod masters;
 mod output;
 mod password;
+mod report;
 mod run;
 mod signals;
 mod status;
+mod style;
+mod watch;
 
 fn main() -> ExitCode {
     if env::args_os()

@@ -7,7 +7,7 @@ use crate::{
     builder::Builder,
     check::Preflight,
     coordinator,
-    core::{health::MasterHealth, votes::Votes},
+    core::{health::MasterHealth, inspection::Inspection, votes::Votes},
     error::{ConfigError, ReadyError},
     master::MasterSpec,
     owner::Owner,
@@ -75,6 +75,16 @@ impl Coordinator {
     /// [`CannotBlock`](ConfigError::CannotBlock). Nothing was sent.
     pub fn check(&self) -> Result<Preflight, ConfigError> {
         self.thread.wait(self.coordinator.check())
+    }
+
+    /// Deletes a lock that its holder does not release: see
+    /// [`break_held`](crate::Coordinator::break_held).
+    ///
+    /// # Errors
+    ///
+    /// [`CannotBlock`](ConfigError::CannotBlock). Nothing was sent.
+    pub fn break_held(&self, inspection: &Inspection) -> Result<Votes, ConfigError> {
+        self.thread.wait(self.coordinator.break_held(inspection))
     }
 
     /// Waits until a majority of masters can vote, at most for `limit`: see

@@ -2,7 +2,7 @@
 //!
 //! [`words`](super::words) writes a command for a server. [`reply`](super::reply) reads the reply.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use super::{
     ballot::Ballot,
@@ -59,6 +59,13 @@ pub(crate) enum Action {
     },
     /// Deletes the key of a fair lock, and keeps the ticket in the queue for the waiter timeout.
     Yield { by: FairAttempt, timeout: Duration },
+    /// Deletes the key of a lock of any kind, if one of these holders has it. A holder is a kind
+    /// and an owner, as `lua/shared/inspect.lua` reports them. The channel is for waiters of
+    /// Redisson.
+    Break {
+        channel: Arc<str>,
+        holders: Arc<[String]>,
+    },
     /// Asks who holds the lock and who waits for it.
     Inspect,
 }
@@ -78,6 +85,7 @@ pub(crate) struct NewKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Acquire,
+    Break,
     Extend,
     Heal,
     Inspect,
@@ -126,6 +134,7 @@ impl Command {
             Action::Heal { .. } => Verb::Heal,
             Action::SetDepth { .. } | Action::Release { .. } => Verb::Release,
             Action::Yield { .. } => Verb::Yield,
+            Action::Break { .. } => Verb::Break,
             Action::Inspect => Verb::Inspect,
         }
     }
@@ -141,7 +150,7 @@ impl Command {
 
 impl Action {
     /// Returns the identity of the attempt. For a mutex, this is the token. For the other kinds, it
-    /// is the owner and the number of the attempt. `Inspect` has neither.
+    /// is the owner and the number of the attempt. `Break` and `Inspect` have neither.
     pub(crate) fn identity(&self) -> (Option<&Token>, Option<&OwnerAttempt>) {
         match self {
             Self::Acquire { by, .. }
@@ -150,7 +159,7 @@ impl Action {
             | Self::Release { by, .. } => (by.token(), by.owner()),
             Self::AcquireOrQueue { by, .. } | Self::Yield { by, .. } => (None, Some(&by.owner)),
             Self::SetDepth { by, .. } => (None, Some(by)),
-            Self::Inspect => (None, None),
+            Self::Break { .. } | Self::Inspect => (None, None),
         }
     }
 }
@@ -160,7 +169,7 @@ impl Verb {
     pub(crate) fn quarantine_applies(self) -> bool {
         match self {
             Self::Acquire | Self::Extend | Self::Heal => true,
-            Self::Inspect | Self::Release | Self::Yield => false,
+            Self::Break | Self::Inspect | Self::Release | Self::Yield => false,
         }
     }
 
@@ -170,7 +179,7 @@ impl Verb {
     pub(crate) fn takes(self) -> bool {
         match self {
             Self::Acquire | Self::Heal => true,
-            Self::Extend | Self::Inspect | Self::Release | Self::Yield => false,
+            Self::Break | Self::Extend | Self::Inspect | Self::Release | Self::Yield => false,
         }
     }
 
@@ -178,6 +187,7 @@ impl Verb {
     pub(crate) fn granted_word(self) -> &'static str {
         match self {
             Self::Acquire => "granted",
+            Self::Break => "broken",
             Self::Extend | Self::Heal => "confirmed",
             Self::Inspect => "answered",
             Self::Release | Self::Yield => "released",
@@ -190,7 +200,7 @@ impl Verb {
             (_, Vote::Grant) => true,
             (_, Vote::Fail(_)) => false,
             // A key that is gone, or that belongs to another holder, counts as released.
-            (Self::Release | Self::Yield, Vote::Refuse(_)) => true,
+            (Self::Break | Self::Release | Self::Yield, Vote::Refuse(_)) => true,
             (Self::Acquire | Self::Extend | Self::Heal | Self::Inspect, Vote::Refuse(_)) => false,
         }
     }
@@ -270,6 +280,10 @@ pub(crate) mod fixture {
                 was_won: true,
             },
             (Verb::Yield, _) => Action::Yield { by: fair, timeout },
+            (Verb::Break, _) => Action::Break {
+                channel: resource.redisson_channel(),
+                holders: ["mutex 0a".to_owned(), "fair u:1".to_owned()].into(),
+            },
             (Verb::Inspect, _) => Action::Inspect,
         };
         Command::new(resource, action)
@@ -290,8 +304,9 @@ mod tests {
     use super::*;
     use crate::core::quorum::{Failure, Refusal};
 
-    const VERBS: [Verb; 6] = [
+    const VERBS: [Verb; 7] = [
         Verb::Acquire,
+        Verb::Break,
         Verb::Extend,
         Verb::Heal,
         Verb::Inspect,
@@ -302,7 +317,7 @@ mod tests {
     #[test]
     fn a_quarantine_applies_to_what_relies_on_the_memory_of_a_master() {
         let applies = VERBS.map(Verb::quarantine_applies);
-        assert_eq!(applies, [true, true, true, false, false, false]);
+        assert_eq!(applies, [true, false, true, true, false, false, false]);
     }
 
     #[test]
@@ -310,7 +325,7 @@ mod tests {
         let gone = Vote::Refuse(Refusal::Gone);
         let failed = Vote::Fail(Failure::Closed);
         for verb in VERBS {
-            let is_release = matches!(verb, Verb::Release | Verb::Yield);
+            let is_release = matches!(verb, Verb::Break | Verb::Release | Verb::Yield);
             assert!(verb.is_done(&Vote::Grant), "{verb:?}");
             assert_eq!(verb.is_done(&gone), is_release, "{verb:?}");
             assert!(!verb.is_done(&failed), "{verb:?}");
@@ -321,7 +336,7 @@ mod tests {
     #[test]
     fn acquisitions_and_healings_may_leave_a_key() {
         let takes = VERBS.map(Verb::takes);
-        assert_eq!(takes, [true, false, true, false, false, false]);
+        assert_eq!(takes, [true, false, false, true, false, false, false]);
     }
 
     #[cfg(feature = "redis")]
@@ -336,7 +351,9 @@ mod tests {
                 let undoes = match verb {
                     Verb::Release => true,
                     Verb::Yield => kind != Kind::Mutex, // only a fair lock is yielded
-                    Verb::Acquire | Verb::Extend | Verb::Heal | Verb::Inspect => false,
+                    Verb::Acquire | Verb::Break | Verb::Extend | Verb::Heal | Verb::Inspect => {
+                        false
+                    }
                 };
                 let command = command(kind, verb, 0);
                 assert_eq!(command.undoes(&acquisition), undoes, "{kind:?} {verb:?}");

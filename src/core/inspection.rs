@@ -2,7 +2,12 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
-use super::{identity::Ticket, name::Kind, quorum::majority, votes::Votes};
+use super::{
+    identity::Ticket,
+    name::{Kind, Resource},
+    quorum::majority,
+    votes::Votes,
+};
 
 /// The holder and the waiters of a lock, as the masters reported them to
 /// [`Lock::inspect`](crate::Lock::inspect). Both may have changed since then.
@@ -22,6 +27,8 @@ pub struct Inspection {
     /// The answer of each master. A master that answered has the vote
     /// [`Vote::Grant`](crate::Vote::Grant) here, even if the lock is held on that master.
     pub votes: Votes,
+    pub(crate) resource: Resource,
+    pub(crate) seen: Vec<Option<Seen>>,
 }
 
 impl Inspection {
@@ -30,6 +37,48 @@ impl Inspection {
     pub fn is_held(&self) -> bool {
         self.holder.is_some()
     }
+
+    /// Returns whether the lock is held, but by no one on a majority of masters. This happens for a
+    /// moment while several clients contend for the lock.
+    pub fn is_contested(&self) -> bool {
+        self.is_held() && by_one(&held(&self.seen), self.seen.len()).is_none()
+    }
+
+    /// Returns what each master reported, in the order in which the masters were configured.
+    pub fn views(&self) -> impl ExactSizeIterator<Item = View> {
+        self.seen.iter().map(|seen| match seen {
+            None => View::Unknown,
+            Some(seen) => seen.held.as_ref().map_or(View::Free, |held| {
+                let is_named = matches!(held.kind, Some(Kind::Reentrant | Kind::Fair));
+                View::Held(Holder {
+                    kind: held.kind,
+                    owner: is_named.then(|| held.owner.clone()),
+                    depth: held.depth,
+                    remaining: held.remaining,
+                })
+            }),
+        })
+    }
+
+    /// Returns the holders that the masters reported, each of them once, as `lua/shared/break.lua`
+    /// takes them.
+    pub(crate) fn holders(&self) -> Vec<String> {
+        let held = held(&self.seen).into_iter();
+        let holders: BTreeSet<_> = held.filter_map(HeldBy::described).collect();
+        holders.into_iter().collect()
+    }
+}
+
+/// The view that one master has of a lock: see [`Inspection::views`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum View {
+    /// The lock is free on this master.
+    Free,
+    /// The lock is held on this master.
+    Held(Holder),
+    /// The master did not answer. [`Inspection::votes`] says why.
+    Unknown,
 }
 
 /// Shows, for example, `"orders/42" is held as a mutex for 9.9s more: a:6379 answered`.
@@ -134,15 +183,33 @@ impl Seen {
     }
 }
 
+impl HeldBy {
+    /// Returns the kind and the owner. `None` if the key is no lock that this crate recognises.
+    fn described(&self) -> Option<String> {
+        let kind = match self.kind? {
+            Kind::Mutex => "mutex",
+            Kind::Reentrant => "reentrant",
+            Kind::Fair => "fair",
+        };
+        Some(format!("{kind} {}", self.owner))
+    }
+}
+
 /// Returns the holder according to the answers of all masters.
 pub(crate) fn holder(seen: &[Option<Seen>]) -> Option<Holder> {
-    let held: Vec<_> = seen
-        .iter()
-        .flatten()
-        .filter_map(|seen| seen.held.as_ref())
-        .collect();
-    let need = majority(seen.len());
-    let by_one = held.iter().find_map(|one| {
+    let held = held(seen);
+    by_one(&held, seen.len()).or_else(|| by_several(held, seen.len()))
+}
+
+fn held(seen: &[Option<Seen>]) -> Vec<&HeldBy> {
+    let answers = seen.iter().flatten();
+    answers.filter_map(|seen| seen.held.as_ref()).collect()
+}
+
+/// Returns the holder that has a majority of masters.
+fn by_one(held: &[&HeldBy], masters: usize) -> Option<Holder> {
+    let need = majority(masters);
+    held.iter().find_map(|one| {
         let mut same: Vec<_> = held
             .iter()
             .filter(|other| (other.kind, &other.owner) == (one.kind, &one.owner))
@@ -158,8 +225,7 @@ pub(crate) fn holder(seen: &[Option<Seen>]) -> Option<Holder> {
             depth: same[same.len() / 2].depth,
             remaining,
         })
-    });
-    by_one.or_else(|| by_several(held, seen.len()))
+    })
 }
 
 /// Returns several holders as one, for a lock that no single holder has on a majority of masters.
@@ -194,9 +260,22 @@ pub(crate) fn queue(seen: &[Option<Seen>]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::command::fixture;
 
     fn seen(texts: &[&str]) -> Vec<Option<Seen>> {
         texts.iter().map(|text| Seen::parse(text)).collect()
+    }
+
+    fn inspection(texts: &[&str]) -> Inspection {
+        let seen = seen(texts);
+        Inspection {
+            name: "r".into(),
+            holder: holder(&seen),
+            queue: Vec::new(),
+            votes: Votes::new(Arc::new([]), Box::new([]), "answered"),
+            resource: fixture::resource(Kind::Fair, "r"),
+            seen,
+        }
     }
 
     #[test]
@@ -223,10 +302,9 @@ mod tests {
             (Some(holder(None, None, 1)), vec![], "held for 9.9s more"),
         ] {
             let inspection = Inspection {
-                name: "r".into(),
                 holder,
                 queue,
-                votes: Votes::new(Arc::new([]), Box::new([]), "answered"),
+                ..inspection(&[])
             };
             assert_eq!(inspection.to_string(), format!("\"r\" is {text}: "));
         }
@@ -269,18 +347,59 @@ mod tests {
     #[test]
     fn an_inspection_with_a_holder_is_of_a_held_lock() {
         for texts in [["fair 5 1 a:1", "fair 5 1 a:1"], ["free 0 0 ", "free 0 0 "]] {
-            let inspection = Inspection {
-                name: "r".into(),
-                holder: holder(&seen(&texts)),
-                queue: Vec::new(),
-                votes: Votes::new(Arc::new([]), Box::new([]), "answered"),
-            };
             assert_eq!(
-                inspection.is_held(),
+                inspection(&texts).is_held(),
                 texts[0].starts_with("fair"),
                 "{texts:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_lock_is_contested_if_no_one_holds_a_majority_and_no_one_can_acquire_it() {
+        let free = "free 0 0 ";
+        for (texts, is_contested) in [
+            (["mutex 5 1 0a", "mutex 5 1 0b", free], true),
+            (["mutex 5 1 0a", "mutex 5 1 0b", "mutex 5 1 0c"], true),
+            (["mutex 5 1 0a", "mutex 5 1 0a", "mutex 5 1 0c"], false),
+            (["mutex 5 1 0a", free, free], false),
+            ([free, free, free], false),
+        ] {
+            assert_eq!(inspection(&texts).is_contested(), is_contested, "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn each_master_has_a_view() {
+        let seen = inspection(&["mutex 5 1 0a", "fair -1 2 u:1", "free 0 0 ", "nonsense"]);
+        let holder = |kind, owner: Option<&str>, depth, left| {
+            View::Held(Holder {
+                kind: Some(kind),
+                owner: owner.map(str::to_owned),
+                depth,
+                remaining: left,
+            })
+        };
+        let views: Vec<_> = seen.views().collect();
+        let expected = [
+            holder(Kind::Mutex, None, 1, Some(Duration::from_millis(5))),
+            holder(Kind::Fair, Some("u:1"), 2, None),
+            View::Free,
+            View::Unknown,
+        ];
+        assert_eq!(views, expected);
+    }
+
+    #[test]
+    fn each_holder_that_can_be_broken_is_named_once() {
+        let texts = [
+            "fair 5 1 u:1",
+            "mutex 5 1 0a",
+            "fair 7 2 u:1",
+            "other 5 0 ",
+            "free 0 0 ",
+        ];
+        assert_eq!(inspection(&texts).holders(), ["fair u:1", "mutex 0a"]);
     }
 
     #[test]

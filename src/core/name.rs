@@ -70,10 +70,7 @@ impl Resource {
             Kind::Mutex | Kind::Reentrant => String::new(),
         };
         let channel = match kind {
-            // This is Redisson's rule. Two keys such as `a` and `{a}` share a channel. This is
-            // harmless, because messages are only hints.
-            Kind::Reentrant if key.contains('{') => format!("redisson_lock__channel:{key}"),
-            Kind::Reentrant => format!("redisson_lock__channel:{{{key}}}"),
+            Kind::Reentrant => redisson_channel(&key),
             // The scripts call the next waiter of a fair lock on the channel of that waiter's
             // coordinator.
             Kind::Mutex | Kind::Fair => String::new(),
@@ -106,6 +103,11 @@ impl Resource {
     /// of Redisson. It is empty for locks of other kinds.
     pub(crate) fn channel(&self) -> &Arc<str> {
         &self.0.channel
+    }
+
+    /// Returns the channel that [`channel`](Self::channel) would return for a reentrant lock.
+    pub(crate) fn redisson_channel(&self) -> Arc<str> {
+        redisson_channel(self.key()).into()
     }
 
     /// Returns the key of the counter for fencing tokens.
@@ -155,6 +157,16 @@ impl CompanionKey {
         } else {
             format!("{prefix}{{{key}}}")
         }
+    }
+}
+
+/// Returns the channel of a lock by Redisson's rule. Two keys such as `a` and `{a}` share a
+/// channel. This is harmless, because messages are only hints.
+fn redisson_channel(key: &str) -> String {
+    if key.contains('{') {
+        format!("redisson_lock__channel:{key}")
+    } else {
+        format!("redisson_lock__channel:{{{key}}}")
     }
 }
 

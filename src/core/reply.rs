@@ -22,6 +22,11 @@ impl Command {
             (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((*text).into())),
             (Action::Inspect, Reply::Text(_)) => Vote::Grant,
             (Action::Inspect, _) => nonsense(),
+            // The holder is a mutex, or a lock of another kind.
+            (Action::Break { .. }, Reply::Nil) => held(None),
+            (Action::Break { .. }, Reply::Int(left)) if *left < 0 => {
+                held(Some(Duration::from_millis(left.unsigned_abs())))
+            }
             (_, Reply::Nil) if is_mutex => held(None),
             (_, Reply::Ok) if is_set => Vote::Grant,
             _ if is_set => nonsense(),
@@ -30,6 +35,7 @@ impl Command {
                 Action::Extend { .. }
                 | Action::SetDepth { .. }
                 | Action::Release { .. }
+                | Action::Break { .. }
                 | Action::Yield { .. },
                 Reply::Int(0),
             ) => Vote::Refuse(Refusal::Gone),
@@ -145,7 +151,7 @@ mod tests {
 
     #[test]
     fn owned_vote_table() {
-        use Verb::{Acquire, Extend, Inspect, Release, Yield};
+        use Verb::{Acquire, Break, Extend, Inspect, Release, Yield};
         let held = |remaining: Option<u64>, owner: &str, depth, position| {
             let remaining = remaining.map(Duration::from_millis);
             let report = HeldReport::owned(remaining, owner.to_owned(), depth, position);
@@ -197,6 +203,19 @@ mod tests {
             (Yield, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
             (Inspect, Reply::Text("free 0 0 ".into()), Vote::Grant),
             (Inspect, Reply::Int(1), nonsense()),
+            (Break, Reply::Int(1), Vote::Grant),
+            (Break, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
+            (
+                Break,
+                Reply::Int(-250),
+                Vote::Refuse(Refusal::held(Some(Duration::from_millis(250)))),
+            ),
+            (Break, Reply::Nil, Vote::Refuse(Refusal::held(None))),
+            (
+                Break,
+                Reply::Text("kind".into()),
+                Vote::Refuse(Refusal::OtherKind),
+            ),
         ] {
             let counted = command(Kind::Fair, verb, 1).vote(&reply);
             assert_eq!(counted, vote, "{verb:?} {reply:?}");

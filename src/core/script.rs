@@ -20,6 +20,8 @@ pub(crate) enum Script {
     FairReleaseFenced,
     FairYield,
     Inspect,
+    /// Breaks a lock of any kind.
+    Break,
 }
 
 /// Joins the texts of the given files of `lua/`. Shared parts come before the script that uses
@@ -55,7 +57,7 @@ macro_rules! fenced {
 
 impl Script {
     #[cfg(feature = "redis")]
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::MutexAcquire,
         Self::MutexAcquireWatched,
         Self::MutexExtend,
@@ -70,6 +72,7 @@ impl Script {
         Self::FairReleaseFenced,
         Self::FairYield,
         Self::Inspect,
+        Self::Break,
     ];
 
     /// Returns the script that replaces this one for a fenced lock.
@@ -118,7 +121,13 @@ impl Script {
             Self::FairRelease => owned!("shared/queue", "fair/release"),
             Self::FairReleaseFenced => fenced!(owned!("shared/queue", "fair/release")),
             Self::FairYield => lua!("shared/ownership", "shared/queue", "fair/yield"),
-            Self::Inspect => lua!("shared/holder", "shared/inspect"),
+            Self::Inspect => lua!("shared/holder", "shared/any_holder", "shared/inspect"),
+            Self::Break => lua!(
+                "shared/holder",
+                "shared/any_holder",
+                "shared/queue",
+                "shared/break"
+            ),
         }
     }
 }

@@ -60,6 +60,14 @@ impl Command {
                 let words = [text(by.ticket.as_str()), Number(whole_millis(*timeout))];
                 self.owned(Script::FairYield, &by.owner, &words)
             }
+            Action::Break { channel, holders } => {
+                let mut words = self.script(Script::Break, &[text(channel)]);
+                let rest = MOST_ARGUMENTS - words.argument_count;
+                for holder in holders.iter().take(rest) {
+                    words.add(text(holder));
+                }
+                words
+            }
             Action::Inspect => self.script(Script::Inspect, &[]),
         }
     }
@@ -152,6 +160,10 @@ impl Command {
             // Only a fair lock has a queue. For other kinds, the key of the queue is empty, and the
             // user may lack the right to an empty key.
             Script::Inspect if resource.kind() == Kind::Fair => words.add_key(resource.queue()),
+            Script::Break if resource.kind() == Kind::Fair => {
+                words.add_key(resource.queue());
+                words.add_key(resource.deadlines());
+            }
             _ => {}
         }
         words
@@ -288,7 +300,7 @@ mod tests {
     #[test]
     fn each_command_has_its_words() {
         use Kind::{Fair, Mutex, Reentrant};
-        use Verb::{Acquire, Extend, Heal, Inspect, Release, Yield};
+        use Verb::{Acquire, Break, Extend, Heal, Inspect, Release, Yield};
         let token = "0".repeat(40);
         let queue = "r quorlock:queue:{r} quorlock:deadlines:{r}";
         let ticket = "0000000000000005:u:1";
@@ -298,6 +310,18 @@ mod tests {
             (Mutex, Extend, 1, format!("MutexExtend r {token} 10000")),
             (Mutex, Release, 0, format!("MutexRelease r {token}")),
             (Mutex, Inspect, 0, "Inspect r".into()),
+            (
+                Mutex,
+                Break,
+                0,
+                "Break r redisson_lock__channel:{r} mutex 0a fair u:1".into(),
+            ),
+            (
+                Fair,
+                Break,
+                0,
+                format!("Break {queue} redisson_lock__channel:{{r}} mutex 0a fair u:1"),
+            ),
             (
                 Reentrant,
                 Acquire,

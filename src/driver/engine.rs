@@ -118,6 +118,11 @@ impl Engine {
         inspect::inspect(self.masters(), resource).await
     }
 
+    /// Deletes the lock on every master where one of the holders of `inspection` still has it.
+    pub(crate) async fn break_held(&self, inspection: &Inspection) -> Votes {
+        inspect::break_held(self.masters(), inspection).await
+    }
+
     /// Waits until `needed` masters can vote, at most for `limit`. Returns the last answer of each
     /// master, or `None` if the coordinator is closed.
     pub(crate) async fn ready(&self, needed: usize, limit: Duration) -> Option<Votes> {

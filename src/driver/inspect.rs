@@ -1,4 +1,4 @@
-//! Asks all masters who holds a lock and who waits for it.
+//! Asks all masters who holds a lock and who waits for it, and breaks the lock of a dead holder.
 
 use std::{sync::Arc, time::Instant};
 
@@ -12,6 +12,7 @@ use crate::{
         name::Resource,
         quorum::Vote,
         round::{Outcome, Round},
+        votes::Votes,
     },
     master::CountVotes,
 };
@@ -61,5 +62,23 @@ pub(super) async fn inspect(
         holder: inspection::holder(&seen),
         queue: inspection::queue(&seen),
         votes: masters.votes(&inquiry.round),
+        resource: resource.clone(),
+        seen,
     })
+}
+
+/// Deletes the lock on every master where one of the holders of `inspection` still has it. Waits
+/// for all masters.
+pub(super) async fn break_held(masters: &Masters, inspection: &Inspection) -> Votes {
+    let round = Round::open(Verb::Break, masters.count(), clock::now(), None);
+    let round = LiveRound::open(round, &masters.metrics);
+    let resource = &inspection.resource;
+    let action = Action::Break {
+        channel: resource.redisson_channel(),
+        holders: inspection.holders().into(),
+    };
+    let command = Command::new(resource, action);
+    masters.post(command, round.clone());
+    round.settled().await;
+    masters.votes(&round)
 }

@@ -543,13 +543,27 @@ impl Subject {
             counter: step::resource(command.kind, key).counter(),
             candidate: self.began.saturating_add_signed(off),
         });
-        self.post(command.command(key, ballot), None);
+        let mut sent = command.command(key, ballot);
+        if let (Action::Break { holders, .. }, 'A') = (&mut sent.action, command.who) {
+            *holders = [self.holder_of_mutex(key).await].into();
+        }
+        self.post(sent, None);
         let (_, vote, note) = self.votes.recv().await.unwrap();
         let answer = match &vote {
             Vote::Refuse(Refusal::Stale { counter }) => format!("stale {}", self.since(*counter)),
             _ => written(&vote, &note),
         };
         answer + &self.store.heard(key)
+    }
+
+    /// Returns the holder of a mutex as an inspection shows it. Servers and memory masters have
+    /// different digests of a token.
+    async fn holder_of_mutex(&mut self, key: &str) -> String {
+        let resource = step::resource(Kind::Mutex, key);
+        self.post(Command::new(&resource, Action::Inspect), None);
+        let (_, _, note) = self.votes.recv().await.unwrap();
+        let words: Vec<_> = note.splitn(4, ' ').collect();
+        format!("{} {}", words[0], words[3])
     }
 
     /// Returns all keys of a lock, with its counter if there is one.

@@ -367,6 +367,28 @@ async fn a_lock_is_put_back() {
 }
 
 #[tokio::test]
+async fn a_lock_is_broken_if_the_holder_is_the_one_that_was_seen() {
+    check(&[
+        "break ?: gone, left nothing",
+        "acquire A 40s: granted, break A: granted, break A: gone, left nothing",
+        "write-A -, break A: granted, left nothing",
+        "acquire A 40s: granted, break ?: held 40s, left A 40s",
+        "write -, break ?: held -, left another's -",
+        "reentrant acquire a1: granted, reentrant break b: held 40s, left a=1 reentrant=1 40s",
+        "reentrant acquire a1 x2: granted, reentrant break a: granted +redisson:0, left nothing",
+        "write-hash a=1 40s, reentrant break a: granted +redisson:0, left nothing",
+        "reentrant acquire a1: granted, fair break a: held 40s, left a=1 reentrant=1 40s",
+        "fair acquire a1: granted, fair break a: granted, left nothing",
+        "fair acquire a1: granted, fair break b: held 40s, left a=1 fair=1 40s",
+        "write-hash field=some 40s, break A: kind, left field=some 40s",
+        "write-hash a=1 fair=1 mode=quorlock b=1 40s, fair break a: kind, left a=1 b=1 fair=1 40s",
+        "fair acquire a1: granted, enqueue b@2 20s, fair break a: granted +turn-b:b@2, left nothing | b@2 20s | - -",
+        "fair acquire a1: granted, spoil-queue, fair break a: granted, left nothing spoilt-queue 60s",
+    ])
+    .await;
+}
+
+#[tokio::test]
 async fn a_lock_is_inspected() {
     check(&[
         "inspect: free 0s, left nothing",

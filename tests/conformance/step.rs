@@ -79,12 +79,12 @@ impl RowCommand {
 
     pub(super) fn command(&self, key: &str, ballot: Option<Ballot>) -> Command {
         let resource = resource(self.kind, key);
-        let mut command = Command::new(&resource, self.action(ballot));
+        let mut command = Command::new(&resource, self.action(&resource, ballot));
         command.watch = self.watch;
         command
     }
 
-    fn action(&self, ballot: Option<Ballot>) -> Action {
+    fn action(&self, resource: &Resource, ballot: Option<Ballot>) -> Action {
         let (depth, was_won) = (self.depth, self.was_won);
         let ttl = checked(self.ttl);
         let timeout = self.queue.map(|queue| queue.waiter_timeout);
@@ -118,7 +118,20 @@ impl RowCommand {
                 timeout: timeout.unwrap_or_default(),
             },
             (Verb::Inspect, _) => Action::Inspect,
+            (Verb::Break, _) => Action::Break {
+                channel: resource.redisson_channel(),
+                holders: [self.holder()].into(),
+            },
             (verb @ Verb::Yield, _) => panic!("no step is {verb:?}"),
+        }
+    }
+
+    /// Returns the holder that is broken. For a mutex, this is no one: see [`Subject::answer`].
+    fn holder(&self) -> String {
+        match self.kind {
+            Kind::Mutex => "mutex 00".to_owned(),
+            Kind::Reentrant => format!("reentrant {}", owner(self.who)),
+            Kind::Fair => format!("fair {}", owner(self.who)),
         }
     }
 
@@ -187,6 +200,7 @@ impl Step {
             ["extend", who, rest @ ..] => ask(Verb::Extend, who, rest),
             ["release", who, rest @ ..] => ask(Verb::Release, who, rest),
             ["yield", who, rest @ ..] => ask(Verb::Yield, who, rest),
+            ["break", who] => ask(Verb::Break, who, &[]),
             // An inspection of a fair lock also shows locks of the other kinds.
             ["inspect"] => Self::Command(RowCommand::new(Kind::Fair, Verb::Inspect, '?')),
             ["write", ttl] => Self::Write('?', parse_ttl(ttl)),

@@ -11,6 +11,7 @@
 
 mod acquire;
 mod attempt_numbers;
+mod break_held;
 mod cancel;
 #[path = "../support/captured_log.rs"]
 mod captured_log;

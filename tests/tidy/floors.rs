@@ -59,7 +59,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "async await",
-        "src/driver/ src/master/ src/check/ src/coordinator.rs src/guard.rs src/lock/ \
+        "src/driver/ src/master/ src/check/ src/break_held.rs src/coordinator.rs src/guard.rs src/lock/ \
          src/blocking/background.rs",
         "rules are functions of their arguments",
     ),

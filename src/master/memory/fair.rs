@@ -9,9 +9,9 @@ use crate::core::command::Reply;
 
 /// The keys of a fair lock's queue.
 #[derive(Clone, Copy)]
-struct QueueKeys<'a> {
-    queue: &'a str,
-    deadlines: &'a str,
+pub(super) struct QueueKeys<'a> {
+    pub(super) queue: &'a str,
+    pub(super) deadlines: &'a str,
 }
 
 impl State {
@@ -174,6 +174,14 @@ impl State {
             self.keys.zrem(queue_keys.deadlines, ticket)?;
         }
         Ok(())
+    }
+
+    /// Notifies the next waiter of a lock that became free, if there is one. Ignores errors.
+    pub(super) fn notify_next(&mut self, queue_keys: QueueKeys<'_>) {
+        let (now, _) = self.clock();
+        if let Ok((Some(head), _)) = self.next_waiter(queue_keys, now) {
+            self.notify(&head);
+        }
     }
 
     fn notify(&mut self, ticket: &str) {

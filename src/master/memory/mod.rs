@@ -5,6 +5,7 @@ pub(super) mod connection;
 mod fair;
 mod fault;
 mod fence;
+mod inspect;
 pub(super) mod keys;
 mod master;
 pub(super) mod probe;

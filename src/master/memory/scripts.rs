@@ -1,9 +1,6 @@
 //! The command `SET NX PX` and the scripts of `lua/`, translated to Rust line by line.
 
-use std::{
-    array,
-    hash::{DefaultHasher, Hash, Hasher},
-};
+use std::array;
 
 use super::{
     keys::{Error, KeyResult, Replied, Value},
@@ -38,6 +35,10 @@ impl<'a> Words<'a> {
     pub(super) fn key(self, at: usize) -> Option<&'a str> {
         let [key] = text(self.keys.get(at..=at)?);
         Some(key)
+    }
+
+    pub(super) fn argument_count(self) -> usize {
+        self.arguments.len()
     }
 
     pub(super) fn argument(self, at: usize) -> &'a str {
@@ -100,6 +101,7 @@ impl State {
             Script::FairRelease => self.fair_release(words),
             Script::FairYield => self.fair_yield(words),
             Script::Inspect => self.inspect(words),
+            Script::Break => self.break_held(words),
         }
     }
 
@@ -242,7 +244,7 @@ impl State {
 
     /// Returns the owner and the depth of the lock under `key`. Returns `None` if the key is not a
     /// lock of the kind that `marker` names.
-    fn holder(&self, key: &str, marker: &str) -> KeyResult<Option<(String, f64)>> {
+    pub(super) fn holder(&self, key: &str, marker: &str) -> KeyResult<Option<(String, f64)>> {
         let fields = self.keys.hgetall(key)?;
         if fields.len() > 3 {
             return Ok(None);
@@ -268,27 +270,6 @@ impl State {
             }
             _ => None,
         })
-    }
-
-    fn inspect(&self, words: Words<'_>) -> Replied {
-        let ([key, queue], []) = words.take();
-        let left = self.keys.pttl(key);
-        let holder = match self.keys.value(key) {
-            None => Some("free 0 0 ".to_owned()),
-            Some(Value::Text(token)) => Some(format!("mutex {left} 1 {}", digest(token))),
-            Some(Value::Hash(_)) => ["reentrant", "fair"].into_iter().find_map(|name| {
-                let holder = self.holder(key, &format!("quorlock:{name}")).ok()??;
-                let (owner, depth) = holder;
-                let owner = owner.replace('\n', " ");
-                Some(format!("{name} {left} {depth:.0} {owner}"))
-            }),
-            Some(Value::Sorted(_)) => None,
-        };
-        let holder = holder.unwrap_or_else(|| format!("other {left} 0 "));
-        let mut lines = vec![holder.as_str()];
-        let waiters = self.keys.zrange(queue).unwrap_or_default();
-        lines.extend(waiters.into_iter().take(1000));
-        Ok(say(lines.join("\n")))
     }
 
     /// Makes `key` live for at least `ttl`. A key without a TTL, for which PTTL is -1, gets this
@@ -338,12 +319,4 @@ pub(super) fn number(text: &str) -> KeyResult<f64> {
 /// Returns the number in an argument.
 pub(super) fn whole(argument: &str) -> u64 {
     argument.parse().unwrap_or(u64::MAX)
-}
-
-/// Returns a digest of a token. Servers show its SHA-1. A memory master only needs a text that is
-/// the same for the same token and does not reveal it.
-fn digest(token: &str) -> String {
-    let mut hasher = DefaultHasher::new();
-    token.hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
 }

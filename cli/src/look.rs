@@ -1,0 +1,277 @@
+//! One look at a lock: the verdict, the holder, the waiters, and the view of each master.
+
+use std::time::Duration;
+
+use quorlock::{Coordinator, Holder, InspectError, Inspection, Kind, View, VoteRow, Votes};
+use serde::Serialize;
+
+use crate::{exit::Exit, failure::Failure};
+
+/// What the masters say about one lock. The fields are those of the JSON.
+#[derive(Serialize)]
+pub(crate) struct Look {
+    pub(crate) name: String,
+    pub(crate) verdict: Verdict,
+    pub(crate) holder: Option<HolderLook>,
+    pub(crate) waiters: Vec<String>,
+    pub(crate) masters: Vec<MasterLook>,
+    /// What a break needs. `None` without a quorum.
+    #[serde(skip)]
+    pub(crate) inspection: Option<Inspection>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Verdict {
+    /// The lock can be acquired.
+    Free,
+    /// One holder has a majority.
+    Held,
+    /// No holder has a majority, and too few masters are free for another one.
+    Contested,
+    /// Too few masters answered.
+    NoQuorum,
+}
+
+#[derive(PartialEq, Eq, Serialize)]
+pub(crate) struct HolderLook {
+    pub(crate) kind: Option<&'static str>,
+    pub(crate) owner: Option<String>,
+    pub(crate) depth: u64,
+    pub(crate) remaining_ms: Option<u128>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct MasterLook {
+    pub(crate) master: String,
+    pub(crate) view: &'static str,
+    pub(crate) holder: Option<HolderLook>,
+    /// Why there is no answer.
+    pub(crate) reason: Option<String>,
+    /// The round trip that was measured when the connection began.
+    pub(crate) round_trip_us: Option<u128>,
+    /// The time until the answer, with the dial if there was one.
+    pub(crate) answer_us: Option<u128>,
+}
+
+impl Verdict {
+    pub(crate) fn exit(self) -> Exit {
+        match self {
+            Self::Free => Exit::Success,
+            Self::Held | Self::Contested => Exit::Contended,
+            Self::NoQuorum => Exit::NoQuorum,
+        }
+    }
+}
+
+/// Asks all masters about the lock.
+pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failure> {
+    // A fair lock shows holders of every kind, and the queue.
+    let mut inspected = locks.fair(name, &locks.owner()).inspect().await;
+    if let Err(InspectError::NoQuorum { votes, .. }) = &inspected
+        && may_not_see_the_queue(votes)
+    {
+        inspected = locks.mutex(name).inspect().await;
+    }
+    let mut look = match inspected {
+        Ok(inspection) => Look::of(inspection),
+        Err(InspectError::NoQuorum { votes, .. }) => Look::without_quorum(name, &votes),
+        Err(error) => return Err(error.into()),
+    };
+    for (master, health) in look.masters.iter_mut().zip(locks.health()) {
+        master.round_trip_us = health.round_trip.map(|time| time.as_micros());
+    }
+    Ok(look)
+}
+
+/// Returns whether a user that only uses mutexes was denied the queue.
+fn may_not_see_the_queue(votes: &Votes) -> bool {
+    let mut failures = votes.iter().filter_map(|row| row.failure());
+    failures.any(|failure| failure.to_string().contains("NOPERM"))
+}
+
+impl Look {
+    fn of(inspection: Inspection) -> Self {
+        let verdict = match (inspection.is_held(), inspection.is_contested()) {
+            (false, _) => Verdict::Free,
+            (true, false) => Verdict::Held,
+            (true, true) => Verdict::Contested,
+        };
+        let rows = inspection.votes.iter().zip(inspection.views());
+        Self {
+            name: inspection.name.to_string(),
+            verdict,
+            holder: inspection.holder.as_ref().map(HolderLook::of),
+            waiters: inspection.queue.clone(),
+            masters: rows.map(|(row, view)| MasterLook::of(row, view)).collect(),
+            inspection: Some(inspection),
+        }
+    }
+
+    fn without_quorum(name: &str, votes: &Votes) -> Self {
+        let rows = votes.iter();
+        Self {
+            name: name.to_owned(),
+            verdict: Verdict::NoQuorum,
+            holder: None,
+            waiters: Vec::new(),
+            masters: rows.map(|row| MasterLook::of(row, View::Unknown)).collect(),
+            inspection: None,
+        }
+    }
+
+    /// Returns whether any master has a holder.
+    pub(crate) fn is_held_anywhere(&self) -> bool {
+        self.masters.iter().any(|master| master.holder.is_some())
+    }
+
+    /// Says who holds the lock, in one line.
+    pub(crate) fn sentence(&self) -> String {
+        let held_on = self.masters.iter().filter(|master| master.holder.is_some());
+        let (held_on, all) = (held_on.count(), self.masters.len());
+        match (self.verdict, &self.holder) {
+            (Verdict::Held, Some(holder)) => format!("held {}", holder.sentence()),
+            (Verdict::Contested, Some(holder)) => {
+                let until = holder.left().unwrap_or_else(|| "unknown".to_owned());
+                format!("contested: no holder has a majority; free in {until} at the latest")
+            }
+            (Verdict::Free, _) if held_on > 0 => {
+                format!("free, but still held on {held_on} of {all} masters")
+            }
+            (Verdict::NoQuorum, _) => {
+                let answers = self.masters.iter().filter(|master| master.reason.is_none());
+                let need = all / 2 + 1;
+                format!(
+                    "unknown: only {} of {all} masters answered, and {need} are needed",
+                    answers.count()
+                )
+            }
+            _ => "free".to_owned(),
+        }
+    }
+}
+
+impl HolderLook {
+    fn of(holder: &Holder) -> Self {
+        Self {
+            kind: holder.kind.map(kind_name),
+            owner: holder.owner.clone(),
+            depth: holder.depth,
+            remaining_ms: holder.remaining.map(|left| left.as_millis()),
+        }
+    }
+
+    /// Returns the time that is left. `None` if the lock has no TTL.
+    pub(crate) fn left(&self) -> Option<String> {
+        let millis = u64::try_from(self.remaining_ms?).unwrap_or(u64::MAX);
+        Some(brief(Duration::from_millis(millis)))
+    }
+
+    pub(crate) fn sentence(&self) -> String {
+        let kind = match self.kind {
+            Some("mutex") => "as a mutex",
+            Some("reentrant") => "as a reentrant lock",
+            Some("fair") => "as a fair lock",
+            _ => "by a key that is not a lock",
+        };
+        let owner = self.owner.as_ref();
+        let owner = owner.map_or_else(String::new, |owner| format!(" by {owner}"));
+        let depth = match self.depth {
+            0 | 1 => String::new(),
+            depth => format!(" ({depth} times)"),
+        };
+        let left = match self.left() {
+            Some(left) => format!(", {left} left"),
+            None => ", without a TTL".to_owned(),
+        };
+        format!("{kind}{owner}{depth}{left}")
+    }
+
+    /// Returns the kind and the beginning of the owner, for a narrow column.
+    pub(crate) fn short(&self) -> String {
+        let kind = self.kind.unwrap_or("not a lock");
+        match &self.owner {
+            Some(owner) => format!("{kind} {}", short_owner(owner)),
+            None => kind.to_owned(),
+        }
+    }
+}
+
+/// Shortens the UUID of an owner to its first 8 digits.
+pub(crate) fn short_owner(owner: &str) -> String {
+    match (owner.get(..8), owner.rsplit_once(':')) {
+        (Some(start), Some((uuid, number))) if uuid.len() == 36 => format!("{start}:{number}"),
+        _ => owner.to_owned(),
+    }
+}
+
+impl MasterLook {
+    fn of(row: VoteRow<'_>, view: View) -> Self {
+        let reason = match row.vote() {
+            Some(quorlock::Vote::Fail(failure)) => Some(failure.to_string()),
+            Some(_) => None,
+            None => Some("not answered yet".to_owned()),
+        };
+        let (view, holder) = match (&view, &reason) {
+            (_, Some(_)) => ("no_answer", None),
+            (View::Free, _) => ("free", None),
+            (View::Held(holder), _) => ("held", Some(HolderLook::of(holder))),
+            _ => ("answered", None),
+        };
+        Self {
+            master: row.master().to_owned(),
+            view,
+            holder,
+            reason,
+            round_trip_us: None,
+            answer_us: row.latency().map(|time| time.as_micros()),
+        }
+    }
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Mutex => "mutex",
+        Kind::Reentrant => "reentrant",
+        Kind::Fair => "fair",
+        _ => "unknown",
+    }
+}
+
+/// Writes a time with two or three digits.
+pub(crate) fn brief(time: Duration) -> String {
+    let (micros, millis) = (time.as_micros(), time.as_millis());
+    match millis {
+        0 => format!("{micros}µs"),
+        1..10 => format!("{:.1}ms", time.as_secs_f64() * 1e3),
+        10..1_000 => format!("{millis}ms"),
+        1_000..60_000 => format!("{:.1}s", (millis / 100) as f64 / 10.0),
+        _ => humantime::format_duration(Duration::from_secs(time.as_secs())).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_brief() {
+        for (micros, text) in [
+            (0, "0µs"),
+            (310, "310µs"),
+            (2_540, "2.5ms"),
+            (12_900, "12ms"),
+            (9_999_000, "9.9s"),
+            (61_000_000, "1m 1s"),
+        ] {
+            assert_eq!(brief(Duration::from_micros(micros)), text);
+        }
+    }
+
+    #[test]
+    fn owners_are_short_in_columns() {
+        let uuid = "01234567-89ab-cdef-0123-456789abcdef";
+        assert_eq!(short_owner(&format!("{uuid}:12")), "01234567:12");
+        assert_eq!(short_owner("a client"), "a client");
+    }
+}

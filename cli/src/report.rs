@@ -1,0 +1,24 @@
+//! What commands print on stdout.
+
+use std::fmt::Display;
+
+use serde::Serialize;
+
+use crate::{exit::Exit, failure::Failure, output};
+
+/// Writes text to stdout.
+pub(crate) fn say(text: impl Display) -> Result<(), Failure> {
+    output::print(text).map_err(|error| {
+        let sentence = format!("cannot write the output: {error}");
+        Failure::new(Exit::Output, sentence)
+    })
+}
+
+/// Writes one line of JSON to stdout.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let line = serde_json::to_string(value).map_err(|error| {
+        let sentence = format!("cannot write the JSON: {error}");
+        Failure::new(Exit::Output, sentence)
+    })?;
+    say(line + "\n")
+}

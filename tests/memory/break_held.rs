@@ -1,0 +1,104 @@
+//! Breaking a lock that its holder does not release.
+
+use quorlock::{Fault, Kind, Lock, LostReason, View, Vote, Votes};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::world::{KINDS, NAME, World, lock, millis, seconds};
+
+/// Returns the lock for an owner of its own.
+fn own(kind: Kind, world: &World) -> Lock {
+    lock(kind, &world.locks, &world.locks.owner())
+}
+
+fn granted(votes: &Votes) -> Vec<bool> {
+    let rows = votes.iter().map(|row| row.vote() == Some(&Vote::Grant));
+    rows.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_gets_a_lock_that_is_broken_at_once() {
+    for kind in KINDS {
+        let world = World::new(3).await;
+        let mine = own(kind, &world);
+        let guard = mine.acquire().await.unwrap();
+        guard.settled().await;
+        let theirs = own(kind, &world);
+        let waiting = tokio::spawn(async move { theirs.acquire().await });
+        sleep(seconds(1)).await;
+
+        let seen = mine.inspect().await.unwrap();
+        assert!(seen.views().all(|view| matches!(view, View::Held(_))));
+        let since = Instant::now();
+        let votes = world.locks.break_held(&seen).await;
+        assert_eq!(granted(&votes), [true; 3], "{votes}");
+        let next = timeout(seconds(5), waiting)
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        assert!(
+            since.elapsed() < millis(500),
+            "{kind:?}: {:?}",
+            since.elapsed()
+        );
+
+        // The broken holder finds out at its next renewal.
+        let lost = timeout(seconds(10), guard.lost()).await.unwrap();
+        assert_eq!(lost.reason, LostReason::Disowned);
+        assert!(next.is_valid(), "{kind:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newer_holder_keeps_the_lock() {
+    for kind in KINDS {
+        let world = World::new(3).await;
+        let old = own(kind, &world).acquire().await.unwrap();
+        let seen = own(kind, &world).inspect().await.unwrap();
+        old.release().await.unwrap();
+        let new = own(kind, &world).acquire().await.unwrap();
+        new.settled().await;
+
+        let votes = world.locks.break_held(&seen).await;
+        assert_eq!(
+            (votes.granted_count(), votes.refused_count()),
+            (0, 3),
+            "{votes}"
+        );
+        sleep(seconds(20)).await;
+        assert!(new.is_valid(), "{kind:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_broken_where_nothing_was_seen() {
+    let world = World::new(3).await;
+    let mutex = world.locks.mutex(NAME);
+    let free = mutex.inspect().await.unwrap();
+    let guard = mutex.acquire().await.unwrap();
+    guard.settled().await;
+    let votes = world.locks.break_held(&free).await;
+    assert_eq!(
+        (votes.granted_count(), votes.refused_count()),
+        (0, 3),
+        "{votes}"
+    );
+    assert!(mutex.is_held().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_is_down_is_a_failure() {
+    let world = World::new(3).await;
+    let mutex = world.locks.mutex(NAME);
+    let guard = mutex.acquire().await.unwrap();
+    guard.settled().await;
+    world.masters[0].inject(Fault::Down);
+    sleep(seconds(1)).await;
+    let seen = mutex.inspect().await.unwrap();
+    let views: Vec<_> = seen.views().map(|view| view == View::Unknown).collect();
+    assert_eq!(views, [true, false, false]);
+    let votes = world.locks.break_held(&seen).await;
+    assert_eq!(granted(&votes), [false, true, true], "{votes}");
+    assert_eq!(votes.failed_count(), 1);
+    drop(guard);
+}
