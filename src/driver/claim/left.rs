@@ -1,5 +1,5 @@
-//! Levels that leave a lock on the masters: those that are not the last one, and those of locks
-//! that stay for a while after their guards are gone.
+//! Levels that leave a lock on the masters: a level that is not the last one, and the last level of
+//! a lock that stays for a while after its guards are gone.
 
 use std::{
     sync::Arc,
