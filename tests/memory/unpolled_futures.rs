@@ -153,7 +153,9 @@ async fn the_masters_are_asked_no_more_often_when_waiters_are_not_polled() {
         sent.push(world.commands()[0] - before);
         drop(held);
     }
-    assert!(sent[1] <= sent[0] * 5 / 4, "{sent:?}");
+    // Waiters that are passed over cost about a sixth more. If two waiters contended at a time, the
+    // masters would be asked twice as often.
+    assert!(sent[1] <= sent[0] * 3 / 2, "{sent:?}");
 }
 
 /// The tasks of one owner wait for each other's attempts. The tasks of other owners do not wait for
