@@ -193,3 +193,12 @@ pub fn signals() -> Vec<Signal> {
         .filter(|&signal| ignored & (1 << (signal as i32 - 1)) == 0);
     heard.collect()
 }
+
+/// Returns whether this process ignores Ctrl-C, as shells arrange for programs in the background.
+/// Programs that it starts then ignore Ctrl-C, too.
+pub(crate) fn ignores_interrupts() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & 1 << (Signal::SIGINT as i32 - 1) != 0)
+}

@@ -14,7 +14,7 @@ use nix::{
 
 use crate::{
     server::{Server, masters},
-    support::assert_free,
+    support::{assert_free, ignores_interrupts},
 };
 
 /// An interactive shell. It is killed when it is dropped.
@@ -77,6 +77,10 @@ impl Drop for Shell {
 /// A shell echoes what is typed, so a text that is awaited is not typed as such.
 #[test]
 fn the_command_has_the_terminal() {
+    if ignores_interrupts() {
+        println!("skipped: this process ignores Ctrl-C");
+        return;
+    }
     let masters = masters(3);
     let Some(mut shell) = Shell::start(&masters) else {
         println!("skipped: setsid is not installed");
