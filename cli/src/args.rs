@@ -65,7 +65,7 @@ impl Common {
     }
 }
 
-/// How to ask for a lock and keep it.
+/// The options of commands that ask for a lock and keep it.
 #[derive(Debug, Group)]
 pub(crate) struct Asking {
     /// Give up after this time, such as 500ms or 10s [never].
@@ -80,7 +80,7 @@ pub(crate) struct Asking {
     /// Serve waiters in the order in which they came.
     #[arg(long)]
     pub(crate) fair: bool,
-    /// How long the lock outlives a dead holder [10s].
+    /// Time for which the lock outlives a dead holder [10s].
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) ttl: Option<Duration>,
     /// Keep others out for at least this time.
@@ -121,8 +121,8 @@ pub(crate) struct Run {
 pub(crate) struct Hold {
     #[command(flatten)]
     pub(crate) asking: Asking,
-    /// Print the line as JSON: name, granted, masters, fencing_token (or null), and deadline_ms, the
-    /// Unix time at which the lock ends unless it is renewed.
+    /// Print the line as JSON: name, granted, masters, fencing_token (or null), and deadline_ms,
+    /// the Unix time at which the lock ends unless it is renewed.
     #[arg(long)]
     pub(crate) json: bool,
     /// Name of the lock.
@@ -158,8 +158,8 @@ pub(crate) struct Doctor {
 
 /// Takes a lock away from its holder.
 ///
-/// Shows the holder and the waiters, and asks. A newer holder keeps the lock. A holder that is alive
-/// works on beside the next one until its next renewal fails.
+/// Shows the holder and the waiters, and asks. A newer holder keeps the lock. A holder that is
+/// alive works on beside the next one until its next renewal fails.
 #[derive(Debug, Group)]
 #[command(after_long_help = BREAK)]
 pub(crate) struct Break {
@@ -179,7 +179,7 @@ pub(crate) struct Break {
 #[derive(Debug, Group)]
 #[command(after_long_help = BENCH)]
 pub(crate) struct Bench {
-    /// How long to measure.
+    /// Time for which to measure.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
     pub(crate) time: Duration,
     /// Number of tasks that work at the same time, each with its own lock.

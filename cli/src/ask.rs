@@ -59,7 +59,7 @@ impl Held {
     }
 }
 
-/// What asking for a lock led to.
+/// The result of asking for a lock.
 pub(crate) enum Asked {
     Held(Held),
     /// A signal ended the wait, or another holder has the lock and nobody wants to read that.

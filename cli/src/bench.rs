@@ -52,7 +52,7 @@ struct Times {
     max: Option<u128>,
 }
 
-/// What the tasks have measured so far.
+/// The measurements of the tasks so far.
 struct Measured {
     acquired: Histogram,
     released: Histogram,

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{exit::Exit, failure::Failure};
 
-/// What the masters say about one lock. The fields are those of the JSON.
+/// The reports of the masters about one lock. The fields are those of the JSON.
 #[derive(Serialize)]
 pub(crate) struct Look {
     pub(crate) name: String,
@@ -15,7 +15,7 @@ pub(crate) struct Look {
     pub(crate) holder: Option<HolderLook>,
     pub(crate) waiters: Vec<String>,
     pub(crate) masters: Vec<MasterLook>,
-    /// What a break needs. `None` without a quorum.
+    /// The inspection that a break needs. `None` without a quorum.
     #[serde(skip)]
     pub(crate) inspection: Option<Inspection>,
 }
@@ -46,7 +46,7 @@ pub(crate) struct MasterLook {
     pub(crate) master: String,
     pub(crate) view: &'static str,
     pub(crate) holder: Option<HolderLook>,
-    /// Why there is no answer.
+    /// The reason why there is no answer.
     pub(crate) reason: Option<String>,
     /// The round trip that was measured when the connection began.
     pub(crate) round_trip_us: Option<u128>,

@@ -1,4 +1,4 @@
-//! Where the masters come from.
+//! The masters, from the options, the environment or the configuration file.
 
 use std::{env, fs, path::Path, time::Duration};
 

@@ -14,7 +14,7 @@ pub(crate) enum Colour {
     Yellow,
 }
 
-/// How to write to a stream: with colours or not, and how wide.
+/// The way to write to a stream: with colours or not, and how wide.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     has_colour: bool,

@@ -25,8 +25,6 @@ pub(crate) struct LockMetrics {
     /// One entry for each value of the label `round`.
     rounds: ByValue<RoundMetrics>,
     renewals: ByValue<Counter>,
-    /// `true` if the names of locks are a label.
-    shows_names: bool,
 }
 
 /// The reasons for losses.
@@ -79,7 +77,6 @@ impl LockMetrics {
                 guards: Family::new(names::GUARDS, gauge, kinds, ("", &[""])),
                 rounds: ByValue::new(&["acquire", "extend", "release"], RoundMetrics::register),
                 renewals: ByValue::new(&["confirmed", "failed"], renewal),
-                shows_names,
             }
         })
     }
@@ -96,12 +93,10 @@ impl LockMetrics {
 
     /// Counts a guard of `lock`.
     pub(super) fn guard(&self, lock: &Resource) -> Counted {
-        if self.shows_names {
-            // Registers the losses, so that those of a new name begin at zero. An alert on an
-            // increase would otherwise miss the first one.
-            for reason in REASONS {
-                let _ = self.losses.at(lock, reason);
-            }
+        // Registers the losses, so that those of a new name begin at zero. An alert on an increase
+        // would otherwise miss the first one.
+        for reason in REASONS.iter().filter(|_| self.losses.series.is_empty()) {
+            let _ = self.losses.at(lock, reason);
         }
         Counted::new(self.guards.at(lock, ""))
     }

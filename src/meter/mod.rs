@@ -67,6 +67,10 @@ impl<M> ByValue<M> {
         Self(series.collect())
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn get(&self, value: &str) -> Option<&M> {
         let mut series = self.0.iter();
         let series = series.find(|(known, _)| *known == value);

@@ -217,6 +217,12 @@ pub(crate) async fn acquire_on_all(lock: &Lock) -> Guard {
     .await
 }
 
+/// Acquires a lock once and releases it.
+pub(crate) async fn lock_once(locks: &Coordinator) {
+    let guard = locks.mutex("r").try_acquire().await.unwrap();
+    guard.release().await.unwrap();
+}
+
 /// Returns the vote of `master`.
 #[track_caller]
 pub(crate) fn row(votes: &Votes, master: usize) -> VoteRow<'_> {

@@ -72,14 +72,7 @@ fn close_does_not_wait_for_a_master_that_never_answered() {
             .master(silent)
             .build()
             .unwrap();
-        locks
-            .mutex("r")
-            .try_acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        lock_once(&locks).await;
         close_at_once(&locks).await;
         assert_no_keys(&masters);
     });

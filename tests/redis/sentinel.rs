@@ -548,14 +548,7 @@ fn sentinels_and_masters_may_expect_tls() {
         let url = url(&[&sentinel]).replace("redis+", "rediss+");
         let builder = patient().tls(authority.trusted());
         let locks = builder.master(url).build().unwrap();
-        locks
-            .mutex("r")
-            .try_acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        lock_once(&locks).await;
         locks.close().await;
     });
 }

@@ -51,6 +51,14 @@ async fn refusal(locks: &Coordinator) -> String {
     refused.to_string()
 }
 
+/// Checks that errors and the report of a check have this text.
+async fn assert_explained(locks: &Coordinator, expected: &str) {
+    let said = refusal(locks).await;
+    assert!(said.contains(expected), "{said}");
+    let report = locks.check().await.to_string();
+    assert!(report.contains(expected), "{report}");
+}
+
 /// Checks that every kind of lock is acquired, renewed, waited for and released.
 async fn assert_locks_work(locks: &Coordinator, masters: &[Server]) {
     let (mine, yours) = (locks.owner(), locks.owner());
@@ -222,12 +230,7 @@ fn a_plain_url_of_a_port_with_tls_is_explained() {
     with_authority(async |authority| {
         let masters = [authority.server(&authority.sign(HOST), "no", &[])];
         let locks = patient().masters(urls(&masters)).build().unwrap();
-        let said = refusal(&locks).await;
-        println!("{said}");
-        let expected = "if this port expects TLS, use rediss://";
-        assert!(said.contains(expected), "{said}");
-        let report = locks.check().await.to_string();
-        assert!(report.contains(expected), "{report}");
+        assert_explained(&locks, "if this port expects TLS, use rediss://").await;
     });
 }
 
@@ -236,12 +239,7 @@ fn a_tls_url_of_a_plain_port_is_explained() {
     with_masters(1, async |masters| {
         let brisk = brisk().connect_timeout(millis(500)).tls(nothing_trusted());
         let locks = locks(brisk, &masters);
-        let said = refusal(&locks).await;
-        println!("{said}");
-        let expected = "if this port expects no TLS, use redis://";
-        assert!(said.contains(expected), "{said}");
-        let report = locks.check().await.to_string();
-        assert!(report.contains(expected), "{report}");
+        assert_explained(&locks, "if this port expects no TLS, use redis://").await;
     });
 }
 
@@ -309,14 +307,7 @@ fn a_password_goes_over_tls() {
                 .unwrap()
         };
         let locks = with(":hunter2@");
-        locks
-            .mutex("r")
-            .try_acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        lock_once(&locks).await;
         locks.close().await;
         let said = refusal(&with(":hunter3@")).await;
         assert!(

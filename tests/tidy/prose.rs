@@ -69,7 +69,14 @@ struct Word {
 
 #[test]
 fn comments_fit_on_a_screen() {
-    let folders = ["src", "tests", "benches/src", "examples", "pictures/src"];
+    let folders = [
+        "src",
+        "benches/src",
+        "cli",
+        "examples",
+        "pictures/src",
+        "tests",
+    ];
     let rust = folders.iter().flat_map(|folder| files(folder, "rs"));
     let paths = rust.chain(files("lua", "lua"));
     let wide = paths.flat_map(|path| wide_comments(&path, &read(&path)));
@@ -78,7 +85,8 @@ fn comments_fit_on_a_screen() {
 
 #[test]
 fn doc_comments_begin_with_a_noun_or_a_verb() {
-    let headless = files("src", "rs")
+    let headless = [files("src", "rs"), files("cli/src", "rs")]
+        .concat()
         .into_iter()
         .flat_map(|path| headless_openings(&path, &read(&path)));
     assert_none(&headless.collect::<Vec<_>>());
@@ -88,7 +96,8 @@ fn doc_comments_begin_with_a_noun_or_a_verb() {
 fn avoided_words_are_not_used() {
     let pages = files("docs", "md");
     let more = ["README.md", "CONTRIBUTING.md", "lua/README.md"].map(str::to_owned);
-    let code = files("src", "rs").into_iter().chain(files("lua", "lua"));
+    let rust = [files("src", "rs"), files("cli/src", "rs")].concat();
+    let code = rust.into_iter().chain(files("lua", "lua"));
     let found = code
         .chain(pages)
         .chain(more)

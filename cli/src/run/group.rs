@@ -22,7 +22,7 @@ pub(crate) struct Group {
     terminal: Option<Terminal>,
 }
 
-/// What happened to the command.
+/// A change of the command.
 pub(crate) enum Change {
     Ended(Exit),
     Stopped(Signal),

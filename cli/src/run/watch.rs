@@ -21,7 +21,7 @@ pub(crate) struct Watch<'a> {
     /// The time by which the command must be dead, as far as it is known. After a loss the guard no
     /// longer says it.
     deadline: Instant,
-    /// Whether this process stops when the command stops.
+    /// `true` if this process stops when the command stops.
     stops_too: bool,
 }
 

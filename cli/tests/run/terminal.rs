@@ -21,7 +21,7 @@ use crate::{
 struct Shell {
     child: Child,
     terminal: File,
-    /// What the terminal has shown, without what was awaited.
+    /// The text that the terminal has shown since the text that was last awaited.
     shown: String,
 }
 
