@@ -342,6 +342,11 @@ impl Coordinator {
         HealthEvents::new(self.engine.masters().health.watch())
     }
 
+    /// Returns the TTL of locks that do not [set their own](crate::Lock::ttl).
+    pub fn ttl(&self) -> Duration {
+        self.engine.config().ttl.duration()
+    }
+
     /// Returns the number of masters.
     pub fn master_count(&self) -> usize {
         self.engine.masters().count()

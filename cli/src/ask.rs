@@ -13,10 +13,10 @@ use tokio::time::{sleep, timeout};
 use crate::{
     args::{Asking, Common},
     exit::Exit,
-    failure::{Failure, rounded, table},
-    masters::Masters,
+    failure::{Failure, table},
     output::complain,
     signals::Signals,
+    times::rounded,
 };
 
 /// A lock that is held.
@@ -69,16 +69,12 @@ pub(crate) enum Asked {
 
 /// Waits for the lock called `name`, as `asking` says, or for a signal.
 pub(crate) async fn ask(
-    masters: &Masters,
+    locks: Coordinator,
     name: &str,
     asking: &Asking,
     common: &Common,
     signals: &mut Signals,
 ) -> Result<Asked, Failure> {
-    let locks = masters.coordinator()?;
-    if let Some(set) = masters.name().filter(|_| common.is_verbose()) {
-        complain(format_args!("the masters are those of the set {set:?}"));
-    }
     let lock = lock(&locks, name, asking);
     let asked = {
         let mut acquire = pin!(acquire(&locks, &lock, asking));
@@ -88,7 +84,7 @@ pub(crate) async fn ask(
             tokio::select! {
                 biased;
                 acquired = &mut acquire => break acquired.map(Ok),
-                signal = signals.next() => break Ok(Err(Exit::Signal(signal as i32 as u8))),
+                signal = signals.next() => break Ok(Err(Exit::Signal(signal))),
                 () = &mut tell, if !told => told = true,
             }
         }

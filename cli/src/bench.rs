@@ -8,6 +8,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use nix::sys::signal::Signal;
 use quorlock::{AcquireError, Coordinator, Lock};
 use serde::Serialize;
 use tokio::{
@@ -17,14 +18,15 @@ use tokio::{
 
 use crate::{
     args::{Bench, Common},
-    block_on,
     exit::Exit,
     failure::Failure,
     histogram::Histogram,
-    look::brief,
     masters::Masters,
     report::{print_json, say},
+    runtime::block_on,
+    signals::Signals,
     style::{Cell, Colour, Style, heading},
+    times::{brief, micros},
 };
 
 /// The JSON of `bench`.
@@ -41,15 +43,16 @@ struct Report {
     failures: BTreeMap<&'static str, u64>,
     #[serde(skip)]
     time: Duration,
-    #[serde(skip)]
-    is_interrupted: bool,
 }
 
 #[derive(Serialize)]
 struct Times {
-    p50: Option<u128>,
-    p99: Option<u128>,
-    max: Option<u128>,
+    #[serde(serialize_with = "micros")]
+    p50: Option<Duration>,
+    #[serde(serialize_with = "micros")]
+    p99: Option<Duration>,
+    #[serde(serialize_with = "micros")]
+    max: Option<Duration>,
 }
 
 /// The measurements of the tasks so far.
@@ -72,8 +75,12 @@ pub(crate) fn bench(args: &Bench, common: &Common) -> Result<Exit, Failure> {
     let masters = Masters::find(common)?;
     block_on(async {
         let locks = masters.coordinator()?;
-        locks.ready(START).await?;
-        let report = measure(args, &locks).await;
+        let mut signals = Signals::catch(&[Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM])?;
+        tokio::select! {
+            ready = locks.ready(START) => ready.map(drop)?,
+            signal = signals.next() => return Ok(Exit::Signal(signal)),
+        }
+        let (report, signal) = measure(args, &locks, &mut signals).await;
         // Releases that are owed are delivered here.
         let _ = timeout(START, locks.close()).await;
         if args.json {
@@ -81,16 +88,21 @@ pub(crate) fn bench(args: &Bench, common: &Common) -> Result<Exit, Failure> {
         } else {
             say(report.text(Style::of_stdout()))?;
         }
-        Ok(match (report.cycles, report.failures.is_empty()) {
-            _ if report.is_interrupted => Exit::Signal(2),
-            (0, _) => Exit::NoQuorum,
-            (_, true) => Exit::Success,
-            (_, false) => Exit::Code(1),
+        Ok(match (signal, report.cycles, report.failures.is_empty()) {
+            (Some(signal), ..) => Exit::Signal(signal),
+            (None, 0, _) => Exit::NoQuorum,
+            (None, _, true) => Exit::Success,
+            (None, _, false) => Exit::Code(1),
         })
     })
 }
 
-async fn measure(args: &Bench, locks: &Coordinator) -> Report {
+/// Measures until the time is over, or until a signal comes.
+async fn measure(
+    args: &Bench,
+    locks: &Coordinator,
+    signals: &mut Signals,
+) -> (Report, Option<Signal>) {
     let measured = Arc::new(Mutex::new(Measured::new()));
     let start = Instant::now();
     let end = start + args.time;
@@ -107,14 +119,14 @@ async fn measure(args: &Bench, locks: &Coordinator) -> Report {
         tasks.spawn(cycles(lock, end, measured.clone()));
     }
     let bar = Bar::new(args);
-    let is_interrupted = loop {
+    let signal = loop {
         tokio::select! {
             joined = tasks.join_next() => match joined {
                 Some(_) => {}
-                None => break false,
+                None => break None,
             },
             () = sleep(Duration::from_millis(100)) => bar.show(start.elapsed(), &measured),
-            _ = tokio::signal::ctrl_c() => break true,
+            signal = signals.next() => break Some(signal),
         }
     };
     // Dropping the tasks drops their guards, which releases the locks.
@@ -123,7 +135,7 @@ async fn measure(args: &Bench, locks: &Coordinator) -> Report {
     let time = start.elapsed();
     let measured = std::mem::replace(&mut *locked(&measured), Measured::new());
     let cycles = measured.released.count();
-    Report {
+    let report = Report {
         masters: locks.master_count(),
         tasks: args.tasks,
         time_ms: time.as_millis(),
@@ -133,8 +145,8 @@ async fn measure(args: &Bench, locks: &Coordinator) -> Report {
         acquire_us: Times::of(&measured.acquired),
         release_us: Times::of(&measured.released),
         failures: measured.failures,
-        is_interrupted,
-    }
+    };
+    (report, signal)
 }
 
 /// Acquires and releases the lock until `end`.
@@ -183,20 +195,16 @@ impl Measured {
 
 impl Times {
     fn of(times: &Histogram) -> Self {
-        let micros = |percent| times.percentile(percent).map(|time| time.as_micros());
         Self {
-            p50: micros(50),
-            p99: micros(99),
-            max: micros(100),
+            p50: times.percentile(50),
+            p99: times.percentile(99),
+            max: times.percentile(100),
         }
     }
 
     fn row(&self, what: &str) -> Vec<Cell> {
-        let times = [self.p50, self.p99, self.max].map(|micros| {
-            let time = micros.and_then(|micros| u64::try_from(micros).ok());
-            let time = time.map(Duration::from_micros);
-            Cell::plain(time.map_or_else(|| "-".to_owned(), brief))
-        });
+        let times = [self.p50, self.p99, self.max]
+            .map(|time| Cell::plain(time.map_or_else(|| "-".to_owned(), brief)));
         [Cell::plain(what)].into_iter().chain(times).collect()
     }
 }

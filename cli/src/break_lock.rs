@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use crate::{
     args::{Break, Common},
-    block_on,
     exit::Exit,
     failure::Failure,
     look::{HolderLook, Look, Verdict, look},
     masters::Masters,
     report::{print_json, say},
+    runtime::block_on,
     status::block,
     style::{Cell, Colour, Style, heading},
 };
@@ -30,8 +30,20 @@ struct Report<'a> {
 #[derive(Serialize)]
 struct MasterReport {
     master: String,
-    outcome: &'static str,
+    outcome: Outcome,
     reason: Option<String>,
+}
+
+/// The result of a break on one master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Outcome {
+    Broken,
+    /// The lock was free before.
+    Free,
+    NewerHolder,
+    NotALock,
+    NoAnswer,
 }
 
 pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure> {
@@ -81,17 +93,18 @@ fn finish(args: &Break, locks: &Coordinator, seen: &Look, votes: &Votes) -> Resu
         .map(|row| MasterReport::of(row.master(), row.vote()))
         .collect();
     let count = |outcome| rows.iter().filter(|row| row.outcome == outcome).count();
-    let is_free_on_majority = count("broken") + count("free") >= locks.quorum();
+    let free = count(Outcome::Broken) + count(Outcome::Free);
+    let is_free_on_majority = free >= locks.quorum();
     report(args, seen, &rows, is_free_on_majority)?;
     if is_free_on_majority {
         return Ok(Exit::Success);
     }
-    let (exit, why) = if count("no_answer") > 0 {
+    let (exit, why) = if free + count(Outcome::NoAnswer) >= locks.quorum() {
         (
             Exit::NoQuorum,
             "too few masters answered; the holder may keep it; try again",
         )
-    } else if count("not_a_lock") >= locks.quorum() {
+    } else if count(Outcome::NotALock) >= locks.quorum() {
         (
             Exit::Configuration,
             "the key is not a lock; delete it by hand if no program needs it",
@@ -108,12 +121,12 @@ fn finish(args: &Break, locks: &Coordinator, seen: &Look, votes: &Votes) -> Resu
 impl MasterReport {
     fn of(master: &str, vote: Option<&Vote>) -> Self {
         let (outcome, reason) = match vote {
-            Some(Vote::Grant) => ("broken", None),
-            Some(Vote::Refuse(Refusal::Gone)) => ("free", None),
-            Some(Vote::Refuse(Refusal::OtherKind)) => ("not_a_lock", None),
-            Some(Vote::Refuse(refusal)) => ("newer_holder", Some(refusal.to_string())),
-            Some(Vote::Fail(failure)) => ("no_answer", Some(failure.to_string())),
-            _ => ("no_answer", None),
+            Some(Vote::Grant) => (Outcome::Broken, None),
+            Some(Vote::Refuse(Refusal::Gone)) => (Outcome::Free, None),
+            Some(Vote::Refuse(Refusal::OtherKind)) => (Outcome::NotALock, None),
+            Some(Vote::Refuse(refusal)) => (Outcome::NewerHolder, Some(refusal.to_string())),
+            Some(Vote::Fail(failure)) => (Outcome::NoAnswer, Some(failure.to_string())),
+            _ => (Outcome::NoAnswer, None),
         };
         Self {
             master: master.to_owned(),
@@ -124,11 +137,11 @@ impl MasterReport {
 
     fn row(&self) -> Vec<Cell> {
         let (colour, word) = match self.outcome {
-            "broken" => (Colour::Yellow, "broken"),
-            "free" => (Colour::Plain, "was free"),
-            "newer_holder" => (Colour::Red, "kept by a newer holder"),
-            "not_a_lock" => (Colour::Red, "not a lock, left alone"),
-            _ => (Colour::Red, "no answer"),
+            Outcome::Broken => (Colour::Yellow, "broken"),
+            Outcome::Free => (Colour::Plain, "was free"),
+            Outcome::NewerHolder => (Colour::Red, "kept by a newer holder"),
+            Outcome::NotALock => (Colour::Red, "not a lock, left alone"),
+            Outcome::NoAnswer => (Colour::Red, "no answer"),
         };
         let text = match &self.reason {
             Some(reason) => format!("{word}: {reason}"),

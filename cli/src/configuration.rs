@@ -7,15 +7,16 @@ use std::{
     time::Duration,
 };
 
+use quorlock::MasterSpec;
 use serde::{Deserialize, Deserializer};
 
 use crate::{args::Common, exit::Exit, failure::Failure};
 
-/// One set of masters. It has no `Debug`, because URLs may contain passwords.
+/// One set of masters.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
-    pub(crate) masters: Vec<String>,
+    pub(crate) masters: Vec<MasterSpec>,
     pub(crate) user: Option<String>,
     pub(crate) password_file: Option<PathBuf>,
     #[serde(default, deserialize_with = "duration")]

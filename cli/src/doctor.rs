@@ -7,24 +7,24 @@ use serde::Serialize;
 
 use crate::{
     args::{Common, Doctor},
-    block_on,
     exit::Exit,
     failure::Failure,
     masters::Masters,
     report::{print_json, say},
+    runtime::block_on,
     style::{Colour, Style, wrap},
 };
 
 /// The JSON of `doctor`.
 #[derive(Serialize)]
 struct Report {
-    worst: Option<&'static str>,
+    worst: Option<String>,
     findings: Vec<FindingReport>,
 }
 
 #[derive(Serialize)]
 struct FindingReport {
-    severity: &'static str,
+    severity: String,
     master: Option<String>,
     setting: &'static str,
     value: String,
@@ -35,6 +35,7 @@ struct FindingReport {
 
 pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
     let masters = Masters::find(common)?;
+    let set = masters.name().map(str::to_owned);
     block_on(async {
         let locks = masters.coordinator()?;
         let checked = locks.check().await;
@@ -46,7 +47,7 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
         let report = |finding| FindingReport::of(finding, &all);
         if args.json {
             print_json(&Report {
-                worst: checked.worst().map(word),
+                worst: checked.worst().map(|worst| worst.to_string()),
                 findings: checked.findings.iter().map(report).collect(),
             })?;
         } else {
@@ -54,7 +55,7 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
             let summary = summary(&checked.findings);
             say(format!(
                 "{shown}{}: {summary}\n",
-                described(all.len(), masters.name())
+                described(all.len(), set.as_deref())
             ))?;
         }
         Ok(exit(checked.worst()))
@@ -74,7 +75,7 @@ fn exit(worst: Option<Severity>) -> Exit {
 impl FindingReport {
     fn of(finding: &Finding, all: &[Arc<str>]) -> Self {
         Self {
-            severity: word(finding.severity),
+            severity: finding.severity.to_string(),
             master: finding.master.as_deref().map(str::to_owned),
             setting: finding.setting.name(),
             value: finding.value.clone(),
@@ -102,7 +103,7 @@ fn summary(findings: &[Finding]) -> String {
     let counts = severities.iter().filter_map(|severity| {
         let same = findings.iter().filter(|one| one.severity == *severity);
         let count = same.count();
-        (count > 0).then(|| format!("{count} {}", word(*severity)))
+        (count > 0).then(|| format!("{count} {severity}"))
     });
     let counts = counts.collect::<Vec<_>>().join(", ");
     match findings.first().map(|finding| finding.severity) {
@@ -151,27 +152,11 @@ fn paragraph(group: &[&Finding], all: &[Arc<str>], style: Style) -> String {
         Severity::Unknown | Severity::Warn => Colour::Yellow,
         _ => Colour::Red,
     };
-    let masters: Vec<_> = group
-        .iter()
-        .filter_map(|finding| finding.master.as_deref())
-        .collect();
-    // The text of a finding begins with its severity and its subject.
-    let shown = first.to_string();
-    let what = shown
-        .strip_suffix(&format!(": {}; {}", first.why, first.fix))
-        .unwrap_or(&shown);
-    let what = what.split_once(": ").map_or(what, |(_, rest)| rest);
-    let what = match first.master.as_deref() {
-        Some(master) => what
-            .strip_prefix(master)
-            .map_or(what, |rest| rest.trim_start_matches(": ")),
-        None => what,
-    };
-    let label = format!("{:<8}", word(first.severity));
-    let mut text = style.paint(colour, &label);
-    text.push_str(&indented(what, 8, style));
+    let who: Vec<_> = group.iter().map(|finding| finding.who()).collect();
+    let mut text = style.paint(colour, &format!("{:<8}", first.severity));
+    text.push_str(&indented(&first.what(), 8, style));
     for (word, body) in [
-        ("on", masters.join(", ")),
+        ("on", who.join(", ")),
         ("why", first.why.to_owned()),
         ("fix", first.fix.to_owned()),
     ] {
@@ -197,10 +182,9 @@ fn indented(text: &str, indent: usize, style: Style) -> String {
 
 /// Returns the commands that carry out the fix, one for each master that the finding is about.
 fn commands(finding: &Finding, all: &[Arc<str>]) -> Vec<String> {
-    let of_all = format!("{}: all masters: ", word(finding.severity));
     let on = match &finding.master {
         Some(master) => std::slice::from_ref(master),
-        None if finding.to_string().starts_with(&of_all) => all,
+        None if finding.is_about_all() => all,
         None => &[],
     };
     let commands = on.iter().filter_map(|master| command(master, finding.fix));
@@ -217,15 +201,6 @@ fn command(master: &str, fix: &str) -> Option<String> {
         port.parse::<u16>().is_ok() && !host.contains(['/', '@']) && !host.starts_with("sentinel:");
     let host = host.trim_start_matches('[').trim_end_matches(']');
     (is_command && is_tcp).then(|| format!("redis-cli -h {host} -p {port} {fix}"))
-}
-
-fn word(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Info => "info",
-        Severity::Unknown => "unknown",
-        Severity::Warn => "warn",
-        _ => "refuse",
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use nix::sys::signal::Signal;
+
 /// An exit status. The numbers above 2 are those of `sysexits.h` and of shells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -25,8 +27,8 @@ pub(crate) enum Exit {
     NotExecutable,
     /// 127: the command was not found.
     NotFound,
-    /// 128 + n: the signal n ended the wait for the lock, or the command.
-    Signal(u8),
+    /// 128 + n: the signal n ended the command or this program.
+    Signal(Signal),
     /// Any other status, as the command or a verb defines it.
     Code(u8),
 }
@@ -44,7 +46,7 @@ impl Exit {
             Self::Configuration => 78,
             Self::NotExecutable => 126,
             Self::NotFound => 127,
-            Self::Signal(number) => number.saturating_add(128),
+            Self::Signal(signal) => 128 + signal as i32 as u8,
             Self::Code(code) => code,
         }
     }

@@ -1,10 +1,12 @@
 //! Errors as people see them: one sentence on stderr, with the next step.
 
-use std::time::Duration;
-
 use quorlock::{AcquireError, ConfigError, Contention, InspectError, LostError, ReadyError, Votes};
 
-use crate::{exit::Exit, output::complain};
+use crate::{
+    exit::Exit,
+    output::complain,
+    times::{brief, rounded},
+};
 
 /// An error that ends the program.
 #[derive(Debug)]
@@ -73,11 +75,14 @@ pub(crate) fn table(votes: &Votes) -> String {
 
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
-        let waited = match &error {
-            AcquireError::Deadline { waited, .. } => format!(" (waited {waited:.1?})"),
-            _ => String::new(),
+        let (waited, wait) = match &error {
+            AcquireError::Deadline { waited, .. } => (
+                format!(" (waited {})", brief(*waited)),
+                "or with a longer --wait",
+            ),
+            _ => (String::new(), "or wait with --wait"),
         };
-        let (exit, sentence) = describe(error.last_attempt(), &waited);
+        let (exit, sentence) = describe(error.last_attempt(), &waited, wait);
         let failure = Self::new(exit, sentence);
         match error.votes() {
             Some(votes) => failure.with_votes(votes),
@@ -86,12 +91,14 @@ impl From<AcquireError> for Failure {
     }
 }
 
-fn describe(error: &AcquireError, waited: &str) -> (Exit, String) {
+/// Returns the exit status and the sentence for the error of an attempt. `waited` says how long the
+/// program has waited, and `wait` how it can wait longer.
+fn describe(error: &AcquireError, waited: &str, wait: &str) -> (Exit, String) {
     match error {
         AcquireError::Contended { name, reason, .. } => (
             Exit::Contended,
             format!(
-                "{name:?} is {}{waited}; try again later, or wait with --wait",
+                "{name:?} is {}{waited}; try again later, {wait}",
                 by(*reason)
             ),
         ),
@@ -114,8 +121,10 @@ fn describe(error: &AcquireError, waited: &str) -> (Exit, String) {
         } => (
             Exit::NoQuorum,
             format!(
-                "cannot lock {name:?}: the masters took {elapsed:.1?} of a TTL of {ttl:.1?}; \
-                 give a longer --ttl"
+                "cannot lock {name:?}: the masters took {} of a TTL of {}; \
+                 give a longer --ttl",
+                brief(*elapsed),
+                brief(*ttl)
             ),
         ),
         AcquireError::OtherKind { name, asked, .. } => (
@@ -152,12 +161,6 @@ fn too_few(votes: &Votes) -> String {
         votes.master_count(),
         votes.quorum()
     )
-}
-
-/// Returns the time in whole seconds, but no less than one. People do not need more.
-pub(crate) fn rounded(time: Duration) -> String {
-    let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
-    humantime::format_duration(Duration::from_secs(seconds.max(1))).to_string()
 }
 
 impl From<ConfigError> for Failure {

@@ -2,24 +2,42 @@
 
 use std::io;
 
-use serde_json::json;
+use serde::Serialize;
 
 use crate::{
     args::{Common, Hold},
     ask::{Asked, Held, ask},
-    block_on,
     exit::Exit,
     failure::Failure,
     masters::Masters,
     output::print,
+    runtime::block_on,
     signals::{ENDING, Signals},
 };
+
+/// The JSON of `hold`.
+#[derive(Serialize)]
+struct Report<'a> {
+    name: &'a str,
+    granted: usize,
+    masters: usize,
+    fencing_token: Option<u64>,
+    deadline_ms: u64,
+}
 
 pub(crate) fn hold(args: &Hold, common: &Common) -> Result<Exit, Failure> {
     let masters = Masters::find(common)?;
     block_on(async {
         let mut signals = Signals::catch(&ENDING)?;
-        let held = match ask(&masters, &args.name, &args.asking, common, &mut signals).await? {
+        let held = match ask(
+            masters.coordinator()?,
+            &args.name,
+            &args.asking,
+            common,
+            &mut signals,
+        )
+        .await?
+        {
             Asked::Held(held) => held,
             Asked::Nothing(exit) => return Ok(exit),
         };
@@ -44,14 +62,14 @@ async fn hold_until(held: &Held, signals: &mut Signals, is_json: bool) -> Result
 fn announce(held: &Held, is_json: bool) -> io::Result<()> {
     let (guard, votes) = (&held.guard, held.guard.votes());
     if is_json {
-        let line = json!({
-            "name": guard.name(),
-            "granted": votes.granted_count(),
-            "masters": votes.master_count(),
-            "fencing_token": guard.fencing_token(),
-            "deadline_ms": held.deadline_ms(),
-        });
-        return print(format_args!("{line}\n"));
+        let line = serde_json::to_string(&Report {
+            name: guard.name(),
+            granted: votes.granted_count(),
+            masters: votes.master_count(),
+            fencing_token: guard.fencing_token(),
+            deadline_ms: held.deadline_ms(),
+        })?;
+        return print(line + "\n");
     }
     let token = guard.fencing_token();
     let token = token.map_or_else(String::new, |token| format!(" token={token}"));

@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
-use quorlock::{Coordinator, Holder, InspectError, Inspection, Kind, View, VoteRow, Votes};
+use futures_util::future::try_join_all;
+use quorlock::{Coordinator, Holder, InspectError, Inspection, Kind, View, Vote, VoteRow, Votes};
 use serde::Serialize;
 
-use crate::{exit::Exit, failure::Failure};
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    times::{brief, micros, millis},
+};
 
 /// The reports of the masters about one lock. The fields are those of the JSON.
 #[derive(Serialize)]
@@ -14,6 +19,8 @@ pub(crate) struct Look {
     pub(crate) verdict: Verdict,
     pub(crate) holder: Option<HolderLook>,
     pub(crate) waiters: Vec<String>,
+    /// The number of masters that make a majority.
+    quorum: usize,
     pub(crate) masters: Vec<MasterLook>,
     /// The inspection that a break needs. `None` without a quorum.
     #[serde(skip)]
@@ -38,20 +45,33 @@ pub(crate) struct HolderLook {
     pub(crate) kind: Option<&'static str>,
     pub(crate) owner: Option<String>,
     pub(crate) depth: u64,
-    pub(crate) remaining_ms: Option<u128>,
+    #[serde(rename = "remaining_ms", serialize_with = "millis")]
+    pub(crate) remaining: Option<Duration>,
 }
 
 #[derive(Serialize)]
 pub(crate) struct MasterLook {
     pub(crate) master: String,
-    pub(crate) view: &'static str,
+    pub(crate) view: MasterView,
     pub(crate) holder: Option<HolderLook>,
     /// The reason why there is no answer.
     pub(crate) reason: Option<String>,
     /// The round trip that was measured when the connection began.
-    pub(crate) round_trip_us: Option<u128>,
+    #[serde(rename = "round_trip_us", serialize_with = "micros")]
+    pub(crate) round_trip: Option<Duration>,
     /// The time until the answer, with the dial if there was one.
-    pub(crate) answer_us: Option<u128>,
+    #[serde(rename = "answer_us", serialize_with = "micros")]
+    pub(crate) answer: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum MasterView {
+    Free,
+    Held,
+    NoAnswer,
+    /// The answer makes no sense.
+    Unknown,
 }
 
 impl Verdict {
@@ -62,6 +82,14 @@ impl Verdict {
             Self::NoQuorum => Exit::NoQuorum,
         }
     }
+}
+
+/// Asks all masters about all locks at the same time.
+pub(crate) async fn look_at_all(
+    locks: &Coordinator,
+    names: &[String],
+) -> Result<Vec<Look>, Failure> {
+    try_join_all(names.iter().map(|name| look(locks, name))).await
 }
 
 /// Asks all masters about the lock.
@@ -75,11 +103,13 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
     }
     let mut look = match inspected {
         Ok(inspection) => Look::of(inspection),
-        Err(InspectError::NoQuorum { votes, .. }) => Look::without_quorum(name, &votes),
+        Err(InspectError::NoQuorum { votes, views, .. }) => {
+            Look::without_quorum(name, &votes, views)
+        }
         Err(error) => return Err(error.into()),
     };
     for (master, health) in look.masters.iter_mut().zip(locks.health()) {
-        master.round_trip_us = health.round_trip.map(|time| time.as_micros());
+        master.round_trip = health.round_trip;
     }
     Ok(look)
 }
@@ -97,25 +127,25 @@ impl Look {
             (true, false) => Verdict::Held,
             (true, true) => Verdict::Contested,
         };
-        let rows = inspection.votes.iter().zip(inspection.views());
         Self {
             name: inspection.name.to_string(),
             verdict,
             holder: inspection.holder.as_ref().map(HolderLook::of),
             waiters: inspection.queue.clone(),
-            masters: rows.map(|(row, view)| MasterLook::of(row, view)).collect(),
+            quorum: inspection.votes.quorum(),
+            masters: MasterLook::all(&inspection.votes, inspection.views()),
             inspection: Some(inspection),
         }
     }
 
-    fn without_quorum(name: &str, votes: &Votes) -> Self {
-        let rows = votes.iter();
+    fn without_quorum(name: &str, votes: &Votes, views: Vec<View>) -> Self {
         Self {
             name: name.to_owned(),
             verdict: Verdict::NoQuorum,
             holder: None,
             waiters: Vec::new(),
-            masters: rows.map(|row| MasterLook::of(row, View::Unknown)).collect(),
+            quorum: votes.quorum(),
+            masters: MasterLook::all(votes, views.into_iter()),
             inspection: None,
         }
     }
@@ -140,10 +170,10 @@ impl Look {
             }
             (Verdict::NoQuorum, _) => {
                 let answers = self.masters.iter().filter(|master| master.reason.is_none());
-                let need = all / 2 + 1;
                 format!(
-                    "unknown: only {} of {all} masters answered, and {need} are needed",
-                    answers.count()
+                    "unknown: only {} of {all} masters answered, and {} are needed",
+                    answers.count(),
+                    self.quorum
                 )
             }
             _ => "free".to_owned(),
@@ -157,14 +187,13 @@ impl HolderLook {
             kind: holder.kind.map(kind_name),
             owner: holder.owner.clone(),
             depth: holder.depth,
-            remaining_ms: holder.remaining.map(|left| left.as_millis()),
+            remaining: holder.remaining,
         }
     }
 
     /// Returns the time that is left. `None` if the lock has no TTL.
     pub(crate) fn left(&self) -> Option<String> {
-        let millis = u64::try_from(self.remaining_ms?).unwrap_or(u64::MAX);
-        Some(brief(Duration::from_millis(millis)))
+        self.remaining.map(brief)
     }
 
     pub(crate) fn sentence(&self) -> String {
@@ -187,18 +216,20 @@ impl HolderLook {
         format!("{kind}{owner}{depth}{left}")
     }
 
-    /// Returns the kind and the beginning of the owner, for a narrow column.
-    pub(crate) fn short(&self) -> String {
+    /// Returns two narrow columns: the kind with the beginning of the owner, and the time that is
+    /// left.
+    pub(crate) fn columns(&self) -> (String, String) {
         let kind = self.kind.unwrap_or("not a lock");
-        match &self.owner {
+        let who = match &self.owner {
             Some(owner) => format!("{kind} {}", short_owner(owner)),
             None => kind.to_owned(),
-        }
+        };
+        (who, self.left().unwrap_or_else(|| "no TTL".to_owned()))
     }
 }
 
 /// Shortens the UUID of an owner to its first 8 digits.
-pub(crate) fn short_owner(owner: &str) -> String {
+fn short_owner(owner: &str) -> String {
     match (owner.get(..8), owner.rsplit_once(':')) {
         (Some(start), Some((uuid, number))) if uuid.len() == 36 => format!("{start}:{number}"),
         _ => owner.to_owned(),
@@ -206,25 +237,30 @@ pub(crate) fn short_owner(owner: &str) -> String {
 }
 
 impl MasterLook {
-    fn of(row: VoteRow<'_>, view: View) -> Self {
+    fn all(votes: &Votes, views: impl Iterator<Item = View>) -> Vec<Self> {
+        let rows = votes.iter().zip(views);
+        rows.map(|(row, view)| Self::of(row, &view)).collect()
+    }
+
+    fn of(row: VoteRow<'_>, view: &View) -> Self {
         let reason = match row.vote() {
-            Some(quorlock::Vote::Fail(failure)) => Some(failure.to_string()),
+            Some(Vote::Fail(failure)) => Some(failure.to_string()),
             Some(_) => None,
             None => Some("not answered yet".to_owned()),
         };
-        let (view, holder) = match (&view, &reason) {
-            (_, Some(_)) => ("no_answer", None),
-            (View::Free, _) => ("free", None),
-            (View::Held(holder), _) => ("held", Some(HolderLook::of(holder))),
-            _ => ("answered", None),
+        let (view, holder) = match (view, &reason) {
+            (_, Some(_)) => (MasterView::NoAnswer, None),
+            (View::Free, _) => (MasterView::Free, None),
+            (View::Held(holder), _) => (MasterView::Held, Some(HolderLook::of(holder))),
+            _ => (MasterView::Unknown, None),
         };
         Self {
             master: row.master().to_owned(),
             view,
             holder,
             reason,
-            round_trip_us: None,
-            answer_us: row.latency().map(|time| time.as_micros()),
+            round_trip: None,
+            answer: row.latency(),
         }
     }
 }
@@ -238,35 +274,9 @@ fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// Writes a time with two or three digits.
-pub(crate) fn brief(time: Duration) -> String {
-    let (micros, millis) = (time.as_micros(), time.as_millis());
-    match millis {
-        0 => format!("{micros}µs"),
-        1..10 => format!("{:.1}ms", time.as_secs_f64() * 1e3),
-        10..1_000 => format!("{millis}ms"),
-        1_000..60_000 => format!("{:.1}s", (millis / 100) as f64 / 10.0),
-        _ => humantime::format_duration(Duration::from_secs(time.as_secs())).to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_brief() {
-        for (micros, text) in [
-            (0, "0µs"),
-            (310, "310µs"),
-            (2_540, "2.5ms"),
-            (12_900, "12ms"),
-            (9_999_000, "9.9s"),
-            (61_000_000, "1m 1s"),
-        ] {
-            assert_eq!(brief(Duration::from_micros(micros)), text);
-        }
-    }
 
     #[test]
     fn owners_are_short_in_columns() {

@@ -26,13 +26,13 @@ mod look;
 mod man;
 mod masters;
 mod output;
-mod password;
 mod report;
 mod run;
+mod runtime;
 mod signals;
 mod status;
 mod style;
-mod watch;
+mod times;
 
 fn main() -> ExitCode {
     if env::args_os()
@@ -72,17 +72,4 @@ fn dispatch(args: Args) -> Result<Exit, Failure> {
         Verb::Run(args) => run::run(&args, common),
         Verb::Status(args) => status::status(&args, common),
     }
-}
-
-/// Runs `work` on a runtime of one thread. What `work` has left behind in the background ends with
-/// it.
-fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(Exit::System, format!("cannot start a runtime: {error}")))?;
-    let done = runtime.block_on(work);
-    // A name resolution that hangs must not keep the process.
-    runtime.shutdown_background();
-    done
 }

@@ -1,20 +1,19 @@
 //! The masters, from the options, the environment or the configuration file.
 
-use std::{env, fs, path::Path, time::Duration};
+use std::{env, fs, path::Path};
 
-use quorlock::{Builder, Coordinator, RestartGuard};
+use quorlock::{Coordinator, MasterSpec, RestartGuard};
 
 use crate::{
     args::Common,
     configuration::{self, Settings},
     exit::Exit,
     failure::Failure,
-    password,
+    output::complain,
 };
 
-/// The masters and their settings. It has no `Debug`, because URLs may contain passwords.
+/// The masters and their settings.
 pub(crate) struct Masters {
-    urls: Vec<String>,
     settings: Settings,
     /// The name of the set in the configuration file.
     name: Option<String>,
@@ -25,37 +24,41 @@ impl Masters {
     /// default set of the configuration file. Sends nothing.
     pub(crate) fn find(common: &Common) -> Result<Self, Failure> {
         let mut masters = Self::without_password(common)?;
+        let settings = &mut masters.settings;
         let file = common.password_file.as_deref();
-        let file = file.or(masters.settings.password_file.as_deref());
-        if let Some(password) = find_password(file)? {
-            let login = masters.settings.user.as_deref().unwrap_or_default();
-            for url in &mut masters.urls {
-                *url = password::insert(url, login, &password);
-            }
+        if let Some(password) = find_password(file.or(settings.password_file.as_deref()))? {
+            let user = settings.user.as_deref().unwrap_or_default();
+            let urls = std::mem::take(&mut settings.masters).into_iter();
+            settings.masters = urls.map(|url| url.login(user, &password)).collect();
+        }
+        if let Some(name) = masters.name.as_ref().filter(|_| common.is_verbose()) {
+            complain(format_args!("the masters are those of the set {name:?}"));
         }
         Ok(masters)
     }
 
     fn without_password(common: &Common) -> Result<Self, Failure> {
         if !common.masters.is_empty() {
-            return Ok(Self::from_urls(common.masters.clone()));
+            return Ok(Self::listed(common.masters.iter().map(MasterSpec::from)));
         }
-        let listed = env::var("QUORLOCK_MASTERS").unwrap_or_default();
-        if common.set.is_none() && !listed.trim().is_empty() {
-            return Ok(Self::from_urls(split(&listed)));
+        let urls = variable("QUORLOCK_MASTERS")?.filter(|_| common.set.is_none());
+        if let Some(urls) = urls {
+            return Ok(Self::listed(MasterSpec::list(&urls)));
         }
-        let (name, mut settings) = configuration::read(common)?;
+        let (name, settings) = configuration::read(common)?;
         Ok(Self {
-            urls: std::mem::take(&mut settings.masters),
             settings,
             name: Some(name),
         })
     }
 
-    fn from_urls(urls: Vec<String>) -> Self {
+    fn listed(masters: impl IntoIterator<Item = MasterSpec>) -> Self {
+        let settings = Settings {
+            masters: masters.into_iter().collect(),
+            ..Settings::default()
+        };
         Self {
-            urls,
-            settings: Settings::default(),
+            settings,
             name: None,
         }
     }
@@ -65,54 +68,29 @@ impl Masters {
         self.name.as_deref()
     }
 
-    /// Returns the TTL of locks that have no TTL of their own.
-    pub(crate) fn ttl(&self) -> Duration {
-        self.settings.ttl.unwrap_or(DEFAULT_TTL)
-    }
-
-    /// Returns a builder with the masters and the settings.
-    pub(crate) fn builder(&self) -> Builder {
-        let mut builder = Coordinator::builder().masters(&self.urls).ttl(self.ttl());
-        if let Some(ttl) = self.settings.max_ttl {
+    /// Returns the coordinator. Must be called inside a runtime.
+    pub(crate) fn coordinator(self) -> Result<Coordinator, Failure> {
+        let settings = self.settings;
+        let mut builder = Coordinator::builder().masters(settings.masters);
+        if let Some(ttl) = settings.ttl {
+            builder = builder.ttl(ttl);
+        }
+        if let Some(ttl) = settings.max_ttl {
             builder = builder.max_ttl(ttl);
         }
-        if let Some(template) = &self.settings.key_template {
+        if let Some(template) = settings.key_template {
             builder = builder.key_template(template);
         }
-        if self.settings.strict {
+        if settings.strict {
             builder = builder.restart_guard(RestartGuard::Strict);
         }
-        builder
+        Ok(builder.build()?)
     }
-
-    /// Returns the coordinator. Must be called inside a runtime.
-    pub(crate) fn coordinator(&self) -> Result<Coordinator, Failure> {
-        Ok(self.builder().build()?)
-    }
-}
-
-/// Splits a list of URLs at commas and white space. The URL of a master behind Sentinel contains
-/// commas itself: what follows them has no scheme.
-fn split(list: &str) -> Vec<String> {
-    let mut urls: Vec<String> = Vec::new();
-    for part in list.split([',', ' ', '\t', '\n']).map(str::trim) {
-        match urls.last_mut() {
-            _ if part.is_empty() => {}
-            Some(url) if !part.contains("://") => {
-                url.push(',');
-                url.push_str(part);
-            }
-            _ => urls.push(part.to_owned()),
-        }
-    }
-    urls
 }
 
 fn find_password(file: Option<&Path>) -> Result<Option<String>, Failure> {
     let Some(file) = file else {
-        return Ok(env::var("QUORLOCK_PASSWORD")
-            .ok()
-            .filter(|password| !password.is_empty()));
+        return variable("QUORLOCK_PASSWORD");
     };
     let text = fs::read_to_string(file).map_err(|error| {
         let sentence = format!("cannot read the password in {}: {error}", file.display());
@@ -129,25 +107,14 @@ fn find_password(file: Option<&Path>) -> Result<Option<String>, Failure> {
     Ok(Some(password.to_owned()))
 }
 
-/// The default of the library.
-const DEFAULT_TTL: Duration = Duration::from_secs(10);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_may_have_urls_with_commas() {
-        for (list, urls) in [
-            ("redis://a,redis://b", vec!["redis://a", "redis://b"]),
-            (" redis://a , redis://b,\n", vec!["redis://a", "redis://b"]),
-            (
-                "redis+sentinel://a:1,b:2/m,redis://c",
-                vec!["redis+sentinel://a:1,b:2/m", "redis://c"],
-            ),
-            ("localhost", vec!["localhost"]), // the builder says what is wrong with it
-        ] {
-            assert_eq!(split(list), urls, "{list:?}");
-        }
-    }
+/// Returns the value of an environment variable. An empty one counts as unset.
+fn variable(name: &str) -> Result<Option<String>, Failure> {
+    let value = env::var_os(name).filter(|value| !value.is_empty());
+    let value = value.map(|value| {
+        value.into_string().map_err(|_| {
+            let sentence = format!("the variable {name} is not text in UTF-8");
+            Failure::new(Exit::Configuration, sentence)
+        })
+    });
+    value.transpose()
 }

@@ -153,6 +153,11 @@ fn without_a_majority_the_status_is_69() {
     assert_eq!(status, 69);
     let unknown = "job  unknown: only 1 of 3 masters answered, and 2 are needed";
     assert!(shown.starts_with(unknown), "{shown}");
+    let answer = format!("  127.0.0.1:{}  mutex", masters[2].port());
+    assert!(
+        shown.contains(&answer),
+        "it still shows what it knows: {shown}"
+    );
     masters[2].kill();
     let (status, shown, _) = run(&masters, &["status", "job", "--json"]);
     assert_eq!(status, 69);

@@ -214,6 +214,21 @@ fn a_watch_draws_in_place_and_restores_the_terminal() {
 }
 
 #[test]
+fn a_watch_that_is_stopped_gives_back_the_screen() {
+    let masters = masters(3);
+    let mut terminal = Terminal::start(&masters, &["status", "job", "--watch"], "");
+    terminal.until("3 of 3 masters can vote");
+    terminal.signal("TSTP");
+    terminal.until("\x1b[?25h\x1b[?1049l");
+    terminal.shown.clear();
+    terminal.signal("CONT");
+    terminal.until("\x1b[?1049h"); // another screen again
+    terminal.until("3 of 3 masters can vote");
+    terminal.signal("TERM");
+    assert_eq!(terminal.ended(), 143);
+}
+
+#[test]
 fn colours_are_for_terminals_and_not_with_no_color() {
     let masters = masters(3);
     for (no_colour, has_colour) in [("", true), ("1", false)] {

@@ -130,6 +130,11 @@ impl Coordinator {
         HealthEvents::new(self.coordinator.health_events())
     }
 
+    /// Returns the TTL of locks that do not [set their own](super::Lock::ttl).
+    pub fn ttl(&self) -> Duration {
+        self.coordinator.ttl()
+    }
+
     /// Returns the number of masters.
     pub fn master_count(&self) -> usize {
         self.coordinator.master_count()

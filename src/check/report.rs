@@ -18,6 +18,18 @@ pub enum Severity {
     Refuse,
 }
 
+/// Shows one word, such as `warn`.
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Info => "info",
+            Self::Unknown => "unknown",
+            Self::Warn => "warn",
+            Self::Refuse => "refuse",
+        })
+    }
+}
+
 /// One result of a check, about the masters or the settings of this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -40,32 +52,39 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn who(&self) -> &str {
+    /// Returns the setting and its value, such as `timeout is 300`.
+    pub fn what(&self) -> String {
+        let is = if self.setting.has_value() {
+            " is "
+        } else {
+            ": "
+        };
+        format!("{}{is}{}", self.setting, self.value)
+    }
+
+    /// Returns whether the finding is about all masters, each of them for itself.
+    pub fn is_about_all(&self) -> bool {
+        self.master.is_none() && self.subject == ALL
+    }
+
+    /// Returns the address of the master, `all masters` or `this program`. Empty if the value names
+    /// the masters.
+    pub fn who(&self) -> &str {
         self.master.as_deref().unwrap_or(self.subject)
     }
 
     fn of_all(&self) -> Self {
         Self {
             master: None,
-            subject: "all masters",
+            subject: ALL,
             ..self.clone()
         }
     }
 
     fn show(&self, who: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let severity = match self.severity {
-            Severity::Info => "info",
-            Severity::Unknown => "unknown",
-            Severity::Warn => "warn",
-            Severity::Refuse => "refuse",
-        };
         let colon = if who.is_empty() { "" } else { ": " };
-        let (setting, value, why, fix) = (self.setting, &self.value, self.why, self.fix);
-        let is = if setting.has_value() { " is " } else { ": " };
-        write!(
-            f,
-            "{severity}: {who}{colon}{setting}{is}{value}: {why}; {fix}"
-        )
+        let (severity, what, why, fix) = (self.severity, self.what(), self.why, self.fix);
+        write!(f, "{severity}: {who}{colon}{what}: {why}; {fix}")
     }
 }
 
@@ -74,6 +93,8 @@ impl fmt::Display for Finding {
         self.show(self.who(), f)
     }
 }
+
+const ALL: &str = "all masters";
 
 /// The findings of [`Coordinator::check`](crate::Coordinator::check). `Display` shows one line for
 /// each finding. Findings that are the same on several masters share one line.

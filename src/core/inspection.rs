@@ -46,18 +46,7 @@ impl Inspection {
 
     /// Returns what each master reported, in the order in which the masters were configured.
     pub fn views(&self) -> impl ExactSizeIterator<Item = View> {
-        self.seen.iter().map(|seen| match seen {
-            None => View::Unknown,
-            Some(seen) => seen.held.as_ref().map_or(View::Free, |held| {
-                let is_named = matches!(held.kind, Some(Kind::Reentrant | Kind::Fair));
-                View::Held(Holder {
-                    kind: held.kind,
-                    owner: is_named.then(|| held.owner.clone()),
-                    depth: held.depth,
-                    remaining: held.remaining,
-                })
-            }),
-        })
+        views(&self.seen)
     }
 
     /// Returns the holders that the masters reported, each of them once, as `lua/shared/break.lua`
@@ -77,7 +66,7 @@ pub enum View {
     Free,
     /// The lock is held on this master.
     Held(Holder),
-    /// The master did not answer. [`Inspection::votes`] says why.
+    /// The master did not answer, and its vote says why. Or its answer makes no sense.
     Unknown,
 }
 
@@ -193,6 +182,22 @@ impl HeldBy {
         };
         Some(format!("{kind} {}", self.owner))
     }
+}
+
+/// Returns what each master reported.
+pub(crate) fn views(seen: &[Option<Seen>]) -> impl ExactSizeIterator<Item = View> {
+    seen.iter().map(|seen| match seen {
+        None => View::Unknown,
+        Some(seen) => seen.held.as_ref().map_or(View::Free, |held| {
+            let is_named = matches!(held.kind, Some(Kind::Reentrant | Kind::Fair));
+            View::Held(Holder {
+                kind: held.kind,
+                owner: is_named.then(|| held.owner.clone()),
+                depth: held.depth,
+                remaining: held.remaining,
+            })
+        }),
+    })
 }
 
 /// Returns the holder according to the answers of all masters.

@@ -8,7 +8,7 @@ use super::{clock, live_round::LiveRound, masters::Masters};
 use crate::{
     core::{
         command::{Action, Command, Verb},
-        inspection::{self, Inspection, Seen},
+        inspection::{self, Inspection, Seen, View},
         name::Resource,
         quorum::Vote,
         round::{Outcome, Round},
@@ -19,7 +19,10 @@ use crate::{
 
 /// The error for an inspection that too few masters answered.
 #[derive(Debug)]
-pub(crate) struct NotInspected(pub(crate) Arc<LiveRound>);
+pub(crate) struct NotInspected {
+    pub(crate) round: Arc<LiveRound>,
+    pub(crate) views: Vec<View>,
+}
 
 /// An inspection that is under way: the votes, and the answer of each master.
 struct Inquiry {
@@ -53,10 +56,13 @@ pub(super) async fn inspect(
     masters.post(command, inquiry.clone());
     // Waits for all masters. The answers of a majority may not be enough to name the holder.
     inquiry.round.settled().await;
-    if inquiry.round.read(Round::outcome) != Outcome::Won {
-        return Err(NotInspected(inquiry.round.clone()));
-    }
     let seen = inquiry.seen.lock().clone();
+    if inquiry.round.read(Round::outcome) != Outcome::Won {
+        return Err(NotInspected {
+            round: inquiry.round.clone(),
+            views: inspection::views(&seen).collect(),
+        });
+    }
     Ok(Inspection {
         name: resource.name().clone(),
         holder: inspection::holder(&seen),

@@ -103,14 +103,11 @@ impl ExtendError {
 }
 
 impl InspectError {
-    pub(crate) fn from_driver(
-        NotInspected(round): &NotInspected,
-        resource: &Resource,
-        masters: &Masters,
-    ) -> Self {
+    pub(crate) fn from_driver(error: NotInspected, resource: &Resource, masters: &Masters) -> Self {
         Self::NoQuorum {
             name: resource.name().clone(),
-            votes: masters.votes(round),
+            votes: masters.votes(&error.round),
+            views: error.views,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 pub use self::ready::ReadyError;
 pub use crate::core::config_error::ConfigError;
-use crate::core::{lock_state::LostReason, name::Kind, votes::Votes};
+use crate::core::{inspection::View, lock_state::LostReason, name::Kind, votes::Votes};
 
 mod from_driver;
 mod ready;
@@ -312,6 +312,8 @@ pub enum InspectError {
         name: Arc<str>,
         /// The votes of the round that failed.
         votes: Votes,
+        /// The report of each master, in the order in which the masters were configured.
+        views: Vec<View>,
     },
 }
 

@@ -310,7 +310,7 @@ impl Lock {
         let resource = self.resource.as_ref().map_err(Clone::clone)?;
         let inspected = self.engine.inspect(resource).await;
         let masters = self.engine.masters();
-        inspected.map_err(|error| InspectError::from_driver(&error, resource, masters))
+        inspected.map_err(|error| InspectError::from_driver(error, resource, masters))
     }
 
     /// Returns whether the lock is held. It counts as held if it is free on too few masters for

@@ -189,6 +189,26 @@ impl MasterSpec {
         split.into_iter().map(Self::from).collect()
     }
 
+    /// Sets the login of a Redis master whose URL has no password. The text of the password need
+    /// not be percent-encoded. A user in the URL counts more than `user`, which is empty for the
+    /// default user. The login is not for Sentinels: it is that of the master behind them.
+    ///
+    /// ```
+    /// use quorlock::MasterSpec;
+    ///
+    /// let password = "a/b@c"; // for example from a file
+    /// let masters = MasterSpec::list("redis://10.0.0.1, redis://10.0.0.2");
+    /// let masters = masters.into_iter().map(|master| master.login("locks", password));
+    /// ```
+    #[cfg(feature = "redis")]
+    #[must_use]
+    pub fn login(self, user: &str, password: &str) -> Self {
+        match self.0 {
+            Spec::Redis(endpoint) => Self(Spec::Redis(Box::new(endpoint.login(user, password)))),
+            other => Self(other),
+        }
+    }
+
     /// Returns the address without secrets, or the reason why the master cannot be used. Two
     /// masters with the same address are the same server.
     pub(crate) fn address(&self) -> Result<Arc<str>, String> {

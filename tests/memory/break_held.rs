@@ -1,6 +1,6 @@
 //! Breaking a lock that its holder does not release.
 
-use quorlock::{Fault, Kind, Lock, LostReason, View, Vote, Votes};
+use quorlock::{Fault, InspectError, Kind, Lock, LostReason, View, Vote, Votes};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::{KINDS, NAME, World, lock, millis, seconds};
@@ -100,5 +100,24 @@ async fn a_master_that_is_down_is_a_failure() {
     let votes = world.locks.break_held(&seen).await;
     assert_eq!(granted(&votes), [false, true, true], "{votes}");
     assert_eq!(votes.failed_count(), 1);
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_majority_the_views_are_in_the_error() {
+    let world = World::new(3).await;
+    let mutex = world.locks.mutex(NAME);
+    let guard = mutex.acquire().await.unwrap();
+    guard.settled().await;
+    for master in &world.masters[..2] {
+        master.inject(Fault::Down);
+    }
+    sleep(seconds(1)).await;
+    let Err(InspectError::NoQuorum { views, votes, .. }) = mutex.inspect().await else {
+        panic!("one of three masters is no majority");
+    };
+    assert_eq!(views[..2], [View::Unknown, View::Unknown]);
+    assert!(matches!(&views[2], View::Held(holder) if holder.kind == Some(Kind::Mutex)));
+    assert_eq!(votes.failed_count(), 2);
     drop(guard);
 }

@@ -109,7 +109,7 @@ impl Group {
                 Ok(WaitStatus::StillAlive) | Err(_) => return None,
                 Ok(WaitStatus::Exited(pid, code)) => (pid, Change::Ended(Exit::Code(code as u8))),
                 Ok(WaitStatus::Signaled(pid, signal, _)) => {
-                    (pid, Change::Ended(Exit::Signal(signal as i32 as u8)))
+                    (pid, Change::Ended(Exit::Signal(signal)))
                 }
                 Ok(WaitStatus::Stopped(pid, signal)) => (pid, Change::Stopped(signal)),
                 Ok(_) => continue,

@@ -5,7 +5,6 @@ use std::{process::Command, time::Duration};
 use crate::{
     args::{Common, Run},
     ask::{Asked, Held, ask},
-    block_on,
     exit::Exit,
     failure::Failure,
     masters::Masters,
@@ -13,6 +12,7 @@ use crate::{
         group::Group,
         watch::{Watch, deadline},
     },
+    runtime::block_on,
     signals::{ENDING, Signals},
 };
 
@@ -27,11 +27,11 @@ pub(crate) fn run(args: &Run, common: &Common) -> Result<Exit, Failure> {
     // A command that cannot run should not wait for hours first.
     program::check(program)?;
     let masters = Masters::find(common)?;
-    let ttl = args.asking.ttl.unwrap_or(masters.ttl());
-    let kill_after = kill_after(args, ttl)?;
     block_on(async {
+        let locks = masters.coordinator()?;
+        let kill_after = kill_after(args, args.asking.ttl.unwrap_or(locks.ttl()))?;
         let mut signals = Signals::catch(&ENDING)?;
-        let asked = ask(&masters, &args.name, &args.asking, common, &mut signals);
+        let asked = ask(locks, &args.name, &args.asking, common, &mut signals);
         let held = match asked.await? {
             Asked::Held(held) => held,
             Asked::Nothing(exit) => return Ok(exit),

@@ -3,6 +3,7 @@
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
+    process::Command,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -73,6 +74,16 @@ fn a_lock_that_is_held_is_75() {
         let lines = if words.contains("-v") { 5 } else { 1 };
         assert_eq!(err.lines().count(), lines, "{err}");
     }
+    for (words, advice) in [
+        ("-n", "; try again later, or wait with --wait\n"),
+        (
+            "--wait 300ms",
+            "; try again later, or with a longer --wait\n",
+        ),
+    ] {
+        let (_, _, err) = ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
+        assert!(err.ends_with(advice), "{words}: {err}");
+    }
     let quiet = ended(&mut script(&masters, "-q -n a", "echo ran"));
     assert_eq!(quiet, (75, String::new(), String::new()));
     // The same name as another kind of lock is a mistake, and no contention.
@@ -142,6 +153,38 @@ fn wrong_arguments_are_64() {
         assert_eq!(status, 0);
         assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
     }
+}
+
+#[test]
+fn too_few_files_are_71() {
+    let masters = masters(3);
+    let limited = |files: u32| {
+        let script = format!("ulimit -n {files}; exec \"$0\" run -n a -- true");
+        let mut shell = Command::new("sh");
+        let program = quorlock(&masters);
+        shell.args(["-c", &script]).arg(program.get_program());
+        let known = program.get_envs();
+        shell.envs(known.filter_map(|(name, value)| Some((name, value?))));
+        ended(&mut shell)
+    };
+    let mut seen = Vec::new();
+    for files in 4.. {
+        let (status, _, err) = limited(files);
+        seen.push(status);
+        if status == 0 {
+            break;
+        }
+        // With few files, the masters cannot be reached.
+        assert!([69, 71].contains(&status), "{files}: {status}: {err}");
+        assert!(err.starts_with("quorlock: cannot "), "{files}: {err}");
+        assert_eq!(err.lines().count(), 1, "{files}: {err}");
+        assert_free(&masters, "a");
+    }
+    // The first one has no runtime, and the last one no keeper.
+    assert_eq!(
+        (seen.first(), seen.iter().rev().nth(1)),
+        (Some(&71), Some(&71))
+    );
 }
 
 #[test]
@@ -218,7 +261,7 @@ fn a_minimum_time_outlives_the_command() {
 #[test]
 fn stdin_and_both_outputs_are_those_of_the_command() {
     let masters = masters(3);
-    let mut shell = std::process::Command::new("sh");
+    let mut shell = Command::new("sh");
     let pipeline =
         r#"printf 'a\nb\n' | "$0" run a -- sh -c 'cat; echo e >&2; cat /proc/self/status'"#;
     shell.args(["-c", pipeline, env!("CARGO_BIN_EXE_quorlock")]);

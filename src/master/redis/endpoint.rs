@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
 #[cfg(feature = "__internals")]
 use super::address::Connect;
@@ -14,7 +14,7 @@ use super::{address::Address, greeting::Greeting};
 #[derive(Clone)]
 pub(in crate::master) struct Endpoint {
     pub(super) address: Address,
-    database: i64,
+    settings: RedisConnectionInfo,
     pub(super) greeting: Greeting,
 }
 
@@ -28,11 +28,13 @@ impl Endpoint {
     pub(in crate::master) fn from_url(url: &str) -> Result<Self, String> {
         #[cfg(feature = "sentinel")]
         if let Some(parsed) = sentinel_url::parse(url) {
-            return parsed.map(|(sentinels, login)| Self {
-                address: Address::Sentinels(sentinels),
-                database: login.db(),
-                greeting: Greeting::new(&login),
-            });
+            return parsed
+                .map(|(sentinels, settings)| Self::new(Address::Sentinels(sentinels), settings));
+        }
+        if has_late_login(url) {
+            return Err(format!(
+                "the login in its URL must be percent-encoded: {SHAPES}"
+            ));
         }
         // The error of the redis crate is dropped: it may repeat a part of the URL.
         match url.into_connection_info() {
@@ -76,21 +78,35 @@ impl Endpoint {
             }
             _ => return Err("its kind of address is not supported".to_owned()),
         };
-        Ok(Self {
+        Ok(Self::new(address, info.redis_settings().clone()))
+    }
+
+    fn new(address: Address, settings: RedisConnectionInfo) -> Self {
+        let greeting = Greeting::new(&settings);
+        Self {
             address,
-            database: info.redis_settings().db(),
-            greeting: Greeting::new(info.redis_settings()),
-        })
+            settings,
+            greeting,
+        }
+    }
+
+    /// Sets the login, unless there is a password already. A user that is set already stays.
+    pub(in crate::master) fn login(self, user: &str, password: &str) -> Self {
+        if self.settings.password().is_some() {
+            return self;
+        }
+        let mut settings = self.settings.set_password(password);
+        if settings.username().is_none() && !user.is_empty() {
+            settings = settings.set_username(user);
+        }
+        Self::new(self.address, settings)
     }
 
     /// Returns the endpoint of a server in this process.
     #[cfg(feature = "__internals")]
     pub(in crate::master) fn in_process(address: &str, connect: Connect) -> Self {
-        Self {
-            address: Address::InProcess(address.into(), connect),
-            database: 0,
-            greeting: Greeting::new(&::redis::RedisConnectionInfo::default()),
-        }
+        let address = Address::InProcess(address.into(), connect);
+        Self::new(address, RedisConnectionInfo::default())
     }
 
     /// Returns the [text](Address::text) of the address.
@@ -101,8 +117,19 @@ impl Endpoint {
     /// Returns a name for the guard key that is unique among all servers. Each database has its own
     /// guard key.
     pub(super) fn guard_name(&self) -> String {
-        format!("{}/{}", self.address(), self.database)
+        format!("{}/{}", self.address(), self.settings.db())
     }
+}
+
+/// Returns whether a part of the login would be read as the host, because it contains `/`, `?` or
+/// `#`. The URL of a unix socket has its login in the query.
+fn has_late_login(url: &str) -> bool {
+    let rest = match url.split_once("://") {
+        Some((scheme, rest)) if !scheme.ends_with("unix") => rest,
+        _ => return false,
+    };
+    let end = rest.find(['/', '?', '#']);
+    end.is_some_and(|end| rest[end..].contains('@'))
 }
 
 fn names_sentinels(url: &str) -> bool {
@@ -154,6 +181,22 @@ mod tests {
     }
 
     #[test]
+    fn a_login_is_set_where_there_is_no_password() {
+        for (url, same_as) in [
+            ("redis://a:7/2", "redis://me:p%20%2F@a:7/2"),
+            ("redis://you@a", "redis://you:p%20%2F@a"),
+            ("redis://:old@a", "redis://:old@a"),
+            ("unix:///s?db=1", "unix:///s?db=1&user=me&pass=p%20%2F"),
+            ("unix:///s?pass=old", "unix:///s?pass=old"),
+        ] {
+            let [endpoint, same] = [url, same_as].map(|url| Endpoint::from_url(url).unwrap());
+            let endpoint = endpoint.login("me", "p /");
+            assert_eq!(endpoint.greeting.bytes, same.greeting.bytes, "{url}");
+            assert_eq!(endpoint.guard_name(), same.guard_name(), "{url}");
+        }
+    }
+
+    #[test]
     fn errors_about_urls_say_what_is_wrong_and_show_no_secrets() {
         for (url, fault) in [
             ("", "its URL is empty: "),
@@ -174,6 +217,14 @@ mod tests {
                 "the port in its URL is not a number up to 65535: ",
             ),
             ("redis://:hunter2@a/x", "its URL cannot be used: "),
+            (
+                "redis://u:@hunter2#@a",
+                "the login in its URL must be percent-encoded: ",
+            ),
+            (
+                "redis://u:h/unter2@a",
+                "the login in its URL must be percent-encoded: ",
+            ),
             ("redis://:hunter2@", "its URL cannot be used: "),
         ] {
             let error = Endpoint::from_url(url).err().unwrap();

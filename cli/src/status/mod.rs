@@ -4,15 +4,17 @@ use serde::Serialize;
 
 use crate::{
     args::{Common, Status},
-    block_on,
     exit::Exit,
     failure::Failure,
-    look::{Look, MasterLook, Verdict, brief, look},
+    look::{Look, MasterLook, MasterView, Verdict, look_at_all},
     masters::Masters,
     report::{print_json, say},
+    runtime::block_on,
     style::{Cell, Colour, Style, heading},
-    watch,
+    times::brief,
 };
+
+mod watch;
 
 /// The JSON of `status`.
 #[derive(Serialize)]
@@ -27,10 +29,7 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
         if args.watch {
             return watch::watch(args, &locks).await;
         }
-        let mut looks = Vec::new();
-        for name in &args.names {
-            looks.push(look(&locks, name).await?);
-        }
+        let looks = look_at_all(&locks, &args.names).await?;
         if args.json {
             print_json(&Report { locks: &looks })?;
         } else {
@@ -92,17 +91,12 @@ fn row(master: &MasterLook) -> Vec<Cell> {
         let text = format!("no answer: {reason}");
         return vec![name, Cell::wide(Colour::Red, text)];
     }
-    let round_trip = master.round_trip_us.map_or_else(String::new, |micros| {
-        let micros = u64::try_from(micros).unwrap_or(u64::MAX);
-        brief(std::time::Duration::from_micros(micros))
-    });
     let (view, left) = match &master.holder {
-        Some(holder) => (
-            holder.short(),
-            holder.left().unwrap_or_else(|| "no TTL".to_owned()),
-        ),
-        None => (master.view.to_owned(), "-".to_owned()),
+        Some(holder) => holder.columns(),
+        None if master.view == MasterView::Free => ("free".to_owned(), "-".to_owned()),
+        None => ("answers nonsense".to_owned(), "-".to_owned()),
     };
+    let round_trip = master.round_trip.map_or_else(String::new, brief);
     vec![
         name,
         Cell::plain(view),

@@ -3,30 +3,34 @@
 use std::{
     fmt::Write,
     io::IsTerminal,
+    pin::pin,
     time::{Duration, SystemTime},
 };
 
+use nix::sys::signal::{Signal, raise};
 use quorlock::{Coordinator, MasterHealth, MasterState};
 use serde::Serialize;
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    time::{Instant, sleep_until},
-};
+use tokio::time::{Instant, sleep_until};
+
+use super::{headline, queue};
 
 use crate::{
     args::Status,
     exit::Exit,
     failure::Failure,
-    look::{Look, MasterLook, brief, look},
+    look::{HolderLook, Look, MasterLook, look_at_all},
     report::{print_json, say},
-    status::{headline, queue},
+    signals::Signals,
     style::{Cell, Colour, Style, heading},
+    times::{brief, micros},
 };
 
 /// The JSON of `status --watch`: one line for each change.
 #[derive(Serialize)]
 struct Frame {
     time: String,
+    #[serde(skip)]
+    quorum: usize,
     masters: Vec<MasterReport>,
     locks: Vec<Look>,
 }
@@ -35,26 +39,43 @@ struct Frame {
 #[derive(PartialEq, Eq, Serialize)]
 struct MasterReport {
     master: String,
-    state: &'static str,
+    state: State,
     reason: Option<String>,
     can_vote: bool,
-    round_trip_us: Option<u128>,
+    #[serde(rename = "round_trip_us", serialize_with = "micros")]
+    round_trip: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    Connected,
+    Connecting,
+    Down,
+    Closed,
 }
 
 /// Shows the locks until a signal comes.
 pub(crate) async fn watch(args: &Status, locks: &Coordinator) -> Result<Exit, Failure> {
-    let mut signals = Signals::new()?;
     let is_live = !args.json && std::io::stdout().is_terminal();
+    let mut wanted = vec![Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM];
+    wanted.extend(is_live.then_some(Signal::SIGTSTP));
+    let mut signals = Signals::catch(&wanted)?;
     let screen = is_live.then(Screen::open).transpose()?;
-    let shown = tokio::select! {
-        number = signals.next() => Ok(Exit::Signal(number)),
-        shown = show(args, locks, is_live) => shown,
-    };
-    drop(screen);
-    shown
+    let mut shown = pin!(show(args, locks, is_live));
+    loop {
+        tokio::select! {
+            shown = &mut shown => break shown,
+            signal = signals.next() => match &screen {
+                Some(screen) if signal == Signal::SIGTSTP => screen.stop()?,
+                _ => break Ok(Exit::Signal(signal)),
+            },
+        }
+    }
 }
 
 async fn show(args: &Status, locks: &Coordinator, is_live: bool) -> Result<Exit, Failure> {
+    let interval = args.interval.max(LEAST_INTERVAL);
     let mut last = None;
     let mut next = Instant::now();
     loop {
@@ -73,19 +94,17 @@ async fn show(args: &Status, locks: &Coordinator, is_live: bool) -> Result<Exit,
                 }
             }
         }
-        next = Instant::now().max(next + args.interval.max(Duration::from_millis(100)));
+        next = Instant::now().max(next + interval);
         sleep_until(next).await;
     }
 }
 
 impl Frame {
     async fn take(args: &Status, locks: &Coordinator) -> Result<Self, Failure> {
-        let mut looks = Vec::new();
-        for name in &args.names {
-            looks.push(look(locks, name).await?);
-        }
+        let looks = look_at_all(locks, &args.names).await?;
         Ok(Self {
             time: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            quorum: locks.quorum(),
             masters: locks.health().iter().map(MasterReport::of).collect(),
             locks: looks,
         })
@@ -95,7 +114,7 @@ impl Frame {
     fn key(&self) -> String {
         let mut key = String::new();
         for master in &self.masters {
-            let _ = writeln!(key, "{} {}", master.state, master.can_vote);
+            let _ = writeln!(key, "{:?} {}", master.state, master.can_vote);
         }
         for look in &self.locks {
             let _ = writeln!(key, "{:?} {:?}", look.verdict, look.waiters);
@@ -117,7 +136,7 @@ impl Frame {
             ""
         };
         let summary = format!("{}  {can_vote} of {all} masters can vote{end}", self.time);
-        let colour = if can_vote > all / 2 {
+        let colour = if can_vote >= self.quorum {
             Colour::Dim
         } else {
             Colour::Red
@@ -149,28 +168,24 @@ impl Frame {
 fn row(master: &MasterReport, view: &MasterLook) -> Vec<Cell> {
     let name = Cell::plain(&master.master);
     let (state, colour) = match (master.state, master.can_vote) {
-        ("connected", true) => ("connected", Colour::Green),
-        ("connected", false) => ("quarantine", Colour::Yellow),
-        (state, _) => (state, Colour::Red),
+        (State::Connected, true) => ("connected", Colour::Green),
+        (State::Connected, false) => ("quarantine", Colour::Yellow),
+        (State::Connecting, _) => ("connecting", Colour::Red),
+        (State::Down, _) => ("down", Colour::Red),
+        (State::Closed, _) => ("closed", Colour::Red),
     };
     let state = Cell::new(colour, state);
     if let Some(reason) = master.reason.as_ref().or(view.reason.as_ref()) {
         return vec![name, state, Cell::wide(Colour::Red, reason)];
     }
     // The answer to the inspection is newer than the round trip of the dial.
-    let micros = view.answer_us.or(master.round_trip_us).unwrap_or_default();
-    let micros = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
-    let (holder, left) = match &view.holder {
-        Some(holder) => (
-            holder.short(),
-            holder.left().unwrap_or_else(|| "no TTL".to_owned()),
-        ),
-        None => ("-".to_owned(), "-".to_owned()),
-    };
+    let round_trip = view.answer.or(master.round_trip).unwrap_or_default();
+    let none = || ("-".to_owned(), "-".to_owned());
+    let (holder, left) = view.holder.as_ref().map_or_else(none, HolderLook::columns);
     vec![
         name,
         state,
-        Cell::plain(brief(micros)),
+        Cell::plain(brief(round_trip)),
         Cell::plain(holder),
         Cell::plain(left),
     ]
@@ -179,17 +194,17 @@ fn row(master: &MasterReport, view: &MasterLook) -> Vec<Cell> {
 impl MasterReport {
     fn of(health: &MasterHealth) -> Self {
         let (state, reason) = match &health.state {
-            MasterState::Connected => ("connected", None),
-            MasterState::Connecting => ("connecting", None),
-            MasterState::Down(why) => ("down", Some(why.to_string())),
-            _ => ("closed", None),
+            MasterState::Connected => (State::Connected, None),
+            MasterState::Connecting => (State::Connecting, None),
+            MasterState::Down(why) => (State::Down, Some(why.to_string())),
+            _ => (State::Closed, None),
         };
         Self {
             master: health.master.to_string(),
             state,
             reason,
             can_vote: health.can_vote(),
-            round_trip_us: health.round_trip.map(|time| time.as_micros()),
+            round_trip: health.round_trip,
         }
     }
 }
@@ -211,47 +226,38 @@ fn redraw(text: &str, style: Style) -> String {
     picture + "\x1b[J"
 }
 
+/// A shorter interval would ask the masters all the time.
+const LEAST_INTERVAL: Duration = Duration::from_millis(100);
+
 /// The other screen of the terminal, without a cursor. Dropping it brings the first one back.
 struct Screen;
 
 impl Screen {
     fn open() -> Result<Self, Failure> {
-        say("\x1b[?1049h\x1b[?25l\x1b[2J")?;
-        Ok(Self)
+        let screen = Self;
+        screen.enter()?;
+        Ok(screen)
+    }
+
+    fn enter(&self) -> Result<(), Failure> {
+        say("\x1b[?1049h\x1b[?25l\x1b[2J")
+    }
+
+    fn leave(&self) -> Result<(), Failure> {
+        say("\x1b[?25h\x1b[?1049l")
+    }
+
+    /// Stops this process, and gives the first screen to the shell meanwhile.
+    fn stop(&self) -> Result<(), Failure> {
+        self.leave()?;
+        let _ = raise(Signal::SIGSTOP); // fails for no process that may stop itself
+        self.enter()
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let _ = say("\x1b[?25h\x1b[?1049l");
-    }
-}
-
-/// The signals that end the table.
-struct Signals([(u8, Signal); 3]);
-
-impl Signals {
-    fn new() -> Result<Self, Failure> {
-        let open = |number: u8, kind| {
-            let opened = signal(kind).map_err(|error| {
-                Failure::new(Exit::System, format!("cannot listen for signals: {error}"))
-            });
-            opened.map(|signal| (number, signal))
-        };
-        Ok(Self([
-            open(1, SignalKind::hangup())?,
-            open(2, SignalKind::interrupt())?,
-            open(15, SignalKind::terminate())?,
-        ]))
-    }
-
-    async fn next(&mut self) -> u8 {
-        let [(hangup, one), (interrupt, two), (terminate, three)] = &mut self.0;
-        tokio::select! {
-            _ = one.recv() => *hangup,
-            _ = two.recv() => *interrupt,
-            _ = three.recv() => *terminate,
-        }
+        let _ = self.leave(); // the terminal is gone, too
     }
 }
 
