@@ -8,14 +8,22 @@
 #[path = "../../../examples/support/server.rs"]
 mod server;
 
+mod bench;
+mod break_lock;
 mod crowd;
+mod doctor;
 mod exits;
+mod job_control;
+mod json;
 mod killed;
 mod lost;
 mod output;
 mod passwords;
 mod recipes;
+mod screen;
 mod signals;
 mod startup;
+mod status;
 mod support;
 mod terminal;
+mod texts;

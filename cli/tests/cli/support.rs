@@ -11,18 +11,25 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use serde_json::Value;
 
 use crate::server::Server;
 
+/// Returns the masters as the variable `QUORLOCK_MASTERS` lists them.
+pub fn urls(masters: &[Server]) -> String {
+    let urls: Vec<_> = masters.iter().map(Server::url).collect();
+    urls.join(",")
+}
+
 /// Returns the program without arguments. It knows the masters, and nothing of its user.
 pub fn quorlock(masters: &[Server]) -> Command {
-    let urls: Vec<_> = masters.iter().map(Server::url).collect();
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorlock"));
     command
-        .env("QUORLOCK_MASTERS", urls.join(","))
+        .env("QUORLOCK_MASTERS", urls(masters))
         .env("HOME", "/nonexistent")
         .env_remove("XDG_CONFIG_HOME")
         .env_remove("QUORLOCK_PASSWORD")
+        .env_remove("NO_COLOR")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -95,10 +102,24 @@ impl Running {
         running
     }
 
+    /// Waits for the next line.
+    #[track_caller]
     pub fn line(&mut self) -> String {
         let mut line = String::new();
-        self.lines.read_line(&mut line).unwrap();
+        let length = self.lines.read_line(&mut line).unwrap();
+        assert!(length > 0, "the program has ended");
         line.trim_end().to_owned()
+    }
+
+    /// Waits for a line that contains `part`.
+    #[track_caller]
+    pub fn line_with(&mut self, part: &str) -> String {
+        loop {
+            let line = self.line();
+            if line.contains(part) {
+                return line;
+            }
+        }
     }
 
     /// Writes to the stdin of the program.
@@ -174,12 +195,6 @@ pub fn assert_free(masters: &[Server], key: &str) {
 
 /// The signals that the wrapper passes on, except for those that the shell of this test ignores.
 pub fn signals() -> Vec<Signal> {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let ignored = status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
-        .unwrap();
-    let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
     let all = [
         Signal::SIGHUP,
         Signal::SIGINT,
@@ -188,17 +203,41 @@ pub fn signals() -> Vec<Signal> {
         Signal::SIGUSR1,
         Signal::SIGUSR2,
     ];
-    let heard = all
-        .into_iter()
-        .filter(|&signal| ignored & (1 << (signal as i32 - 1)) == 0);
-    heard.collect()
+    all.into_iter().filter(|&signal| !ignores(signal)).collect()
 }
 
 /// Returns whether this process ignores Ctrl-C, as shells arrange for programs in the background.
 /// Programs that it starts then ignore Ctrl-C, too.
-pub(crate) fn ignores_interrupts() -> bool {
+pub fn ignores_interrupts() -> bool {
+    ignores(Signal::SIGINT)
+}
+
+fn ignores(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    ignored.is_some_and(|mask| mask & 1 << (Signal::SIGINT as i32 - 1) != 0)
+    ignored.is_some_and(|mask| mask & 1 << (signal as i32 - 1) != 0)
+}
+
+/// Reads one line of JSON.
+#[track_caller]
+pub fn json(text: &str) -> Value {
+    assert_eq!(text.lines().count(), 1, "{text}");
+    serde_json::from_str(text).unwrap()
+}
+
+/// Writes a mutex as another library would.
+pub fn write_mutex(masters: &[Server], name: &str, token: &str) {
+    for master in masters {
+        master.command(&["SET", name, token, "PX", "60000"]);
+    }
+}
+
+/// Writes a fair lock that its owner has acquired twice.
+pub fn write_fair(masters: &[Server], name: &str, owner: &str) {
+    for master in masters {
+        let fields = [owner, "2", "quorlock:fair", "7", "mode", "quorlock"];
+        master.command(&[&["HSET", name], &fields[..]].concat());
+        master.command(&["PEXPIRE", name, "60000"]);
+    }
 }

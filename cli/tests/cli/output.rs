@@ -1,16 +1,23 @@
 //! Outputs that are closed or full.
 
-use std::{fs::File, process::Command};
+use std::{
+    fs::File,
+    process::{Command, Stdio},
+};
 
 use crate::{
-    server::{Server, masters},
-    support::{Running, assert_free, ended, script, with},
+    server::masters,
+    support::{Running, assert_free, ended, script, urls, with},
 };
+
+/// Opens a file on a disk that is full.
+fn full() -> File {
+    File::options().write(true).open("/dev/full").unwrap()
+}
 
 #[test]
 fn closed_outputs_do_no_harm() {
     let masters = masters(3);
-    let urls = masters.iter().map(Server::url).collect::<Vec<_>>();
     for (line, code) in [
         (r#""$0" run a -- true >&- 2>&- <&-"#, 0),
         (r#""$0" run a -- sh -c 'exit 9' >&-"#, 9),
@@ -20,7 +27,7 @@ fn closed_outputs_do_no_harm() {
     ] {
         let mut shell = Command::new("sh");
         shell.args(["-c", line, env!("CARGO_BIN_EXE_quorlock")]);
-        let (status, _, err) = ended(shell.env("QUORLOCK_MASTERS", urls.join(",")));
+        let (status, _, err) = ended(shell.env("QUORLOCK_MASTERS", urls(&masters)));
         assert_eq!((status, &*err), (code, ""), "{line}");
     }
     assert_free(&masters, "a");
@@ -29,7 +36,6 @@ fn closed_outputs_do_no_harm() {
 #[test]
 fn a_full_disk_does_no_harm() {
     let masters = masters(3);
-    let full = || File::options().write(true).open("/dev/full").unwrap();
     let (status, _, _) = ended(
         script(&masters, "a", "exit 4")
             .stdout(full())
@@ -45,4 +51,18 @@ fn a_full_disk_does_no_harm() {
     let _holder = Running::hold(&masters, "a");
     let (status, _, _) = ended(script(&masters, "-n -v a", "exit 4").stderr(full()));
     assert_eq!(status, 75);
+}
+
+#[test]
+fn a_closed_or_full_output_is_an_exit_status() {
+    let masters = masters(3);
+    for words in ["status job", "doctor", "man", "completions bash"] {
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        for stdout in [full().into(), Stdio::from(closed)] {
+            let (status, _, error) = ended(with(&masters, words).stdout(stdout));
+            assert_eq!(status, 74, "{words}: {error}");
+            assert_eq!(error.lines().count(), 1, "{error}");
+        }
+    }
 }

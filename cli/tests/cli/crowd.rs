@@ -3,8 +3,8 @@
 use std::{fs, process::Command};
 
 use crate::{
-    server::{Server, masters},
-    support::said,
+    server::masters,
+    support::{said, urls},
 };
 
 #[test]
@@ -12,7 +12,6 @@ fn two_hundred_scripts_lose_no_increment() {
     let masters = masters(3);
     let counter = masters[0].directory().join("counter");
     fs::write(&counter, "0\n").unwrap();
-    let urls = masters.iter().map(Server::url).collect::<Vec<_>>();
     let start = |_| {
         // As in a crontab: a shell starts the program, and the program another shell.
         let line = r#""$1" run counter -- sh -c 'read n < "$0"; echo $((n + 1)) > "$0"' "$2""#;
@@ -20,7 +19,7 @@ fn two_hundred_scripts_lose_no_increment() {
         shell
             .args(["-c", line, "sh", env!("CARGO_BIN_EXE_quorlock")])
             .arg(&counter);
-        shell.env("QUORLOCK_MASTERS", urls.join(","));
+        shell.env("QUORLOCK_MASTERS", urls(&masters));
         shell.stderr(std::process::Stdio::piped()).spawn().unwrap()
     };
     let scripts: Vec<_> = (0..200).map(start).collect();

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     server::masters,
-    support::{Running, assert_free, ended, ignores_interrupts, quorlock, script, with},
+    support::{Running, assert_free, ended, ignores_interrupts, quorlock, script, urls, with},
 };
 
 #[test]
@@ -265,11 +265,7 @@ fn stdin_and_both_outputs_are_those_of_the_command() {
     let pipeline =
         r#"printf 'a\nb\n' | "$0" run a -- sh -c 'cat; echo e >&2; cat /proc/self/status'"#;
     shell.args(["-c", pipeline, env!("CARGO_BIN_EXE_quorlock")]);
-    let urls = masters
-        .iter()
-        .map(crate::server::Server::url)
-        .collect::<Vec<_>>();
-    let (status, out, err) = ended(shell.env("QUORLOCK_MASTERS", urls.join(" ")));
+    let (status, out, err) = ended(shell.env("QUORLOCK_MASTERS", urls(&masters)));
     assert_eq!((status, &*err), (0, "e\n"));
     assert!(out.starts_with("a\nb\n"), "{out}");
     assert!(

@@ -1,0 +1,102 @@
+//! `quorlock break`, without a terminal.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    server::masters,
+    support::{Running, ended, until, with, write_fair, write_mutex},
+};
+
+#[test]
+fn a_break_without_a_terminal_needs_yes() {
+    let masters = masters(3);
+    write_mutex(&masters, "job", "t");
+    let (status, shown, error) = ended(&mut with(&masters, "break job"));
+    assert_eq!((status, &*shown), (64, ""));
+    assert!(error.contains("give --yes"), "{error}");
+    assert!(
+        masters
+            .iter()
+            .all(|master| master.command(&["GET", "job"]) == "t")
+    );
+
+    let (status, shown, _) = ended(&mut with(&masters, "break job --yes"));
+    assert_eq!(status, 0);
+    assert!(
+        shown.starts_with("job  was held as a mutex, 59."),
+        "{shown}"
+    );
+    assert_eq!(shown.matches("  broken\n").count(), 3, "{shown}");
+    assert!(
+        masters
+            .iter()
+            .all(|master| master.command(&["EXISTS", "job"]) == "0")
+    );
+
+    let (status, shown, _) = ended(&mut with(&masters, "break job --yes"));
+    assert_eq!((status, &*shown), (0, "job is free: nothing to break\n"));
+}
+
+#[test]
+fn a_break_wakes_the_waiters_of_each_kind() {
+    for is_fair in [false, true] {
+        let masters = masters(3);
+        let kind = if is_fair { "--fair" } else { "" };
+        // The holder does not renew, so it is as if it were dead.
+        if is_fair {
+            write_fair(&masters, "job", "dead-owner");
+        } else {
+            write_mutex(&masters, "job", "t");
+        }
+        let run = format!("run {kind} job -- echo mine");
+        let mut waiter = Running::start(&mut with(&masters, &run));
+        until("the waiter has asked", || {
+            let counted = |name: &str| name == "eval" || name == "evalsha" || name == "set";
+            let is_queued = masters[0].command(&["EXISTS", "quorlock:queue:{job}"]) == "1";
+            if is_fair {
+                is_queued
+            } else {
+                masters[0].calls(counted) >= 2
+            }
+        });
+        let (status, shown, _) = ended(&mut with(&masters, "break job --yes"));
+        assert_eq!(status, 0, "{shown}");
+        let since = Instant::now();
+        assert_eq!(waiter.line(), "mine");
+        let took = since.elapsed();
+        assert!(took < Duration::from_secs(10), "the TTL is 60 s: {took:?}");
+        assert!(waiter.ended().0.success());
+    }
+}
+
+#[test]
+fn a_break_without_a_majority_says_so() {
+    let mut masters = masters(3);
+    write_mutex(&masters, "job", "t");
+    masters[0].kill();
+    masters[1].kill();
+    let (status, _, error) = ended(&mut with(&masters, "break job --yes"));
+    assert_eq!(status, 69);
+    assert!(error.contains("only 1 of 3 masters answered"), "{error}");
+    assert_eq!(
+        masters[2].command(&["GET", "job"]),
+        "t",
+        "nothing is destroyed"
+    );
+}
+
+#[test]
+fn a_key_that_is_not_a_lock_is_left_alone() {
+    let masters = masters(3);
+    for master in &masters {
+        master.command(&["HSET", "job", "field", "value"]);
+    }
+    let (status, shown, error) = ended(&mut with(&masters, "break job --yes"));
+    assert_eq!(status, 78, "{error}");
+    assert!(shown.contains("not a lock, left alone"), "{shown}");
+    assert!(
+        masters
+            .iter()
+            .all(|master| master.command(&["EXISTS", "job"]) == "1")
+    );
+}

@@ -1,0 +1,60 @@
+//! `quorlock doctor`: severities, and commands that fix.
+
+use crate::{
+    server::masters,
+    support::{ended, with},
+};
+
+#[test]
+fn the_doctor_exits_by_severity() {
+    let masters = masters(3);
+    // All test servers are on one host.
+    let (status, shown, _) = ended(&mut with(&masters, "doctor"));
+    assert_eq!(status, 2, "{shown}");
+    assert!(shown.contains("3 masters: 1 warn"), "{shown}");
+
+    masters[1].command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    masters[1].command(&["CONFIG", "SET", "maxmemory", "100mb"]);
+    let (status, shown, _) = ended(&mut with(&masters, "doctor"));
+    assert_eq!(status, 3, "{shown}");
+    assert!(
+        shown.starts_with("refuse  maxmemory_policy is allkeys-lru\n"),
+        "{shown}"
+    );
+    let fix = format!(
+        "\n  redis-cli -h 127.0.0.1 -p {} CONFIG SET maxmemory-policy noeviction\n",
+        masters[1].port()
+    );
+    assert!(shown.contains(&fix), "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80));
+
+    // A finding about all masters has a command for each.
+    for master in &masters {
+        master.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+        master.command(&["CONFIG", "SET", "maxmemory", "100mb"]);
+    }
+    let (status, shown, _) = ended(&mut with(&masters, "doctor"));
+    assert_eq!(
+        (status, shown.matches("redis-cli -h").count()),
+        (3, 3),
+        "{shown}"
+    );
+
+    // The commands fix what they say.
+    for master in &masters {
+        master.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    }
+    let (status, _, _) = ended(&mut with(&masters, "doctor"));
+    assert_eq!(status, 2);
+}
+
+#[test]
+fn the_doctor_says_so_if_no_majority_answers() {
+    let mut masters = masters(3);
+    masters[0].kill();
+    masters[1].kill();
+    let (status, shown, _) = ended(&mut with(&masters, "doctor"));
+    assert_eq!(status, 3);
+    assert!(shown.contains("no lock can be acquired"), "{shown}");
+    assert!(shown.ends_with("do not use these masters yet\n"), "{shown}");
+}

@@ -1,0 +1,71 @@
+//! Ctrl-C, Ctrl-Z and reading, in an interactive shell on a terminal.
+
+use std::process::Command;
+
+use crate::{
+    server::{Server, masters},
+    support::{assert_free, ignores_interrupts, urls},
+    terminal::Terminal,
+};
+
+/// Starts an interactive shell. Returns `None` if a program is missing.
+fn start(masters: &[Server]) -> Option<Terminal> {
+    let mut command = Command::new("setsid");
+    command.args(["-c", "-w", "bash", "--norc", "--noprofile", "-i"]);
+    command.env("QUORLOCK_MASTERS", urls(masters));
+    command.env("Q", env!("CARGO_BIN_EXE_quorlock"));
+    Terminal::start(command)
+}
+
+/// A shell echoes what is typed, so a text that is awaited is not typed as such.
+#[test]
+fn the_command_has_the_terminal() {
+    if ignores_interrupts() {
+        println!("skipped: this process ignores Ctrl-C");
+        return;
+    }
+    let masters = masters(3);
+    let Some(mut shell) = start(&masters) else {
+        println!("skipped: setsid is not installed");
+        return;
+    };
+    shell.types("$Q run a -- sh -c 'echo w$((1))ts; read x; echo got $x'; echo st=$?\n");
+    shell.shows("w1ts");
+    shell.types("hello\n");
+    shell.shows("got hello");
+    shell.shows("st=0");
+
+    shell.types("$Q run a -- sh -c 'echo r$((1))ns; exec sleep 1000'; echo st=$?\n");
+    shell.shows("r1ns");
+    shell.types("\x03");
+    shell.shows("st=130");
+    assert_free(&masters, "a");
+
+    let job = "trap \"echo b$((3))ck\" CONT; echo r$((2))ns; while :; do sleep 1 & wait; done";
+    shell.types(&format!("$Q run a -- sh -c '{job}'\n"));
+    shell.shows("r2ns");
+    shell.types("\x1a");
+    shell.shows("Stopped");
+    shell.types("fg; echo st=$?\n");
+    shell.shows("b3ck");
+    shell.types("\x03");
+    shell.shows("st=130");
+}
+
+#[test]
+fn a_command_that_is_stopped_ends_with_its_lock() {
+    let masters = masters(3);
+    let Some(mut shell) = start(&masters) else {
+        println!("skipped: setsid is not installed");
+        return;
+    };
+    shell.types("$Q run --ttl 2s a -- sh -c 'echo p$((1))d=$$=; exec sleep 1000'\n");
+    shell.shows("p1d=");
+    shell.shows("=");
+    shell.types("\x1a");
+    shell.shows("Stopped");
+    assert_free(&masters, "a"); // nobody renews it
+    shell.types("fg; echo st=$?\n");
+    shell.shows("quorlock: lost \"a\"");
+    shell.shows("st=76");
+}

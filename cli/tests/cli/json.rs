@@ -1,0 +1,138 @@
+//! The JSON, which has the fields that `JSON.md` documents.
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::{
+    server::masters,
+    support::{Running, ended, json, with, write_fair, write_mutex},
+};
+
+/// Returns the names of the fields that a section of `JSON.md` documents, with the fields of a
+/// holder at each path that has one.
+fn documented(section: &str) -> Vec<String> {
+    let page = include_str!("../../JSON.md");
+    let from = page.split(&format!("\n## `{section}`\n")).nth(1).unwrap();
+    let table = from.split("\n## ").next().unwrap();
+    let names = table.lines().filter_map(|line| line.strip_prefix("| `"));
+    let fields = names.flat_map(|line| {
+        let cell = line.split(" |").next().unwrap();
+        let names = cell
+            .split(", ")
+            .map(|name| name.trim_matches('`').to_owned());
+        names.collect::<Vec<_>>()
+    });
+    fields.collect()
+}
+
+/// Collects the paths of all fields.
+fn paths(value: &Value, path: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let dot = if path.is_empty() { "" } else { "." };
+                let path = format!("{path}{dot}{name}");
+                found.push(path.clone());
+                paths(value, &path, found);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                paths(item, &format!("{path}[]"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Checks that each field is documented, and that each documented field is there.
+#[track_caller]
+fn is_documented(section: &str, value: &Value) {
+    let mut found = Vec::new();
+    paths(value, "", &mut found);
+    let mut known = documented(section);
+    let holder = ["kind", "owner", "depth", "remaining_ms"];
+    let holders = ["locks[].holder", "locks[].masters[].holder", "holder"];
+    known.extend(
+        holders
+            .iter()
+            .flat_map(|at| holder.map(|field| format!("{at}.{field}"))),
+    );
+    if section == "status --watch" {
+        known.extend(documented("status"));
+    }
+    for path in &found {
+        let is_part = path.starts_with("acquire_us.") || path.starts_with("release_us.");
+        assert!(
+            is_part || known.contains(path),
+            "{section}: {path} is not documented"
+        );
+    }
+    // The fields of a holder and the verdicts are documented in tables of their own.
+    let verdicts = ["free", "held", "contested", "no_quorum"];
+    for name in documented(section) {
+        let is_path = !holder.contains(&&*name) && !verdicts.contains(&&*name);
+        assert!(!is_path || found.contains(&name), "{section}: no {name}");
+    }
+}
+
+#[test]
+fn the_json_has_the_documented_fields() {
+    let mut masters = masters(3);
+    write_fair(&masters, "queue", "an-owner");
+    masters[2].kill();
+    let (status, shown, _) = ended(&mut with(&masters, "status queue --json"));
+    assert_eq!(status, 75);
+    let shown = json(&shown);
+    is_documented("status", &shown);
+    let lock = &shown["locks"][0];
+    let holder = &lock["holder"];
+    assert_eq!(
+        (&lock["verdict"], &holder["kind"]),
+        (&"held".into(), &"fair".into())
+    );
+    assert_eq!(
+        (&holder["owner"], &holder["depth"]),
+        (&"an-owner".into(), &2.into())
+    );
+    assert!(holder["remaining_ms"].as_u64().unwrap() > 50_000);
+    let views: Vec<_> = (0..3)
+        .map(|at| lock["masters"][at]["view"].as_str())
+        .collect();
+    assert_eq!(views, [Some("held"), Some("held"), Some("no_answer")]);
+
+    let (_, shown, _) = ended(&mut with(&masters, "doctor --json"));
+    is_documented("doctor", &json(&shown));
+    let (status, shown, _) = ended(&mut with(&masters, "break queue --yes --json"));
+    assert_eq!(status, 0);
+    let shown = json(&shown);
+    is_documented("break", &shown);
+    assert_eq!(
+        (&shown["is_broken"], &shown["holder"]["depth"]),
+        (&true.into(), &2.into())
+    );
+    let (status, shown, _) = ended(&mut with(&masters, "bench --time 200ms --json"));
+    assert_eq!(status, 0);
+    let shown = json(&shown);
+    is_documented("bench", &shown);
+    assert!(shown["cycles"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_watch_prints_changes_until_it_gets_a_signal() {
+    let masters = masters(3);
+    let words = "status job --watch --json --interval 100ms";
+    let mut watch = Running::start(&mut with(&masters, words));
+    let mut until = |verdict: &str| loop {
+        let frame = json(&watch.line());
+        is_documented("status --watch", &frame);
+        if frame["locks"][0]["verdict"] == verdict {
+            return;
+        }
+    };
+    until("free");
+    write_mutex(&masters, "job", "t");
+    until("held");
+    watch.signal(Signal::SIGTERM);
+    assert_eq!(watch.ended().0.code(), Some(143));
+}

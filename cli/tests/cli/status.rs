@@ -1,0 +1,92 @@
+//! `quorlock status`: verdicts, and what is shown.
+
+use nix::sys::signal::Signal;
+
+use crate::{
+    server::masters,
+    support::{Running, ended, json, with, write_fair, write_mutex},
+};
+
+#[test]
+fn the_status_of_a_free_lock_is_0() {
+    let masters = masters(3);
+    let (status, shown, error) = ended(&mut with(&masters, "status job"));
+    assert_eq!((status, &*error), (0, ""));
+    assert!(shown.starts_with("job  free\n"), "{shown}");
+    for master in &masters {
+        assert!(
+            shown.contains(&format!("127.0.0.1:{}  free", master.port())),
+            "{shown}"
+        );
+    }
+    assert!(!shown.contains('\x1b'), "a pipe gets no colours");
+}
+
+#[test]
+fn the_status_of_a_held_lock_is_75() {
+    let masters = masters(3);
+    write_mutex(&masters, "job", "t");
+    write_fair(&masters, "queue", "an-owner");
+    let (status, shown, _) = ended(&mut with(&masters, "status job queue other"));
+    assert_eq!(status, 75);
+    assert!(shown.contains("job  held as a mutex, 59."), "{shown}");
+    let fair = "queue  held as a fair lock by an-owner (2 times), 59.";
+    assert!(shown.contains(fair), "{shown}");
+    assert!(shown.contains("other  free"), "{shown}");
+}
+
+#[test]
+fn a_lock_that_no_one_has_on_a_majority_is_contested() {
+    let masters = masters(3);
+    write_mutex(&masters[..1], "job", "one");
+    write_mutex(&masters[1..2], "job", "another");
+    let (status, shown, _) = ended(&mut with(&masters, "status job"));
+    assert_eq!(status, 75);
+    assert!(
+        shown.starts_with("job  contested: no holder has a majority"),
+        "{shown}"
+    );
+
+    masters[1].command(&["DEL", "job"]);
+    let (status, shown, _) = ended(&mut with(&masters, "status job"));
+    assert_eq!(status, 0, "a minority keeps no one away");
+    assert!(
+        shown.starts_with("job  free, but still held on 1 of 3 masters"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn without_a_majority_the_status_is_69() {
+    let mut masters = masters(3);
+    write_mutex(&masters, "job", "t");
+    masters[0].kill();
+    masters[1].kill();
+    let (status, shown, _) = ended(&mut with(&masters, "status job"));
+    assert_eq!(status, 69);
+    let unknown = "job  unknown: only 1 of 3 masters answered, and 2 are needed";
+    assert!(shown.starts_with(unknown), "{shown}");
+    let answer = format!("  127.0.0.1:{}  mutex", masters[2].port());
+    assert!(
+        shown.contains(&answer),
+        "it still shows what it knows: {shown}"
+    );
+    masters[2].kill();
+    let (status, shown, _) = ended(&mut with(&masters, "status job --json"));
+    assert_eq!(status, 69);
+    assert_eq!(json(&shown)["locks"][0]["verdict"], "no_quorum");
+}
+
+#[test]
+fn a_watch_without_json_prints_blocks() {
+    let masters = masters(3);
+    let mut watch = Running::start(&mut with(&masters, "status job --watch"));
+    watch.line_with("can vote");
+    watch.line_with("job  free");
+    write_mutex(&masters, "job", "t");
+    watch.line_with("job  held as a mutex");
+    let row = watch.line_with("mutex");
+    assert!(!row.contains('\x1b'), "{row}");
+    watch.signal(Signal::SIGTERM);
+    assert_eq!(watch.ended().0.code(), Some(143));
+}
