@@ -44,7 +44,7 @@ pub(crate) struct Keeper {
 impl Keeper {
     /// Starts a keeper. It guards the group once it is [ready](Self::ready).
     pub(crate) fn start() -> io::Result<Self> {
-        let mut child = Command::new(program())
+        let mut child = Command::new(program()?)
             .arg0(NAME)
             .arg(WORD)
             .process_group(0)
@@ -93,13 +93,13 @@ impl Keeper {
     }
 }
 
-/// The file of this program. Its path is of no use after an upgrade.
-fn program() -> PathBuf {
-    let path = env::current_exe().unwrap_or_default();
-    if path.exists() {
-        path
+/// Returns the file of this program. During an upgrade, its path may lead to no program, or to a
+/// newer one.
+fn program() -> io::Result<PathBuf> {
+    if cfg!(target_os = "linux") {
+        Ok("/proc/self/exe".into())
     } else {
-        "/proc/self/exe".into()
+        env::current_exe()
     }
 }
 
