@@ -13,7 +13,7 @@ use crate::{
     masters::Masters,
     report::{print_json, say},
     runtime::block_on,
-    status::block,
+    status::text::block,
     style::{Cell, Colour, Style, heading},
 };
 

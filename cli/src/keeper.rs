@@ -166,8 +166,8 @@ fn monotonic() -> Duration {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::MAX, Duration::from)
 }
 
-/// The name of the keeper's process. Who kills all processes called `quorlock` must not kill the
-/// keepers, too: nobody would be left to kill the commands.
+/// The name of the keeper's process. A person who kills all processes called `quorlock` must not
+/// kill the keepers, because nobody would be left to kill the commands.
 const NAME: &str = "lock-keeper";
 
 #[cfg(target_os = "linux")]

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::source::{Source, sources};
+use crate::source::{Source, sources, sources_of_cli};
 
 /// The files that each file depends on, each with a line that names it.
 #[derive(Debug, Default)]
@@ -14,9 +14,11 @@ struct Graph(BTreeMap<String, BTreeMap<String, usize>>);
 
 #[test]
 fn imports_have_no_cycle() {
-    let graph = graph(&sources());
-    if let Some(cycle) = shortest_cycle(&graph) {
-        panic!("an import cycle:\n{}\n", describe(&graph, &cycle));
+    for sources in [sources(), sources_of_cli()] {
+        let graph = graph(&sources);
+        if let Some(cycle) = shortest_cycle(&graph) {
+            panic!("an import cycle:\n{}\n", describe(&graph, &cycle));
+        }
     }
 }
 

@@ -23,7 +23,16 @@ pub(crate) struct Source {
 
 /// The sources of the crate without the files that hold tests only.
 pub(crate) fn sources() -> Vec<Source> {
-    let sources: Vec<_> = files("src", "rs")
+    sources_of("src")
+}
+
+/// The sources of the command line.
+pub(crate) fn sources_of_cli() -> Vec<Source> {
+    sources_of("cli/src")
+}
+
+fn sources_of(folder: &str) -> Vec<Source> {
+    let sources: Vec<_> = files(folder, "rs")
         .iter()
         .map(|path| Source::new(path, &read(path)))
         .collect();
@@ -105,12 +114,13 @@ impl Source {
         }
     }
 
-    /// The path of the file's module: empty for `src/lib.rs`.
+    /// The path of the file's module: empty for `src/lib.rs` and `cli/src/main.rs`.
     pub(crate) fn module(&self) -> Vec<String> {
-        let path = self.path.trim_start_matches("src/").trim_end_matches(".rs");
+        let path = self.path.trim_start_matches("cli/");
+        let path = path.trim_start_matches("src/").trim_end_matches(".rs");
         let names = path
             .split('/')
-            .filter(|name| !["lib", "mod"].contains(name));
+            .filter(|name| !["lib", "main", "mod"].contains(name));
         names.map(str::to_owned).collect()
     }
 }

@@ -12,7 +12,7 @@ use quorlock::{Coordinator, MasterHealth, MasterState};
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 
-use super::{headline, queue};
+use super::text::{headline, queue};
 
 use crate::{
     args::Status,
@@ -80,19 +80,13 @@ async fn show(args: &Status, locks: &Coordinator, is_live: bool) -> Result<Exit,
     let mut next = Instant::now();
     loop {
         let frame = Frame::take(args, locks).await?;
-        if is_live {
-            let style = Style::of_stdout();
-            say(redraw(&frame.text(style), style))?;
-        } else {
-            let key = frame.key();
-            if last.as_ref() != Some(&key) {
-                last = Some(key);
-                if args.json {
-                    print_json(&frame)?;
-                } else {
-                    say(frame.text(Style::of_stdout()) + "\n")?;
-                }
-            }
+        let (style, key) = (Style::of_stdout(), frame.key());
+        let is_new = last.replace(key.clone()) != Some(key);
+        match is_live {
+            true => say(redraw(&frame.text(style), style))?,
+            false if !is_new => {}
+            false if args.json => print_json(&frame)?,
+            false => say(frame.text(style) + "\n")?,
         }
         next = Instant::now().max(next + interval);
         sleep_until(next).await;

@@ -36,7 +36,7 @@ fn the_command_dies_with_a_wrapper_that_is_killed() {
 }
 
 #[test]
-fn who_kills_all_programs_called_quorlock_does_not_kill_the_keeper() {
+fn killing_all_programs_called_quorlock_spares_the_keeper() {
     let masters = masters(3);
     let mut running = Running::start(&mut script(&masters, "a", FAMILY));
     let family = family(&mut running);

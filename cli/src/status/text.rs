@@ -1,0 +1,63 @@
+//! The text about one lock.
+
+use crate::{
+    look::{Look, MasterLook, MasterView, Verdict},
+    style::{Cell, Colour, Style, heading},
+    times::brief,
+};
+
+/// Returns the text about one lock.
+pub(crate) fn block(look: &Look, style: Style) -> String {
+    let mut rows = vec![heading(["MASTER", "VIEW", "TTL LEFT", "ROUND TRIP"])];
+    rows.extend(look.masters.iter().map(row));
+    let mut text = headline(look, style);
+    text.push_str(&style.table(&rows));
+    text.push_str(&queue(look, style));
+    text
+}
+
+/// Returns the name and the verdict. A long verdict has a line of its own.
+pub(crate) fn headline(look: &Look, style: Style) -> String {
+    let colour = match look.verdict {
+        Verdict::Free => Colour::Green,
+        Verdict::Held => Colour::Yellow,
+        Verdict::Contested | Verdict::NoQuorum => Colour::Red,
+    };
+    let (name, sentence) = (style.paint(Colour::Bold, &look.name), look.sentence());
+    let length = look.name.chars().count() + 2 + sentence.chars().count();
+    let gap = if length > style.width() { "\n  " } else { "  " };
+    format!("{name}{gap}{}\n", style.paint(colour, &sentence))
+}
+
+/// Returns the waiters of a fair lock, if there are any.
+pub(crate) fn queue(look: &Look, style: Style) -> String {
+    if look.waiters.is_empty() {
+        return String::new();
+    }
+    let rows = look.waiters.iter().enumerate();
+    let rows: Vec<_> = rows
+        .map(|(at, owner)| vec![Cell::plain((at + 1).to_string()), Cell::plain(owner)])
+        .collect();
+    let count = style.paint(Colour::Dim, &format!("  WAITING: {}", look.waiters.len()));
+    format!("{count}\n{}", style.table(&rows))
+}
+
+fn row(master: &MasterLook) -> Vec<Cell> {
+    let name = Cell::plain(&master.master);
+    if let Some(reason) = &master.reason {
+        let text = format!("no answer: {reason}");
+        return vec![name, Cell::wide(Colour::Red, text)];
+    }
+    let (view, left) = match &master.holder {
+        Some(holder) => holder.columns(),
+        None if master.view == MasterView::Free => ("free".to_owned(), "-".to_owned()),
+        None => ("answers nonsense".to_owned(), "-".to_owned()),
+    };
+    let round_trip = master.round_trip.map_or_else(String::new, brief);
+    vec![
+        name,
+        Cell::plain(view),
+        Cell::plain(left),
+        Cell::plain(round_trip),
+    ]
+}
