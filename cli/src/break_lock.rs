@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::{
     args::{Break, Common},
     block_on,
+    configuration::in_words_of_the_file,
     exit::Exit,
     failure::Failure,
     look::{HolderLook, Look, Verdict, look},
@@ -112,7 +113,10 @@ impl MasterReport {
             Some(Vote::Refuse(Refusal::Gone)) => ("free", None),
             Some(Vote::Refuse(Refusal::OtherKind)) => ("not_a_lock", None),
             Some(Vote::Refuse(refusal)) => ("newer_holder", Some(refusal.to_string())),
-            Some(Vote::Fail(failure)) => ("no_answer", Some(failure.to_string())),
+            Some(Vote::Fail(failure)) => (
+                "no_answer",
+                Some(in_words_of_the_file(&failure.to_string())),
+            ),
             _ => ("no_answer", None),
         };
         Self {

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::{
     args::{Common, Doctor},
     block_on,
+    configuration::in_words_of_the_file,
     exit::Exit,
     failure::Failure,
     masters::Masters,
@@ -29,7 +30,7 @@ struct FindingReport {
     setting: &'static str,
     value: String,
     why: &'static str,
-    fix: &'static str,
+    fix: String,
     commands: Vec<String>,
 }
 
@@ -77,9 +78,9 @@ impl FindingReport {
             severity: word(finding.severity),
             master: finding.master.as_deref().map(str::to_owned),
             setting: finding.setting.name(),
-            value: finding.value.clone(),
+            value: in_words_of_the_file(&finding.value),
             why: finding.why,
-            fix: finding.fix,
+            fix: in_words_of_the_file(finding.fix),
             commands: commands(finding, all),
         }
     }
@@ -169,11 +170,11 @@ fn paragraph(group: &[&Finding], all: &[Arc<str>], style: Style) -> String {
     };
     let label = format!("{:<8}", word(first.severity));
     let mut text = style.paint(colour, &label);
-    text.push_str(&indented(what, 8, style));
+    text.push_str(&indented(&in_words_of_the_file(what), 8, style));
     for (word, body) in [
         ("on", masters.join(", ")),
         ("why", first.why.to_owned()),
-        ("fix", first.fix.to_owned()),
+        ("fix", in_words_of_the_file(first.fix)),
     ] {
         if !body.is_empty() {
             text.push_str("        ");

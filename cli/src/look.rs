@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorlock::{Coordinator, Holder, InspectError, Inspection, Kind, View, VoteRow, Votes};
 use serde::Serialize;
 
-use crate::{exit::Exit, failure::Failure};
+use crate::{configuration::in_words_of_the_file, exit::Exit, failure::Failure};
 
 /// The reports of the masters about one lock. The fields are those of the JSON.
 #[derive(Serialize)]
@@ -208,7 +208,7 @@ pub(crate) fn short_owner(owner: &str) -> String {
 impl MasterLook {
     fn of(row: VoteRow<'_>, view: View) -> Self {
         let reason = match row.vote() {
-            Some(quorlock::Vote::Fail(failure)) => Some(failure.to_string()),
+            Some(quorlock::Vote::Fail(failure)) => Some(in_words_of_the_file(&failure.to_string())),
             Some(_) => None,
             None => Some("not answered yet".to_owned()),
         };

@@ -1,9 +1,15 @@
 //! The masters, from the options, the environment or the configuration file.
 
+#[cfg(feature = "tls")]
+use std::sync::Arc;
 use std::{env, fs, path::Path, time::Duration};
 
+#[cfg(feature = "tls")]
+use quorlock::rustls::ClientConfig;
 use quorlock::{Builder, Coordinator, RestartGuard};
 
+#[cfg(feature = "tls")]
+use crate::certificates;
 use crate::{
     args::Common,
     configuration::{self, Settings},
@@ -18,6 +24,9 @@ pub(crate) struct Masters {
     settings: Settings,
     /// The name of the set in the configuration file.
     name: Option<String>,
+    /// The certificates in the files of the set.
+    #[cfg(feature = "tls")]
+    tls: Option<Arc<ClientConfig>>,
 }
 
 impl Masters {
@@ -25,6 +34,10 @@ impl Masters {
     /// default set of the configuration file. Sends nothing.
     pub(crate) fn find(common: &Common) -> Result<Self, Failure> {
         let mut masters = Self::without_password(common)?;
+        #[cfg(feature = "tls")]
+        {
+            masters.tls = certificates::read(&masters.settings, &masters.urls)?;
+        }
         let file = common.password_file.as_deref();
         let file = file.or(masters.settings.password_file.as_deref());
         if let Some(password) = find_password(file)? {
@@ -49,6 +62,8 @@ impl Masters {
             urls: std::mem::take(&mut settings.masters),
             settings,
             name: Some(name),
+            #[cfg(feature = "tls")]
+            tls: None,
         })
     }
 
@@ -57,6 +72,8 @@ impl Masters {
             urls,
             settings: Settings::default(),
             name: None,
+            #[cfg(feature = "tls")]
+            tls: None,
         }
     }
 
@@ -78,6 +95,10 @@ impl Masters {
         }
         if let Some(template) = &self.settings.key_template {
             builder = builder.key_template(template);
+        }
+        #[cfg(feature = "tls")]
+        if let Some(config) = &self.tls {
+            builder = builder.tls(config.clone());
         }
         if self.settings.strict {
             builder = builder.restart_guard(RestartGuard::Strict);

@@ -15,6 +15,7 @@ use tokio::{
 
 use crate::{
     args::Status,
+    configuration::in_words_of_the_file,
     exit::Exit,
     failure::Failure,
     look::{Look, MasterLook, brief, look},
@@ -181,7 +182,7 @@ impl MasterReport {
         let (state, reason) = match &health.state {
             MasterState::Connected => ("connected", None),
             MasterState::Connecting => ("connecting", None),
-            MasterState::Down(why) => ("down", Some(why.to_string())),
+            MasterState::Down(why) => ("down", Some(in_words_of_the_file(why))),
             _ => ("closed", None),
         };
         Self {

@@ -8,6 +8,9 @@
 #[path = "../../../examples/support/server.rs"]
 mod server;
 
+#[cfg(feature = "tls")]
+#[path = "../../../tests/support/certificates.rs"]
+mod certificates;
 mod crowd;
 mod exits;
 mod killed;
@@ -19,3 +22,5 @@ mod signals;
 mod startup;
 mod support;
 mod terminal;
+#[cfg(feature = "tls")]
+mod tls;
