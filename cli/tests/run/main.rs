@@ -18,6 +18,11 @@ mod lost;
 mod output;
 mod passwords;
 mod recipes;
+#[cfg(feature = "sentinel")]
+mod sentinel;
+#[cfg(feature = "sentinel")]
+#[path = "../../../tests/support/sentinels.rs"]
+mod sentinels;
 mod signals;
 mod startup;
 mod support;
