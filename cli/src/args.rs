@@ -49,6 +49,9 @@ pub(crate) struct Common {
     #[arg(long, value_name = "NAME", global = true)]
     pub(crate) set: Option<String>,
     /// Configuration file [~/.config/quorlock.toml].
+    ///
+    /// A set has masters, and may have user, password_file, ttl, max_ttl, key_template, strict, and
+    /// for TLS ca_file, cert_file and key_file.
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) config: Option<PathBuf>,
     /// Password of masters whose URLs have none.

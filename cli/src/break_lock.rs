@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::{
     args::{Break, Common},
+    configuration::in_words_of_the_file,
     exit::Exit,
     failure::Failure,
     look::{HolderLook, Look, Verdict, look},
@@ -125,7 +126,10 @@ impl MasterReport {
             Some(Vote::Refuse(Refusal::Gone)) => (Outcome::Free, None),
             Some(Vote::Refuse(Refusal::OtherKind)) => (Outcome::NotALock, None),
             Some(Vote::Refuse(refusal)) => (Outcome::NewerHolder, Some(refusal.to_string())),
-            Some(Vote::Fail(failure)) => (Outcome::NoAnswer, Some(failure.to_string())),
+            Some(Vote::Fail(failure)) => (
+                Outcome::NoAnswer,
+                Some(in_words_of_the_file(&failure.to_string())),
+            ),
             _ => (Outcome::NoAnswer, None),
         };
         Self {

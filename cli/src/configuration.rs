@@ -19,6 +19,14 @@ pub(crate) struct Settings {
     pub(crate) masters: Vec<MasterSpec>,
     pub(crate) user: Option<String>,
     pub(crate) password_file: Option<PathBuf>,
+    /// The authorities that may sign the certificates of the masters. `None`: those of the system.
+    #[cfg(feature = "tls")]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// The certificate for masters that want one of their clients.
+    #[cfg(feature = "tls")]
+    pub(crate) cert_file: Option<PathBuf>,
+    #[cfg(feature = "tls")]
+    pub(crate) key_file: Option<PathBuf>,
     #[serde(default, deserialize_with = "duration")]
     pub(crate) ttl: Option<Duration>,
     #[serde(default, deserialize_with = "duration")]
@@ -27,6 +35,21 @@ pub(crate) struct Settings {
     /// Gives no vote to a master that no program has used before.
     #[serde(default)]
     pub(crate) strict: bool,
+}
+
+impl Settings {
+    fn files(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let files = [
+            &mut self.password_file,
+            #[cfg(feature = "tls")]
+            &mut self.ca_file,
+            #[cfg(feature = "tls")]
+            &mut self.cert_file,
+            #[cfg(feature = "tls")]
+            &mut self.key_file,
+        ];
+        files.into_iter().flatten()
+    }
 }
 
 #[derive(Deserialize)]
@@ -78,10 +101,24 @@ pub(crate) fn read(common: &Common) -> Result<(String, Settings), Failure> {
         ));
     };
     // As the file was written, not as the program was started.
-    if let (Some(file), Some(folder)) = (&mut settings.password_file, path.parent()) {
-        *file = folder.join(&*file);
+    for file in settings.files() {
+        if let Some(folder) = path.parent() {
+            *file = folder.join(&*file);
+        }
     }
     Ok((name, settings))
+}
+
+/// Returns a text of the library for people who write no code: with the settings of the file.
+pub(crate) fn in_words_of_the_file(text: &str) -> String {
+    let files = if text.contains("trust") {
+        "ca_file"
+    } else if text.contains("client") {
+        "cert_file and key_file"
+    } else {
+        "ca_file, cert_file and key_file"
+    };
+    text.replace("Builder::tls", files).replace("Builder::", "")
 }
 
 fn usual_path() -> Option<PathBuf> {
@@ -121,4 +158,33 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duratio
     let duration = humantime::parse_duration(&text);
     let duration = duration.map_err(|_| serde::de::Error::custom("not a time such as 10s"))?;
     Ok(Some(duration))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_name_settings_of_the_file() {
+        for (text, expected) in [
+            (
+                "see Builder::ttl (10 s by default) and Builder::max_ttl",
+                "see ttl (10 s by default) and max_ttl",
+            ),
+            (
+                "nothing that is trusted has signed it: trust the authority, with Builder::tls",
+                "nothing that is trusted has signed it: trust the authority, with ca_file",
+            ),
+            (
+                "give the client a certificate with Builder::tls",
+                "give the client a certificate with cert_file and key_file",
+            ),
+            (
+                "look at the certificates, at Builder::tls, and at the URL",
+                "look at the certificates, at ca_file, cert_file and key_file, and at the URL",
+            ),
+        ] {
+            assert_eq!(in_words_of_the_file(text), expected);
+        }
+    }
 }

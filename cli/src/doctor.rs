@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::{
     args::{Common, Doctor},
+    configuration::in_words_of_the_file,
     exit::Exit,
     failure::Failure,
     masters::Masters,
@@ -29,7 +30,7 @@ struct FindingReport {
     setting: &'static str,
     value: String,
     why: &'static str,
-    fix: &'static str,
+    fix: String,
     commands: Vec<String>,
 }
 
@@ -78,9 +79,9 @@ impl FindingReport {
             severity: finding.severity.to_string(),
             master: finding.master.as_deref().map(str::to_owned),
             setting: finding.setting.name(),
-            value: finding.value.clone(),
+            value: in_words_of_the_file(&finding.value),
             why: finding.why,
-            fix: finding.fix,
+            fix: in_words_of_the_file(finding.fix),
             commands: commands(finding, all),
         }
     }
@@ -154,11 +155,11 @@ fn paragraph(group: &[&Finding], all: &[Arc<str>], style: Style) -> String {
     };
     let who: Vec<_> = group.iter().map(|finding| finding.who()).collect();
     let mut text = style.paint(colour, &format!("{:<8}", first.severity));
-    text.push_str(&indented(&first.what(), 8, style));
+    text.push_str(&indented(&in_words_of_the_file(&first.what()), 8, style));
     for (word, body) in [
         ("on", who.join(", ")),
         ("why", first.why.to_owned()),
-        ("fix", first.fix.to_owned()),
+        ("fix", in_words_of_the_file(first.fix)),
     ] {
         if !body.is_empty() {
             text.push_str("        ");

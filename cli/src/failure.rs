@@ -3,6 +3,7 @@
 use quorlock::{AcquireError, ConfigError, Contention, InspectError, LostError, ReadyError, Votes};
 
 use crate::{
+    configuration::in_words_of_the_file,
     exit::Exit,
     output::complain,
     times::{brief, rounded},
@@ -65,6 +66,7 @@ pub(crate) fn table(votes: &Votes) -> String {
         let vote = row
             .vote()
             .map_or_else(|| "no vote yet".to_owned(), ToString::to_string);
+        let vote = in_words_of_the_file(&vote);
         let time = row
             .latency()
             .map_or_else(String::new, |time| format!("  {time:.1?}"));
@@ -134,7 +136,7 @@ fn describe(error: &AcquireError, waited: &str, wait: &str) -> (Exit, String) {
                  use each name always with --fair or always without"
             ),
         ),
-        AcquireError::Config(error) => (Exit::Usage, error.to_string()),
+        AcquireError::Config(error) => (Exit::Usage, in_words_of_the_file(&error.to_string())),
         error => (Exit::NoQuorum, error.to_string()),
     }
 }
@@ -165,7 +167,7 @@ fn too_few(votes: &Votes) -> String {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        Self::new(Exit::Usage, error.to_string())
+        Self::new(Exit::Usage, in_words_of_the_file(&error.to_string()))
     }
 }
 
@@ -188,7 +190,7 @@ impl From<InspectError> for Failure {
                 let sentence = format!("cannot inspect {name:?}: {}", too_few(votes));
                 Self::new(Exit::NoQuorum, sentence).with_votes(votes)
             }
-            InspectError::Config(error) => Self::new(Exit::Usage, error.to_string()),
+            InspectError::Config(error) => Self::from(error.clone()),
             error => Self::new(Exit::NoQuorum, error.to_string()),
         }
     }

@@ -7,6 +7,7 @@ use quorlock::{Coordinator, Holder, InspectError, Inspection, Kind, View, Vote, 
 use serde::Serialize;
 
 use crate::{
+    configuration::in_words_of_the_file,
     exit::Exit,
     failure::Failure,
     times::{brief, micros, millis},
@@ -244,7 +245,7 @@ impl MasterLook {
 
     fn of(row: VoteRow<'_>, view: &View) -> Self {
         let reason = match row.vote() {
-            Some(Vote::Fail(failure)) => Some(failure.to_string()),
+            Some(Vote::Fail(failure)) => Some(in_words_of_the_file(&failure.to_string())),
             Some(_) => None,
             None => Some("not answered yet".to_owned()),
         };

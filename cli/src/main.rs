@@ -14,6 +14,8 @@ mod args;
 mod ask;
 mod bench;
 mod break_lock;
+#[cfg(feature = "tls")]
+mod certificates;
 mod completions;
 mod configuration;
 mod doctor;

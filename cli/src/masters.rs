@@ -1,9 +1,11 @@
 //! The masters, from the options, the environment or the configuration file.
 
-use std::{env, fs, path::Path};
+use std::{env, fs, path::PathBuf};
 
-use quorlock::{Coordinator, MasterSpec, RestartGuard};
+use quorlock::{Builder, Coordinator, MasterSpec, RestartGuard};
 
+#[cfg(feature = "tls")]
+use crate::certificates;
 use crate::{
     args::Common,
     configuration::{self, Settings},
@@ -14,7 +16,7 @@ use crate::{
 
 /// The masters and their settings.
 pub(crate) struct Masters {
-    settings: Settings,
+    builder: Builder,
     /// The name of the set in the configuration file.
     name: Option<String>,
 }
@@ -23,44 +25,12 @@ impl Masters {
     /// Finds the masters: `--master`, then a set that is named, then `QUORLOCK_MASTERS`, then the
     /// default set of the configuration file. Sends nothing.
     pub(crate) fn find(common: &Common) -> Result<Self, Failure> {
-        let mut masters = Self::without_password(common)?;
-        let settings = &mut masters.settings;
-        let file = common.password_file.as_deref();
-        if let Some(password) = find_password(file.or(settings.password_file.as_deref()))? {
-            let user = settings.user.as_deref().unwrap_or_default();
-            let urls = std::mem::take(&mut settings.masters).into_iter();
-            settings.masters = urls.map(|url| url.login(user, &password)).collect();
-        }
-        if let Some(name) = masters.name.as_ref().filter(|_| common.is_verbose()) {
+        let (name, settings) = find_settings(common)?;
+        if let Some(name) = name.as_ref().filter(|_| common.is_verbose()) {
             complain(format_args!("the masters are those of the set {name:?}"));
         }
-        Ok(masters)
-    }
-
-    fn without_password(common: &Common) -> Result<Self, Failure> {
-        if !common.masters.is_empty() {
-            return Ok(Self::listed(common.masters.iter().map(MasterSpec::from)));
-        }
-        let urls = variable("QUORLOCK_MASTERS")?.filter(|_| common.set.is_none());
-        if let Some(urls) = urls {
-            return Ok(Self::listed(MasterSpec::list(&urls)));
-        }
-        let (name, settings) = configuration::read(common)?;
-        Ok(Self {
-            settings,
-            name: Some(name),
-        })
-    }
-
-    fn listed(masters: impl IntoIterator<Item = MasterSpec>) -> Self {
-        let settings = Settings {
-            masters: masters.into_iter().collect(),
-            ..Settings::default()
-        };
-        Self {
-            settings,
-            name: None,
-        }
+        let builder = builder(settings, common)?;
+        Ok(Self { builder, name })
     }
 
     /// Returns the name of the set in the configuration file. `None` if the masters were listed.
@@ -70,25 +40,57 @@ impl Masters {
 
     /// Returns the coordinator. Must be called inside a runtime.
     pub(crate) fn coordinator(self) -> Result<Coordinator, Failure> {
-        let settings = self.settings;
-        let mut builder = Coordinator::builder().masters(settings.masters);
-        if let Some(ttl) = settings.ttl {
-            builder = builder.ttl(ttl);
-        }
-        if let Some(ttl) = settings.max_ttl {
-            builder = builder.max_ttl(ttl);
-        }
-        if let Some(template) = settings.key_template {
-            builder = builder.key_template(template);
-        }
-        if settings.strict {
-            builder = builder.restart_guard(RestartGuard::Strict);
-        }
-        Ok(builder.build()?)
+        Ok(self.builder.build()?)
     }
 }
 
-fn find_password(file: Option<&Path>) -> Result<Option<String>, Failure> {
+/// Returns the settings, with the name of their set if they come from the configuration file.
+fn find_settings(common: &Common) -> Result<(Option<String>, Settings), Failure> {
+    let urls = variable("QUORLOCK_MASTERS")?.filter(|_| common.set.is_none());
+    let masters = match urls {
+        _ if !common.masters.is_empty() => common.masters.iter().map(MasterSpec::from).collect(),
+        Some(urls) => MasterSpec::list(&urls),
+        None => {
+            let (name, settings) = configuration::read(common)?;
+            return Ok((Some(name), settings));
+        }
+    };
+    let settings = Settings {
+        masters,
+        ..Settings::default()
+    };
+    Ok((None, settings))
+}
+
+fn builder(settings: Settings, common: &Common) -> Result<Builder, Failure> {
+    let mut builder = Coordinator::builder();
+    #[cfg(feature = "tls")]
+    if let Some(config) = certificates::read(&settings)? {
+        builder = builder.tls(config);
+    }
+    let file = common.password_file.as_ref();
+    let password = find_password(file.or(settings.password_file.as_ref()))?;
+    let user = settings.user.unwrap_or_default();
+    builder = builder.masters(settings.masters.into_iter().map(|master| match &password {
+        Some(password) => master.login(&user, password),
+        None => master,
+    }));
+    if let Some(ttl) = settings.ttl {
+        builder = builder.ttl(ttl);
+    }
+    if let Some(ttl) = settings.max_ttl {
+        builder = builder.max_ttl(ttl);
+    }
+    if let Some(template) = settings.key_template {
+        builder = builder.key_template(template);
+    }
+    if settings.strict {
+        builder = builder.restart_guard(RestartGuard::Strict);
+    }
+    Ok(builder)
+}
+
+fn find_password(file: Option<&PathBuf>) -> Result<Option<String>, Failure> {
     let Some(file) = file else {
         return variable("QUORLOCK_PASSWORD");
     };

@@ -189,6 +189,12 @@ impl MasterSpec {
         split.into_iter().map(Self::from).collect()
     }
 
+    /// Returns whether the connections to this master are encrypted.
+    #[cfg(feature = "tls")]
+    pub fn uses_tls(&self) -> bool {
+        matches!(&self.0, Spec::Redis(endpoint) if endpoint.uses_tls())
+    }
+
     /// Sets the login of a Redis master whose URL has no password. The text of the password need
     /// not be percent-encoded. A user in the URL counts more than `user`, which is empty for the
     /// default user. The login is not for Sentinels: it is that of the master behind them.

@@ -14,6 +14,7 @@ mod cancel;
 #[path = "../support/captured_log.rs"]
 mod captured_log;
 #[cfg(feature = "tls")]
+#[path = "../support/certificates.rs"]
 mod certificates;
 #[path = "../support/child_output.rs"]
 mod child_output;
@@ -51,6 +52,9 @@ mod runtimes;
 mod script_flush;
 #[cfg(feature = "sentinel")]
 mod sentinel;
+#[cfg(feature = "sentinel")]
+#[path = "../support/sentinels.rs"]
+mod sentinels;
 mod skewed_clocks;
 #[path = "../support/mod.rs"]
 mod support;
@@ -61,3 +65,6 @@ mod token_log;
 mod waiter_processes;
 mod waiter_timeout;
 mod waiting;
+
+#[cfg(any(feature = "sentinel", feature = "tls"))]
+use support::server;

@@ -14,79 +14,14 @@ use quorlock::{
     AcquireError, Builder, Coordinator, Failure, MasterState, Renewal, RestartGuard, Setting, Votes,
 };
 
-use crate::{common::*, impostors::impostor};
+use crate::{
+    common::*,
+    impostors::impostor,
+    sentinels::{Group, sentinel_url, watch},
+};
 
 /// The longest TTL in these tests. A failover takes less time.
 const TTL: Duration = Duration::from_secs(6);
-
-/// A master with a replica, and the Sentinels that watch it.
-struct Group {
-    primary: Server,
-    replica: Server,
-    sentinels: Vec<Server>,
-}
-
-impl Group {
-    /// Starts a group, and waits until the Sentinels can promote the replica.
-    async fn start(sentinels: usize) -> Self {
-        let primary = Server::start_with(&["--repl-diskless-sync-delay", "0"]);
-        let replica = Server::start_with(&["--repl-diskless-sync-delay", "0"]);
-        let port = primary.port().to_string();
-        replica.command(&["REPLICAOF", "127.0.0.1", &port]);
-        until("a copy", async || {
-            let info = replica.command(&["INFO", "replication"]);
-            info.contains("master_link_status:up").then_some(())
-        })
-        .await;
-        let quorum = sentinels / 2 + 1;
-        let sentinels = (0..sentinels).map(|_| watch(&primary, quorum, "", &[]));
-        let sentinels: Vec<_> = sentinels.collect();
-        let others = (sentinels.len() - 1).to_string();
-        for sentinel in &sentinels {
-            until(
-                "Sentinels that know each other and the replica",
-                async || {
-                    let knows = |what, count: &str| {
-                        let said = sentinel.command(&["SENTINEL", "MASTER", "svc"]);
-                        let lines: Vec<_> = said.lines().collect();
-                        lines.windows(2).any(|pair| pair == [what, count])
-                    };
-                    (knows("num-slaves", "1") && knows("num-other-sentinels", &others))
-                        .then_some(())
-                },
-            )
-            .await;
-        }
-        Self {
-            primary,
-            replica,
-            sentinels,
-        }
-    }
-
-    fn url(&self) -> String {
-        url(&self.sentinels.iter().collect::<Vec<_>>())
-    }
-}
-
-/// Starts a Sentinel that watches `primary` as `svc`.
-fn watch(primary: &Server, quorum: usize, more: &str, options: &[&str]) -> Server {
-    let port = primary.port();
-    let config = format!(
-        "sentinel monitor svc 127.0.0.1 {port} {quorum}\n\
-         sentinel down-after-milliseconds svc 500\n\
-         sentinel failover-timeout svc 4000\n{more}"
-    );
-    Server::start_sentinel(&config, options)
-}
-
-fn url(sentinels: &[&Server]) -> String {
-    let hosts = sentinels
-        .iter()
-        .map(|sentinel| format!("127.0.0.1:{}", sentinel.port()));
-    let hosts: Vec<_> = hosts.collect();
-    format!("redis+sentinel://{}/svc", hosts.join(","))
-}
 
 /// Returns a builder for locks that last for at most `TTL`.
 fn with_guard(guard: RestartGuard) -> Builder {
@@ -142,7 +77,7 @@ struct Forgotten {
 
 impl Forgotten {
     async fn over_a_failover(masters: &[Server], guard: RestartGuard) -> Self {
-        let mut group = Group::start(1).await;
+        let mut group = Group::start(1);
         let [mine, yours] = [(); 2].map(|()| behind(&group, masters, guard));
         for locks in [&mine, &yours] {
             acquire_on_all(&locks.mutex("warm"))
@@ -237,7 +172,7 @@ fn a_failover_by_command_is_noticed_while_the_old_master_goes_on() {
         return;
     }
     with_masters(2, async |masters| {
-        let group = Group::start(3).await;
+        let group = Group::start(3);
         let locks = behind(&group, &masters, RestartGuard::Observed);
         let lock = locks.mutex("r");
         acquire_on_all(&lock).await.release().await.unwrap();
@@ -273,7 +208,7 @@ fn a_failover_back_costs_another_quarantine() {
         return;
     }
     with_masters(2, async |masters| {
-        let group = Group::start(1).await;
+        let group = Group::start(1);
         let locks = behind(&group, &masters, RestartGuard::Observed);
         let lock = locks.mutex("r");
         acquire_on_all(&lock).await.release().await.unwrap();
@@ -302,7 +237,7 @@ fn a_check_names_the_service_and_warns_of_its_replica() {
         return;
     }
     with_masters(2, async |masters| {
-        let group = Group::start(1).await;
+        let group = Group::start(1);
         let locks = behind(&group, &masters, RestartGuard::Observed);
         acquire_on_all(&locks.mutex("r"))
             .await
@@ -545,7 +480,7 @@ fn sentinels_and_masters_may_expect_tls() {
         let options = authority.options(&certificate, "no");
         let options: Vec<_> = options.iter().map(String::as_str).collect();
         let sentinel = watch(&master, 1, "tls-replication yes\n", &options);
-        let url = url(&[&sentinel]).replace("redis+", "rediss+");
+        let url = sentinel_url([&sentinel]).replace("redis+", "rediss+");
         let builder = patient().tls(authority.trusted());
         let locks = builder.master(url).build().unwrap();
         lock_once(&locks).await;

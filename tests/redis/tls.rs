@@ -3,19 +3,55 @@
 use std::{
     env,
     io::Read,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use quorlock::{AcquireError, Builder, ConfigError, Coordinator, Renewal, rustls::ClientConfig};
+use quorlock::{
+    AcquireError, Builder, ConfigError, Coordinator, Renewal,
+    rustls::{
+        ClientConfig, ConfigBuilder, RootCertStore, client::WantsClientCert, crypto::ring,
+        pki_types::PrivatePkcs8KeyDer,
+    },
+};
 
 use crate::{
-    certificates::{Authority, Signed, is_without_tls, tls_url, trusting},
+    certificates::{Authority, Signed, is_without_tls, tls_url},
     common::*,
     impostors::impostor,
     process::Process,
 };
 
 const HOST: &str = "127.0.0.1";
+
+impl Authority {
+    /// Returns the settings of a client that trusts this authority.
+    pub(crate) fn trusted(&self) -> ClientConfig {
+        trusting([self]).with_no_client_auth()
+    }
+
+    /// Returns the settings of a client that trusts this authority and has a certificate.
+    pub(crate) fn trusted_with(&self, own: &Signed) -> ClientConfig {
+        let key = PrivatePkcs8KeyDer::from(own.key.serialize_der());
+        let chain = vec![own.certificate.der().clone()];
+        let settings = trusting([self]).with_client_auth_cert(chain, key.into());
+        settings.unwrap()
+    }
+}
+
+/// Returns the settings of a client that trusts all of `authorities`.
+fn trusting<'a>(
+    authorities: impl IntoIterator<Item = &'a Authority>,
+) -> ConfigBuilder<ClientConfig, WantsClientCert> {
+    let mut roots = RootCertStore::empty();
+    for authority in authorities {
+        roots.add(authority.issuer.der().clone()).unwrap();
+    }
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+}
 
 /// Runs `test` with an authority. Skips the test if no server with TLS can be started.
 fn with_authority(test: impl AsyncFnOnce(Authority)) {

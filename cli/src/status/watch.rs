@@ -16,6 +16,7 @@ use super::text::{headline, queue};
 
 use crate::{
     args::Status,
+    configuration::in_words_of_the_file,
     exit::Exit,
     failure::Failure,
     look::{HolderLook, Look, MasterLook, look_at_all},
@@ -190,7 +191,7 @@ impl MasterReport {
         let (state, reason) = match &health.state {
             MasterState::Connected => (State::Connected, None),
             MasterState::Connecting => (State::Connecting, None),
-            MasterState::Down(why) => (State::Down, Some(why.to_string())),
+            MasterState::Down(why) => (State::Down, Some(in_words_of_the_file(why))),
             _ => (State::Closed, None),
         };
         Self {

@@ -10,6 +10,9 @@ mod server;
 
 mod bench;
 mod break_lock;
+#[cfg(feature = "tls")]
+#[path = "../../../tests/support/certificates.rs"]
+mod certificates;
 mod crowd;
 mod doctor;
 mod exits;
@@ -21,9 +24,16 @@ mod output;
 mod passwords;
 mod recipes;
 mod screen;
+#[cfg(feature = "sentinel")]
+mod sentinel;
+#[cfg(feature = "sentinel")]
+#[path = "../../../tests/support/sentinels.rs"]
+mod sentinels;
 mod signals;
 mod startup;
 mod status;
 mod support;
 mod terminal;
 mod texts;
+#[cfg(feature = "tls")]
+mod tls;

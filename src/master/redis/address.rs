@@ -33,6 +33,16 @@ impl Address {
             Self::Unix(path) => format!("unix:{}", path.display()).into(),
         }
     }
+
+    #[cfg(feature = "tls")]
+    pub(super) fn uses_tls(&self) -> bool {
+        match self {
+            #[cfg(feature = "sentinel")]
+            Self::Sentinels(sentinels) => sentinels.uses_tls,
+            Self::Tls(..) => true,
+            _ => false,
+        }
+    }
 }
 
 pub(super) fn tcp_address(host: &str, port: u16) -> Arc<str> {

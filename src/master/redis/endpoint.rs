@@ -114,6 +114,11 @@ impl Endpoint {
         self.address.text()
     }
 
+    #[cfg(feature = "tls")]
+    pub(in crate::master) fn uses_tls(&self) -> bool {
+        self.address.uses_tls()
+    }
+
     /// Returns a name for the guard key that is unique among all servers. Each database has its own
     /// guard key.
     pub(super) fn guard_name(&self) -> String {

@@ -1,41 +1,48 @@
 //! Certificates that the tests make, and servers that use them.
+//!
+//! The command line's tests include this file, too, so it knows nothing of the crate.
 
-use std::{fs, path::PathBuf, sync::Arc};
+#![allow(
+    dead_code,
+    reason = "included with #[path] in several crates, none of which uses everything"
+)]
 
-use quorlock::rustls::{
-    ClientConfig, RootCertStore,
-    crypto::ring,
-    pki_types::{CertificateDer, PrivatePkcs8KeyDer},
+use std::{
+    env, fs,
+    path::PathBuf,
+    process,
+    sync::atomic::{AtomicU32, Ordering},
 };
+
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, date_time_ymd,
 };
 
-use crate::common::*;
+use super::server::{Server, skipped};
 
 /// An authority that signs certificates. Its files are gone when the value is dropped.
 pub(crate) struct Authority {
-    issuer: CertifiedIssuer<'static, KeyPair>,
+    pub(crate) issuer: CertifiedIssuer<'static, KeyPair>,
     directory: PathBuf,
 }
 
 /// A certificate with its key.
 pub(crate) struct Signed {
-    certificate: rcgen::Certificate,
-    key: KeyPair,
+    pub(crate) certificate: rcgen::Certificate,
+    pub(crate) key: KeyPair,
 }
 
 impl Authority {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new([]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let name = format!("authority {:016x}", rand::random::<u64>());
-        params.distinguished_name.push(DnType::CommonName, name);
+        let name = format!("quorlock-tls-{}", unique());
+        params.distinguished_name.push(DnType::CommonName, &*name);
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let name = format!("quorlock-tls-{:016x}", rand::random::<u64>());
-        let directory = std::env::temp_dir().join(name);
-        fs::create_dir(&directory).unwrap();
+        let directory = env::temp_dir().join(name);
+        // A process with the same ID may have left it.
+        fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join("ca"), issuer.pem()).unwrap();
         Self { issuer, directory }
     }
@@ -77,21 +84,14 @@ impl Authority {
 
     /// Returns the options of such a server.
     pub(crate) fn options(&self, certificate: &Signed, clients: &str) -> Vec<String> {
-        let name = format!("{:016x}", rand::random::<u64>());
-        let file = |end: &str, text: String| {
-            let path = self.directory.join(format!("{name}.{end}"));
-            fs::write(&path, text).unwrap();
-            path.to_str().unwrap().to_owned()
-        };
-        let public = file("pem", certificate.certificate.pem());
-        let secret = file("key", certificate.key.serialize_pem());
-        let ca = self.file();
+        let files = [&self.files(certificate)[..], &[self.file()]].concat();
+        let [public, secret, ca] = [0, 1, 2].map(|at| files[at].to_str().unwrap());
         let options = [
             ["--port", "0"],
             ["--tls-port", "{port}"],
-            ["--tls-cert-file", &public],
-            ["--tls-key-file", &secret],
-            ["--tls-ca-cert-file", ca.to_str().unwrap()],
+            ["--tls-cert-file", public],
+            ["--tls-key-file", secret],
+            ["--tls-ca-cert-file", ca],
             ["--tls-auth-clients", clients],
         ];
         options
@@ -101,26 +101,20 @@ impl Authority {
             .collect()
     }
 
-    /// Returns the settings of a client that trusts this authority.
-    pub(crate) fn trusted(&self) -> ClientConfig {
-        trusting([self]).with_no_client_auth()
-    }
-
-    /// Returns the settings of a client that trusts this authority and has a certificate.
-    pub(crate) fn trusted_with(&self, own: &Signed) -> ClientConfig {
-        let key = PrivatePkcs8KeyDer::from(own.key.serialize_der());
-        let chain = vec![own.certificate.der().clone()];
-        let settings = trusting([self]).with_client_auth_cert(chain, key.into());
-        settings.unwrap()
-    }
-
     /// Returns the file with the certificate of this authority.
     pub(crate) fn file(&self) -> PathBuf {
         self.directory.join("ca")
     }
 
-    fn der(&self) -> CertificateDer<'static> {
-        self.issuer.der().clone()
+    /// Writes a certificate and its key to files, and returns the files.
+    pub(crate) fn files(&self, signed: &Signed) -> [PathBuf; 2] {
+        let name = unique();
+        let texts = [signed.certificate.pem(), signed.key.serialize_pem()];
+        let files = ["pem", "key"].map(|end| self.directory.join(format!("{name}.{end}")));
+        for (file, text) in files.iter().zip(texts) {
+            fs::write(file, text).unwrap();
+        }
+        files
     }
 }
 
@@ -130,18 +124,10 @@ impl Drop for Authority {
     }
 }
 
-/// Returns the settings of a client that trusts all of `authorities`.
-pub(crate) fn trusting<'a>(
-    authorities: impl IntoIterator<Item = &'a Authority>,
-) -> quorlock::rustls::ConfigBuilder<ClientConfig, quorlock::rustls::client::WantsClientCert> {
-    let mut roots = RootCertStore::empty();
-    for authority in authorities {
-        roots.add(authority.der()).unwrap();
-    }
-    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
+/// Returns a name that no other value of this process has, and no other process that is alive.
+fn unique() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Returns the URL of a server with TLS.
