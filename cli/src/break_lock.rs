@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::{
     args::{Break, Common},
-    configuration::in_words_of_the_file,
     exit::Exit,
     failure::Failure,
     look::{HolderLook, Look, Verdict, look},
@@ -16,6 +15,7 @@ use crate::{
     runtime::block_on,
     status::text::block,
     style::{Cell, Colour, Style, heading},
+    words::in_words_of_the_file,
 };
 
 /// The JSON of `break`.

@@ -109,18 +109,6 @@ pub(crate) fn read(common: &Common) -> Result<(String, Settings), Failure> {
     Ok((name, settings))
 }
 
-/// Returns a text of the library for people who write no code: with the settings of the file.
-pub(crate) fn in_words_of_the_file(text: &str) -> String {
-    let files = if text.contains("trust") {
-        "ca_file"
-    } else if text.contains("client") {
-        "cert_file and key_file"
-    } else {
-        "ca_file, cert_file and key_file"
-    };
-    text.replace("Builder::tls", files).replace("Builder::", "")
-}
-
 fn usual_path() -> Option<PathBuf> {
     let folder = env::var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty());
     let folder = folder.map(PathBuf::from);
@@ -158,33 +146,4 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duratio
     let duration = humantime::parse_duration(&text);
     let duration = duration.map_err(|_| serde::de::Error::custom("not a time such as 10s"))?;
     Ok(Some(duration))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_name_settings_of_the_file() {
-        for (text, expected) in [
-            (
-                "see Builder::ttl (10 s by default) and Builder::max_ttl",
-                "see ttl (10 s by default) and max_ttl",
-            ),
-            (
-                "nothing that is trusted has signed it: trust the authority, with Builder::tls",
-                "nothing that is trusted has signed it: trust the authority, with ca_file",
-            ),
-            (
-                "give the client a certificate with Builder::tls",
-                "give the client a certificate with cert_file and key_file",
-            ),
-            (
-                "look at the certificates, at Builder::tls, and at the URL",
-                "look at the certificates, at ca_file, cert_file and key_file, and at the URL",
-            ),
-        ] {
-            assert_eq!(in_words_of_the_file(text), expected);
-        }
-    }
 }

@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use crate::{
     args::{Common, Doctor},
-    configuration::in_words_of_the_file,
     exit::Exit,
     failure::Failure,
     masters::Masters,
     report::{print_json, say},
     runtime::block_on,
     style::{Colour, Style, wrap},
+    words::in_words_of_the_file,
 };
 
 /// The JSON of `doctor`.

@@ -3,10 +3,10 @@
 use quorlock::{AcquireError, ConfigError, Contention, InspectError, LostError, ReadyError, Votes};
 
 use crate::{
-    configuration::in_words_of_the_file,
     exit::Exit,
     output::complain,
     times::{brief, rounded},
+    words::in_words_of_the_file,
 };
 
 /// An error that ends the program.

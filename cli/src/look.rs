@@ -7,10 +7,10 @@ use quorlock::{Coordinator, Holder, InspectError, Inspection, Kind, View, Vote, 
 use serde::Serialize;
 
 use crate::{
-    configuration::in_words_of_the_file,
     exit::Exit,
     failure::Failure,
     times::{brief, micros, millis},
+    words::in_words_of_the_file,
 };
 
 /// The reports of the masters about one lock. The fields are those of the JSON.

@@ -35,6 +35,7 @@ mod signals;
 mod status;
 mod style;
 mod times;
+mod words;
 
 fn main() -> ExitCode {
     if env::args_os()

@@ -16,7 +16,6 @@ use super::text::{headline, queue};
 
 use crate::{
     args::Status,
-    configuration::in_words_of_the_file,
     exit::Exit,
     failure::Failure,
     look::{HolderLook, Look, MasterLook, look_at_all},
@@ -24,6 +23,7 @@ use crate::{
     signals::Signals,
     style::{Cell, Colour, Style, heading},
     times::{brief, micros},
+    words::in_words_of_the_file,
 };
 
 /// The JSON of `status --watch`: one line for each change.

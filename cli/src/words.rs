@@ -1,0 +1,42 @@
+//! The texts of the library, for people who write no code.
+
+/// Returns a text of the library with the settings of the configuration file in place of methods.
+pub(crate) fn in_words_of_the_file(text: &str) -> String {
+    let files = if text.contains("trust") {
+        "ca_file"
+    } else if text.contains("client") {
+        "cert_file and key_file"
+    } else {
+        "ca_file, cert_file and key_file"
+    };
+    text.replace("Builder::tls", files).replace("Builder::", "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_name_settings_of_the_file() {
+        for (text, expected) in [
+            (
+                "see Builder::ttl (10 s by default) and Builder::max_ttl",
+                "see ttl (10 s by default) and max_ttl",
+            ),
+            (
+                "nothing that is trusted has signed it: trust the authority, with Builder::tls",
+                "nothing that is trusted has signed it: trust the authority, with ca_file",
+            ),
+            (
+                "give the client a certificate with Builder::tls",
+                "give the client a certificate with cert_file and key_file",
+            ),
+            (
+                "look at the certificates, at Builder::tls, and at the URL",
+                "look at the certificates, at ca_file, cert_file and key_file, and at the URL",
+            ),
+        ] {
+            assert_eq!(in_words_of_the_file(text), expected);
+        }
+    }
+}
