@@ -1,6 +1,6 @@
 //! The arguments.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, mem, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args as Group, Parser, Subcommand};
 use clap_complete::Shell;
@@ -32,33 +32,30 @@ pub(crate) enum Verb {
 }
 
 /// The options of all commands.
-#[derive(Debug, Group)]
+///
+/// They may stand before and after the name of the command.
+#[derive(Debug, Default, Group)]
 #[command(next_help_heading = "Options of all commands")]
 pub(crate) struct Common {
     /// URL of a master, repeated for each master.
     ///
     /// For example redis://10.0.0.1. Other users see it in `ps`, so give passwords by file.
-    #[arg(
-        long = "master",
-        value_name = "URL",
-        global = true,
-        conflicts_with = "set"
-    )]
+    #[arg(long = "master", value_name = "URL")]
     pub(crate) masters: Vec<String>,
     /// Set of masters in the configuration file.
-    #[arg(long, value_name = "NAME", global = true)]
+    #[arg(long, value_name = "NAME")]
     pub(crate) set: Option<String>,
     /// Configuration file [~/.config/quorlock.toml].
     ///
     /// A set has masters, and may have user, password_file, ttl, max_ttl, key_template, strict, and
     /// for TLS ca_file, cert_file and key_file.
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Password of masters whose URLs have none.
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
     /// Say more on stderr, such as all votes.
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    #[arg(short, long, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
@@ -66,17 +63,86 @@ impl Common {
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbose > 0
     }
+
+    /// Joins the options before the name of the command with those after it. `Err` names options
+    /// that exclude each other.
+    pub(crate) fn join(self, after: Self) -> Result<Self, &'static str> {
+        let Self {
+            mut masters,
+            set,
+            config,
+            password_file,
+            verbose,
+        } = self;
+        masters.extend(after.masters);
+        let set = one(set, after.set).ok_or("--set is given twice")?;
+        if set.is_some() && !masters.is_empty() {
+            return Err("--set and --master exclude each other");
+        }
+        let file = one(password_file, after.password_file);
+        Ok(Self {
+            masters,
+            set,
+            config: one(config, after.config).ok_or("--config is given twice")?,
+            password_file: file.ok_or("--password-file is given twice")?,
+            verbose: verbose.saturating_add(after.verbose),
+        })
+    }
+}
+
+/// Returns the option that is given. `None` if it is given twice.
+fn one<T>(before: Option<T>, after: Option<T>) -> Option<Option<T>> {
+    match (before, after) {
+        (Some(_), Some(_)) => None,
+        (before, after) => Some(before.or(after)),
+    }
+}
+
+impl Verb {
+    /// Takes the options after the name of the command.
+    pub(crate) fn take_common(&mut self) -> Common {
+        match self {
+            Self::Run(Run { asking, .. }) | Self::Hold(Hold { asking, .. }) => {
+                mem::take(&mut asking.common)
+            }
+            Self::Status(Status { common, .. })
+            | Self::Doctor(Doctor { common, .. })
+            | Self::Break(Break { common, .. })
+            | Self::Bench(Bench { common, .. }) => mem::take(common),
+            Self::Completions(_) | Self::Man => Common::default(),
+        }
+    }
+}
+
+/// Reads a time such as `500ms`. A time that no clock can be moved by is refused.
+fn time(text: &str) -> Result<Duration, String> {
+    const MOST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if time > MOST {
+        return Err("it is longer than 100 years".to_owned());
+    }
+    Ok(time)
 }
 
 /// The options of commands that ask for a lock and keep it.
 #[derive(Debug, Group)]
 pub(crate) struct Asking {
+    #[command(flatten)]
+    pub(crate) common: Common,
     /// Give up after this time, such as 500ms or 10s [never].
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "nonblock")]
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "nonblock")]
     pub(crate) wait: Option<Duration>,
     /// Do not wait for another holder.
     #[arg(short = 'n', long)]
     pub(crate) nonblock: bool,
+    /// Wait up to this time for masters that can vote [with --nonblock: 1s].
+    ///
+    /// After a restart of most masters, that takes up to a minute.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) ready: Option<Duration>,
+    /// Exit with this status if another holder has the lock [75].
+    #[arg(short = 'E', long, value_name = "N")]
+    pub(crate) conflict_exit_code: Option<u8>,
     /// Say nothing if another holder has the lock.
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -84,13 +150,13 @@ pub(crate) struct Asking {
     #[arg(long)]
     pub(crate) fair: bool,
     /// Time for which the lock outlives a dead holder [10s].
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) ttl: Option<Duration>,
     /// Keep others out for at least this time.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) min_hold: Option<Duration>,
     /// Renew the lock for at most this time [no limit].
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) max_hold: Option<Duration>,
     /// Get a fencing token.
     ///
@@ -108,7 +174,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) asking: Asking,
     /// Time from TERM to KILL if the lock is lost [TTL/3].
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) kill_after: Option<Duration>,
     /// Name of the lock.
     pub(crate) name: String,
@@ -136,6 +202,8 @@ pub(crate) struct Hold {
 #[derive(Debug, Group)]
 #[command(after_long_help = STATUS)]
 pub(crate) struct Status {
+    #[command(flatten)]
+    pub(crate) common: Common,
     /// Names of the locks.
     #[arg(required = true)]
     pub(crate) names: Vec<String>,
@@ -143,7 +211,7 @@ pub(crate) struct Status {
     #[arg(long)]
     pub(crate) watch: bool,
     /// Time between two looks of --watch.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     pub(crate) interval: Duration,
     /// Print JSON.
     #[arg(long)]
@@ -154,6 +222,8 @@ pub(crate) struct Status {
 #[derive(Debug, Group)]
 #[command(after_long_help = DOCTOR)]
 pub(crate) struct Doctor {
+    #[command(flatten)]
+    pub(crate) common: Common,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -166,6 +236,8 @@ pub(crate) struct Doctor {
 #[derive(Debug, Group)]
 #[command(after_long_help = BREAK)]
 pub(crate) struct Break {
+    #[command(flatten)]
+    pub(crate) common: Common,
     /// Name of the lock.
     pub(crate) name: String,
     /// Do not ask.
@@ -182,11 +254,13 @@ pub(crate) struct Break {
 #[derive(Debug, Group)]
 #[command(after_long_help = BENCH)]
 pub(crate) struct Bench {
+    #[command(flatten)]
+    pub(crate) common: Common,
     /// Time for which to measure.
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
     pub(crate) time: Duration,
     /// Number of tasks that work at the same time, each with its own lock.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) tasks: u32,
     /// Print JSON.
     #[arg(long)]

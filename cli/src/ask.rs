@@ -2,8 +2,6 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
-    io::{IsTerminal, stderr},
-    pin::pin,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -14,9 +12,10 @@ use crate::{
     args::{Asking, Common},
     exit::Exit,
     failure::{Failure, table},
+    outage::{Outage, not_ready},
     output::complain,
     signals::Signals,
-    times::rounded,
+    waiting::tell,
 };
 
 /// A lock that is held.
@@ -77,16 +76,11 @@ pub(crate) async fn ask(
 ) -> Result<Asked, Failure> {
     let lock = lock(&locks, name, asking);
     let asked = {
-        let mut acquire = pin!(acquire(&locks, &lock, asking));
-        let mut tell = pin!(tell(name, &lock, common));
-        let mut told = false;
-        loop {
-            tokio::select! {
-                biased;
-                acquired = &mut acquire => break acquired.map(Ok),
-                signal = signals.next() => break Ok(Err(Exit::Signal(signal))),
-                () = &mut tell, if !told => told = true,
-            }
+        tokio::select! {
+            biased;
+            acquired = acquire(&locks, &lock, name, asking) => acquired.map(Ok),
+            signal = signals.next() => Ok(Err(Exit::Signal(signal))),
+            hopeless = tell(&locks, &lock, name, common) => Err(hopeless),
         }
     };
     match asked {
@@ -100,13 +94,18 @@ pub(crate) async fn ask(
             let _ = timeout(RELEASE_LIMIT, locks.close()).await;
             Ok(Asked::Nothing(exit))
         }
-        Err(error) => {
+        Err(failure) => {
             let _ = timeout(CLOSE_LIMIT, locks.close()).await;
-            let failure = Failure::from(error);
-            if asking.quiet && failure.exit() == Exit::Contended {
-                return Ok(Asked::Nothing(Exit::Contended));
+            if failure.exit() != Exit::Contended {
+                return Err(failure);
             }
-            Err(failure)
+            let exit = asking
+                .conflict_exit_code
+                .map_or(Exit::Contended, Exit::Code);
+            if asking.quiet {
+                return Ok(Asked::Nothing(exit));
+            }
+            Err(failure.with_exit(exit))
         }
     }
 }
@@ -129,13 +128,27 @@ fn lock(locks: &Coordinator, name: &str, asking: &Asking) -> Lock {
     lock.renewal(asking.max_hold.map_or(Renewal::Unlimited, Renewal::UpTo))
 }
 
-async fn acquire(locks: &Coordinator, lock: &Lock, asking: &Asking) -> Result<Guard, AcquireError> {
-    match asking.wait {
+async fn acquire(
+    locks: &Coordinator,
+    lock: &Lock,
+    name: &str,
+    asking: &Asking,
+) -> Result<Guard, Failure> {
+    let action = format!("cannot lock {name:?}");
+    if let Some(limit) = asking.ready {
+        let ready = locks.ready(limit).await;
+        ready.map_err(|error| not_ready(&error, locks, &action))?;
+    }
+    let acquired = match asking.wait {
         Some(Duration::ZERO) => acquire_once(locks, lock).await,
         Some(limit) => lock.acquire_within(limit).await,
         None if asking.nonblock => acquire_once(locks, lock).await,
         None => lock.acquire().await,
-    }
+    };
+    acquired.map_err(|error| match (Outage::of(locks), error.last_attempt()) {
+        (Some(outage @ Outage::Login(_)), AcquireError::NoQuorum { .. }) => outage.failure(&action),
+        _ => Failure::from(error),
+    })
 }
 
 /// Waits for no holder, but for connections, and for others that ask at the same moment: if the
@@ -162,34 +175,7 @@ async fn acquire_once(locks: &Coordinator, lock: &Lock) -> Result<Guard, Acquire
     }
 }
 
-/// Tells a person once why nothing happens.
-async fn tell(name: &str, lock: &Lock, common: &Common) {
-    if !common.is_verbose() && !stderr().is_terminal() {
-        return;
-    }
-    sleep(PATIENCE).await;
-    let seen = match lock.inspect().await {
-        Ok(seen) => seen,
-        Err(error) => {
-            return complain(format_args!("waiting: {}", Failure::from(error).sentence()));
-        }
-    };
-    let holder = seen.holder.map(|holder| match holder.remaining {
-        Some(left) => {
-            let left = rounded(left);
-            format!(", which is held by another for {left} more, or longer if it is renewed")
-        }
-        None => ", which is held by another".to_owned(),
-    });
-    complain(format_args!(
-        "waiting for {name:?}{}",
-        holder.unwrap_or_default()
-    ));
-}
-
 const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 const CLOSE_LIMIT: Duration = Duration::from_millis(250);
 /// The longest time that `--nonblock` takes if nobody holds the lock.
 const ONCE_LIMIT: Duration = Duration::from_secs(1);
-/// The time after which a person wants to know what a program waits for.
-const PATIENCE: Duration = Duration::from_secs(1);

@@ -22,6 +22,7 @@ use crate::{
     failure::Failure,
     histogram::Histogram,
     masters::Masters,
+    outage::not_ready,
     report::{print_json, say},
     runtime::block_on,
     signals::Signals,
@@ -68,16 +69,17 @@ const START: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) fn bench(args: &Bench, common: &Common) -> Result<Exit, Failure> {
-    if args.tasks == 0 || args.time.is_zero() {
-        let sentence = "--tasks and --time must be more than 0";
-        return Err(Failure::new(Exit::Usage, sentence));
+    if args.time.is_zero() {
+        return Err(Failure::new(Exit::Usage, "--time must be more than 0"));
     }
     let masters = Masters::find(common)?;
     block_on(async {
         let locks = masters.coordinator()?;
         let mut signals = Signals::catch(&[Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM])?;
         tokio::select! {
-            ready = locks.ready(START) => ready.map(drop)?,
+            ready = locks.ready(START) => {
+                ready.map_err(|error| not_ready(&error, &locks, "cannot start"))?;
+            }
             signal = signals.next() => return Ok(Exit::Signal(signal)),
         }
         let (report, signal) = measure(args, &locks, &mut signals).await;

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use quorlock::{Coordinator, Refusal, Vote, Votes};
 use serde::Serialize;
+use tokio::task::spawn_blocking;
 
 use crate::{
     args::{Break, Common},
@@ -11,6 +12,7 @@ use crate::{
     failure::Failure,
     look::{HolderLook, Look, Verdict, look},
     masters::Masters,
+    output::complain,
     report::{print_json, say},
     runtime::block_on,
     status::text::block,
@@ -61,14 +63,18 @@ pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure>
         let locks = masters.coordinator()?;
         let seen = look(&locks, &args.name).await?;
         let Some(inspection) = &seen.inspection else {
-            let sentence = format!("cannot break {:?}: it is {}", args.name, seen.sentence());
+            let sentence = format!(
+                "cannot break {:?}: it is {}; run `quorlock doctor` with the same masters",
+                args.name,
+                seen.sentence()
+            );
             return Err(Failure::new(Exit::NoQuorum, sentence));
         };
         if !seen.is_held_anywhere() {
             report(args, &seen, &[], true)?;
             return Ok(Exit::Success);
         }
-        if !args.yes && !is_confirmed(&seen)? {
+        if !args.yes && !is_confirmed(&seen).await? {
             return Err(Failure::new(Exit::Usage, "nothing was broken"));
         }
         let votes = locks.break_held(inspection).await;
@@ -77,15 +83,22 @@ pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure>
 }
 
 /// Shows the lock, and asks. Any answer but `yes` is a no.
-fn is_confirmed(seen: &Look) -> Result<bool, Failure> {
+async fn is_confirmed(seen: &Look) -> Result<bool, Failure> {
     let shown = block(seen, Style::of_stdout());
     let warning = "If the holder is alive, it works on beside the next holder until it notices.";
     let question = format!("{shown}{warning}\nBreak {:?}? Type yes: ", seen.name);
-    let mut answer = String::new();
-    let asked = io::stderr().write_all(question.as_bytes());
-    let asked = asked.and_then(|()| io::stdin().read_line(&mut answer));
-    asked.map_err(|error| Failure::new(Exit::System, format!("cannot ask: {error}")))?;
-    Ok(answer.trim() == "yes")
+    // In a thread, because the connections must live while the person thinks.
+    let asked = spawn_blocking(move || {
+        let mut answer = String::new();
+        let asked = io::stderr().write_all(question.as_bytes());
+        asked.and_then(|()| io::stdin().read_line(&mut answer))?;
+        Ok(answer)
+    });
+    let answer = asked
+        .await
+        .unwrap_or_else(|error| Err(io::Error::other(error)));
+    let answer = answer.map_err(|error| Failure::new(Exit::System, format!("cannot ask: {error}")));
+    Ok(answer?.trim() == "yes")
 }
 
 fn finish(args: &Break, locks: &Coordinator, seen: &Look, votes: &Votes) -> Result<Exit, Failure> {
@@ -96,24 +109,28 @@ fn finish(args: &Break, locks: &Coordinator, seen: &Look, votes: &Votes) -> Resu
     let count = |outcome| rows.iter().filter(|row| row.outcome == outcome).count();
     let free = count(Outcome::Broken) + count(Outcome::Free);
     let is_free_on_majority = free >= locks.quorum();
-    report(args, seen, &rows, is_free_on_majority)?;
+    report(args, seen, &rows, is_free_on_majority).inspect_err(|_| {
+        let broken = count(Outcome::Broken);
+        complain(format_args!("broke {:?} on {broken} masters", seen.name));
+    })?;
     if is_free_on_majority {
         return Ok(Exit::Success);
     }
     let (exit, why) = if free + count(Outcome::NoAnswer) >= locks.quorum() {
         (
             Exit::NoQuorum,
-            "too few masters answered; the holder may keep it; try again",
+            "too few masters confirmed; the holder may keep it; \
+             try again, or run `quorlock doctor` with the same masters",
         )
-    } else if count(Outcome::NotALock) >= locks.quorum() {
-        (
-            Exit::Configuration,
-            "the key is not a lock; delete it by hand if no program needs it",
-        )
-    } else {
+    } else if count(Outcome::NewerHolder) > 0 {
         (
             Exit::Contended,
             "a newer holder has it; look at it with `quorlock status`",
+        )
+    } else {
+        (
+            Exit::Configuration,
+            "the key is not a lock; delete it by hand if no program needs it",
         )
     };
     Err(Failure::new(exit, format!("{:?} is not broken: {why}", args.name)).with_votes(votes))
@@ -180,11 +197,14 @@ fn report(
     };
     let mut table = vec![heading(["MASTER", "RESULT"])];
     table.extend(rows.iter().map(MasterReport::row));
+    let was_broken = rows.iter().any(|row| row.outcome == Outcome::Broken);
     let waiting = match seen.waiters.len() {
+        _ if !was_broken => String::new(),
         0 => String::new(),
         1 => "  1 waiter was notified\n".to_owned(),
         count => format!("  {count} waiters are in the queue, and the first was notified\n"),
     };
     let name = style.paint(Colour::Bold, &seen.name);
+    let what = style.paint(Colour::Plain, &what);
     say(format!("{name}  {what}\n{}{waiting}", style.table(&table)))
 }

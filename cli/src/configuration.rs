@@ -73,33 +73,9 @@ pub(crate) fn read(common: &Common) -> Result<(String, Settings), Failure> {
         }
         Err(error) => return Err(wrong(&path, format!("cannot be read: {error}"))),
     };
-    // The error of the parser shows the line, which may contain a password.
-    let mut file: File = toml::from_str(&text).map_err(|error| {
-        let before = error.span().and_then(|span| text.get(..span.start));
-        let line = before.map_or(1, |text| text.matches('\n').count() + 1);
-        wrong(
-            &path,
-            format!("is wrong in line {line}: {}", first_words(error.message())),
-        )
-    })?;
-    let names = file.sets.keys().cloned().collect::<Vec<_>>();
-    let name = match (common.set.clone().or(file.default), &names[..]) {
-        (Some(name), _) => name,
-        (None, [only]) => only.clone(),
-        (None, _) => {
-            let known = names.join(", ");
-            return Err(wrong(
-                &path,
-                format!("has several sets; name one with --set: {known}"),
-            ));
-        }
-    };
-    let Some(mut settings) = file.sets.remove(&name) else {
-        return Err(wrong(
-            &path,
-            format!("has no set {name:?}; it has: {}", names.join(", ")),
-        ));
-    };
+    let file = parse(&text).map_err(|what| wrong(&path, what))?;
+    let (name, mut settings) =
+        choose(file, common.set.as_deref()).map_err(|what| wrong(&path, what))?;
     // As the file was written, not as the program was started.
     for file in settings.files() {
         if let Some(folder) = path.parent() {
@@ -107,6 +83,47 @@ pub(crate) fn read(common: &Common) -> Result<(String, Settings), Failure> {
         }
     }
     Ok((name, settings))
+}
+
+/// Returns the content of the file, or what is wrong with it.
+fn parse(text: &str) -> Result<File, String> {
+    // The error of the parser shows the line, which may contain a password.
+    let file: File = toml::from_str(text).map_err(|error| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.map_or(1, |text| text.matches('\n').count() + 1);
+        let key = text.lines().nth(line - 1).and_then(key);
+        let at = key.map_or_else(String::new, |key| format!(", at {key}"));
+        let what = without_values(error.message());
+        format!("is wrong in line {line}{at}: {what}")
+    })?;
+    if file.sets.is_empty() {
+        return Err("has no set; write [set.NAME] and masters = [..]".to_owned());
+    }
+    // A URL in the place of a name may contain a password.
+    if !file
+        .sets
+        .keys()
+        .chain(&file.default)
+        .all(|name| is_name(name))
+    {
+        return Err("has a set whose name has other characters than a-z A-Z 0-9 - _ .".to_owned());
+    }
+    Ok(file)
+}
+
+/// Returns the set called `name`, or the default. Or says why there is none.
+fn choose(mut file: File, name: Option<&str>) -> Result<(String, Settings), String> {
+    let names: Vec<_> = file.sets.keys().cloned().collect();
+    let known = names.join(", ");
+    let name = match (name.or(file.default.as_deref()), &names[..]) {
+        (Some(name), _) => name,
+        (None, [only]) => only,
+        (None, _) => return Err(format!("has several sets; name one with --set: {known}")),
+    };
+    match file.sets.remove(name) {
+        Some(settings) => Ok((name.to_owned(), settings)),
+        None => Err(format!("has no set {name:?}; it has: {known}")),
+    }
 }
 
 fn usual_path() -> Option<PathBuf> {
@@ -129,21 +146,33 @@ fn wrong(path: &Path, what: impl AsRef<str>) -> Failure {
     Failure::new(Exit::Configuration, sentence)
 }
 
-/// Returns the message without the values of the file, which stand in quotes or after a colon.
-fn first_words(message: &str) -> &str {
-    if message.starts_with("unknown field") || message.starts_with("missing field") {
-        return message;
+/// Returns the message without the values of the file, which stand in quotes or after a colon. What
+/// the parser expected is no value.
+fn without_values(message: &str) -> String {
+    let what = message.split([':', '"', '`']).next().unwrap_or_default();
+    let what = what.trim_end();
+    match message.split_once(", expected ") {
+        Some((_, expected)) => format!("{what}, expected {expected}"),
+        None => what.to_owned(),
     }
-    message
-        .split([':', '"'])
-        .next()
-        .unwrap_or_default()
-        .trim_end()
+}
+
+/// Returns the key in a line.
+fn key(line: &str) -> Option<&str> {
+    let (key, _) = line.split_once('=')?;
+    Some(key.trim()).filter(|key| is_name(key))
+}
+
+/// Returns whether a text looks like the name of a set or a setting, and not like a URL.
+fn is_name(text: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !text.is_empty() && text.len() <= 64 && text.chars().all(is_part)
 }
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let duration = humantime::parse_duration(&text);
-    let duration = duration.map_err(|_| serde::de::Error::custom("not a time such as 10s"))?;
+    let duration = humantime::parse_duration(&text).map_err(|_| {
+        serde::de::Error::custom("not a time, expected a number with a unit such as 10s")
+    })?;
     Ok(Some(duration))
 }

@@ -12,7 +12,7 @@ use crate::{
     masters::Masters,
     report::{print_json, say},
     runtime::block_on,
-    style::{Colour, Style, wrap},
+    style::{Colour, Style, clean, wrap},
     words::in_words_of_the_file,
 };
 
@@ -53,7 +53,7 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
             })?;
         } else {
             let shown = text(&checked.findings, &all, Style::of_stdout());
-            let summary = summary(&checked.findings);
+            let summary = summary(&groups(&checked.findings));
             say(format!(
                 "{shown}{}: {summary}\n",
                 described(all.len(), set.as_deref())
@@ -94,7 +94,7 @@ fn text(findings: &[Finding], all: &[Arc<str>], style: Style) -> String {
 }
 
 /// Returns the number of findings of each severity, in one line.
-fn summary(findings: &[Finding]) -> String {
+fn summary(groups: &[Vec<&Finding>]) -> String {
     let severities = [
         Severity::Refuse,
         Severity::Warn,
@@ -102,12 +102,12 @@ fn summary(findings: &[Finding]) -> String {
         Severity::Info,
     ];
     let counts = severities.iter().filter_map(|severity| {
-        let same = findings.iter().filter(|one| one.severity == *severity);
+        let same = groups.iter().filter(|one| one[0].severity == *severity);
         let count = same.count();
         (count > 0).then(|| format!("{count} {severity}"))
     });
     let counts = counts.collect::<Vec<_>>().join(", ");
-    match findings.first().map(|finding| finding.severity) {
+    match groups.first().map(|group| group[0].severity) {
         None => "no findings, all is well".to_owned(),
         Some(Severity::Info) => format!("{counts}, all is well"),
         Some(Severity::Refuse) => format!("{counts}; do not use these masters yet"),
@@ -177,7 +177,7 @@ fn paragraph(group: &[&Finding], all: &[Arc<str>], style: Style) -> String {
 
 /// Returns `text` in lines that begin in column `indent`. The caller has written the first margin.
 fn indented(text: &str, indent: usize, style: Style) -> String {
-    let lines = wrap(text, style.text_width() - indent);
+    let lines = wrap(&clean(text), style.text_width() - indent);
     lines.join(&format!("\n{}", " ".repeat(indent))) + "\n"
 }
 

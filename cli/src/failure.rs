@@ -1,6 +1,6 @@
 //! Errors as people see them: one sentence on stderr, with the next step.
 
-use quorlock::{AcquireError, ConfigError, Contention, InspectError, LostError, ReadyError, Votes};
+use quorlock::{AcquireError, ConfigError, Contention, InspectError, LostError, Votes};
 
 use crate::{
     exit::Exit,
@@ -28,6 +28,11 @@ impl Failure {
         }
     }
 
+    /// Creates a failure that nobody wants to read about.
+    pub(crate) fn silent(exit: Exit) -> Self {
+        Self::new(exit, "")
+    }
+
     pub(crate) fn lost(lost: &LostError) -> Self {
         let sentence = format!("lost {:?}: {}", lost.name, lost.reason);
         Self::new(Exit::Lost, sentence).with_votes(&lost.votes)
@@ -37,8 +42,17 @@ impl Failure {
         self.exit
     }
 
-    pub(crate) fn sentence(&self) -> &str {
-        &self.sentence
+    pub(crate) fn with_exit(self, exit: Exit) -> Self {
+        Self { exit, ..self }
+    }
+
+    /// Blames the set of masters called `set` in the configuration file.
+    pub(crate) fn in_set(self, set: &str) -> Self {
+        Self {
+            exit: Exit::Configuration,
+            sentence: format!("the set {set:?}: {}", self.sentence),
+            ..self
+        }
     }
 
     pub(crate) fn with_votes(self, votes: &Votes) -> Self {
@@ -50,7 +64,9 @@ impl Failure {
 
     /// Writes the sentence to stderr, and the votes if they are wanted. Returns the exit status.
     pub(crate) fn report(self, is_verbose: bool) -> Exit {
-        complain(&self.sentence);
+        if !self.sentence.is_empty() {
+            complain(&self.sentence);
+        }
         if let Some(votes) = self.votes.filter(|_| is_verbose) {
             complain(format_args!("the votes were\n{}", table(&votes)));
         }
@@ -114,7 +130,7 @@ fn describe(error: &AcquireError, waited: &str, wait: &str) -> (Exit, String) {
             Exit::NoQuorum,
             format!(
                 "cannot lock {name:?}{waited}: too many masters may have forgotten locks; \
-                 try again in {}",
+                 try again in {}, or wait for them with --ready",
                 rounded(*remaining)
             ),
         ),
@@ -146,7 +162,10 @@ fn by(reason: Contention) -> String {
         Contention::Held {
             remaining: Some(remaining),
         } => {
-            format!("held by another for {} more", rounded(remaining))
+            format!(
+                "held by another for {} more, or longer if it is renewed",
+                rounded(remaining)
+            )
         }
         Contention::Queued => "free, but others came first".to_owned(),
         Contention::Split => "wanted by several at once, and none got it".to_owned(),
@@ -158,7 +177,8 @@ fn by(reason: Contention) -> String {
 /// certain without them.
 fn too_few(votes: &Votes) -> String {
     format!(
-        "{} of {} masters failed, and {} must answer; run `quorlock doctor`, or this with -v",
+        "{} of {} masters failed, and {} are needed; \
+         run `quorlock doctor` with the same masters, or this with -v",
         votes.failed_count(),
         votes.master_count(),
         votes.quorum()
@@ -168,18 +188,6 @@ fn too_few(votes: &Votes) -> String {
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         Self::new(Exit::Usage, in_words_of_the_file(&error.to_string()))
-    }
-}
-
-impl From<ReadyError> for Failure {
-    fn from(error: ReadyError) -> Self {
-        match &error {
-            ReadyError::NoQuorum { votes, .. } => {
-                Self::new(Exit::NoQuorum, format!("cannot start: {}", too_few(votes)))
-                    .with_votes(votes)
-            }
-            error => Self::new(Exit::NoQuorum, error.to_string()),
-        }
     }
 }
 

@@ -9,7 +9,8 @@ use serde::Serialize;
 use crate::{
     exit::Exit,
     failure::Failure,
-    times::{brief, micros, millis},
+    outage::Outage,
+    times::{brief, micros, millis, rounded},
     words::in_words_of_the_file,
 };
 
@@ -23,6 +24,9 @@ pub(crate) struct Look {
     /// The number of masters that make a majority.
     quorum: usize,
     pub(crate) masters: Vec<MasterLook>,
+    /// The time until enough masters have a vote. Only for [`Quarantined`](Verdict::Quarantined).
+    #[serde(skip)]
+    quarantine: Option<Duration>,
     /// The inspection that a break needs. `None` without a quorum.
     #[serde(skip)]
     pub(crate) inspection: Option<Inspection>,
@@ -37,6 +41,9 @@ pub(crate) enum Verdict {
     Held,
     /// No holder has a majority, and too few masters are free for another one.
     Contested,
+    /// Nobody holds the lock, but too few masters have a vote, because they may have forgotten
+    /// locks.
+    Quarantined,
     /// Too few masters answered.
     NoQuorum,
 }
@@ -60,6 +67,9 @@ pub(crate) struct MasterLook {
     /// The round trip that was measured when the connection began.
     #[serde(rename = "round_trip_us", serialize_with = "micros")]
     pub(crate) round_trip: Option<Duration>,
+    /// The time until the master has a vote, if it may have forgotten locks.
+    #[serde(rename = "quarantine_ms", serialize_with = "millis")]
+    pub(crate) quarantine: Option<Duration>,
     /// The time until the answer, with the dial if there was one.
     #[serde(rename = "answer_us", serialize_with = "micros")]
     pub(crate) answer: Option<Duration>,
@@ -80,7 +90,7 @@ impl Verdict {
         match self {
             Self::Free => Exit::Success,
             Self::Held | Self::Contested => Exit::Contended,
-            Self::NoQuorum => Exit::NoQuorum,
+            Self::Quarantined | Self::NoQuorum => Exit::NoQuorum,
         }
     }
 }
@@ -111,6 +121,10 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
     };
     for (master, health) in look.masters.iter_mut().zip(locks.health()) {
         master.round_trip = health.round_trip;
+        master.quarantine = health.quarantine;
+    }
+    if let (Verdict::Free, Some(Outage::Quarantine(time))) = (look.verdict, Outage::of(locks)) {
+        (look.verdict, look.quarantine) = (Verdict::Quarantined, Some(time));
     }
     Ok(look)
 }
@@ -123,10 +137,15 @@ fn may_not_see_the_queue(votes: &Votes) -> bool {
 
 impl Look {
     fn of(inspection: Inspection) -> Self {
+        let free = inspection.views().filter(|view| *view == View::Free);
+        let is_free = free.count() >= inspection.votes.quorum();
+        let is_held_anywhere = inspection.views().any(|view| matches!(view, View::Held(_)));
         let verdict = match (inspection.is_held(), inspection.is_contested()) {
-            (false, _) => Verdict::Free,
             (true, false) => Verdict::Held,
             (true, true) => Verdict::Contested,
+            (false, _) if is_free => Verdict::Free,
+            (false, _) if is_held_anywhere => Verdict::Contested,
+            (false, _) => Verdict::NoQuorum,
         };
         Self {
             name: inspection.name.to_string(),
@@ -135,6 +154,7 @@ impl Look {
             waiters: inspection.queue.clone(),
             quorum: inspection.votes.quorum(),
             masters: MasterLook::all(&inspection.votes, inspection.views()),
+            quarantine: None,
             inspection: Some(inspection),
         }
     }
@@ -147,6 +167,7 @@ impl Look {
             waiters: Vec::new(),
             quorum: votes.quorum(),
             masters: MasterLook::all(votes, views.into_iter()),
+            quarantine: None,
             inspection: None,
         }
     }
@@ -163,8 +184,18 @@ impl Look {
         match (self.verdict, &self.holder) {
             (Verdict::Held, Some(holder)) => format!("held {}", holder.sentence()),
             (Verdict::Contested, Some(holder)) => {
-                let until = holder.left().unwrap_or_else(|| "unknown".to_owned());
-                format!("contested: no holder has a majority; free in {until} at the latest")
+                let until = holder.left();
+                let until = until.map_or_else(String::new, |left| {
+                    format!("; free in {left} at the latest")
+                });
+                format!("contested: no holder has a majority{until}")
+            }
+            (Verdict::Contested, None) => format!(
+                "contested: held on {held_on} of {all} masters, and too few others are free"
+            ),
+            (Verdict::Quarantined, _) => {
+                let time = self.quarantine.map(rounded).unwrap_or_default();
+                format!("free, but too few masters have a vote: nobody can lock it for {time}")
             }
             (Verdict::Free, _) if held_on > 0 => {
                 format!("free, but still held on {held_on} of {all} masters")
@@ -261,6 +292,7 @@ impl MasterLook {
             holder,
             reason,
             round_trip: None,
+            quarantine: None,
             answer: row.latency(),
         }
     }

@@ -2,12 +2,13 @@
 
 use std::{env, process::ExitCode};
 
-use clap::Parser;
+use clap::{Parser, error::ErrorKind};
 
 use crate::{
-    args::{Args, Verb},
+    args::{Args, Common, Verb},
     exit::Exit,
     failure::Failure,
+    output::complain,
 };
 
 mod args;
@@ -27,6 +28,7 @@ mod keeper;
 mod look;
 mod man;
 mod masters;
+mod outage;
 mod output;
 mod report;
 mod run;
@@ -35,6 +37,7 @@ mod signals;
 mod status;
 mod style;
 mod times;
+mod waiting;
 mod words;
 
 fn main() -> ExitCode {
@@ -44,35 +47,41 @@ fn main() -> ExitCode {
     {
         return keeper::keep();
     }
-    let args = match Args::try_parse() {
+    let Args { common, mut verb } = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => {
-            // If nobody reads the text, there is nobody to tell.
-            let _ = error.print();
-            return if error.use_stderr() {
-                Exit::Usage
-            } else {
-                Exit::Success
-            }
-            .into();
-        }
+        Err(error) => return not_parsed(&error).into(),
     };
-    let is_verbose = args.common.is_verbose();
-    dispatch(args)
-        .unwrap_or_else(|failure| failure.report(is_verbose))
+    let common = match common.join(verb.take_common()) {
+        Ok(common) => common,
+        Err(why) => return Failure::new(Exit::Usage, why).report(false).into(),
+    };
+    dispatch(&verb, &common)
+        .unwrap_or_else(|failure| failure.report(common.is_verbose()))
         .into()
 }
 
-fn dispatch(args: Args) -> Result<Exit, Failure> {
-    let common = &args.common;
-    match args.verb {
-        Verb::Bench(args) => bench::bench(&args, common),
-        Verb::Break(args) => break_lock::break_lock(&args, common),
-        Verb::Completions(args) => completions::completions(&args),
-        Verb::Doctor(args) => doctor::doctor(&args, common),
-        Verb::Hold(args) => hold::hold(&args, common),
+/// Prints the help, or what is wrong with the arguments.
+fn not_parsed(error: &clap::Error) -> Exit {
+    let printed = error.print();
+    if !error.use_stderr() {
+        return printed.map_or(Exit::Output, |()| Exit::Success);
+    }
+    let has = |word: &str| env::args_os().any(|arg| arg == word);
+    if error.kind() == ErrorKind::UnknownArgument && has("run") && !has("--") {
+        complain("put -- before the command: quorlock run NAME -- CMD");
+    }
+    Exit::Usage
+}
+
+fn dispatch(verb: &Verb, common: &Common) -> Result<Exit, Failure> {
+    match verb {
+        Verb::Bench(args) => bench::bench(args, common),
+        Verb::Break(args) => break_lock::break_lock(args, common),
+        Verb::Completions(args) => completions::completions(args),
+        Verb::Doctor(args) => doctor::doctor(args, common),
+        Verb::Hold(args) => hold::hold(args, common),
         Verb::Man => man::man(),
-        Verb::Run(args) => run::run(&args, common),
-        Verb::Status(args) => status::status(&args, common),
+        Verb::Run(args) => run::run(args, common),
+        Verb::Status(args) => status::status(args, common),
     }
 }

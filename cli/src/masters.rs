@@ -1,6 +1,6 @@
 //! The masters, from the options, the environment or the configuration file.
 
-use std::{env, fs, path::PathBuf};
+use std::{env, fs::File, io::Read, path::PathBuf};
 
 use quorlock::{Builder, Coordinator, MasterSpec, RestartGuard};
 
@@ -40,7 +40,13 @@ impl Masters {
 
     /// Returns the coordinator. Must be called inside a runtime.
     pub(crate) fn coordinator(self) -> Result<Coordinator, Failure> {
-        Ok(self.builder.build()?)
+        self.builder.build().map_err(|error| {
+            let failure = Failure::from(error);
+            match self.name {
+                Some(name) => failure.in_set(&name),
+                None => failure,
+            }
+        })
     }
 }
 
@@ -48,8 +54,19 @@ impl Masters {
 fn find_settings(common: &Common) -> Result<(Option<String>, Settings), Failure> {
     let urls = variable("QUORLOCK_MASTERS")?.filter(|_| common.set.is_none());
     let masters = match urls {
-        _ if !common.masters.is_empty() => common.masters.iter().map(MasterSpec::from).collect(),
-        Some(urls) => MasterSpec::list(&urls),
+        _ if !common.masters.is_empty() => {
+            let lists = common.masters.iter();
+            lists.flat_map(|urls| MasterSpec::list(urls)).collect()
+        }
+        Some(urls) => {
+            if let Some(file) = &common.config {
+                let file = file.display();
+                complain(format_args!(
+                    "QUORLOCK_MASTERS is set, so {file} is not read; unset it, or give --set"
+                ));
+            }
+            MasterSpec::list(&urls)
+        }
         None => {
             let (name, settings) = configuration::read(common)?;
             return Ok((Some(name), settings));
@@ -90,11 +107,16 @@ fn builder(settings: Settings, common: &Common) -> Result<Builder, Failure> {
     Ok(builder)
 }
 
+/// The longest password file, in bytes. A file such as /dev/zero has no end.
+const MOST: u64 = 1 << 16;
+
 fn find_password(file: Option<&PathBuf>) -> Result<Option<String>, Failure> {
     let Some(file) = file else {
         return variable("QUORLOCK_PASSWORD");
     };
-    let text = fs::read_to_string(file).map_err(|error| {
+    let mut text = String::new();
+    let read = File::open(file).and_then(|file| file.take(MOST).read_to_string(&mut text));
+    read.map_err(|error| {
         let sentence = format!("cannot read the password in {}: {error}", file.display());
         Failure::new(Exit::Configuration, sentence)
     })?;

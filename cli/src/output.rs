@@ -3,15 +3,43 @@
 use std::{
     fmt::Display,
     io::{self, Write},
+    os::fd::AsFd,
 };
 
-/// Writes a message for people to stderr. If stderr is closed or full, the message is dropped,
-/// because there is nowhere to report that.
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::style::clean;
+
+/// Writes a message for people to stderr. If stderr is closed or full, or if nobody reads from it,
+/// the rest of the message is dropped: there is nowhere to report that, and a command must not run
+/// on because a message about it waits.
 pub(crate) fn complain(message: impl Display) {
-    let _ = io::stderr()
-        .lock()
-        .write_all(format!("quorlock: {message}\n").as_bytes());
+    let message = message.to_string();
+    let lines: Vec<_> = message.lines().map(clean).collect();
+    let text = format!("quorlock: {}\n", lines.join("\n"));
+    for piece in text.as_bytes().chunks(PIECE) {
+        let stderr = io::stderr();
+        let mut ready = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
+        let is_ready = poll(&mut ready, STDERR_LIMIT).is_ok_and(|count| count > 0);
+        if !is_ready || stderr.lock().write_all(piece).is_err() {
+            return;
+        }
+    }
 }
+
+/// Returns whether the reader of stdout is gone.
+pub(crate) fn is_closed() -> bool {
+    let stdout = io::stdout();
+    let mut gone = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+    let found = poll(&mut gone, PollTimeout::ZERO);
+    let events = gone[0].revents().unwrap_or(PollFlags::empty());
+    found.is_ok() && events.intersects(PollFlags::POLLERR | PollFlags::POLLHUP)
+}
+
+/// The bytes that a pipe takes at once, if it takes any.
+const PIECE: usize = 512;
+/// The longest wait for the reader of stderr, in milliseconds.
+const STDERR_LIMIT: u8 = 100;
 
 /// Writes text to stdout, and flushes it.
 pub(crate) fn print(text: impl Display) -> io::Result<()> {

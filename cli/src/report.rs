@@ -1,6 +1,6 @@
 //! The output of commands on stdout.
 
-use std::fmt::Display;
+use std::{fmt::Display, io};
 
 use serde::Serialize;
 
@@ -8,9 +8,9 @@ use crate::{exit::Exit, failure::Failure, output};
 
 /// Writes text to stdout.
 pub(crate) fn say(text: impl Display) -> Result<(), Failure> {
-    output::print(text).map_err(|error| {
-        let sentence = format!("cannot write the output: {error}");
-        Failure::new(Exit::Output, sentence)
+    output::print(text).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::silent(Exit::Output), // as after `| head`
+        _ => Failure::new(Exit::Output, format!("cannot write the output: {error}")),
     })
 }
 

@@ -60,10 +60,12 @@ impl Style {
         self.width().clamp(40, 80)
     }
 
+    /// Returns the [clean](clean) text in a colour.
     pub(crate) fn paint(self, colour: Colour, text: &str) -> String {
+        let text = clean(text);
         let code = match colour {
-            Colour::Plain => return text.to_owned(),
-            _ if !self.has_colour => return text.to_owned(),
+            Colour::Plain => return text,
+            _ if !self.has_colour => return text,
             Colour::Bold => 1,
             Colour::Dim => 2,
             Colour::Red => 31,
@@ -114,8 +116,12 @@ impl Style {
 }
 
 fn wants_colour() -> bool {
-    let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
-    !is_set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb")
+    !is_dumb() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Returns whether the terminal understands no escape sequences.
+pub(crate) fn is_dumb() -> bool {
+    env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
 /// One cell of a table.
@@ -164,15 +170,37 @@ pub(crate) fn heading<const N: usize>(words: [&str; N]) -> Vec<Cell> {
 
 /// Cuts a text to a number of columns.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
-    // A text from a server must not move the cursor.
-    let clean = text
-        .chars()
-        .map(|letter| if letter.is_control() { ' ' } else { letter });
     if text.chars().count() <= columns {
-        return clean.collect();
+        return text.to_owned();
     }
-    let mut cut: String = clean.take(columns.saturating_sub(1)).collect();
+    let mut cut: String = text.chars().take(columns.saturating_sub(1)).collect();
     cut.push('…');
+    cut
+}
+
+/// Returns a text without characters that move the cursor, change colours or hide other characters.
+/// Names of locks and texts of servers may contain them.
+pub(crate) fn clean(text: &str) -> String {
+    let is_hidden = |letter: char| {
+        letter.is_control()
+            || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    text.chars()
+        .map(|letter| if is_hidden(letter) { ' ' } else { letter })
+        .collect()
+}
+
+/// Cuts a line with colours to a number of columns.
+pub(crate) fn cut_painted(line: &str, columns: usize) -> String {
+    let (mut cut, mut used, mut in_code) = (String::new(), 0, false);
+    for letter in line.chars() {
+        let is_code = in_code || letter == '\x1b';
+        in_code = is_code && letter != 'm';
+        used += usize::from(!is_code);
+        if is_code || used <= columns {
+            cut.push(letter);
+        }
+    }
     cut
 }
 
@@ -222,6 +250,13 @@ mod tests {
     fn text_is_wrapped_between_words() {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("a-very-long-word b", 4), ["a-very-long-word", "b"]);
-        assert_eq!(cut("a\x1bb", 5), "a b");
+        assert_eq!(cut("abc", 2), "a…");
+        assert_eq!(cut_painted("\x1b[1mab\x1b[0mcd", 3), "\x1b[1mab\x1b[0mc");
+    }
+
+    #[test]
+    fn a_text_does_not_move_the_cursor() {
+        assert_eq!(clean("a\x1b[2Jb\nc\u{202e}d"), "a [2Jb c d");
+        assert_eq!(PIPE.paint(Colour::Plain, "a\x07"), "a ");
     }
 }

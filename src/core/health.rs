@@ -34,6 +34,18 @@ impl MasterHealth {
     pub fn can_vote(&self) -> bool {
         self.state == MasterState::Connected && self.quarantine.is_none()
     }
+
+    /// Returns whether the last dial failed because the master refused the login. The login for
+    /// Sentinels does not count.
+    pub fn refuses_login(&self) -> bool {
+        const REFUSED: &str = "refused the login: ";
+        let MasterState::Down(why) = &self.state else {
+            return false;
+        };
+        let by_sentinels = "named by the Sentinels: ";
+        let why = why.split_once(by_sentinels).map_or(&**why, |(_, why)| why);
+        why.starts_with(REFUSED)
+    }
 }
 
 /// Shows, for example, `10.0.0.1:6379 connected for 12.0s, round trip 310.0µs`.
@@ -113,6 +125,7 @@ mod tests {
                 (health.to_string(), health.can_vote()),
                 (text.into(), can_vote)
             );
+            assert!(!health.refuses_login());
         }
     }
 }

@@ -66,7 +66,7 @@ pub enum View {
     Free,
     /// The lock is held on this master.
     Held(Holder),
-    /// The master did not answer, and its vote says why. Or its answer makes no sense.
+    /// The master did not answer, or its answer makes no sense. Its vote says which.
     Unknown,
 }
 

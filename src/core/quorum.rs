@@ -23,6 +23,13 @@ pub enum Vote {
     Fail(Failure),
 }
 
+impl Vote {
+    /// Returns the vote of a master whose reply cannot be read.
+    pub(crate) fn nonsense() -> Self {
+        Self::Fail(Failure::Rejected("a reply that makes no sense".into()))
+    }
+}
+
 /// The reason why a master refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

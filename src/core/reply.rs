@@ -21,7 +21,7 @@ impl Command {
             (_, Reply::Error(_)) if mutant!(ErrorGrants) => Vote::Grant,
             (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((*text).into())),
             (Action::Inspect, Reply::Text(_)) => Vote::Grant,
-            (Action::Inspect, _) => nonsense(),
+            (Action::Inspect, _) => Vote::nonsense(),
             // The holder is a mutex, or a lock of another kind.
             (Action::Break { .. }, Reply::Nil) => held(None),
             (Action::Break { .. }, Reply::Int(left)) if *left < 0 => {
@@ -29,7 +29,7 @@ impl Command {
             }
             (_, Reply::Nil) if is_mutex => held(None),
             (_, Reply::Ok) if is_set => Vote::Grant,
-            _ if is_set => nonsense(),
+            _ if is_set => Vote::nonsense(),
             (_, Reply::Int(1)) => Vote::Grant,
             (
                 Action::Extend { .. }
@@ -45,7 +45,7 @@ impl Command {
             // For a mutex, only the script that acquires a fenced mutex replies with a text.
             (Action::Acquire { .. } | Action::Heal { .. }, Reply::Text(text)) => refusal(text),
             (_, Reply::Text(text)) if !is_mutex => refusal(text),
-            _ => nonsense(),
+            _ => Vote::nonsense(),
         }
     }
 }
@@ -68,11 +68,7 @@ fn held(remaining: Option<Duration>) -> Vote {
 }
 
 fn refusal(text: &str) -> Vote {
-    refusal_text::refusal(text).map_or_else(nonsense, Vote::Refuse)
-}
-
-fn nonsense() -> Vote {
-    Vote::Fail(Failure::Rejected("a reply that makes no sense".into()))
+    refusal_text::refusal(text).map_or_else(Vote::nonsense, Vote::Refuse)
 }
 
 /// Returns whether an error is WRONGTYPE. Redis 6 wraps the errors of a script, so this word may
@@ -107,8 +103,8 @@ mod tests {
         for (verb, reply, vote) in [
             (Acquire, Reply::Int(1), Vote::Grant),
             (Heal, Reply::Int(1), Vote::Grant),
-            (Acquire, Reply::Ok, nonsense()), // this is the reply to SET
-            (Acquire, Reply::Int(0), nonsense()),
+            (Acquire, Reply::Ok, Vote::nonsense()), // this is the reply to SET
+            (Acquire, Reply::Int(0), Vote::nonsense()),
             (Acquire, Reply::Int(-250), held(Some(250))),
             (Acquire, Reply::Nil, held(None)),
             (
@@ -117,20 +113,24 @@ mod tests {
                 stale(1_770_000_000_000_001),
             ),
             (Heal, Reply::Text("stale 5".into()), stale(5)),
-            (Acquire, Reply::Text("stale 1.77e+15".into()), nonsense()),
-            (Acquire, Reply::Text("stale".into()), nonsense()),
-            (Acquire, Reply::Text("stale -1".into()), nonsense()),
+            (
+                Acquire,
+                Reply::Text("stale 1.77e+15".into()),
+                Vote::nonsense(),
+            ),
+            (Acquire, Reply::Text("stale".into()), Vote::nonsense()),
+            (Acquire, Reply::Text("stale -1".into()), Vote::nonsense()),
             (
                 Acquire,
                 Reply::Text("skew 1500000".into()),
                 skewed(1_500_000),
             ),
-            (Acquire, Reply::Text("skew".into()), nonsense()),
+            (Acquire, Reply::Text("skew".into()), Vote::nonsense()),
             (Extend, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
             (Release, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
             (Release, Reply::Int(-250), held(Some(250))),
-            (Extend, Reply::Text("kind".into()), nonsense()),
-            (Release, Reply::Text("kind".into()), nonsense()),
+            (Extend, Reply::Text("kind".into()), Vote::nonsense()),
+            (Release, Reply::Text("kind".into()), Vote::nonsense()),
         ] {
             assert_eq!(
                 fenced(Kind::Mutex, verb, 1).vote(&reply),
@@ -146,7 +146,10 @@ mod tests {
         }
         // A lock that is not fenced has no candidate, so this reply makes no sense.
         let text = Reply::Text("stale 5".into());
-        assert_eq!(command(Kind::Mutex, Acquire, 1).vote(&text), nonsense());
+        assert_eq!(
+            command(Kind::Mutex, Acquire, 1).vote(&text),
+            Vote::nonsense()
+        );
     }
 
     #[test]
@@ -159,9 +162,9 @@ mod tests {
         };
         for (verb, reply, vote) in [
             (Acquire, Reply::Int(1), Vote::Grant),
-            (Acquire, Reply::Int(0), nonsense()),
-            (Acquire, Reply::Ok, nonsense()),
-            (Acquire, Reply::Nil, nonsense()),
+            (Acquire, Reply::Int(0), Vote::nonsense()),
+            (Acquire, Reply::Ok, Vote::nonsense()),
+            (Acquire, Reply::Nil, Vote::nonsense()),
             (
                 Acquire,
                 Reply::Text("held 250 2 3 u:2".into()),
@@ -177,7 +180,7 @@ mod tests {
                 Reply::Text("held 0 1 0 u:2".into()), // in its last millisecond
                 held(Some(1), "u:2", 1, None),
             ),
-            (Acquire, Reply::Text("held 250 2".into()), nonsense()),
+            (Acquire, Reply::Text("held 250 2".into()), Vote::nonsense()),
             (
                 Acquire,
                 Reply::Text("kind".into()),
@@ -195,14 +198,14 @@ mod tests {
                     clock: Duration::from_millis(1_500),
                 }),
             ),
-            (Acquire, Reply::Text("".into()), nonsense()),
+            (Acquire, Reply::Text("".into()), Vote::nonsense()),
             (Extend, Reply::Int(1), Vote::Grant),
             (Extend, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
-            (Extend, Reply::Int(-5), nonsense()),
+            (Extend, Reply::Int(-5), Vote::nonsense()),
             (Release, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
             (Yield, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
             (Inspect, Reply::Text("free 0 0 ".into()), Vote::Grant),
-            (Inspect, Reply::Int(1), nonsense()),
+            (Inspect, Reply::Int(1), Vote::nonsense()),
             (Break, Reply::Int(1), Vote::Grant),
             (Break, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
             (
@@ -223,7 +226,7 @@ mod tests {
         // The commands of a mutex that is not fenced never get a text.
         assert_eq!(
             command(Kind::Mutex, Acquire, 1).vote(&Reply::Text("kind".into())),
-            nonsense()
+            Vote::nonsense()
         );
     }
 
@@ -238,7 +241,7 @@ mod tests {
         for (verb, reply, vote) in [
             (Acquire, Reply::Ok, Vote::Grant),
             (Acquire, Reply::Nil, held(None)),
-            (Acquire, Reply::Int(1), nonsense()),
+            (Acquire, Reply::Int(1), Vote::nonsense()),
             (
                 Acquire,
                 Reply::Error("OOM command not allowed"),
@@ -252,9 +255,9 @@ mod tests {
             (Extend, Reply::Int(1), Vote::Grant),
             (Extend, Reply::Int(0), gone()),
             (Extend, Reply::Int(-250), held(Some(250))),
-            (Extend, Reply::Int(2), nonsense()),
+            (Extend, Reply::Int(2), Vote::nonsense()),
             (Extend, Reply::Nil, held(None)),
-            (Extend, Reply::Ok, nonsense()),
+            (Extend, Reply::Ok, Vote::nonsense()),
             (Release, Reply::Int(1), Vote::Grant),
             (Release, Reply::Int(0), gone()),
             (Release, Reply::Int(i64::MIN), held(Some(1 << 63))),
@@ -287,7 +290,7 @@ mod tests {
                 rejected("ERR Error running script (call to f_1): @user_script:13: OOM"),
             ),
             (Release, Reply::Error("READONLY"), rejected("READONLY")),
-            (Release, Reply::Other, nonsense()),
+            (Release, Reply::Other, Vote::nonsense()),
         ] {
             assert_eq!(
                 command(Kind::Mutex, verb, 1).vote(&reply),

@@ -38,6 +38,11 @@ impl CountVotes for Arc<Inquiry> {
     }
 
     fn count(&self, master: usize, vote: Vote, now: Instant) {
+        let is_seen = self.seen.lock().get(master).is_some_and(Option::is_some);
+        let vote = match vote {
+            Vote::Grant if !is_seen => Vote::nonsense(),
+            vote => vote,
+        };
         self.round.count(master, vote, now);
     }
 }

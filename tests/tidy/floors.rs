@@ -77,7 +77,9 @@ const WORDS: &[(&str, &str, &str)] = &[
     (
         "spawn spawn_blocking spawn_local JoinSet",
         // The tasks of a check end when the check ends. A blocking coordinator starts one thread.
-        "src/driver/engine.rs src/check/ask.rs src/blocking/background.rs",
+        // The system resolves a name only in a thread that it may block.
+        "src/driver/engine.rs src/check/ask.rs src/blocking/background.rs \
+         src/master/redis/resolve.rs",
         "only the engine spawns, so that every task has one owner",
     ),
     (

@@ -39,7 +39,8 @@ fn candidates(program: &OsStr) -> Vec<PathBuf> {
     if program.as_encoded_bytes().contains(&b'/') {
         return vec![program.into()];
     }
-    let path = env::var_os("PATH").unwrap_or_default();
+    // Without a PATH, the system looks here.
+    let path = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     env::split_paths(&path)
         .map(|folder| folder.join(program))
         .collect()

@@ -44,7 +44,12 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
 /// Returns the verdict that decides the exit status: without a quorum, nothing is certain.
 fn worst(looks: &[Look]) -> Verdict {
     let has = |verdict| looks.iter().any(|look| look.verdict == verdict);
-    let verdicts = [Verdict::NoQuorum, Verdict::Contested, Verdict::Held];
+    let verdicts = [
+        Verdict::NoQuorum,
+        Verdict::Quarantined,
+        Verdict::Contested,
+        Verdict::Held,
+    ];
     let worst = verdicts.into_iter().find(|verdict| has(*verdict));
     worst.unwrap_or(Verdict::Free)
 }

@@ -21,7 +21,7 @@ pub(crate) fn headline(look: &Look, style: Style) -> String {
     let colour = match look.verdict {
         Verdict::Free => Colour::Green,
         Verdict::Held => Colour::Yellow,
-        Verdict::Contested | Verdict::NoQuorum => Colour::Red,
+        Verdict::Contested | Verdict::Quarantined | Verdict::NoQuorum => Colour::Red,
     };
     let (name, sentence) = (style.paint(Colour::Bold, &look.name), look.sentence());
     let length = look.name.chars().count() + 2 + sentence.chars().count();
@@ -38,8 +38,23 @@ pub(crate) fn queue(look: &Look, style: Style) -> String {
     let rows: Vec<_> = rows
         .map(|(at, owner)| vec![Cell::plain((at + 1).to_string()), Cell::plain(owner)])
         .collect();
-    let count = style.paint(Colour::Dim, &format!("  WAITING: {}", look.waiters.len()));
+    // A master reports no more than this.
+    let more = if look.waiters.len() < 1_000 {
+        ""
+    } else {
+        " or more"
+    };
+    let count = format!("  WAITING: {}{more}", look.waiters.len());
+    let count = style.paint(Colour::Dim, &count);
     format!("{count}\n{}", style.table(&rows))
+}
+
+fn free(master: &MasterLook) -> String {
+    match (master.view, master.quarantine) {
+        (MasterView::Free, Some(time)) => format!("free, no vote for {}", brief(time)),
+        (MasterView::Free, None) => "free".to_owned(),
+        _ => "answers nonsense".to_owned(),
+    }
 }
 
 fn row(master: &MasterLook) -> Vec<Cell> {
@@ -50,8 +65,7 @@ fn row(master: &MasterLook) -> Vec<Cell> {
     }
     let (view, left) = match &master.holder {
         Some(holder) => holder.columns(),
-        None if master.view == MasterView::Free => ("free".to_owned(), "-".to_owned()),
-        None => ("answers nonsense".to_owned(), "-".to_owned()),
+        None => (free(master), "-".to_owned()),
     };
     let round_trip = master.round_trip.map_or_else(String::new, brief);
     vec![

@@ -19,9 +19,10 @@ use crate::{
     exit::Exit,
     failure::Failure,
     look::{HolderLook, Look, MasterLook, look_at_all},
+    output,
     report::{print_json, say},
     signals::Signals,
-    style::{Cell, Colour, Style, heading},
+    style::{Cell, Colour, Style, cut_painted, heading, is_dumb},
     times::{brief, micros},
     words::in_words_of_the_file,
 };
@@ -58,10 +59,8 @@ enum State {
 
 /// Shows the locks until a signal comes.
 pub(crate) async fn watch(args: &Status, locks: &Coordinator) -> Result<Exit, Failure> {
-    let is_live = !args.json && std::io::stdout().is_terminal();
-    let mut wanted = vec![Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM];
-    wanted.extend(is_live.then_some(Signal::SIGTSTP));
-    let mut signals = Signals::catch(&wanted)?;
+    let is_live = !args.json && std::io::stdout().is_terminal() && !is_dumb();
+    let mut signals = Signals::catch(if is_live { &LIVE } else { &ENDING })?;
     let screen = is_live.then(Screen::open).transpose()?;
     let mut shown = pin!(show(args, locks, is_live));
     loop {
@@ -88,6 +87,9 @@ async fn show(args: &Status, locks: &Coordinator, is_live: bool) -> Result<Exit,
             false if !is_new => {}
             false if args.json => print_json(&frame)?,
             false => say(frame.text(style) + "\n")?,
+        }
+        if output::is_closed() {
+            return Ok(Exit::Output);
         }
         next = Instant::now().max(next + interval);
         sleep_until(next).await;
@@ -150,9 +152,9 @@ impl Frame {
         let mut rows = vec![heading([
             "MASTER",
             "STATE",
-            "ROUND TRIP",
             "HOLDER",
             "TTL LEFT",
+            "ROUND TRIP",
         ])];
         let masters = self.masters.iter().zip(&look.masters);
         rows.extend(masters.map(|(master, view)| row(master, view)));
@@ -180,9 +182,9 @@ fn row(master: &MasterReport, view: &MasterLook) -> Vec<Cell> {
     vec![
         name,
         state,
-        Cell::plain(brief(round_trip)),
         Cell::plain(holder),
         Cell::plain(left),
+        Cell::plain(brief(round_trip)),
     ]
 }
 
@@ -207,13 +209,14 @@ impl MasterReport {
 /// Returns the bytes that replace the picture on the terminal. Lines that do not fit are counted.
 fn redraw(text: &str, style: Style) -> String {
     let height = style.height().unwrap_or(24).max(2);
+    let width = style.width();
     let lines: Vec<_> = text.lines().collect();
     let mut picture = "\x1b[H".to_owned();
     let is_cut = lines.len() > height;
     let shown = if is_cut { height - 1 } else { lines.len() };
     for (at, line) in lines[..shown].iter().enumerate() {
         let end = if at + 1 == height { "" } else { "\r\n" };
-        let _ = write!(picture, "{line}\x1b[K{end}");
+        let _ = write!(picture, "{}\x1b[K{end}", cut_painted(line, width));
     }
     if is_cut {
         let _ = write!(picture, "… {} more lines\x1b[K", lines.len() - shown);
@@ -221,6 +224,16 @@ fn redraw(text: &str, style: Style) -> String {
     picture + "\x1b[J"
 }
 
+/// The signals that end a watch.
+const ENDING: [Signal; 3] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM];
+/// The signals before which a live table must give back the screen.
+const LIVE: [Signal; 5] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGTSTP,
+];
 /// A shorter interval would ask the masters all the time.
 const LEAST_INTERVAL: Duration = Duration::from_millis(100);
 

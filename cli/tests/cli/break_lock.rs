@@ -86,6 +86,20 @@ fn a_break_without_a_majority_says_so() {
 }
 
 #[test]
+fn what_prevents_a_break_decides_the_status() {
+    let mut masters = masters(4);
+    for master in &masters[..2] {
+        master.command(&["HSET", "job", "field", "value"]);
+    }
+    let (status, _, error) = ended(&mut with(&masters, "break job --yes"));
+    assert_eq!(status, 78, "half of the keys are not locks: {error}");
+    masters[3].kill();
+    masters[2].command(&["HSET", "job", "field", "value"]);
+    let (status, _, error) = ended(&mut with(&masters, "break job --yes"));
+    assert_eq!(status, 78, "the dead master could not help: {error}");
+}
+
+#[test]
 fn a_key_that_is_not_a_lock_is_left_alone() {
     let masters = masters(3);
     for master in &masters {

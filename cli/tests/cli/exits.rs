@@ -7,8 +7,10 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use nix::sys::signal::Signal;
+
 use crate::{
-    server::masters,
+    server::{Server, masters},
     support::{Running, assert_free, ended, ignores_interrupts, quorlock, script, urls, with},
 };
 
@@ -84,6 +86,10 @@ fn a_lock_that_is_held_is_75() {
         let (_, _, err) = ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
         assert!(err.ends_with(advice), "{words}: {err}");
     }
+    for (words, expected) in [("-n -E 3", 3), ("-q --conflict-exit-code 0 -n", 0)] {
+        let (status, out, _) = ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
+        assert_eq!((status, &*out), (expected, ""), "{words}");
+    }
     let quiet = ended(&mut script(&masters, "-q -n a", "echo ran"));
     assert_eq!(quiet, (75, String::new(), String::new()));
     // The same name as another kind of lock is a mistake, and no contention.
@@ -110,7 +116,7 @@ fn no_majority_is_69() {
         let (status, out, err) = ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
         assert_eq!((status, &*out), (69, ""), "{words}: {err}");
         assert!(
-            err.contains("3 of 5 masters failed, and 3 must answer"),
+            err.contains("3 of 5 masters failed, and 3 are needed"),
             "{err}"
         );
         assert_eq!(err.lines().count(), 1, "{err}");
@@ -133,6 +139,9 @@ fn wrong_arguments_are_64() {
         "run a",
         "run a true",
         "run --wait 5 a -- true", // five what?
+        "bench --time 500000000000years",
+        "status --watch --interval 500000000000years a",
+        "bench --tasks 0",
         "run --wait 1s --nonblock a -- true",
         "run --ttl 2h a -- true", // more than the longest TTL
         "run --ttl 1ms a -- true",
@@ -153,6 +162,57 @@ fn wrong_arguments_are_64() {
         assert_eq!(status, 0);
         assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
     }
+}
+
+#[test]
+fn a_program_without_a_terminal_says_that_it_waits_for_masters() {
+    let mut masters = masters(3);
+    masters[0].kill();
+    masters[1].kill();
+    let mut running = Running::start(&mut script(&masters, "a", "echo ran"));
+    let news = running.error_line();
+    let expected = "waiting for \"a\": only 1 of 3 masters can be reached, and 2 are needed";
+    assert!(news.contains(expected), "{news}");
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.ended().0.code(), Some(143));
+}
+
+#[test]
+fn masters_that_may_have_forgotten_locks_are_waited_for() {
+    let masters = masters(3);
+    let urls: Vec<_> = masters.iter().map(Server::url).collect();
+    let file = masters[0].directory().join("strict.toml");
+    let text =
+        format!("[set.s]\nmasters = {urls:?}\nstrict = true\nttl = \"2s\"\nmax_ttl = \"3s\"\n");
+    fs::write(&file, text).unwrap();
+    let strict = |words: &str| {
+        ended(&mut with(
+            &[],
+            &format!("--config {} --set s {words}", file.display()),
+        ))
+    };
+    let (status, _, err) = strict("run -n a -- true");
+    assert_eq!(status, 69, "{err}");
+    assert!(err.contains("or wait for them with --ready"), "{err}");
+    let (status, shown, _) = strict("status a");
+    assert_eq!(status, 69, "{shown}");
+    assert!(
+        shown.contains("a  free, but too few masters have a vote"),
+        "{shown}"
+    );
+    assert_eq!(shown.matches("  free, no vote for ").count(), 3, "{shown}");
+    let (status, _, err) = strict("run -n --ready 10ms a -- true");
+    assert_eq!(status, 69, "{err}");
+    assert!(err.contains("get no vote for "), "{err}");
+    let (status, out, err) = strict("run -n --ready 20s a -- echo ran");
+    assert_eq!((status, &*out, &*err), (0, "ran\n", ""));
+}
+
+#[test]
+fn a_command_is_found_without_a_path() {
+    let masters = masters(1);
+    let (status, out, err) = ended(with(&masters, "run a -- echo ran").env_remove("PATH"));
+    assert_eq!((status, &*out), (0, "ran\n"), "{err}");
 }
 
 #[test]

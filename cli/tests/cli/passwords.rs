@@ -1,6 +1,6 @@
 //! Masters from arguments, the environment and files; passwords.
 
-use std::fs;
+use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt};
 
 use crate::{
     server::{Server, masters},
@@ -37,7 +37,12 @@ fn a_password_from_a_file_is_shown_nowhere() {
     assert!(!err.contains("hunter2"), "{err}");
 
     let without = ended(&mut with(&masters, "run -v -n a -- true"));
-    assert_eq!(without.0, 69, "{}", without.2);
+    assert_eq!(without.0, 78, "{}", without.2);
+    let advice = "refused the login; give the password with --password-file";
+    assert!(without.2.contains(advice), "{}", without.2);
+    // A program that waits for the masters would wait forever.
+    let waiting = ended(with(&masters, "run a -- true").env("QUORLOCK_PASSWORD", "wrong"));
+    assert_eq!(waiting.0, 78, "{}", waiting.2);
     let by_environment = ended(with(&masters, "run a -- true").env("QUORLOCK_PASSWORD", PASSWORD));
     assert_eq!(by_environment.0, 0, "{}", by_environment.2);
 }
@@ -49,6 +54,9 @@ fn no_message_has_a_password() {
     for text in [
         "[set.a]\nmasters = [\"redis://:hunter2@a\"",
         "[set.a]\nmasters = \"redis://:hunter2@a\"",
+        "[set.a]\n\"redis://:hunter2@a\" = 1",
+        "default = \"redis://:hunter2@a\"\n[set.a]\nmasters = []\n[set.\"redis://:hunter2@a\"]\nmasters = []\n[set.b]\nmasters = []",
+        "default = \"redis://:hunter2@b\"\n[set.a]\nmasters = []",
         "[set.a]\nmasters = [\"redis://:hunter2@a\"]\nttl = \"hunter2\"",
         "[set.a]\nmasters = [\"redis://:hunter2@a:x\"]",
         "[set.a]\nmasters = [\"redis://:hunter2@127.0.0.1:1\"]",
@@ -101,11 +109,55 @@ fn masters_come_from_arguments_then_the_environment_then_a_file() {
         held_on(&format!("--master {} {config}", url(0)), &url(1), true),
         [0]
     );
-    assert_eq!(held_on(&config, &url(1), true), [1]);
+    assert_eq!(held_on(&config, &url(1), true), [1]); // and says so on stderr
     assert_eq!(held_on(&config, "", false), [2]);
     assert_eq!(held_on("", "", true), [2]);
     assert_eq!(held_on("--set one", &url(0), true), [1]);
     let (status, _, err) = ended(with(&[], "hold --set three a").env("XDG_CONFIG_HOME", folder));
     assert_eq!(status, 78);
     assert!(err.contains("it has: one, two"), "{err}");
+    let mut both = with(&[], &format!("{config} status a"));
+    let (_, _, err) = ended(both.env("QUORLOCK_MASTERS", url(1)));
+    assert!(
+        err.contains("is not read; unset it, or give --set"),
+        "{err}"
+    );
+}
+
+#[test]
+fn options_stand_on_both_sides_of_the_command() {
+    let masters = masters(3);
+    let urls: Vec<_> = masters.iter().map(Server::url).collect();
+    let [one, two, three] = &urls[..] else {
+        unreachable!("there are three masters");
+    };
+    for words in [
+        format!("--master {one} --master {two} status a --master {three}"),
+        format!("--master {one},{two} status a --master {three}"),
+    ] {
+        let (status, shown, err) = ended(&mut with(&[], &words));
+        assert_eq!((status, &*err), (0, ""));
+        assert_eq!(shown.matches("127.0.0.1").count(), 3, "{words}: {shown}");
+    }
+    for words in [
+        format!("--master {one} status a --set s"),
+        format!("--set s status a --master {one}"),
+        "--set s status a --set t".to_owned(),
+        "--config s status a --config t".to_owned(),
+        "--password-file s status a --password-file t".to_owned(),
+    ] {
+        let (status, shown, err) = ended(&mut with(&masters, &words));
+        assert_eq!((status, &*shown), (64, ""), "{words}: {err}");
+    }
+}
+
+#[test]
+fn variables_that_are_no_text_are_refused() {
+    let masters = masters(1);
+    let bytes = OsStr::from_bytes(b"redis://\xff");
+    for name in ["QUORLOCK_MASTERS", "QUORLOCK_PASSWORD"] {
+        let (status, _, err) = ended(with(&masters, "run -n a -- true").env(name, bytes));
+        assert_eq!(status, 78, "{err}");
+        assert!(err.contains(name), "{err}");
+    }
 }

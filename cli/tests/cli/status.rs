@@ -78,6 +78,28 @@ fn without_a_majority_the_status_is_69() {
 }
 
 #[test]
+fn a_lock_that_may_be_held_is_not_free() {
+    let mut masters = masters(3);
+    write_mutex(&masters[..2], "job", "t");
+    masters[0].kill();
+    let (status, shown, _) = ended(&mut with(&masters, "status job"));
+    assert_eq!(status, 75, "{shown}");
+    assert!(
+        shown.starts_with("job  contested: held on 1 of 3 masters"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_name_from_a_master_does_not_move_the_cursor() {
+    let masters = masters(3);
+    write_fair(&masters, "job", "\u{1b}[2Jevil\u{202e}");
+    let (_, shown, _) = ended(&mut with(&masters, "status job"));
+    assert!(shown.contains("[2Jevil"), "{shown}");
+    assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{shown:?}");
+}
+
+#[test]
 fn a_watch_without_json_prints_blocks() {
     let masters = masters(3);
     let mut watch = Running::start(&mut with(&masters, "status job --watch"));

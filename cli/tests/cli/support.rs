@@ -111,6 +111,14 @@ impl Running {
         line.trim_end().to_owned()
     }
 
+    /// Waits for the first line on stderr. The others are lost.
+    pub fn error_line(&mut self) -> String {
+        let mut line = String::new();
+        let stderr = self.child.stderr.as_mut().unwrap();
+        BufReader::new(stderr).read_line(&mut line).unwrap();
+        line
+    }
+
     /// Waits for a line that contains `part`.
     #[track_caller]
     pub fn line_with(&mut self, part: &str) -> String {

@@ -88,8 +88,8 @@ impl Masters {
     fn refuse(&self, more: &str, advice: &str) {
         let (status, out, err) = ended(&mut self.quorlock(more, "run -n a -- echo ran"));
         assert_eq!((status, &*out), (69, ""), "{err}");
-        let next =
-            " of 3 masters failed, and 2 must answer; run `quorlock doctor`, or this with -v";
+        let next = " of 3 masters failed, and 2 are needed; \
+                    run `quorlock doctor` with the same masters, or this with -v";
         assert!(err.starts_with("quorlock: cannot lock \"a\": "), "{err}");
         assert!(err.contains(next) && err.lines().count() == 1, "{err}");
         let (status, _, votes) = ended(&mut self.quorlock(more, "run -v -n a -- echo ran"));
@@ -201,7 +201,7 @@ fn no_secret_is_shown() {
     );
     for (more, password, words, code) in [
         (&shows, "hunter2", "run -v a -- ps axww -o args=", 0),
-        (&shows, "hunter3", "run -v -n a -- true", 69),
+        (&shows, "hunter3", "run -v -n a -- true", 78),
         (&shows, "hunter3", "status a", 69),
         (&shows, "hunter3", "doctor", 3),
         (&swapped, "hunter2", "run -v -n a -- true", 78),

@@ -38,6 +38,9 @@ impl Endpoint {
         }
         // The error of the redis crate is dropped: it may repeat a part of the URL.
         match url.into_connection_info() {
+            Ok(_) if has_unknown_parameter(url) => Err(format!(
+                "its URL has a parameter that is not known: {SHAPES}"
+            )),
             Ok(info) => Self::from_info(&info),
             Err(_) if url.starts_with("rediss:") && !cfg!(feature = "tls") => {
                 Err("rediss:// needs the crate's feature `tls`".to_owned())
@@ -137,6 +140,18 @@ fn has_late_login(url: &str) -> bool {
     end.is_some_and(|end| rest[end..].contains('@'))
 }
 
+/// Returns whether the query has a parameter that would be ignored, such as a misspelled password.
+fn has_unknown_parameter(url: &str) -> bool {
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let query = query.split('#').next().unwrap_or_default();
+    let known: &[&str] = match url.split("://").next() {
+        Some(scheme) if scheme.ends_with("unix") => &["db", "user", "pass", "protocol"],
+        _ => &["protocol"],
+    };
+    let mut parameters = query.split('&').filter(|parameter| !parameter.is_empty());
+    parameters.any(|parameter| !known.contains(&parameter.split('=').next().unwrap_or_default()))
+}
+
 fn names_sentinels(url: &str) -> bool {
     let scheme = url.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| scheme.ends_with("+sentinel"))
@@ -222,6 +237,14 @@ mod tests {
                 "the port in its URL is not a number up to 65535: ",
             ),
             ("redis://:hunter2@a/x", "its URL cannot be used: "),
+            (
+                "redis://a?password=hunter2",
+                "its URL has a parameter that is not known: ",
+            ),
+            (
+                "unix:///a?db=1&password=hunter2",
+                "its URL has a parameter that is not known: ",
+            ),
             (
                 "redis://u:@hunter2#@a",
                 "the login in its URL must be percent-encoded: ",

@@ -12,7 +12,8 @@ mod endpoint;
 mod greeting;
 mod native_release;
 mod probe;
-pub(super) mod resp;
+pub(super) mod resolve;
+mod resp;
 mod restart_query;
 #[cfg(feature = "sentinel")]
 mod sentinel;

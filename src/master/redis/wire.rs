@@ -13,10 +13,10 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpStream, lookup_host},
+    net::TcpStream,
 };
 
-use super::{resp::FrameScan, wire_error::WireError};
+use super::{resolve::resolve, resp::FrameScan, wire_error::WireError};
 use crate::master::{dial_error::DialError, task::poll_yield};
 
 /// The transport of a connection: TCP, TLS or a unix socket.
@@ -41,8 +41,7 @@ impl Stream for tokio::net::UnixStream {}
 impl Stream for tokio::io::DuplexStream {}
 
 pub(in crate::master) async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, DialError> {
-    let found = lookup_host((host, port)).await;
-    let addresses: Vec<_> = found.map_err(DialError::Lookup)?.collect();
+    let addresses = resolve(host, port).await.map_err(DialError::Lookup)?;
     let stream = TcpStream::connect(&*addresses).await;
     let stream = stream.map_err(DialError::Connect)?;
     // A lock command is one small packet. The packet must not wait until there are more bytes to

@@ -1,0 +1,103 @@
+//! The reason why no lock can be acquired, although nobody holds it.
+
+use std::{fmt, time::Duration};
+
+use quorlock::{Coordinator, MasterHealth, MasterState, ReadyError};
+
+use crate::{exit::Exit, failure::Failure, times::rounded};
+
+/// The reason why too few masters can vote.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outage {
+    /// So many masters refuse the login that the others are no majority. One of them has this
+    /// address.
+    Login(String),
+    /// Enough masters are connected, but some of them may have forgotten locks. The time until a
+    /// majority can vote.
+    Quarantine(Duration),
+    /// Too few masters are connected.
+    TooFew {
+        connected: usize,
+        all: usize,
+        quorum: usize,
+    },
+}
+
+impl Outage {
+    /// Returns the reason why too few masters can vote now. `None` if a majority can.
+    pub(crate) fn of(locks: &Coordinator) -> Option<Self> {
+        Self::in_health(&locks.health(), locks.quorum())
+    }
+
+    fn in_health(health: &[MasterHealth], quorum: usize) -> Option<Self> {
+        let all = health.len();
+        let connected = health
+            .iter()
+            .filter(|master| master.state == MasterState::Connected);
+        let mut waits: Vec<_> = connected
+            .map(|master| master.quarantine.unwrap_or_default())
+            .collect();
+        waits.sort_unstable();
+        match waits.get(quorum - 1) {
+            Some(&Duration::ZERO) => return None,
+            Some(&wait) => return Some(Self::Quarantine(wait)),
+            None => {}
+        }
+        let mut refused = health.iter().filter(|master| master.refuses_login());
+        if let (true, Some(first)) = (all - refused.clone().count() < quorum, refused.next()) {
+            return Some(Self::Login(first.master.to_string()));
+        }
+        Some(Self::TooFew {
+            connected: waits.len(),
+            all,
+            quorum,
+        })
+    }
+
+    /// Returns the failure of an action, such as `cannot lock "a"`.
+    pub(crate) fn failure(&self, action: &str) -> Failure {
+        let exit = match self {
+            Self::Login(_) => Exit::Configuration,
+            Self::Quarantine(_) | Self::TooFew { .. } => Exit::NoQuorum,
+        };
+        Failure::new(exit, format!("{action}: {self}"))
+    }
+}
+
+/// Returns the failure of an action for which too few masters were ready.
+pub(crate) fn not_ready(error: &ReadyError, locks: &Coordinator, action: &str) -> Failure {
+    let failure = match Outage::of(locks) {
+        Some(outage) => outage.failure(action),
+        None => Failure::new(Exit::NoQuorum, format!("{action}: {error}")),
+    };
+    match error {
+        ReadyError::NoQuorum { votes, .. } => failure.with_votes(votes),
+        _ => failure,
+    }
+}
+
+impl fmt::Display for Outage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Login(master) => write!(
+                f,
+                "{master} refused the login; give the password with --password-file, QUORLOCK_PASSWORD \
+                 or password_file, and the user in the URL or the set"
+            ),
+            Self::Quarantine(wait) => write!(
+                f,
+                "masters that may have forgotten locks get no vote for {}",
+                rounded(*wait)
+            ),
+            Self::TooFew {
+                connected,
+                all,
+                quorum,
+            } => write!(
+                f,
+                "only {connected} of {all} masters can be reached, and {quorum} are needed; \
+                 run `quorlock doctor` with the same masters"
+            ),
+        }
+    }
+}
