@@ -7,8 +7,9 @@ use clap_complete::Shell;
 
 /// Distributed locks, held by a majority of independent Redis or Valkey masters.
 ///
-/// The masters come from --master, from QUORLOCK_MASTERS (URLs with commas between them), or from a
-/// set in the configuration file, in this order.
+/// The masters come from the first of these: the options --master; the set that --set names;
+/// QUORLOCK_MASTERS, which has URLs with commas between them; the default set of the configuration
+/// file.
 #[derive(Debug, Parser)]
 #[command(name = "quorlock", version, max_term_width = 80, disable_help_subcommand = true, after_long_help = AFTER)]
 pub(crate) struct Args {
@@ -31,11 +32,14 @@ pub(crate) enum Verb {
     Man,
 }
 
+/// The heading of the options of all commands.
+pub(crate) const COMMON: &str = "Options of all commands";
+
 /// The options of all commands.
 ///
 /// They may stand before and after the name of the command.
 #[derive(Debug, Default, Group)]
-#[command(next_help_heading = "Options of all commands")]
+#[command(next_help_heading = COMMON)]
 pub(crate) struct Common {
     /// URL of a master, repeated for each master.
     ///
@@ -102,10 +106,9 @@ impl Verb {
     /// Takes the options after the name of the command.
     pub(crate) fn take_common(&mut self) -> Common {
         match self {
-            Self::Run(Run { asking, .. }) | Self::Hold(Hold { asking, .. }) => {
-                mem::take(&mut asking.common)
-            }
-            Self::Status(Status { common, .. })
+            Self::Run(Run { common, .. })
+            | Self::Hold(Hold { common, .. })
+            | Self::Status(Status { common, .. })
             | Self::Doctor(Doctor { common, .. })
             | Self::Break(Break { common, .. })
             | Self::Bench(Bench { common, .. }) => mem::take(common),
@@ -127,8 +130,6 @@ fn time(text: &str) -> Result<Duration, String> {
 /// The options of commands that ask for a lock and keep it.
 #[derive(Debug, Group)]
 pub(crate) struct Asking {
-    #[command(flatten)]
-    pub(crate) common: Common,
     /// Give up after this time, such as 500ms or 10s [never].
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "nonblock")]
     pub(crate) wait: Option<Duration>,
@@ -149,10 +150,14 @@ pub(crate) struct Asking {
     /// Serve waiters in the order in which they came.
     #[arg(long)]
     pub(crate) fair: bool,
-    /// Time for which the lock outlives a dead holder [10s].
+    /// Time until the lock ends if its holder dies [that of the set, or 10s].
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) ttl: Option<Duration>,
     /// Keep others out for at least this time.
+    ///
+    /// A lock that is released earlier stays on the masters until this time has passed since it was
+    /// acquired, and until the TTL has passed since its last renewal. It looks like a lock that is
+    /// held. `quorlock break` ends it earlier.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) min_hold: Option<Duration>,
     /// Renew the lock for at most this time [no limit].
@@ -167,7 +172,7 @@ pub(crate) struct Asking {
 
 /// Runs a command while the lock is held.
 ///
-/// Exits with the status of the command, or with 128+n if a signal ended it.
+/// Exits with the status of the command, or with 128+n if signal n ended it.
 #[derive(Debug, Group)]
 #[command(after_long_help = RUN)]
 pub(crate) struct Run {
@@ -181,33 +186,39 @@ pub(crate) struct Run {
     /// Command and its arguments. There is no shell in between.
     #[arg(required = true, last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) common: Common,
 }
 
-/// Holds the lock until interrupted.
+/// Holds the lock until it gets a signal such as Ctrl-C or TERM.
 ///
-/// Prints one line when the lock is held.
+/// Prints one line when the lock is held, and releases the lock after the signal.
 #[derive(Debug, Group)]
+#[command(after_long_help = HOLD)]
 pub(crate) struct Hold {
     #[command(flatten)]
     pub(crate) asking: Asking,
-    /// Print the line as JSON: name, granted, masters, fencing_token (or null), and deadline_ms,
-    /// the Unix time at which the lock ends unless it is renewed.
+    /// Print the line as JSON.
+    ///
+    /// The fields are `name`; `granted`, the number of votes so far; `masters`, the number of
+    /// masters; `fencing_token`, which is null without --fence; and `deadline_ms`, as
+    /// QUORLOCK_DEADLINE_MS of `quorlock run`.
     #[arg(long)]
     pub(crate) json: bool,
     /// Name of the lock.
     pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) common: Common,
 }
 
 /// Shows who holds locks, for how long, and who waits.
 #[derive(Debug, Group)]
 #[command(after_long_help = STATUS)]
 pub(crate) struct Status {
-    #[command(flatten)]
-    pub(crate) common: Common,
     /// Names of the locks.
     #[arg(required = true)]
     pub(crate) names: Vec<String>,
-    /// Show a live table until interrupted.
+    /// Show a live table until a signal such as Ctrl-C.
     #[arg(long)]
     pub(crate) watch: bool,
     /// Time between two looks of --watch.
@@ -216,28 +227,29 @@ pub(crate) struct Status {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
 }
 
 /// Checks the masters, and says how to fix what is wrong.
 #[derive(Debug, Group)]
 #[command(after_long_help = DOCTOR)]
 pub(crate) struct Doctor {
-    #[command(flatten)]
-    pub(crate) common: Common,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
 }
 
 /// Takes a lock away from its holder.
 ///
-/// Shows the holder and the waiters, and asks. A newer holder keeps the lock. A holder that is
-/// alive works on beside the next one until its next renewal fails.
+/// Shows the holder and the waiters, and asks for a confirmation. A newer holder keeps the lock. A
+/// holder that is alive goes on with its work until its next renewal fails. Until then, it may work
+/// at the same time as the next holder.
 #[derive(Debug, Group)]
 #[command(after_long_help = BREAK)]
 pub(crate) struct Break {
-    #[command(flatten)]
-    pub(crate) common: Common,
     /// Name of the lock.
     pub(crate) name: String,
     /// Do not ask.
@@ -246,6 +258,8 @@ pub(crate) struct Break {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
 }
 
 /// Measures how long it takes to acquire and release a lock.
@@ -254,8 +268,6 @@ pub(crate) struct Break {
 #[derive(Debug, Group)]
 #[command(after_long_help = BENCH)]
 pub(crate) struct Bench {
-    #[command(flatten)]
-    pub(crate) common: Common,
     /// Time for which to measure.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
     pub(crate) time: Duration,
@@ -265,6 +277,8 @@ pub(crate) struct Bench {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
 }
 
 /// Prints a completion script for a shell.
@@ -277,34 +291,47 @@ pub(crate) struct Completions {
 const AFTER: &str = "\
 Exit status: 0 success, 64 wrong arguments, 69 no majority of masters, 71 the system refused \
 something, 74 output could not be written, 75 another holder has the lock, 76 the lock was lost, \
-78 wrong configuration.";
+78 wrong configuration. `quorlock man | man -l -` shows all statuses, variables and files.";
 
 const RUN: &str = "\
-Exit status: that of CMD, or 128+n if the signal n ended it or the wait for the lock. Otherwise \
-64 wrong arguments, 69 no majority of masters, 71 no more processes, 75 another holder has the \
-lock, 76 the lock was lost while CMD ran, 78 wrong configuration, 126 CMD cannot be executed, \
-127 CMD was not found.
+Exit status: the status of CMD, or 128+n if signal n ended CMD. If signal n ends the wait for the \
+lock, the status is 128+n, too. Otherwise 64 wrong arguments, 69 no majority of masters, 71 no \
+more processes, 75 another holder has the lock, 76 the lock was lost while CMD ran, 78 wrong \
+configuration, 126 CMD cannot be executed, 127 CMD was not found.
 
-Environment of CMD: QUORLOCK_LOCK (the name), QUORLOCK_VOTES (such as 3/5), QUORLOCK_DEADLINE_MS \
-(Unix time in milliseconds at which the lock ends unless it is renewed, as of the start: it moves \
-on with each renewal), and with --fence QUORLOCK_FENCING_TOKEN.
+Environment of CMD: QUORLOCK_LOCK is the name of the lock. QUORLOCK_VOTES, such as 2/3, counts \
+the votes when CMD starts: a majority is enough, and the others may come later. \
+QUORLOCK_DEADLINE_MS is the time at which the lock ends if it is never renewed, in milliseconds \
+since 1970. Each renewal moves the end, but the variable stays as it is. With --fence, \
+QUORLOCK_FENCING_TOKEN is the fencing token. CMD inherits all other variables, also \
+QUORLOCK_PASSWORD.
 
 CMD gets the signals HUP, INT, QUIT, TERM, USR1 and USR2. If the lock is lost, or about to end \
 without a renewal, CMD gets TERM. It gets KILL after the time of --kill-after, and a little before \
 the end of the lock at the latest. CMD is also killed if quorlock itself is killed or hangs. \
-Processes that CMD leaves in the background go on without the lock.";
+If CMD leaves processes in the background, they go on without the lock.";
+
+const HOLD: &str = "\
+The line is `held NAME votes=2/3`, or `held NAME votes=2/3 token=7` with --fence. The votes are \
+those so far: a majority is enough, and the others may come later.
+
+Exit status: 0 a signal ended the hold, and the lock was released. If signal n ends the wait for \
+the lock, the status is 128+n. Otherwise 64 wrong arguments, 69 no majority of masters, 74 the \
+line could not be written, 75 another holder has the lock, 76 the lock was lost, 78 wrong \
+configuration.";
 
 const STATUS: &str = "\
 Exit status: 0 free, 75 held or contested, 69 no majority of masters answered. \
-With several names, 69 comes before 75, and 75 before 0.";
+With several names, 69 comes before 75, and 75 before 0. With --watch, 128+n after signal n, such \
+as 130 after Ctrl-C.";
 
 const DOCTOR: &str = "\
 Exit status, by the worst finding: 0 none or info, 1 unknown, 2 warn, 3 refuse.";
 
 const BREAK: &str = "\
-Exit status: 0 a majority of masters is free of that holder, 64 nobody said yes, \
+Exit status: 0 a majority of masters is free of that holder, 64 nobody confirmed, \
 69 too few masters answered, 75 a newer holder has the lock, 78 the key is not a \
 lock.";
 
 const BENCH: &str = "\
-Exit status: 0 no failures, 1 some failures, 69 nothing worked.";
+Exit status: 0 no failures, 1 some failures, 69 nothing worked, 128+n after signal n.";

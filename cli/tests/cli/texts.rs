@@ -5,7 +5,12 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::support::{ended, with};
+use nix::sys::signal::Signal;
+
+use crate::{
+    server::{Server, masters},
+    support::{Running, assert_free, ended, urls, with},
+};
 
 #[test]
 fn completions_can_be_read_by_their_shells() {
@@ -34,8 +39,80 @@ fn the_manual_page_is_up_to_date() {
     let (status, page, _) = ended(&mut with(&[], "man"));
     assert_eq!(status, 0);
     let kept = include_str!("../../man/quorlock.1");
-    assert!(page == kept, "run: quorlock man > cli/man/quorlock.1");
-    for word in ["QUORLOCK STATUS", "fair", "Exit status"] {
+    assert!(
+        page == kept,
+        "run: cargo run -q -p quorlock-cli -- man > cli/man/quorlock.1"
+    );
+    for word in [
+        "\\fBrun\\fR [\\fIOPTIONS\\fR] \\fINAME\\fR \\fB\\-\\-\\fR \\fICMD\\fR...",
+        ".SH EXIT STATUS",
+        "fair",
+    ] {
         assert!(page.contains(word), "{word}");
     }
+}
+
+#[test]
+fn the_manual_page_has_no_mistakes() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/man/quorlock.1");
+    let Ok(checked) = Command::new("mandoc")
+        .args(["-T", "lint", "-W", "error", page])
+        .output()
+    else {
+        println!("skipped: mandoc is not installed");
+        return;
+    };
+    assert_eq!(String::from_utf8_lossy(&checked.stdout), "");
+}
+
+/// Returns a script of the recipes that begins with a line for the shell.
+fn script_of_the_recipes(work: &str) -> String {
+    let page = include_str!("../../../docs/recipes.md");
+    let (_, script) = page.split_once("```sh\n#!/bin/sh\n").unwrap();
+    let script = script.split("\n```").next().unwrap();
+    assert!(script.contains("./stop && ./copy && ./start"));
+    script.replace("./stop && ./copy && ./start", work).replace(
+        "quorlock hold",
+        &format!("{} hold", env!("CARGO_BIN_EXE_quorlock")),
+    )
+}
+
+fn shell(masters: &[Server], work: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", &script_of_the_recipes(work)])
+        .env("QUORLOCK_MASTERS", urls(masters))
+        .env("HOME", "/nonexistent")
+        .env_remove("XDG_CONFIG_HOME")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    shell
+}
+
+#[test]
+fn a_part_of_a_script_holds_a_lock() {
+    let masters = masters(3);
+    let work = format!(
+        "{} status deployment > /dev/null; echo status $?",
+        env!("CARGO_BIN_EXE_quorlock")
+    );
+    let held = ended(&mut shell(&masters, &work));
+    assert_eq!(held, (0, "status 75\n".into(), String::new()));
+    assert_free(&masters, "deployment");
+}
+
+#[test]
+fn a_script_that_is_ended_leaves_no_holder() {
+    let masters = masters(3);
+    let waiting = Running::ready(&mut shell(&masters, "echo ready; sleep 1"));
+    waiting.signal(Signal::SIGTERM);
+    waiting.ended();
+    assert_free(&masters, "deployment");
+}
+
+#[test]
+fn a_script_without_masters_does_no_work() {
+    let (status, out, err) = ended(&mut shell(&[], "echo worked"));
+    assert_eq!((status, &*out), (64, ""), "{err}");
 }
