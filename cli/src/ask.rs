@@ -79,7 +79,7 @@ pub(crate) async fn ask(
         tokio::select! {
             biased;
             acquired = acquire(&locks, &lock, name, asking) => acquired.map(Ok),
-            signal = signals.next() => Ok(Err(Exit::Signal(signal))),
+            signal = signals.next() => Ok(Err(signal.into())),
             hopeless = tell(&locks, &lock, name, common) => Err(hopeless),
         }
     };

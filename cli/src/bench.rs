@@ -80,7 +80,7 @@ pub(crate) fn bench(args: &Bench, common: &Common) -> Result<Exit, Failure> {
             ready = locks.ready(START) => {
                 ready.map_err(|error| not_ready(&error, &locks, "cannot start"))?;
             }
-            signal = signals.next() => return Ok(Exit::Signal(signal)),
+            signal = signals.next() => return Ok(signal.into()),
         }
         let (report, signal) = measure(args, &locks, &mut signals).await;
         // Releases that are owed are delivered here.
@@ -91,7 +91,7 @@ pub(crate) fn bench(args: &Bench, common: &Common) -> Result<Exit, Failure> {
             say(report.text(Style::of_stdout()))?;
         }
         Ok(match (signal, report.cycles, report.failures.is_empty()) {
-            (Some(signal), ..) => Exit::Signal(signal),
+            (Some(signal), ..) => signal.into(),
             (None, 0, _) => Exit::NoQuorum,
             (None, _, true) => Exit::Success,
             (None, _, false) => Exit::Code(1),

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal;
 
 /// An exit status. The numbers above 2 are those of `sysexits.h` and of shells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(crate) enum Exit {
     /// 127: the command was not found.
     NotFound,
     /// 128 + n: the signal n ended the command or this program.
-    Signal(Signal),
+    Signal(i32),
     /// Any other status, as the command or a verb defines it.
     Code(u8),
 }
@@ -46,9 +46,15 @@ impl Exit {
             Self::Configuration => 78,
             Self::NotExecutable => 126,
             Self::NotFound => 127,
-            Self::Signal(signal) => 128 + signal as i32 as u8,
+            Self::Signal(number) => 128 | number as u8, // no number has more than 7 bits
             Self::Code(code) => code,
         }
+    }
+}
+
+impl From<signal::Signal> for Exit {
+    fn from(signal: signal::Signal) -> Self {
+        Self::Signal(signal as i32)
     }
 }
 

@@ -30,6 +30,8 @@ use nix::{
 };
 use tokio::net::unix::pipe;
 
+use crate::outsider::Outsider;
+
 /// The argument that makes this program a keeper.
 pub(crate) const WORD: &str = "--keeper";
 
@@ -82,13 +84,19 @@ impl Keeper {
     /// Makes the keeper kill the group at `deadline`, instead of at an earlier deadline.
     pub(crate) fn kill_at(&self, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
-        let at = u64::try_from((monotonic() + left).as_nanos()).unwrap_or(u64::MAX);
+        let at = u64::try_from((monotonic() + left).as_nanos()).unwrap_or(u64::MAX) & !COMMAND;
         // The pipe is full only if the whole group has been stopped for hours.
         let _ = self.deadlines.try_write(&at.to_ne_bytes());
     }
 
+    /// Makes the keeper kill the command, too, if it has left the group by then.
+    pub(crate) fn guard(&self, command: Pid) {
+        let number = COMMAND | u64::from(command.as_raw().cast_unsigned());
+        let _ = self.deadlines.try_write(&number.to_ne_bytes());
+    }
+
     /// Ends the keeper without killing the group.
-    pub(crate) fn say_goodbye(self) {
+    pub(crate) fn say_goodbye(&self) {
         let _ = self.deadlines.try_write(&GOODBYE.to_ne_bytes());
     }
 }
@@ -113,30 +121,37 @@ pub(crate) fn keep() -> ExitCode {
     let ready = io::stdout()
         .write_all(b"k")
         .and_then(|()| io::stdout().flush());
-    if ready.is_ok() && wait().is_ok() {
+    let mut command = None;
+    if ready.is_ok() && wait(&mut command).is_ok() {
         return ExitCode::SUCCESS;
+    }
+    if let Some(command) = command {
+        command.kill();
     }
     let _ = killpg(getpgrp(), Signal::SIGKILL); // this process is in the group, too
     ExitCode::FAILURE
 }
 
 /// Waits for the goodbye. Returns an error if the group must be killed.
-fn wait() -> io::Result<()> {
+fn wait(command: &mut Option<Outsider>) -> io::Result<()> {
     let mut pipe = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut deadline = None;
     let mut bytes = [0; 512];
     loop {
         wait_for_bytes(&pipe, deadline)?;
         let count = pipe.read(&mut bytes)?;
-        // Each write is small enough to arrive as a whole.
-        let Some(newest) = bytes[..count].rchunks_exact(8).next() else {
+        if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into()); // the wrapper is dead
-        };
-        let mut number = [0; 8];
-        number.copy_from_slice(newest);
-        match u64::from_ne_bytes(number) {
-            GOODBYE => return Ok(()),
-            at => deadline = Some(Duration::from_nanos(at)),
+        }
+        // Each write is small enough to arrive as a whole.
+        for bytes in bytes[..count].chunks_exact(8) {
+            let mut number = [0; 8];
+            number.copy_from_slice(bytes);
+            match u64::from_ne_bytes(number) {
+                GOODBYE => return Ok(()),
+                pid if pid & COMMAND != 0 => *command = Outsider::new((pid & !COMMAND) as i32),
+                at => deadline = Some(Duration::from_nanos(at)),
+            }
         }
     }
 }
@@ -181,3 +196,5 @@ fn rename() {
 fn rename() {}
 
 const GOODBYE: u64 = 0;
+/// The bit of a message that contains the number of the command. No deadline has it for 292 years.
+const COMMAND: u64 = 1 << 63;

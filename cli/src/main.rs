@@ -30,6 +30,7 @@ mod man;
 mod masters;
 mod outage;
 mod output;
+mod outsider;
 mod report;
 mod run;
 mod runtime;

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use tokio::signal::unix::{self, SignalKind};
 
 use crate::{exit::Exit, failure::Failure};
@@ -54,6 +54,36 @@ impl Signals {
         }
         Poll::Pending
     }
+}
+
+/// The signals that were blocked when this process started. The command has them blocked, too.
+pub(crate) struct OriginalMask(SigSet);
+
+impl OriginalMask {
+    /// Unblocks all signals but SIGTTOU in this thread. It is the thread that waits for signals, and
+    /// that takes back the terminal.
+    pub(crate) fn replace() -> Result<Self, Failure> {
+        let replaced = SigSet::thread_get_mask().and_then(|original| {
+            own_mask().thread_set_mask()?;
+            Ok(Self(original))
+        });
+        replaced
+            .map_err(|error| Failure::new(Exit::System, format!("cannot block signals: {error}")))
+    }
+
+    /// Starts a process with the original mask.
+    pub(crate) fn during<T>(&self, start: impl FnOnce() -> T) -> T {
+        let _ = self.0.thread_set_mask(); // fails for no mask that the system has returned
+        let started = start();
+        let _ = own_mask().thread_set_mask();
+        started
+    }
+}
+
+fn own_mask() -> SigSet {
+    let mut mask = SigSet::empty();
+    mask.add(Signal::SIGTTOU);
+    mask
 }
 
 /// Returns the set of ignored signals, one bit for each. It is empty on systems without `/proc`.

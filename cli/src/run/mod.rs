@@ -1,6 +1,11 @@
 //! `quorlock run`: a command that runs while the lock is held.
 
-use std::{process::Command, time::Duration};
+use std::{
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use quorlock::Guard;
 
 use crate::{
     args::{Common, Run},
@@ -13,7 +18,8 @@ use crate::{
         watch::{Watch, deadline},
     },
     runtime::block_on,
-    signals::{ENDING, Signals},
+    signals::{ENDING, OriginalMask, Signals},
+    times::brief,
 };
 
 mod group;
@@ -27,19 +33,42 @@ pub(crate) fn run(args: &Run, common: &Common) -> Result<Exit, Failure> {
     // A command that cannot run should not wait for hours first.
     program::check(program)?;
     let masters = Masters::find(common)?;
+    let mask = OriginalMask::replace()?;
     block_on(async {
         let locks = masters.coordinator()?;
-        let kill_after = kill_after(args, args.asking.ttl.unwrap_or(locks.ttl()))?;
+        let ttl = args.asking.ttl.unwrap_or(locks.ttl());
+        let kill_after = kill_after(args, ttl)?;
         let mut signals = Signals::catch(&ENDING)?;
         let asked = ask(locks, &args.name, &args.asking, common, &mut signals);
         let held = match asked.await? {
             Asked::Held(held) => held,
             Asked::Nothing(exit) => return Ok(exit),
         };
-        let done = run_command(&held, args, kill_after, signals).await;
+        let done = match in_time(&held.guard, ttl, kill_after).await {
+            Ok(()) => run_command(&held, args, kill_after, signals, mask).await,
+            Err(failure) => Err(failure),
+        };
         held.give_back(common).await;
         done
     })
+}
+
+/// Checks that the lock does not end so early that the command would get TERM at once. The dials may
+/// have taken a large part of a short TTL.
+async fn in_time(guard: &Guard, ttl: Duration, kill_after: Duration) -> Result<(), Failure> {
+    let is_in_time = || Instant::now() + kill_after < deadline(guard);
+    if !is_in_time() {
+        let extended = guard.extend(ttl).await;
+        extended.map_err(|error| Failure::new(Exit::NoQuorum, error.to_string()))?;
+    }
+    if is_in_time() {
+        return Ok(());
+    }
+    let sentence = format!(
+        "the masters are too slow for a TTL of {}; give a longer --ttl or a shorter --kill-after",
+        brief(ttl)
+    );
+    Err(Failure::new(Exit::NoQuorum, sentence))
 }
 
 async fn run_command(
@@ -47,11 +76,13 @@ async fn run_command(
     args: &Run,
     kill_after: Duration,
     signals: Signals,
+    mask: OriginalMask,
 ) -> Result<Exit, Failure> {
     let guard = &held.guard;
     let mut group = tokio::select! {
-        group = Group::start() => group?,
+        biased;
         lost = guard.lost() => return Err(Failure::lost(&lost)),
+        group = Group::start(mask) => group?,
     };
     group.kill_at(deadline(guard));
     let mut command = Command::new(&args.command[0]);

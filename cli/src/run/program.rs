@@ -31,7 +31,12 @@ pub(crate) fn check(program: &OsStr) -> Result<(), Failure> {
         let sentence = format!("{shown}: command not found; check its name and the PATH");
         return Err(Failure::new(Exit::NotFound, sentence));
     }
-    let sentence = format!("{shown}: cannot be executed; check its permissions");
+    let what = if found.is_empty() {
+        "it is a directory"
+    } else {
+        "check its permissions"
+    };
+    let sentence = format!("{shown}: cannot be executed; {what}");
     Err(Failure::new(Exit::NotExecutable, sentence))
 }
 

@@ -8,39 +8,52 @@ use std::{
 
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 
-/// The terminal on stdin, which this process had at the start. A group without the terminal cannot
-/// read from it, and Ctrl-C does not reach it.
+/// The terminal of this session. A group without the terminal cannot read from it, and Ctrl-C does
+/// not reach it.
 ///
 /// SIGTTOU must be blocked, so that a process can take back a terminal that it does not have.
-pub(crate) struct Terminal;
+pub(crate) struct Terminal {
+    tty: File,
+    was_given: bool,
+}
 
 impl Terminal {
-    /// Returns the terminal if this process has it. In the middle of a pipeline, the other programs
-    /// need it, too, so it stays with them.
-    pub(crate) fn of_stdin() -> Option<Self> {
-        let is_ours = stdin().is_terminal() && has_it();
-        (is_ours && !is_pipe()).then_some(Self)
+    /// Returns the terminal. `None` for example in a cron job.
+    pub(crate) fn open() -> Option<Self> {
+        let tty = File::options().read(true).write(true).open("/dev/tty");
+        Some(Self {
+            tty: tty.ok()?,
+            was_given: false,
+        })
     }
 
-    pub(crate) fn give_to(&self, group: Pid) {
-        let _ = tcsetpgrp(stdin(), group); // without it, the command stops when it reads
-    }
-
-    /// Takes the terminal back from `group`, unless another process has taken it.
-    pub(crate) fn take_from(&self, group: Pid) {
-        if tcgetpgrp(stdin()) == Ok(group) {
-            let _ = tcsetpgrp(stdin(), getpgrp());
-        }
+    /// Returns whether this process has the terminal, and a command will probably read from it. In
+    /// the middle of a pipeline, the other programs may need it, too, so it stays with them until
+    /// the command reads.
+    pub(crate) fn is_stdin(&self) -> bool {
+        stdin().is_terminal() && self.is_ours() && !is_pipe()
     }
 
     /// Returns whether this process has the terminal, as after `fg` and not after `bg`.
     pub(crate) fn is_ours(&self) -> bool {
-        has_it()
+        tcgetpgrp(&self.tty) == Ok(getpgrp())
     }
-}
 
-fn has_it() -> bool {
-    tcgetpgrp(stdin()) == Ok(getpgrp())
+    pub(crate) fn was_given(&self) -> bool {
+        self.was_given
+    }
+
+    pub(crate) fn give_to(&mut self, group: Pid) {
+        self.was_given = true;
+        let _ = tcsetpgrp(&self.tty, group); // without it, the command stops when it reads
+    }
+
+    /// Takes the terminal back from `group`, unless another process has taken it.
+    pub(crate) fn take_from(&self, group: Pid) {
+        if tcgetpgrp(&self.tty) == Ok(group) {
+            let _ = tcsetpgrp(&self.tty, getpgrp());
+        }
+    }
 }
 
 fn is_pipe() -> bool {

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, raise};
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::getpgrp,
+};
 use quorlock::{Guard, LockState};
 use tokio::time::{sleep_until, timeout};
 
@@ -21,7 +24,7 @@ pub(crate) struct Watch<'a> {
     /// The time by which the command must be dead, as far as it is known. After a loss the guard no
     /// longer says it.
     deadline: Instant,
-    /// `true` if this process stops when the command stops.
+    /// `true` if somebody has asked this process to stop with the command.
     stops_too: bool,
 }
 
@@ -38,7 +41,7 @@ impl<'a> Watch<'a> {
             job_control: Signals::catch(&[Signal::SIGTSTP, Signal::SIGCONT])?,
             kill_after,
             deadline: deadline(guard),
-            stops_too: group.has_terminal(),
+            stops_too: false,
             group,
         })
     }
@@ -70,10 +73,11 @@ impl<'a> Watch<'a> {
             }
         };
         // The keeper may have killed the command before this process noticed.
-        if let LockState::Lost(_) = self.guard.state() {
-            return Err(self.lost());
+        let is_late = exit == Exit::from(Signal::SIGKILL) && Instant::now() >= self.deadline;
+        if is_late || matches!(self.guard.state(), LockState::Lost(_)) {
+            return Err(self.lost().await);
         }
-        self.group.end();
+        self.group.end().await;
         Ok(exit)
     }
 
@@ -96,18 +100,18 @@ impl<'a> Watch<'a> {
     /// Ends the command with TERM, and with KILL before the lock ends. If the lock is lost already,
     /// another holder may have it, and the command still gets the time to clean up.
     async fn end_command(mut self, now: Instant) -> Exit {
-        complain(format_args!("{}; ending the command", self.loss()));
         self.group.signal(Signal::SIGTERM);
         self.group.signal(Signal::SIGCONT); // a process that is stopped gets no TERM
         let kill_at = self.deadline.min(now + self.kill_after);
         self.group.kill_at(kill_at);
+        complain(format_args!("{}; ending the command", self.loss()));
         let left = kill_at.saturating_duration_since(Instant::now());
         let has_ended = timeout(left, self.ended()).await.is_ok();
         self.group.signal(Signal::SIGKILL); // what the command has started, too
         if !has_ended && timeout(KILL_LIMIT, self.ended()).await.is_err() {
-            complain("the command does not die; it may hang in the kernel");
+            complain("the command does not die: it runs as another user, or hangs in the kernel");
         }
-        self.group.take_terminal();
+        self.group.kill().await;
         Exit::Lost
     }
 
@@ -115,10 +119,9 @@ impl<'a> Watch<'a> {
         while !matches!(self.group.changed().await, Change::Ended(_)) {}
     }
 
-    fn lost(self) -> Failure {
-        self.group.signal(Signal::SIGKILL);
-        self.group.take_terminal();
+    async fn lost(self) -> Failure {
         let sentence = format!("{} while the command ran", self.loss());
+        self.group.kill().await;
         Failure::new(Exit::Lost, sentence).with_votes(&self.guard.votes())
     }
 
@@ -131,14 +134,25 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn stop(&mut self, signal: Signal) {
-        if !self.stops_too && signal == Signal::SIGSTOP {
-            return; // somebody has stopped only the command: the lock is renewed meanwhile
+    /// Reacts to a stop of the command. Without a shell that would resume it, this process does not
+    /// stop, and the lock is renewed meanwhile.
+    fn stop(&mut self, signal: i32) {
+        let needs_terminal = [Signal::SIGTTIN as i32, Signal::SIGTTOU as i32].contains(&signal);
+        if needs_terminal && self.group.lend_terminal() {
+            return;
         }
-        self.group.take_terminal();
-        // The shell takes over. If this takes longer than the TTL, the keeper kills the group.
-        let _ = raise(Signal::SIGSTOP);
-        self.go_on();
+        let stops_too = match signal {
+            _ if self.stops_too => true,
+            _ if signal == Signal::SIGSTOP as i32 => self.group.has_had_terminal(),
+            _ => self.group.has_terminal(),
+        };
+        if stops_too {
+            self.group.take_terminal();
+            // The shell takes over, and resumes the whole pipeline with CONT. Without a shell, the
+            // system ignores TTIN. If the stop takes longer than the TTL, the keeper kills the
+            // group.
+            let _ = killpg(getpgrp(), Signal::SIGTTIN);
+        }
     }
 
     fn control(&mut self, signal: Signal) {
@@ -151,7 +165,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Resumes the group after a stop, unless the lock has ended meanwhile.
-    fn go_on(&self) {
+    fn go_on(&mut self) {
         if !self.is_over(Instant::now()) {
             self.group.resume();
         }

@@ -68,7 +68,7 @@ pub(crate) async fn watch(args: &Status, locks: &Coordinator) -> Result<Exit, Fa
             shown = &mut shown => break shown,
             signal = signals.next() => match &screen {
                 Some(screen) if signal == Signal::SIGTSTP => screen.stop()?,
-                _ => break Ok(Exit::Signal(signal)),
+                _ => break Ok(signal.into()),
             },
         }
     }

@@ -42,6 +42,7 @@ fn a_command_that_cannot_run_is_126_or_127_and_takes_no_lock() {
     for (command, code, says) in [
         ("no-such-command", 127, "command not found"),
         ("/nonexistent/command", 127, "command not found"),
+        ("/tmp", 126, "it is a directory"),
         (file, 126, "permissions"),
         (folder, 126, "cannot be executed"),
     ] {

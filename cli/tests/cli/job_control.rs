@@ -69,3 +69,28 @@ fn a_command_that_is_stopped_ends_with_its_lock() {
     shell.shows("quorlock: lost \"a\"");
     shell.shows("st=76");
 }
+
+#[test]
+fn a_command_in_a_pipeline_may_read_from_the_terminal() {
+    let masters = masters(3);
+    let Some(mut shell) = start(&masters) else {
+        println!("skipped: setsid is not installed");
+        return;
+    };
+    shell.types("$Q run a -- sh -c 'echo p$((1))pe; read x; echo got $x' | cat; echo st=$?\n");
+    shell.shows("p1pe");
+    shell.types("hello\n");
+    shell.shows("got hello");
+    shell.shows("st=0");
+    shell.types("$Q run a -- sh -c 'echo t$((1))ty; read x </dev/tty; echo got $x' </dev/null\n");
+    shell.shows("t1ty");
+    shell.types("hello\n");
+    shell.shows("got hello");
+    shell.types("set -b; $Q run a -- sh -c 'echo b$((1))g; read x; echo got $x' &\n");
+    shell.shows("b1g");
+    shell.shows("Stopped");
+    shell.types("fg\n");
+    shell.types("hello\n");
+    shell.shows("got hello");
+    assert_free(&masters, "a");
+}

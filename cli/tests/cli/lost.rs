@@ -1,12 +1,19 @@
 //! Locks that are lost while a command runs.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    io::Write,
+    time::{Duration, Instant},
+};
 
-use nix::sys::signal::Signal;
+use nix::{
+    fcntl::{FcntlArg, OFlag, fcntl},
+    sys::signal::Signal,
+};
 
 use crate::{
     server::{Server, masters},
-    support::{Running, dead_by, ended, is_alive, script, until},
+    support::{Running, dead_by, ended, is_alive, script, until, with},
 };
 
 /// A command that cleans up and succeeds when it is asked to end.
@@ -31,6 +38,54 @@ fn a_lost_lock_is_76_whatever_the_command_returns() {
     assert_eq!((status.code(), &*out), (Some(76), "cleaned up\n"), "{err}");
     assert!(err.starts_with("quorlock: lost \"a\": "), "{err}");
     assert_eq!(err.lines().count(), 1, "{err}");
+}
+
+#[test]
+fn a_command_that_leaves_its_group_ends_with_the_lock() {
+    let masters = masters(3);
+    let start = || {
+        let mut command = with(&masters, "run --ttl 3s a -- setsid sh -c");
+        command.arg("echo $$; exec sleep 1000");
+        let mut running = Running::start(&mut command);
+        let pid = running.line();
+        (running, pid)
+    };
+    let (running, pid) = start();
+    delete(&masters);
+    let (status, _, err) = running.ended();
+    assert_eq!(status.code(), Some(76), "{err}");
+    assert!(!is_alive(&pid));
+
+    let (running, pid) = start();
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.ended().0.code(), Some(143));
+    assert!(!is_alive(&pid));
+
+    let (running, pid) = start();
+    running.signal(Signal::SIGKILL);
+    until("it is dead", || !is_alive(&pid));
+}
+
+#[test]
+fn nobody_who_reads_messages_is_needed_to_end_a_command() {
+    let masters = masters(3);
+    let mark = masters[0].directory().join("mark");
+    let (_reader, stderr) = std::io::pipe().unwrap();
+    let filled = fcntl(&stderr, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).and_then(|_| {
+        while (&stderr).write(&[0; 4096]).is_ok() {}
+        fcntl(&stderr, FcntlArg::F_SETFL(OFlag::empty()))
+    });
+    filled.unwrap();
+    let clean = format!(
+        "trap 'echo term > {0}; exit 0' TERM; echo ready; while :; do sleep 1000 & wait; done",
+        mark.display()
+    );
+    let mut command = script(&masters, "--ttl 10s a", &clean);
+    let running = Running::ready(command.stderr(stderr));
+    delete(&masters);
+    let (status, _) = running.ended_without_stderr();
+    assert_eq!(status.code(), Some(76));
+    assert_eq!(fs::read_to_string(mark).unwrap(), "term\n");
 }
 
 #[test]

@@ -117,6 +117,7 @@ fn a_watch_that_is_stopped_gives_back_the_screen() {
     terminal.signal(Signal::SIGTSTP);
     terminal.until("\x1b[?25h\x1b[?1049l");
     terminal.shown.clear();
+    terminal.stopped();
     terminal.signal(Signal::SIGCONT);
     terminal.until("\x1b[?1049h"); // another screen again
     terminal.until("3 of 3 masters can vote");

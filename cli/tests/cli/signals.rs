@@ -5,11 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::sys::signal::Signal;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 
 use crate::{
     server::masters,
-    support::{Running, assert_free, script, signals, until, with},
+    support::{Running, assert_free, ended, script, signals, until, urls, with},
 };
 
 #[test]
@@ -145,4 +148,50 @@ fn nohup_keeps_its_meaning() {
     running.say("still here\n");
     let (status, out, err) = running.ended();
     assert_eq!((status.code(), &*out), (Some(0), "still here\n"), "{err}");
+}
+
+#[test]
+fn a_signal_without_a_name_ends_the_command_as_any_other() {
+    let masters = masters(3);
+    let (status, _, err) = ended(&mut script(&masters, "a", "kill -34 $$"));
+    assert_eq!((status, &*err), (162, ""));
+    assert_free(&masters, "a");
+}
+
+#[test]
+fn the_command_gets_the_signal_mask_of_its_caller() {
+    let masters = masters(1);
+    let words = "run a -- grep SigBlk /proc/self/status";
+    let (_, mask, err) = ended(&mut with(&masters, words));
+    assert_eq!(mask, "SigBlk:\t0000000000000000\n", "{err}");
+}
+
+#[test]
+fn a_command_that_stops_itself_keeps_its_lock() {
+    let masters = masters(3);
+    let mut command = std::process::Command::new("setsid"); // there is no terminal, and no shell
+    let job = "echo $$; kill -TSTP $$; echo goes on";
+    command.args([
+        env!("CARGO_BIN_EXE_quorlock"),
+        "run",
+        "--ttl",
+        "1s",
+        "a",
+        "--",
+        "sh",
+        "-c",
+        job,
+    ]);
+    command.env("QUORLOCK_MASTERS", urls(&masters));
+    command
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    let mut running = Running::start(&mut command);
+    let pid = running.line();
+    let renewals = |name: &str| name == "evalsha" || name == "eval";
+    let before = masters[0].calls(renewals);
+    until("it is renewed", || masters[0].calls(renewals) > before + 3);
+    kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGCONT).unwrap();
+    let (status, out, err) = running.ended();
+    assert_eq!((status.code(), &*out, &*err), (Some(0), "goes on\n", ""));
 }

@@ -142,11 +142,18 @@ impl Running {
 
     /// Waits for the end. Returns the exit status, and the rest of stdout and stderr.
     pub fn ended(mut self) -> (ExitStatus, String, String) {
-        let (mut out, mut err) = (String::new(), String::new());
+        let mut err = String::new();
+        let stderr = self.child.stderr.take();
+        let (status, out) = self.ended_without_stderr();
+        stderr.unwrap().read_to_string(&mut err).unwrap();
+        (status, out, err)
+    }
+
+    /// Waits for the end of a program whose stderr is not a pipe of this test.
+    pub fn ended_without_stderr(mut self) -> (ExitStatus, String) {
+        let mut out = String::new();
         self.lines.read_to_string(&mut out).unwrap();
-        let mut stderr = self.child.stderr.take().unwrap();
-        stderr.read_to_string(&mut err).unwrap();
-        (self.child.wait().unwrap(), out, err)
+        (self.child.wait().unwrap(), out)
     }
 }
 

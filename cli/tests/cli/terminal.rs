@@ -1,7 +1,7 @@
 //! A program in a terminal.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{Read, Write},
     os::fd::OwnedFd,
     process::{Child, Command},
@@ -15,6 +15,8 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+
+use crate::support::until;
 
 /// A program in a terminal of 80 columns and 24 lines. The program is killed when this is dropped.
 pub struct Terminal {
@@ -85,6 +87,14 @@ impl Terminal {
 
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+    }
+
+    /// Waits until the program has stopped.
+    pub fn stopped(&self) {
+        let stat = format!("/proc/{}/stat", self.child.id());
+        until("it has stopped", || {
+            fs::read_to_string(&stat).unwrap().contains(") T ")
+        });
     }
 
     /// Waits for the end. Returns the exit status.
