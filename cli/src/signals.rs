@@ -60,8 +60,8 @@ impl Signals {
 pub(crate) struct OriginalMask(SigSet);
 
 impl OriginalMask {
-    /// Unblocks all signals but SIGTTOU in this thread. It is the thread that waits for signals, and
-    /// that takes back the terminal.
+    /// Unblocks all signals but SIGTTOU in this thread. It is the thread that waits for signals,
+    /// and that takes back the terminal.
     pub(crate) fn replace() -> Result<Self, Failure> {
         let replaced = SigSet::thread_get_mask().and_then(|original| {
             own_mask().thread_set_mask()?;

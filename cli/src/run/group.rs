@@ -192,8 +192,8 @@ impl Group {
         self.bury().await;
     }
 
-    /// Waits for the keeper, so that it does not stay behind as a zombie: the first process of a
-    /// container may wait for nobody.
+    /// Waits for the keeper. Otherwise it would be a zombie, and the first process of a container
+    /// may wait for nobody.
     async fn bury(mut self) {
         self.take_terminal();
         let ended = async {

@@ -53,8 +53,8 @@ pub(crate) fn run(args: &Run, common: &Common) -> Result<Exit, Failure> {
     })
 }
 
-/// Checks that the lock does not end so early that the command would get TERM at once. The dials may
-/// have taken a large part of a short TTL.
+/// Checks that the lock does not end so early that the command would get TERM at once. The dials
+/// may have taken a large part of a short TTL.
 async fn in_time(guard: &Guard, ttl: Duration, kill_after: Duration) -> Result<(), Failure> {
     let is_in_time = || Instant::now() + kill_after < deadline(guard);
     if !is_in_time() {

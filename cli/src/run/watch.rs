@@ -66,7 +66,12 @@ impl<'a> Watch<'a> {
                          the command goes on",
                     ),
                 },
-                signal = self.signals.next() => self.group.signal(signal),
+                signal = self.signals.next() => {
+                    self.group.signal(signal);
+                    if matches!(signal, Signal::SIGHUP | Signal::SIGTERM) {
+                        self.group.signal(Signal::SIGCONT); // for a command that is stopped
+                    }
+                }
                 signal = self.job_control.next() => self.control(signal),
                 _ = self.guard.lost() => {}
                 () = sleep_until(next_look.into()) => {}
