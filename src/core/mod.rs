@@ -15,7 +15,7 @@
 //! | File | Contents |
 //! |---|---|
 //! | `config`, `config_error` | the settings of a coordinator, and why some are refused |
-//! | `name` | kinds and names of locks, their keys, and the tokens of mutexes |
+//! | `name`, `client_name` | kinds and names of locks, their keys, the tokens of mutexes, and the names of clients |
 //! | `identity` | the identities by which masters tell attempts apart |
 //! | `lease`, `renewal` | TTL, drift and validity, and when a lock is renewed |
 //! | `lock_state` | whether a lock that was won is still held |
@@ -36,6 +36,7 @@
 pub(crate) mod agreed_master;
 pub(crate) mod ballot;
 pub(crate) mod chances;
+pub(crate) mod client_name;
 pub(crate) mod command;
 pub(crate) mod config;
 pub(crate) mod config_error;
