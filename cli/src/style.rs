@@ -162,16 +162,20 @@ pub(crate) fn heading<const N: usize>(words: [&str; N]) -> Vec<Cell> {
     cells.into_iter().collect()
 }
 
+/// Returns a text from a server without control characters, which could move the cursor.
+pub(crate) fn clean(text: &str) -> String {
+    let letters = text.chars();
+    let letters = letters.map(|letter| if letter.is_control() { ' ' } else { letter });
+    letters.collect()
+}
+
 /// Cuts a text to a number of columns.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
-    // A text from a server must not move the cursor.
-    let clean = text
-        .chars()
-        .map(|letter| if letter.is_control() { ' ' } else { letter });
-    if text.chars().count() <= columns {
-        return clean.collect();
+    let clean = clean(text);
+    if clean.chars().count() <= columns {
+        return clean;
     }
-    let mut cut: String = clean.take(columns.saturating_sub(1)).collect();
+    let mut cut: String = clean.chars().take(columns.saturating_sub(1)).collect();
     cut.push('…');
     cut
 }

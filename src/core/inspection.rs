@@ -93,13 +93,14 @@ pub struct Holder {
     /// The kind of lock that is held. `None` if the masters hold locks of different kinds, or a key
     /// that this crate does not recognise as a lock.
     pub kind: Option<Kind>,
-    /// The [ID](crate::Owner::id) of the owner. `None` for a mutex, which has no owner. Also `None` if no single owner holds a majority of masters. That happens for a
-    /// moment while several clients contend for the lock. It is always the case while Redisson's
-    /// `RedissonRedLock` holds the lock, because it has a different ID on every master.
+    /// The [ID](crate::Owner::id) of the owner. `None` for a mutex, which has no owner. Also `None`
+    /// if no single owner holds a majority of masters. That happens for a moment while several
+    /// clients contend for the lock. It is always the case while Redisson's `RedissonRedLock` holds
+    /// the lock, because it has a different ID on every master.
     pub owner: Option<String>,
-    /// The [client name](crate::Builder::client_name) of the coordinator that holds the lock. `None`
-    /// if it has no name, if another library holds the lock, or if no single holder has a majority
-    /// of masters. For an owner, this is the end of its ID.
+    /// The [client name](crate::Builder::client_name) of the coordinator that holds the lock.
+    /// `None` if it has no name, if another library holds the lock, or if no single holder has a
+    /// majority of masters. For an owner, this is the end of its ID.
     ///
     /// The text consists of 1 to 64 graphic ASCII characters. It is what the client says of itself,
     /// and proves nothing.

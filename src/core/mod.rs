@@ -15,7 +15,8 @@
 //! | File | Contents |
 //! |---|---|
 //! | `config`, `config_error` | the settings of a coordinator, and why some are refused |
-//! | `name`, `client_name` | kinds and names of locks, their keys, the tokens of mutexes, and the names of clients |
+//! | `name` | kinds and names of locks, their keys, and the tokens of mutexes |
+//! | `client_name` | the names under which coordinators show their locks |
 //! | `identity` | the identities by which masters tell attempts apart |
 //! | `lease`, `renewal` | TTL, drift and validity, and when a lock is renewed |
 //! | `lock_state` | whether a lock that was won is still held |
