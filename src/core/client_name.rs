@@ -48,7 +48,9 @@ impl ClientName {
 
     /// Returns the client name in the value of a mutex. `None` if the value has any other form than
     /// a token of this crate with a name. So no part of another library's value counts as a name.
+    #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn of_value(value: &str) -> Option<&str> {
+        const TOKEN: usize = 40; // the number of hex digits in a token
         let (hex, name) = value.split_once(Self::MARK)?;
         (hex.len() == TOKEN && hex.bytes().all(is_hex) && is_name(name)).then_some(name)
     }
@@ -56,8 +58,6 @@ impl ClientName {
 
 /// The length of a UUID.
 const UUID: usize = 36;
-/// The number of hex digits in a token.
-const TOKEN: usize = 40;
 
 fn is_name(text: &str) -> bool {
     let is_length = (1..=ClientName::MOST).contains(&text.len());
