@@ -60,6 +60,7 @@ impl Coordinator {
 /// | [`poll_interval`](Self::poll_interval) | 500 ms to 1.5 s |
 /// | [`waiter_timeout`](Self::waiter_timeout) | 3 s, or four node timeouts if that is longer |
 /// | [`key_template`](Self::key_template) | `{name}` |
+/// | [`client_name`](Self::client_name) | none |
 /// | [`restart_guard`](Self::restart_guard) | [`Observed`](RestartGuard::Observed) |
 /// | [`durable_masters`](Self::durable_masters) | `false` |
 #[derive(Debug)]
@@ -227,6 +228,41 @@ impl Builder {
     /// refused.
     pub fn key_template(mut self, template: impl Into<String>) -> Self {
         self.settings.key_template = template.into();
+        self
+    }
+
+    /// Sets the name under which the locks of this coordinator are shown, such as `web-3/812` (the
+    /// host and the process ID): 1 to 64 graphic ASCII characters, without spaces. Defaults to no
+    /// name.
+    ///
+    /// [`Holder::client`](crate::Holder::client) is this name. It tells a person which program
+    /// holds a lock. It changes nothing else: two coordinators with the same name exclude each
+    /// other.
+    ///
+    /// Masters store the name with every lock: after the token of a mutex, and at the end of the
+    /// [ID](crate::Owner::id) of an owner. Everyone who may read the locks can read the name, so it
+    /// must not contain a secret. A name of another client is what that client says, and proves
+    /// nothing.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use quorlock::{Coordinator, MemoryMaster};
+    ///
+    /// let name = format!("web-3/{}", std::process::id());
+    /// let locks = Coordinator::builder()
+    ///     .masters((0..3).map(|_| MemoryMaster::new()))
+    ///     .client_name(&name)
+    ///     .build()?;
+    /// let lock = locks.mutex("orders/42");
+    /// let guard = lock.acquire().await?;
+    /// let holder = lock.inspect().await?.holder.expect("it is held");
+    /// assert_eq!(holder.client, Some(name));
+    /// # drop(guard);
+    /// # Ok(()) }
+    /// ```
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.settings.client_name = Some(name.into());
         self
     }
 

@@ -86,7 +86,7 @@ impl Acquisition {
             depth: 1,
             ballot: None,
         };
-        let by = Identity::Token(Token::new([7; 20]));
+        let by = Identity::Token(Token::new([7; 20], None));
         let action = Action::Acquire { by, key };
         Some(Self(Command::new(&resource, action)))
     }

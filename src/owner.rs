@@ -33,7 +33,8 @@ pub struct Owner(pub(crate) Arc<LockOwner<Claim>>);
 
 impl Owner {
     /// Returns the ID of this owner on the masters, in Redisson's format: the coordinator's UUID,
-    /// `:` and a number.
+    /// `:` and a number. If the coordinator has a [client name](crate::Builder::client_name), `@`
+    /// and this name follow.
     pub fn id(&self) -> &str {
         self.0.id()
     }

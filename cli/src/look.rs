@@ -52,6 +52,7 @@ pub(crate) enum Verdict {
 pub(crate) struct HolderLook {
     pub(crate) kind: Option<&'static str>,
     pub(crate) owner: Option<String>,
+    pub(crate) client: Option<String>,
     pub(crate) depth: u64,
     #[serde(rename = "remaining_ms", serialize_with = "millis")]
     pub(crate) remaining: Option<Duration>,
@@ -218,6 +219,7 @@ impl HolderLook {
         Self {
             kind: holder.kind.map(kind_name),
             owner: holder.owner.clone(),
+            client: holder.client.clone(),
             depth: holder.depth,
             remaining: holder.remaining,
         }
@@ -235,8 +237,9 @@ impl HolderLook {
             Some("fair") => "as a fair lock",
             _ => "by a key that is not a lock",
         };
-        let owner = self.owner.as_ref();
-        let owner = owner.map_or_else(String::new, |owner| format!(" by {owner}"));
+        let who = self
+            .who()
+            .map_or_else(String::new, |who| format!(" by {who}"));
         let depth = match self.depth {
             0 | 1 => String::new(),
             depth => format!(" ({depth} times)"),
@@ -245,18 +248,41 @@ impl HolderLook {
             Some(left) => format!(", {left} left"),
             None => ", without a TTL".to_owned(),
         };
-        format!("{kind}{owner}{depth}{left}")
+        format!("{kind}{who}{depth}{left}")
     }
 
-    /// Returns two narrow columns: the kind with the beginning of the owner, and the time that is
-    /// left.
+    /// Returns the client, and the ID of the owner without the client. `None` for a mutex of a
+    /// client without a name.
+    fn who(&self) -> Option<String> {
+        let who = match (&self.client, &self.owner) {
+            (Some(client), Some(owner)) => {
+                let owner = owner.strip_suffix(client).unwrap_or(owner);
+                format!("{client} ({})", owner.trim_end_matches('@'))
+            }
+            (Some(one), None) | (None, Some(one)) => one.clone(),
+            (None, None) => return None,
+        };
+        Some(who)
+    }
+
+    /// Returns two narrow columns: the kind with the client or the beginning of the owner, and the
+    /// time that is left.
     pub(crate) fn columns(&self) -> (String, String) {
         let kind = self.kind.unwrap_or("not a lock");
-        let who = match &self.owner {
-            Some(owner) => format!("{kind} {}", short_owner(owner)),
-            None => kind.to_owned(),
+        let who = match (&self.client, &self.owner) {
+            (Some(client), _) => format!("{kind} {}", short_client(client)),
+            (None, Some(owner)) => format!("{kind} {}", short_owner(owner)),
+            (None, None) => kind.to_owned(),
         };
         (who, self.left().unwrap_or_else(|| "no TTL".to_owned()))
+    }
+}
+
+/// Shortens a long client in the middle. The process ID is at the end.
+fn short_client(client: &str) -> String {
+    match (client.get(..15), client.len().checked_sub(16)) {
+        (Some(start), Some(rest)) if client.len() > 32 => format!("{start}…{}", &client[rest..]),
+        _ => client.to_owned(),
     }
 }
 
@@ -310,6 +336,49 @@ fn kind_name(kind: Kind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn holder(kind: &'static str, owner: Option<&str>, client: Option<&str>) -> HolderLook {
+        HolderLook {
+            kind: Some(kind),
+            owner: owner.map(str::to_owned),
+            client: client.map(str::to_owned),
+            depth: 1,
+            remaining: None,
+        }
+    }
+
+    #[test]
+    fn a_holder_is_shown_as_its_client() {
+        let ours = "01234567-89ab-cdef-0123-456789abcdef:1@web-3/812";
+        for (holder, sentence, column) in [
+            (holder("mutex", None, None), "as a mutex", "mutex"),
+            (
+                holder("mutex", None, Some("web-3/812")),
+                "as a mutex by web-3/812",
+                "mutex web-3/812",
+            ),
+            (
+                holder("fair", Some(ours), Some("web-3/812")),
+                "as a fair lock by web-3/812 (01234567-89ab-cdef-0123-456789abcdef:1)",
+                "fair web-3/812",
+            ),
+            (
+                holder("reentrant", Some("a:1"), None),
+                "as a reentrant lock by a:1",
+                "reentrant a:1",
+            ),
+        ] {
+            assert_eq!(holder.sentence(), format!("{sentence}, without a TTL"));
+            assert_eq!(holder.columns().0, column);
+        }
+    }
+
+    #[test]
+    fn a_long_client_keeps_its_process_id_in_a_column() {
+        assert_eq!(short_client("web-3/812"), "web-3/812");
+        let long = format!("{}/812", "h".repeat(40));
+        assert_eq!(short_client(&long), "hhhhhhhhhhhhhhh…hhhhhhhhhhhh/812");
+    }
 
     #[test]
     fn owners_are_short_in_columns() {

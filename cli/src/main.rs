@@ -17,6 +17,7 @@ mod bench;
 mod break_lock;
 #[cfg(feature = "tls")]
 mod certificates;
+mod client_name;
 mod completions;
 mod configuration;
 mod doctor;

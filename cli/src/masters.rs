@@ -8,6 +8,7 @@ use quorlock::{Builder, Coordinator, MasterSpec, RestartGuard};
 use crate::certificates;
 use crate::{
     args::Common,
+    client_name::client_name,
     configuration::{self, Settings},
     exit::Exit,
     failure::Failure,
@@ -81,6 +82,9 @@ fn find_settings(common: &Common) -> Result<(Option<String>, Settings), Failure>
 
 fn builder(settings: Settings, common: &Common) -> Result<Builder, Failure> {
     let mut builder = Coordinator::builder();
+    if let Some(name) = client_name() {
+        builder = builder.client_name(name);
+    }
     #[cfg(feature = "tls")]
     if let Some(config) = certificates::read(&settings)? {
         builder = builder.tls(config);

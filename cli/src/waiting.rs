@@ -1,6 +1,7 @@
 //! News for people while a program waits for a lock.
 
 use std::{
+    env,
     io::{IsTerminal, stderr},
     mem::discriminant,
     time::{Duration, Instant},
@@ -16,6 +17,11 @@ use crate::{args::Common, failure::Failure, outage::Outage, output::complain, ti
 ///
 /// Returns if it is no use to wait.
 pub(crate) async fn tell(locks: &Coordinator, lock: &Lock, name: &str, common: &Common) -> Failure {
+    if env::var_os("QUORLOCK_LOCK").is_some_and(|held| held == *name) {
+        complain(format_args!(
+            "the command of `quorlock run {name}` waits for the same lock, so it may wait for itself"
+        ));
+    }
     let wants_news = common.is_verbose() || stderr().is_terminal();
     let patience = if wants_news { PATIENCE } else { LONG_PATIENCE };
     let (mut knows_holder, mut known, mut since) = (!wants_news, None, Instant::now());
@@ -45,12 +51,14 @@ async fn say_who_holds(lock: &Lock, name: &str) {
     let Ok(seen) = lock.inspect().await else {
         return;
     };
-    let holder = seen.holder.map(|holder| match holder.remaining {
-        Some(left) => {
-            let left = rounded(left);
-            format!(", which is held by another for {left} more, or longer if it is renewed")
+    let holder = seen.holder.map(|holder| {
+        let who = holder.client.as_deref().unwrap_or("another");
+        match holder.remaining.map(rounded) {
+            Some(left) => {
+                format!(", which is held by {who} for {left} more, or longer if it is renewed")
+            }
+            None => format!(", which is held by {who}"),
         }
-        None => ", which is held by another".to_owned(),
     });
     complain(format_args!(
         "waiting for {name:?}{}",

@@ -245,7 +245,7 @@ pub(crate) mod fixture {
         let (kind, fair) = (resource.kind(), fair_attempt());
         let (owner, timeout) = (fair.owner.clone(), Duration::from_secs(3));
         let by = match kind {
-            Kind::Mutex => Identity::Token(Token::new([0; 20])),
+            Kind::Mutex => Identity::Token(Token::new([0; 20], None)),
             Kind::Reentrant => Identity::Owner(owner.clone()),
             Kind::Fair => Identity::Ticket(fair.clone()),
         };
@@ -363,7 +363,7 @@ mod tests {
         }
         let mut other_attempt = command(Kind::Mutex, Verb::Release, 0);
         if let Action::Release { by, .. } = &mut other_attempt.action {
-            *by = Identity::Token(Token::new([1; 20]));
+            *by = Identity::Token(Token::new([1; 20], None));
         }
         assert!(!other_attempt.undoes(&command(Kind::Mutex, Verb::Acquire, 1)));
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{
+    client_name::ClientName,
     config_error::ConfigError,
     lease::{Drift, Ttl},
     name::KeyTemplate,
@@ -26,6 +27,7 @@ pub(crate) struct Settings {
     pub(crate) retry_delay: (Duration, Duration),
     pub(crate) poll_interval: (Duration, Duration),
     pub(crate) key_template: String,
+    pub(crate) client_name: Option<String>,
     pub(crate) renewal: Renewal,
     /// `None` means the default, which depends on the node timeout.
     pub(crate) waiter_timeout: Option<Duration>,
@@ -46,6 +48,7 @@ impl Default for Settings {
             retry_delay: (Duration::from_millis(10), Duration::from_millis(200)),
             poll_interval: (Duration::from_millis(500), Duration::from_millis(1_500)),
             key_template: "{name}".to_owned(),
+            client_name: None,
             renewal: Renewal::UpTo(Duration::from_secs(60 * 60)),
             waiter_timeout: None,
             restart_guard: RestartGuard::default(),
@@ -66,6 +69,7 @@ pub(crate) struct Config {
     pub(crate) retry: Backoff,
     pub(crate) poll: Backoff,
     pub(crate) key_template: KeyTemplate,
+    pub(crate) client_name: Option<ClientName>,
     pub(crate) renewal: Renewal,
     pub(crate) waiter_timeout: Duration,
     pub(crate) restart_guard: RestartGuard,
@@ -86,6 +90,7 @@ impl Config {
             retry_delay,
             poll_interval,
             key_template,
+            client_name,
             renewal,
             waiter_timeout,
             restart_guard,
@@ -118,6 +123,7 @@ impl Config {
                 most,
             })?,
             key_template: KeyTemplate::parse(&key_template)?,
+            client_name: client_name.map(ClientName::parse).transpose()?,
             renewal,
             waiter_timeout: checked_waiter_timeout(waiter_timeout, least)?,
         })
@@ -278,6 +284,10 @@ mod tests {
             (
                 refused(|s| s.key_template = "x".into()),
                 "{name} exactly once",
+            ),
+            (
+                refused(|s| s.client_name = Some("a b".into())),
+                "client name \"a b\"",
             ),
         ] {
             assert!(error.contains(part), "{error}");

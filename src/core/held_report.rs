@@ -49,7 +49,7 @@ impl HeldReport {
     }
 
     /// Returns the [ID](crate::Owner::id) of the owner that holds a reentrant or fair lock.
-    /// `None` for a mutex, because its holder is anonymous.
+    /// `None` for a mutex, which has no owner.
     pub fn owner(&self) -> Option<&str> {
         self.owned.as_ref().map(|owned| owned.owner.as_str())
     }

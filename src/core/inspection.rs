@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use super::{
+    client_name::ClientName,
     identity::Ticket,
     name::{Kind, Resource},
     quorum::majority,
@@ -92,11 +93,18 @@ pub struct Holder {
     /// The kind of lock that is held. `None` if the masters hold locks of different kinds, or a key
     /// that this crate does not recognise as a lock.
     pub kind: Option<Kind>,
-    /// The [ID](crate::Owner::id) of the owner. `None` for a mutex, because its holder is
-    /// anonymous. Also `None` if no single owner holds a majority of masters. That happens for a
-    /// moment while several clients contend for the lock. It is always the case while Redisson's
-    /// `RedissonRedLock` holds the lock, because it has a different ID on every master.
+    /// The [ID](crate::Owner::id) of the owner. `None` for a mutex, which has no owner. Also `None`
+    /// if no single owner holds a majority of masters. That happens for a moment while several
+    /// clients contend for the lock. It is always the case while Redisson's `RedissonRedLock` holds
+    /// the lock, because it has a different ID on every master.
     pub owner: Option<String>,
+    /// The [client name](crate::Builder::client_name) of the coordinator that holds the lock.
+    /// `None` if it has no name, if another library holds the lock, or if no single holder has a
+    /// majority of masters. For an owner, this is the end of its ID.
+    ///
+    /// The text consists of 1 to 64 graphic ASCII characters. It is what the client says of itself,
+    /// and proves nothing.
+    pub client: Option<String>,
     /// The number of times that the owner has acquired the lock. If no single holder has a
     /// majority, this is the median of the numbers that the masters report.
     pub depth: u64,
@@ -106,15 +114,17 @@ pub struct Holder {
     pub remaining: Option<Duration>,
 }
 
-/// Shows, for example, `held as a reentrant lock by "u:1" (2 times) for 9.9s more`.
+/// Shows, for example, `held as a mutex by "web-3/812" for 9.9s more`, or
+/// `held as a reentrant lock by "u:1" (2 times) for 9.9s more`. The ID of an owner contains the
+/// client name.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("held")?;
         if let Some(kind) = self.kind {
             write!(f, " as a {kind}")?;
         }
-        if let Some(owner) = &self.owner {
-            write!(f, " by {owner:?}")?;
+        if let Some(holder) = self.owner.as_ref().or(self.client.as_ref()) {
+            write!(f, " by {holder:?}")?;
         }
         if self.depth != 1 {
             write!(f, " ({} times)", self.depth)?;
@@ -136,7 +146,7 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HeldBy {
     kind: Option<Kind>,
-    /// For a mutex, a hash of its token.
+    /// For a mutex, a hash of its value, and perhaps `@` and the client name.
     owner: String,
     depth: u64,
     remaining: Option<Duration>,
@@ -182,6 +192,20 @@ impl HeldBy {
         };
         Some(format!("{kind} {}", self.owner))
     }
+
+    /// Returns the ID of the owner. `None` for a mutex, and for a key that is no lock.
+    fn owner(&self) -> Option<String> {
+        let has_owner = matches!(self.kind, Some(Kind::Reentrant | Kind::Fair));
+        has_owner.then(|| self.owner.clone())
+    }
+
+    fn client(&self) -> Option<String> {
+        let client = match self.kind? {
+            Kind::Mutex => ClientName::of_mutex(&self.owner),
+            Kind::Reentrant | Kind::Fair => ClientName::of_owner(&self.owner),
+        };
+        client.map(str::to_owned)
+    }
 }
 
 /// Returns what each master reported.
@@ -189,10 +213,10 @@ pub(crate) fn views(seen: &[Option<Seen>]) -> impl ExactSizeIterator<Item = View
     seen.iter().map(|seen| match seen {
         None => View::Unknown,
         Some(seen) => seen.held.as_ref().map_or(View::Free, |held| {
-            let is_named = matches!(held.kind, Some(Kind::Reentrant | Kind::Fair));
             View::Held(Holder {
                 kind: held.kind,
-                owner: is_named.then(|| held.owner.clone()),
+                owner: held.owner(),
+                client: held.client(),
                 depth: held.depth,
                 remaining: held.remaining,
             })
@@ -222,11 +246,11 @@ fn by_one(held: &[&HeldBy], masters: usize) -> Option<Holder> {
         // The longest remaining time comes first. A lock without a TTL comes before all others.
         same.sort_by_key(|held| std::cmp::Reverse(held.remaining.unwrap_or(Duration::MAX)));
         let remaining = same.get(need - 1)?.remaining;
-        let is_named = matches!(one.kind, Some(Kind::Reentrant | Kind::Fair));
         same.sort_by_key(|held| held.depth);
         Some(Holder {
             kind: one.kind,
-            owner: is_named.then(|| one.owner.clone()),
+            owner: one.owner(),
+            client: one.client(),
             depth: same[same.len() / 2].depth,
             remaining,
         })
@@ -248,6 +272,7 @@ fn by_several(mut held: Vec<&HeldBy>, masters: usize) -> Option<Holder> {
     Some(Holder {
         kind: kind.filter(|_| is_one_kind),
         owner: None,
+        client: None,
         depth,
         remaining: last.remaining,
     })
@@ -288,6 +313,7 @@ mod tests {
         let holder = |kind, owner: Option<&str>, depth| Holder {
             kind,
             owner: owner.map(str::to_owned),
+            client: None,
             depth,
             remaining: Some(Duration::from_millis(9_900)),
         };
@@ -305,6 +331,23 @@ mod tests {
                 "held as a fair lock by \"u:1\" (2 times) for 9.9s more, waiting: 1",
             ),
             (Some(holder(None, None, 1)), vec![], "held for 9.9s more"),
+            (
+                Some(Holder {
+                    client: Some("web-3/812".to_owned()),
+                    ..holder(mutex, None, 1)
+                }),
+                vec![],
+                "held as a mutex by \"web-3/812\" for 9.9s more",
+            ),
+            // The ID contains the name already.
+            (
+                Some(Holder {
+                    client: Some("web-3/812".to_owned()),
+                    ..holder(fair, Some("u:1@web-3/812"), 1)
+                }),
+                vec![],
+                "held as a fair lock by \"u:1@web-3/812\" for 9.9s more",
+            ),
         ] {
             let inspection = Inspection {
                 holder,
@@ -381,6 +424,7 @@ mod tests {
             View::Held(Holder {
                 kind: Some(kind),
                 owner: owner.map(str::to_owned),
+                client: None,
                 depth,
                 remaining: left,
             })
@@ -393,6 +437,39 @@ mod tests {
             View::Unknown,
         ];
         assert_eq!(views, expected);
+    }
+
+    #[test]
+    fn a_holder_has_the_name_of_its_client() {
+        let owner = "01234567-89ab-cdef-0123-456789abcdef:1@web-3/812";
+        let (fair, reentrant) = (
+            format!("fair 5 1 {owner}"),
+            format!("reentrant 5 1 {owner}"),
+        );
+        for (text, client) in [
+            ("mutex 5 1 0a@web-3/812", Some("web-3/812")),
+            (&*fair, Some("web-3/812")),
+            (&*reentrant, Some("web-3/812")),
+            ("mutex 5 1 0a", None),
+            // A master that says something else than the scripts.
+            ("mutex 5 1 secret@a", None),
+            ("mutex 5 1 0a@a\x1b[2J", None),
+            ("fair 5 1 u:1@a", None),
+            ("other 5 0 0a@a", None),
+        ] {
+            let seen = inspection(&[text, text, "free 0 0 "]);
+            let holder = holder(&seen.seen).unwrap();
+            assert_eq!(holder.client.as_deref(), client, "{text}");
+            let View::Held(view) = seen.views().next().unwrap() else {
+                panic!("{text} is a holder");
+            };
+            assert_eq!(view.client, holder.client, "{text}");
+        }
+        // Several holders have no name, even if it is the same.
+        let several = seen(&["mutex 5 1 0a@web", "mutex 5 1 0b@web"]);
+        assert_eq!(holder(&several).unwrap().client, None);
+        let broken = inspection(&["mutex 5 1 0a@web"]).holders();
+        assert_eq!(broken, ["mutex 0a@web"]);
     }
 
     #[test]

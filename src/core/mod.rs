@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `config`, `config_error` | the settings of a coordinator, and why some are refused |
 //! | `name` | kinds and names of locks, their keys, and the tokens of mutexes |
+//! | `client_name` | the names under which coordinators show their locks |
 //! | `identity` | the identities by which masters tell attempts apart |
 //! | `lease`, `renewal` | TTL, drift and validity, and when a lock is renewed |
 //! | `lock_state` | whether a lock that was won is still held |
@@ -36,6 +37,7 @@
 pub(crate) mod agreed_master;
 pub(crate) mod ballot;
 pub(crate) mod chances;
+pub(crate) mod client_name;
 pub(crate) mod command;
 pub(crate) mod config;
 pub(crate) mod config_error;

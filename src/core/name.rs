@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::config_error::ConfigError;
+use super::{client_name::ClientName, config_error::ConfigError};
 
 /// A kind of lock. Locks with the same name exclude each other, even if their kinds differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -253,27 +253,48 @@ fn reserved(key: &str) -> ConfigError {
 }
 
 /// The value that the holder of a mutex writes under the key. It consists of 20 random bytes in
-/// hex, and is new for every attempt.
+/// hex, which are new for every attempt. If the coordinator has a client name, `@` and this name
+/// follow.
 ///
 /// Any client that knows a token can release the lock, so `Debug` never shows a token.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Token([u8; Self::LEN]);
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Token {
+    /// The digits are in the token itself, and the name is shared. So no attempt allocates memory
+    /// for its token.
+    hex: [u8; Self::HEX],
+    client: Option<ClientName>,
+}
+
+/// The room in which the bytes of a token with a client name are put together.
+pub(crate) type TokenRoom = Option<[u8; Token::MOST]>;
 
 impl Token {
-    const LEN: usize = 40;
+    const HEX: usize = 40;
+    const MOST: usize = Self::HEX + 1 + ClientName::MOST;
 
-    pub(crate) fn new(random: [u8; Self::LEN / 2]) -> Self {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
-        let mut hex = [0; Self::LEN];
+    pub(crate) fn new(random: [u8; Self::HEX / 2], client: Option<&ClientName>) -> Self {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut hex = [0; Self::HEX];
         for (pair, byte) in hex.chunks_exact_mut(2).zip(random) {
-            pair[0] = HEX[usize::from(byte >> 4)];
-            pair[1] = HEX[usize::from(byte & 15)];
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
         }
-        Self(hex)
+        let client = client.cloned();
+        Self { hex, client }
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.0
+    /// Returns the bytes. Uses `room` only if there is a client name.
+    pub(crate) fn bytes<'a>(&'a self, room: &'a mut TokenRoom) -> &'a [u8] {
+        let Some(client) = &self.client else {
+            return &self.hex;
+        };
+        let client = client.as_str().as_bytes();
+        let room = room.insert([0; Self::MOST]);
+        let (hex, rest) = room.split_at_mut(Self::HEX);
+        hex.copy_from_slice(&self.hex);
+        rest[0] = ClientName::MARK as u8;
+        rest[1..=client.len()].copy_from_slice(client);
+        &room[..=Self::HEX + client.len()]
     }
 }
 
@@ -384,9 +405,22 @@ mod tests {
 
     #[test]
     fn a_token_is_hex_and_debug_does_not_show_it() {
-        let token = Token::new([0xa5; 20]);
-        assert_eq!(token.as_bytes(), "a5".repeat(20).as_bytes());
+        let token = Token::new([0xa5; 20], None);
+        assert_eq!(token.bytes(&mut None), "a5".repeat(20).as_bytes());
         assert_eq!(format!("{token:?}"), "Token(..)");
+    }
+
+    #[test]
+    fn the_name_of_the_client_follows_the_digits() {
+        for name in ["a", "web-3/812", &"n".repeat(64)] {
+            let client = ClientName::parse(name.to_owned()).unwrap();
+            let token = Token::new([0xa5; 20], Some(&client));
+            let expected = format!("{}@{name}", "a5".repeat(20));
+            assert_eq!(token.bytes(&mut None), expected.as_bytes());
+            assert_eq!(ClientName::of_value(&expected), Some(name));
+            assert_eq!(format!("{token:?}"), "Token(..)");
+            assert_ne!(token, Token::new([0xa5; 20], None));
+        }
     }
 
     /// Returns the slot of a key in Redis Cluster: the CRC16 (XMODEM) of the hash tag. A key

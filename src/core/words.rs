@@ -5,7 +5,7 @@ use super::{
     command::{Action, Call, Command, NewKey},
     identity::{FairAttempt, Identity, OwnerAttempt, QueueOptions, whole_millis},
     lease::{CLOCK_WINDOW, Ttl},
-    name::Kind,
+    name::{Kind, Token, TokenRoom},
     script::Script,
 };
 
@@ -26,14 +26,14 @@ impl Command {
     /// Returns the key and the token, if this command only has to delete the key if it holds the
     /// token. This is so for the release of a mutex that was won and is not fenced.
     #[cfg(feature = "redis")]
-    pub(crate) fn comparison(&self) -> Option<[&[u8]; 2]> {
+    pub(crate) fn comparison(&self) -> Option<(&[u8], &Token)> {
         match &self.action {
             Action::Release {
                 by: Identity::Token(token),
                 ballot: None,
                 was_won: true,
                 ..
-            } if !self.watch => Some([self.resource.key().as_bytes(), token.as_bytes()]),
+            } if !self.watch => Some((self.resource.key().as_bytes(), token)),
             _ => None,
         }
     }
@@ -74,7 +74,7 @@ impl Command {
 
     fn take<'a>(&'a self, by: &'a Identity, key: &'a NewKey, window: Option<u64>) -> Words<'a> {
         if let (Identity::Token(token), None) = (by, &key.ballot) {
-            let (token, ttl) = (Bytes(token.as_bytes()), Number(key.ttl.millis()));
+            let (token, ttl) = (Word::Token(token), Number(key.ttl.millis()));
             if self.watch {
                 return self.script(Script::MutexAcquireWatched, &[token, ttl]);
             }
@@ -97,7 +97,7 @@ impl Command {
     ) -> Words<'a> {
         let ttl = Number(ttl.millis());
         match by {
-            Identity::Token(token) => self.script(scripts[0], &[Bytes(token.as_bytes()), ttl]),
+            Identity::Token(token) => self.script(scripts[0], &[Word::Token(token), ttl]),
             Identity::Owner(owner) | Identity::Ticket(FairAttempt { owner, .. }) => self.owned(
                 scripts[1],
                 owner,
@@ -121,7 +121,7 @@ impl Command {
 
     fn release<'a>(&'a self, by: &'a Identity) -> Words<'a> {
         match by {
-            Identity::Token(token) => self.script(Script::MutexRelease, &[Bytes(token.as_bytes())]),
+            Identity::Token(token) => self.script(Script::MutexRelease, &[Word::Token(token)]),
             Identity::Owner(owner) => self.release_owned(owner, 0),
             Identity::Ticket(fair) => {
                 let ticket = text(fair.ticket.as_str());
@@ -184,6 +184,8 @@ impl Command {
 enum Word<'a> {
     Bytes(&'a [u8]),
     Number(u64),
+    /// A command has at most one token.
+    Token(&'a Token),
 }
 
 fn text(text: &str) -> Word<'_> {
@@ -244,11 +246,14 @@ impl<'a> Words<'a> {
     fn send<T>(&self, send: impl FnOnce(Call<'_>) -> T) -> T {
         let mut digits = [[0; 20]; MOST_ARGUMENTS];
         let mut digits = digits.iter_mut();
+        let mut room = TokenRoom::None;
+        let mut room = Some(&mut room);
         let arguments = self.arguments.map(|word| match word {
             Bytes(bytes) => bytes,
             Number(number) => digits
                 .next()
                 .map_or(&[][..], |digits| decimal(number, digits)),
+            Word::Token(token) => room.take().map_or(&[][..], |room| token.bytes(room)),
         });
         let arguments = &arguments[..self.argument_count];
         match self.script {
@@ -278,9 +283,12 @@ pub(crate) fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::command::{
-        Verb,
-        fixture::{command, fenced},
+    use crate::core::{
+        client_name::ClientName,
+        command::{
+            Verb,
+            fixture::{command, fenced},
+        },
     };
 
     fn words(command: &Command) -> String {
@@ -500,6 +508,26 @@ mod tests {
     }
 
     #[test]
+    fn a_token_with_a_client_name_is_one_word() {
+        let client = ClientName::parse("web-3/812".to_owned()).unwrap();
+        let token = format!("{}@web-3/812", "0".repeat(40));
+        for (verb, expected) in [
+            (Verb::Acquire, format!("SET r {token} NX PX 10000")),
+            (Verb::Extend, format!("MutexExtend r {token} 10000")),
+            (Verb::Release, format!("MutexRelease r {token}")),
+        ] {
+            let mut named = command(Kind::Mutex, verb, 0);
+            if let Action::Acquire { by, .. }
+            | Action::Extend { by, .. }
+            | Action::Release { by, .. } = &mut named.action
+            {
+                *by = Identity::Token(Token::new([0; 20], Some(&client)));
+            }
+            assert_eq!(words(&named), expected, "{verb:?}");
+        }
+    }
+
+    #[test]
     fn an_attempt_at_a_fair_lock_that_does_not_wait_has_no_waiter_timeout() {
         let mut attempt = command(Kind::Fair, Verb::Heal, 1);
         if let Action::Heal { by, key } = attempt.action {
@@ -513,10 +541,9 @@ mod tests {
     #[cfg(feature = "redis")]
     #[test]
     fn only_a_mutex_that_was_won_is_released_by_a_comparison() {
-        use crate::core::name::Kind;
         let mut release = command(Kind::Mutex, Verb::Release, 0);
-        let token = "00".repeat(20);
-        assert_eq!(release.comparison(), Some([&b"r"[..], token.as_bytes()]));
+        let token = Token::new([0; 20], None);
+        assert_eq!(release.comparison(), Some((&b"r"[..], &token)));
         if let Action::Release { was_won, .. } = &mut release.action {
             *was_won = false;
         }

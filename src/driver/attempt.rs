@@ -47,7 +47,8 @@ pub(super) async fn attempt(
         } else {
             clock::random()
         };
-        let identity = Identity::Token(Token::new(random));
+        let client = shared.masters().config().client_name.as_ref();
+        let identity = Identity::Token(Token::new(random, client));
         let claim = Claim::begin(&shared.context, request, identity, None, first);
         return Ok(decide(shared, Level::new(claim), waiting).await?);
     };

@@ -86,7 +86,7 @@ impl Engine {
     /// Creates an owner of this coordinator.
     pub(crate) fn owner(&self) -> LockOwner<Claim> {
         let number = self.owners.fetch_add(1, Ordering::Relaxed) + 1;
-        LockOwner::new(&self.process, number)
+        LockOwner::new(&self.process, number, self.config().client_name.as_ref())
     }
 
     /// Returns whether this engine created `owner`. All claims of an owner belong to one engine.

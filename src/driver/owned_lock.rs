@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{clock, select::first_of, signal::Signal};
 use crate::core::{
+    client_name::ClientName,
     identity::{FairAttempt, Identity, OwnerAttempt, Ticket},
     name::Resource,
 };
@@ -33,9 +34,16 @@ pub(crate) struct LockOwner<C> {
 
 impl<C> LockOwner<C> {
     /// Creates owner `number` of the coordinator that is called `process` on the masters.
-    pub(crate) fn new(process: &str, number: u64) -> Self {
+    pub(crate) fn new(process: &str, number: u64, client: Option<&ClientName>) -> Self {
+        let id = match client {
+            None => format!("{process}:{number}"),
+            Some(client) => {
+                let (mark, client) = (ClientName::MARK, client.as_str());
+                format!("{process}:{number}{mark}{client}")
+            }
+        };
         Self {
-            id: format!("{process}:{number}").into(),
+            id: id.into(),
             attempts: AtomicU64::new(0),
             locks: Mutex::default(),
         }

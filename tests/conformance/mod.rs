@@ -43,6 +43,7 @@ use super::{
 };
 use crate::core::{
     ballot::Ballot,
+    client_name::ClientName,
     command::{Action, Command, NewKey, Verb},
     identity::Identity,
     lease::{Drift, Ttl},
@@ -544,7 +545,7 @@ impl Subject {
             candidate: self.began.saturating_add_signed(off),
         });
         let mut sent = command.command(key, ballot);
-        if let (Action::Break { holders, .. }, 'A') = (&mut sent.action, command.who) {
+        if let (Action::Break { holders, .. }, 'A' | 'C') = (&mut sent.action, command.who) {
             *holders = [self.holder_of_mutex(key).await].into();
         }
         self.post(sent, None);

@@ -64,6 +64,7 @@ async fn a_mutex_is_released() {
 async fn a_mutex_that_was_won_is_released() {
     let rows = [
         "acquire A 40s: granted, release A won: granted, left nothing",
+        "acquire C 40s: granted, release C won: granted, left nothing",
         "write-A -, release A won: granted, left nothing",
         "release A won: gone, left nothing",
         "acquire A 40s: granted, release A won: granted, release A won: gone, left nothing",
@@ -384,6 +385,41 @@ async fn a_lock_is_broken_if_the_holder_is_the_one_that_was_seen() {
         "write-hash a=1 fair=1 mode=quorlock b=1 40s, fair break a: kind, left a=1 b=1 fair=1 40s",
         "fair acquire a1: granted, enqueue b@2 20s, fair break a: granted +turn-b:b@2, left nothing | b@2 20s | - -",
         "fair acquire a1: granted, spoil-queue, fair break a: granted, left nothing spoilt-queue 60s",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_mutex_may_have_a_client_name() {
+    check(&[
+        "acquire C 40s: granted, inspect: mutex digest@web-3/812 x1 40s, left C 40s",
+        "acquire C 40s: granted, extend C 80s: granted, extend A 80s: held 80s, release A: held 80s, release C: granted, left nothing",
+        "acquire C 40s: granted, acquire C 80s: held -, break ?: held 40s, break C: granted, break C: gone, left nothing",
+        "acquire C watch 40s: granted, acquire C watch 40s: granted, acquire A watch 40s: held 40s, left C 40s",
+        "acquire C 40s ^500: granted, extend C 80s: granted, release C ^500: granted, left nothing ^500 2592000s",
+        "write-text 0123456789012345678901234567890123456789@nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn -, inspect: mutex digest@nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn x1 -, left another's -",
+        // Values of other libraries.
+        "write-text 0123456789012345678901234567890123456789 -, inspect: mutex digest x1 -, left another's -",
+        "write-text 0123456789012345678901234567890123456789@ -, inspect: mutex digest x1 -, left another's -",
+        "write-text 0123456789012345678901234567890123456789@nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn -, inspect: mutex digest x1 -, left another's -",
+        "write-text 0123456789012345678901234567890123456789@café -, inspect: mutex digest x1 -, left another's -",
+        "write-text 0123456789012345678901234567890123456789@a\nb -, inspect: mutex digest x1 -, left another's -",
+        "write-text 012345678901234567890123456789012345678@a -, inspect: mutex digest x1 -, left another's -",
+        "write-text 01234567890123456789012345678901234567890@a -, inspect: mutex digest x1 -, left another's -",
+        "write-text 012345678901234567890123456789012345678A@a -, inspect: mutex digest x1 -, left another's -",
+        "write-text secret@example.com -, inspect: mutex digest x1 -, left another's -",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn an_owner_may_have_a_client_name() {
+    check(&[
+        "reentrant acquire c1 x2: granted, inspect: reentrant c x2 40s, reentrant extend c1 x3: granted, reentrant release a1: held c x3 40s, reentrant break c: granted +redisson:0, left nothing",
+        "reentrant acquire c1: granted, reentrant acquire c2 x2: granted, reentrant release c2: granted +redisson:0, left nothing",
+        "fair acquire c1: granted, fair acquire a1 ~20s @2: held c x1 #1 40s, fair release c1: granted +turn-a:a@2, left nothing | a@2 20s | 40s 40s",
+        "fair acquire a1: granted, fair acquire c1 ~20s @2: held a x1 #1 40s, inspect: fair a x1 40s c@2, fair release a1: granted +turn-c:c@2, fair acquire c2 ~20s @2: granted, left c=1 fair=2 40s",
+        "fair acquire a1: granted, enqueue c@2 20s, fair break a: granted +turn-c:c@2, left nothing | c@2 20s | - -",
     ])
     .await;
 }

@@ -1,7 +1,8 @@
 //! The steps of a row.
 //!
 //! A step begins with a verb and an attempt. `A`, `B` and `C` are tokens of mutexes. `a1` is an
-//! owner and the number of its attempt. After these come options in any order:
+//! owner and the number of its attempt. `C` and `c` are of a coordinator with a client name. After
+//! these come options in any order:
 //!
 //! - `40s`: the TTL
 //! - `x2`: the depth
@@ -22,6 +23,8 @@ pub(super) enum Step {
     Delete,
     /// Writes a string as another client would: the token of this letter, or another text for `?`.
     Write(char, Option<Duration>),
+    /// Writes this string as another client would.
+    WriteText(String, Option<Duration>),
     /// Writes a hash as another client would.
     WriteHash(Vec<(String, String)>, Option<Duration>),
     /// Writes the counter of a fenced lock, in microseconds from the start of the row.
@@ -205,6 +208,7 @@ impl Step {
             ["inspect"] => Self::Command(RowCommand::new(Kind::Fair, Verb::Inspect, '?')),
             ["write", ttl] => Self::Write('?', parse_ttl(ttl)),
             ["write-A", ttl] => Self::Write('A', parse_ttl(ttl)),
+            ["write-text", text, ttl] => Self::WriteText((*text).to_owned(), parse_ttl(ttl)),
             ["write-hash", fields @ .., ttl] => Self::WriteHash(
                 fields.iter().map(|field| parse_field(field)).collect(),
                 parse_ttl(ttl),
@@ -271,17 +275,23 @@ pub(super) fn resource(kind: Kind, key: &str) -> Resource {
     names.resource(kind, key.into()).unwrap()
 }
 
+pub(super) const CLIENT: &str = "web-3/812";
+
 pub(super) fn token(who: char) -> Token {
-    Token::new([who as u8; 20])
+    let client = ClientName::parse(CLIENT.to_owned()).unwrap();
+    Token::new([who as u8; 20], (who == 'C').then_some(&client))
 }
 
-pub(super) fn text_of(token: Token) -> String {
-    String::from_utf8(token.as_bytes().to_vec()).unwrap()
+pub(super) fn text_of(token: &Token) -> String {
+    String::from_utf8(token.bytes(&mut None).to_vec()).unwrap()
 }
 
 /// Returns the owner of this letter. Each owner is in a process of its own.
 fn owner(who: char) -> String {
-    format!("{}:1", process(who))
+    match who {
+        'c' => format!("{}:1@{CLIENT}", process(who)),
+        _ => format!("{}:1", process(who)),
+    }
 }
 
 pub(super) fn process(who: char) -> String {

@@ -36,11 +36,14 @@ impl Store {
     }
 
     pub(super) fn write(&self, key: &str, who: char, ttl: Option<Duration>) {
-        let value = text_of(token(who));
+        self.write_text(key, &text_of(&token(who)), ttl);
+    }
+
+    fn write_text(&self, key: &str, value: &str, ttl: Option<Duration>) {
         match self {
             Self::Memory(master) => master.set(key, value, ttl),
             Self::Real(server, _) => {
-                assert_eq!(server.command(&["SET", key, &value]), "OK");
+                assert_eq!(server.command(&["SET", key, value]), "OK");
                 expire(server, key, ttl);
             }
         }
@@ -62,6 +65,7 @@ impl Store {
         match (step, self) {
             (Step::Command(_), _) => panic!("a command goes through the mailbox"),
             (Step::Write(who, ttl), _) => self.write(key, *who, *ttl),
+            (Step::WriteText(text, ttl), _) => self.write_text(key, text, *ttl),
             (Step::Delete, Self::Memory(master)) => master.delete(key),
             (Step::Delete, Self::Real(server, _)) => {
                 server.command(&["DEL", key]);
@@ -326,6 +330,6 @@ fn expire(server: &Server, key: &str, ttl: Option<Duration>) {
 fn whose(value: &str) -> String {
     ['A', 'B', 'C']
         .into_iter()
-        .find(|who| text_of(token(*who)) == value)
+        .find(|who| text_of(&token(*who)) == value)
         .map_or_else(|| "another's".to_owned(), String::from)
 }

@@ -57,9 +57,11 @@ fn inspected(note: &str) -> String {
     };
     let owner = match kind {
         "mutex" => {
-            let tokens = ['A', 'B', 'C', '?'].map(|who| text_of(token(who)));
-            assert!(owner.len() >= 16 && !tokens.iter().any(|token| token.contains(owner)));
-            "digest".to_owned()
+            let (digest, client) = owner.split_at(owner.find('@').unwrap_or(owner.len()));
+            let tokens = ['A', 'B', 'C', '?'].map(|who| text_of(&token(who)));
+            assert!(digest.len() >= 16 && !tokens.iter().any(|token| token.contains(digest)));
+            assert!(digest.bytes().all(|digit| digit.is_ascii_hexdigit()));
+            format!("digest{client}")
         }
         _ => short(owner),
     };

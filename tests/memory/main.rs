@@ -15,6 +15,7 @@ mod break_held;
 mod cancel;
 #[path = "../support/captured_log.rs"]
 mod captured_log;
+mod client_name;
 mod close;
 mod config;
 mod connection;

@@ -18,6 +18,7 @@ mod captured_log;
 mod certificates;
 #[path = "../support/child_output.rs"]
 mod child_output;
+mod client_name;
 mod common;
 mod contention;
 mod durable;

@@ -173,7 +173,7 @@ impl Server {
             (action, Value::Text(token)) => action
                 .identity()
                 .0
-                .is_some_and(|mine| mine.as_bytes() == token.as_bytes()),
+                .is_some_and(|mine| mine.bytes(&mut None) == token.as_bytes()),
             (action, Value::Hash(fields)) => action
                 .identity()
                 .1

@@ -117,7 +117,8 @@ impl Frame {
             let _ = writeln!(key, "{:?} {:?}", look.verdict, look.waiters);
             let holders = look.masters.iter().map(|master| master.holder.as_ref());
             for holder in holders.chain([look.holder.as_ref()]) {
-                let holder = holder.map(|holder| (holder.kind, &holder.owner, holder.depth));
+                let holder =
+                    holder.map(|holder| (holder.kind, &holder.owner, &holder.client, holder.depth));
                 let _ = writeln!(key, "{holder:?}");
             }
         }

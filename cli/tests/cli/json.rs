@@ -51,7 +51,7 @@ fn is_documented(section: &str, value: &Value) {
     let mut found = Vec::new();
     paths(value, "", &mut found);
     let mut known = documented(section);
-    let holder = ["kind", "owner", "depth", "remaining_ms"];
+    let holder = ["kind", "owner", "client", "depth", "remaining_ms"];
     let holders = ["locks[].holder", "locks[].masters[].holder", "holder"];
     known.extend(
         holders
@@ -95,6 +95,7 @@ fn the_json_has_the_documented_fields() {
         (&holder["owner"], &holder["depth"]),
         (&"an-owner".into(), &2.into())
     );
+    assert!(holder["client"].is_null());
     assert!(holder["remaining_ms"].as_u64().unwrap() > 50_000);
     let views: Vec<_> = (0..3)
         .map(|at| lock["masters"][at]["view"].as_str())

@@ -1,6 +1,6 @@
 //! `quorlock status`: verdicts, and what is shown.
 
-use nix::sys::signal::Signal;
+use nix::{sys::signal::Signal, unistd::gethostname};
 
 use crate::{
     server::masters,
@@ -33,6 +33,54 @@ fn the_status_of_a_held_lock_is_75() {
     let fair = "queue  held as a fair lock by an-owner (2 times), 59.";
     assert!(shown.contains(fair), "{shown}");
     assert!(shown.contains("other  free"), "{shown}");
+}
+
+#[test]
+fn the_status_says_which_process_holds_a_lock() {
+    let masters = masters(3);
+    let [one, other] = ["job", "printer --fair"].map(|words| Running::hold(&masters, words));
+    let host = gethostname().unwrap().into_string().unwrap();
+    let [one, other] = [&one, &other].map(|held| format!("{host}/{}", held.id()));
+    let (status, shown, _) = ended(&mut with(&masters, "status job printer"));
+    assert_eq!(status, 75);
+    let mutex = format!("job  held as a mutex by {one}, ");
+    assert!(shown.contains(&mutex), "{shown}");
+    let fair = format!("printer  held as a fair lock by {other} (");
+    assert!(shown.contains(&fair), "{shown}");
+    assert_eq!(
+        shown.matches(&format!("  mutex {one}  ")).count(),
+        3,
+        "{shown}"
+    );
+    assert_eq!(
+        shown.matches(&format!("  fair {other}  ")).count(),
+        3,
+        "{shown}"
+    );
+
+    let (_, shown, _) = ended(&mut with(&masters, "status job printer --json"));
+    let shown = json(&shown);
+    for (at, client) in [one, other].into_iter().enumerate() {
+        let lock = &shown["locks"][at];
+        assert_eq!(lock["holder"]["client"], *client);
+        assert_eq!(lock["masters"][2]["holder"]["client"], *client);
+    }
+}
+
+#[test]
+fn an_owner_from_a_master_does_not_move_the_cursor() {
+    let masters = masters(3);
+    write_fair(&masters, "queue", "an\x1b[2J-owner\x07");
+    let (_, shown, _) = ended(&mut with(&masters, "status queue"));
+    assert!(shown.contains("by an [2J-owner  (2 times)"), "{shown}");
+    let is_odd = |letter: char| letter.is_control() && letter != '\n';
+    assert!(!shown.contains(is_odd), "{shown:?}");
+    let (_, shown, _) = ended(&mut with(&masters, "break queue --yes"));
+    assert!(
+        shown.contains("was held as a fair lock by an [2J-owner "),
+        "{shown}"
+    );
+    assert!(!shown.contains(is_odd), "{shown:?}");
 }
 
 #[test]

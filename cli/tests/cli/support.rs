@@ -136,6 +136,11 @@ impl Running {
         stdin.write_all(text.as_bytes()).unwrap();
     }
 
+    /// Returns the process ID.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }

@@ -71,7 +71,7 @@ impl Masters {
         assert!(holder.line().starts_with("held "));
         let (status, shown, err) = ended(&mut self.quorlock(more, "status a"));
         assert_eq!((status, &*err), (75, ""), "{shown}");
-        assert!(shown.starts_with("a  held as a mutex, "), "{shown}");
+        assert!(shown.starts_with("a  held as a mutex by "), "{shown}");
         holder.signal(Signal::SIGTERM);
         assert_eq!(holder.ended().0.code(), Some(0));
 

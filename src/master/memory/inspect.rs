@@ -8,7 +8,7 @@ use super::{
     scripts::{Words, other_kind, say},
     server::State,
 };
-use crate::core::command::Reply;
+use crate::core::{client_name::ClientName, command::Reply};
 
 impl State {
     pub(super) fn inspect(&self, words: Words<'_>) -> Replied {
@@ -49,7 +49,11 @@ impl State {
         let left = self.keys.pttl(key);
         let holder = match self.keys.value(key) {
             None => Some("free 0 0 ".to_owned()),
-            Some(Value::Text(token)) => Some(format!("mutex {left} 1 {}", digest(token))),
+            Some(Value::Text(token)) => {
+                let client = ClientName::of_value(token);
+                let client = client.map_or_else(String::new, |name| format!("@{name}"));
+                Some(format!("mutex {left} 1 {}{client}", digest(token)))
+            }
             Some(Value::Hash(_)) => ["fair", "reentrant"].into_iter().find_map(|name| {
                 let holder = self.holder(key, &format!("quorlock:{name}")).ok()??;
                 let (owner, depth) = holder;

@@ -68,9 +68,9 @@ impl Transmit for RedisConnection {
     fn send(&mut self, request: &Request) {
         let out = self.wire.out();
         if let Some(native) = self.native.filter(|_| !self.is_native_refused)
-            && let Some([key, token]) = request.command.comparison()
+            && let Some((key, token)) = request.command.comparison()
         {
-            return native.encode(key, token, out);
+            return native.encode(key, token.bytes(&mut None), out);
         }
         let encode = || Encoded::new(&request.command, &HASHES, out);
         let encoded = request.encoded.get_or_init(encode);
