@@ -17,32 +17,36 @@ use crate::{args::Common, failure::Failure, outage::Outage, output::complain, ti
 ///
 /// Returns if it is no use to wait.
 pub(crate) async fn tell(locks: &Coordinator, lock: &Lock, name: &str, common: &Common) -> Failure {
+    let wants_news = common.is_verbose() || stderr().is_terminal();
+    let patience = if wants_news { PATIENCE } else { LONG_PATIENCE };
+    let (mut knows_holder, mut known, mut since) = (!wants_news, None, Instant::now());
+    sleep(PATIENCE).await;
     if env::var_os("QUORLOCK_LOCK").is_some_and(|held| held == *name) {
         complain(format_args!(
             "the command of `quorlock run {name}` waits for the same lock, so it may wait for itself"
         ));
     }
-    let wants_news = common.is_verbose() || stderr().is_terminal();
-    let patience = if wants_news { PATIENCE } else { LONG_PATIENCE };
-    let (mut knows_holder, mut known, mut since) = (!wants_news, None, Instant::now());
     loop {
-        sleep(PATIENCE).await;
-        let Some(outage) = Outage::of(locks) else {
-            (known, since) = (None, Instant::now());
-            if !knows_holder {
-                knows_holder = true;
-                say_who_holds(lock, name).await;
+        match Outage::of(locks) {
+            None => {
+                (known, since) = (None, Instant::now());
+                if !knows_holder {
+                    knows_holder = true;
+                    say_who_holds(lock, name).await;
+                }
             }
-            continue;
-        };
-        if let Outage::Login(_) = outage {
-            return outage.failure(&format!("cannot lock {name:?}"));
+            Some(outage @ Outage::Login(_)) => {
+                return outage.failure(&format!("cannot lock {name:?}"));
+            }
+            Some(outage) => {
+                let kind = discriminant(&outage);
+                if since.elapsed() >= patience && known != Some(kind) {
+                    known = Some(kind);
+                    complain(format_args!("waiting for {name:?}: {outage}"));
+                }
+            }
         }
-        let kind = discriminant(&outage);
-        if since.elapsed() >= patience && known != Some(kind) {
-            known = Some(kind);
-            complain(format_args!("waiting for {name:?}: {outage}"));
-        }
+        sleep(PATIENCE).await;
     }
 }
 
