@@ -155,7 +155,8 @@ impl Lock {
     /// commands of this coordinator.
     ///
     /// Tasks of one owner make their attempts one after the other. If the turn of a task has not
-    /// come three node timeouts after `limit`, the task makes no last attempt.
+    /// come three node timeouts after `limit`, the task makes no last attempt. If the turn comes
+    /// just before that, the task may return five node timeouts after `limit`.
     ///
     /// # Errors
     ///

@@ -83,7 +83,8 @@ async fn tasks_of_one_owner_give_up_at_their_limit() {
             let (took, result) = done.unwrap();
             result.unwrap_err();
             assert!(took >= seconds(1), "{took:?}");
-            assert!(took <= seconds(1) + 4 * NODE_TIMEOUT, "{took:?}");
+            // Three timeouts for the turn, and two for the last attempt.
+            assert!(took <= seconds(1) + 5 * NODE_TIMEOUT, "{took:?}");
         }
         drop(held);
     }
