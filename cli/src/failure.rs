@@ -34,7 +34,8 @@ impl Failure {
     }
 
     pub(crate) fn lost(lost: &LostError) -> Self {
-        let sentence = format!("lost {:?}: {}", lost.name, lost.reason);
+        let reason = in_words_of_the_file(&lost.reason.to_string());
+        let sentence = format!("lost {:?}: {reason}", lost.name);
         Self::new(Exit::Lost, sentence).with_votes(&lost.votes)
     }
 

@@ -257,7 +257,7 @@ impl HolderLook {
         let who = match (&self.client, &self.owner) {
             (Some(client), Some(owner)) => {
                 let owner = owner.strip_suffix(client).unwrap_or(owner);
-                format!("{client} ({})", owner.trim_end_matches('@'))
+                format!("{client} ({})", short_owner(owner.trim_end_matches('@')))
             }
             (Some(one), None) | (None, Some(one)) => one.clone(),
             (None, None) => return None,
@@ -359,7 +359,7 @@ mod tests {
             ),
             (
                 holder("fair", Some(ours), Some("web-3/812")),
-                "as a fair lock by web-3/812 (01234567-89ab-cdef-0123-456789abcdef:1)",
+                "as a fair lock by web-3/812 (01234567:1)",
                 "fair web-3/812",
             ),
             (

@@ -9,7 +9,9 @@ pub(crate) fn in_words_of_the_file(text: &str) -> String {
     } else {
         "ca_file, cert_file and key_file"
     };
-    text.replace("Builder::tls", files).replace("Builder::", "")
+    text.replace("Builder::tls", files)
+        .replace("Builder::", "")
+        .replace(" for this guard", "")
 }
 
 #[cfg(test)]

@@ -10,7 +10,9 @@ use quorlock::{Guard, LockState};
 use tokio::time::{sleep_until, timeout};
 
 use super::group::{Change, Group};
-use crate::{exit::Exit, failure::Failure, output::complain, signals::Signals};
+use crate::{
+    exit::Exit, failure::Failure, output::complain, signals::Signals, words::in_words_of_the_file,
+};
 
 /// Watches a lock and the command that runs under it.
 pub(crate) struct Watch<'a> {
@@ -133,7 +135,10 @@ impl<'a> Watch<'a> {
     fn loss(&self) -> String {
         let name = self.guard.name();
         match self.guard.state() {
-            LockState::Lost(reason) => format!("lost {name:?}: {reason}"),
+            LockState::Lost(reason) => {
+                let reason = in_words_of_the_file(&reason.to_string());
+                format!("lost {name:?}: {reason}")
+            }
             LockState::Held => format!("{name:?} is about to end, and is no longer renewed"),
             LockState::InDoubt => format!("{name:?} cannot be renewed, and is about to end"),
         }

@@ -51,7 +51,9 @@ fn a_break_shows_what_it_destroys_before_it_asks() {
         terminal.shown
     );
     assert!(
-        terminal.shown.contains("goes on next to the next holder"),
+        terminal
+            .shown
+            .contains("works on until its next renewal fails"),
         "{}",
         terminal.shown
     );
