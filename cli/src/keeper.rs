@@ -1,8 +1,8 @@
 //! The keeper: a small process that kills the command if the wrapper can no longer do that.
 //!
-//! The wrapper starts the keeper before the command. The keeper leads a process group, and the
-//! command is started in that group. So the keeper knows the group from the first instruction of
-//! the command on, and the number of the group is not used again while the keeper lives.
+//! The wrapper starts the keeper before the command. The keeper joins the group of the command
+//! before the first instruction of the command. So the number of the group is not used again while
+//! the keeper lives.
 //!
 //! A pipe leads from the wrapper to the keeper. The wrapper writes until when the lock is valid.
 //! If the time has come, or if the pipe ends because the wrapper is dead, the keeper kills the
@@ -26,11 +26,9 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::signal::{SigSet, Signal, killpg},
     time::{ClockId, clock_gettime},
-    unistd::{Pid, getpgrp, getpid},
+    unistd::{Pid, getpgrp, getpid, setpgid},
 };
 use tokio::net::unix::pipe;
-
-use crate::outsider::Outsider;
 
 /// The argument that makes this program a keeper.
 pub(crate) const WORD: &str = "--keeper";
@@ -38,13 +36,13 @@ pub(crate) const WORD: &str = "--keeper";
 /// The keeper, as the wrapper sees it. If the wrapper drops it without a
 /// [goodbye](Self::say_goodbye), the group is killed.
 pub(crate) struct Keeper {
-    group: Pid,
+    pid: Pid,
     deadlines: pipe::Sender,
     answers: pipe::Receiver,
 }
 
 impl Keeper {
-    /// Starts a keeper. It guards the group once it is [ready](Self::ready).
+    /// Starts a keeper.
     pub(crate) fn start() -> io::Result<Self> {
         let mut child = Command::new(program()?)
             .arg0(NAME)
@@ -58,14 +56,14 @@ impl Keeper {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         Ok(Self {
-            group: Pid::from_raw(child.id().cast_signed()),
+            pid: Pid::from_raw(child.id().cast_signed()),
             deadlines: pipe::Sender::from_owned_fd(OwnedFd::from(stdin))?,
             answers: pipe::Receiver::from_owned_fd(OwnedFd::from(stdout))?,
         })
     }
 
-    /// Waits until the keeper guards its group.
-    pub(crate) async fn ready(&self) -> io::Result<()> {
+    /// Waits until the keeper has started, or has joined the group that it guards.
+    async fn answer(&self) -> io::Result<()> {
         loop {
             self.answers.readable().await?;
             match self.answers.try_read(&mut [0]) {
@@ -76,23 +74,28 @@ impl Keeper {
         }
     }
 
-    /// Returns the group that the keeper guards.
-    pub(crate) fn group(&self) -> Pid {
-        self.group
+    /// Waits until the keeper has started.
+    pub(crate) async fn ready(&self) -> io::Result<()> {
+        self.answer().await
+    }
+
+    /// Makes the keeper guard a group, and waits until it does.
+    pub(crate) async fn guard(&self, group: Pid) -> io::Result<()> {
+        let number = GROUP | u64::from(group.as_raw().cast_unsigned());
+        let _ = self.deadlines.try_write(&number.to_ne_bytes());
+        self.answer().await
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
     }
 
     /// Makes the keeper kill the group at `deadline`, instead of at an earlier deadline.
     pub(crate) fn kill_at(&self, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
-        let at = u64::try_from((monotonic() + left).as_nanos()).unwrap_or(u64::MAX) & !COMMAND;
+        let at = u64::try_from((monotonic() + left).as_nanos()).unwrap_or(u64::MAX) & !GROUP;
         // The pipe is full only if the whole group has been stopped for hours.
         let _ = self.deadlines.try_write(&at.to_ne_bytes());
-    }
-
-    /// Makes the keeper kill the command, too, if it has left the group by then.
-    pub(crate) fn guard(&self, command: Pid) {
-        let number = COMMAND | u64::from(command.as_raw().cast_unsigned());
-        let _ = self.deadlines.try_write(&number.to_ne_bytes());
     }
 
     /// Ends the keeper without killing the group.
@@ -103,7 +106,7 @@ impl Keeper {
 
 /// Returns the file of this program. During an upgrade, its path may lead to no program, or to a
 /// newer one.
-fn program() -> io::Result<PathBuf> {
+pub(crate) fn program() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") {
         Ok("/proc/self/exe".into())
     } else {
@@ -118,22 +121,15 @@ pub(crate) fn keep() -> ExitCode {
         return ExitCode::FAILURE;
     }
     rename();
-    let ready = io::stdout()
-        .write_all(b"k")
-        .and_then(|()| io::stdout().flush());
-    let mut command = None;
-    if ready.is_ok() && wait(&mut command).is_ok() {
+    if answer().and_then(|()| wait()).is_ok() {
         return ExitCode::SUCCESS;
-    }
-    if let Some(command) = command {
-        command.kill();
     }
     let _ = killpg(getpgrp(), Signal::SIGKILL); // this process is in the group, too
     ExitCode::FAILURE
 }
 
 /// Waits for the goodbye. Returns an error if the group must be killed.
-fn wait(command: &mut Option<Outsider>) -> io::Result<()> {
+fn wait() -> io::Result<()> {
     let mut pipe = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut deadline = None;
     let mut bytes = [0; 512];
@@ -149,11 +145,22 @@ fn wait(command: &mut Option<Outsider>) -> io::Result<()> {
             number.copy_from_slice(bytes);
             match u64::from_ne_bytes(number) {
                 GOODBYE => return Ok(()),
-                pid if pid & COMMAND != 0 => *command = Outsider::new((pid & !COMMAND) as i32),
+                group if group & GROUP != 0 => join((group & !GROUP) as i32)?,
                 at => deadline = Some(Duration::from_nanos(at)),
             }
         }
     }
+}
+
+fn join(group: i32) -> io::Result<()> {
+    setpgid(Pid::from_raw(0), Pid::from_raw(group))?;
+    answer()
+}
+
+fn answer() -> io::Result<()> {
+    let mut stdout = io::stdout();
+    stdout.write_all(b"k")?;
+    stdout.flush()
 }
 
 /// Waits until the pipe has bytes or ends. If both have come, bytes count more than the deadline:
@@ -196,5 +203,5 @@ fn rename() {
 fn rename() {}
 
 const GOODBYE: u64 = 0;
-/// The bit of a message that contains the number of the command. No deadline has it for 292 years.
-const COMMAND: u64 = 1 << 63;
+/// The bit of a message that contains the number of a group. No deadline has it for 292 years.
+const GROUP: u64 = 1 << 63;

@@ -9,6 +9,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     output::complain,
+    run::starter,
 };
 
 mod args;
@@ -31,7 +32,6 @@ mod man;
 mod masters;
 mod outage;
 mod output;
-mod outsider;
 mod report;
 mod run;
 mod runtime;
@@ -43,11 +43,10 @@ mod waiting;
 mod words;
 
 fn main() -> ExitCode {
-    if env::args_os()
-        .nth(1)
-        .is_some_and(|word| word == keeper::WORD)
-    {
-        return keeper::keep();
+    match env::args_os().nth(1) {
+        Some(word) if word == keeper::WORD => return keeper::keep(),
+        Some(word) if word == starter::WORD => return starter::start(),
+        _ => {}
     }
     let Args { common, mut verb } = match Args::try_parse() {
         Ok(args) => args,

@@ -1,6 +1,10 @@
 //! The process group of the command.
 
-use std::{io, os::unix::process::CommandExt, process::Command, time::Duration, time::Instant};
+use std::{
+    io, mem,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use nix::{
     sys::signal::{Signal, kill, killpg},
@@ -12,15 +16,17 @@ use tokio::{
     time::timeout,
 };
 
-use super::{program, terminal::Terminal};
+use super::terminal::Terminal;
 use crate::{exit::Exit, failure::Failure, keeper::Keeper, signals::OriginalMask};
 
 /// The process group of the command. If it is dropped before the [end](Self::end), it is killed.
 pub(crate) struct Group {
     keeper: Keeper,
     is_guarded: bool,
-    /// The command, until it has ended.
-    command: Option<Pid>,
+    /// The group, which the command leads. `None` before the start of the command.
+    group: Option<Pid>,
+    /// `true` from the start of the command to its end.
+    has_command: bool,
     changes: unix::Signal,
     terminal: Option<Terminal>,
     mask: OriginalMask,
@@ -52,36 +58,43 @@ impl Group {
         Ok(Self {
             keeper,
             is_guarded: true,
-            command: None,
+            group: None,
+            has_command: false,
             changes,
             terminal: Terminal::open(),
             mask,
         })
     }
 
-    /// Starts the command, with the terminal if it probably needs it.
-    pub(crate) fn spawn(&mut self, mut command: Command) -> Result<(), Failure> {
+    /// Starts the command with its [starter](super::starter), and with the terminal if it probably
+    /// needs it.
+    pub(crate) async fn spawn(&mut self, starter: Command) -> Result<(), Failure> {
+        let started = timeout(START_LIMIT, self.try_spawn(starter)).await;
+        let started = started.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        started.map_err(|error| {
+            let sentence = format!("cannot start the command: {error}");
+            Failure::new(Exit::System, sentence)
+        })
+    }
+
+    async fn try_spawn(&mut self, mut starter: Command) -> io::Result<()> {
+        let child = self.mask.during(|| starter.spawn())?;
+        let group = Pid::from_raw(child.id().cast_signed());
+        (self.group, self.has_command) = (Some(group), true);
+        let Change::Stopped(_) = self.changed().await else {
+            return Err(io::ErrorKind::Interrupted.into()); // somebody has killed one of them
+        };
+        self.keeper.guard(group).await?;
         // Before the start: the command may read from the terminal at once.
         if let Some(terminal) = self
             .terminal
             .as_mut()
             .filter(|terminal| terminal.is_stdin())
         {
-            terminal.give_to(self.keeper.group());
+            terminal.give_to(group);
         }
-        command.process_group(self.keeper.group().as_raw());
-        match self.mask.during(|| command.spawn()) {
-            Ok(child) => {
-                let pid = Pid::from_raw(child.id().cast_signed());
-                self.command = Some(pid);
-                self.keeper.guard(pid);
-                Ok(())
-            }
-            Err(error) => {
-                self.take_terminal();
-                Err(not_started(&command, &error))
-            }
-        }
+        self.signal(Signal::SIGCONT);
+        Ok(())
     }
 
     /// Makes the keeper kill the group at `deadline`, instead of at an earlier deadline.
@@ -89,20 +102,19 @@ impl Group {
         self.keeper.kill_at(deadline);
     }
 
-    /// Sends a signal to all processes of the group. The command gets it, too, if it has left the
-    /// group, with the group that it leads then.
+    /// Sends a signal to all processes of the group, and to the command if it has left the group.
     pub(crate) fn signal(&self, signal: Signal) {
-        // It fails if the group has ended, or if it runs as another user.
-        let _ = killpg(self.keeper.group(), signal);
-        // The number of a command that has ended stays in use until it is waited for.
-        let Some(command) = self.command else {
+        let Some(group) = self.group else {
             return;
         };
-        let _ = match getpgid(Some(command)) {
-            Ok(group) if group == self.keeper.group() => return,
-            Ok(group) if group == command => killpg(group, signal),
-            _ => kill(command, signal),
-        };
+        // The keeper and the command keep the number of the group from being used again. This fails
+        // if the group runs as another user.
+        if self.is_guarded || self.has_command {
+            let _ = killpg(group, signal);
+        }
+        if self.has_command && getpgid(Some(group)) != Ok(group) {
+            let _ = kill(group, signal);
+        }
     }
 
     /// Waits until the command ends or stops. Dropping the future loses no change.
@@ -122,23 +134,22 @@ impl Group {
         loop {
             let (pid, status) = match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
                 Ok(Some((pid, status))) => (Pid::from_raw(pid.as_raw_pid()), status),
-                Ok(None) => return found,
                 // Somebody else has waited for the command.
-                Err(_) if self.command.take().is_some() => {
+                Err(_) if mem::take(&mut self.has_command) => {
                     return Some(Change::Ended(Exit::System));
                 }
-                Err(_) => return found,
+                Ok(None) | Err(_) => return found,
             };
-            if Some(pid) == self.command {
+            if self.has_command && Some(pid) == self.group {
                 let change = change_of(status);
                 if let Change::Ended(_) = change {
-                    self.command = None;
+                    self.has_command = false;
                     return Some(change); // even if the keeper was killed with it
                 }
                 found = Some(change);
-            } else if pid == self.keeper.group() && status.stopped() {
+            } else if pid == self.keeper.pid() && status.stopped() {
                 let _ = kill(pid, Signal::SIGCONT); // the command has stopped its whole group
-            } else if pid == self.keeper.group() {
+            } else if pid == self.keeper.pid() {
                 self.is_guarded = false;
                 found = found.or(Some(Change::Unguarded));
             }
@@ -159,17 +170,18 @@ impl Group {
     /// Gives the terminal to a command that has stopped because it needs it. Returns `false` if
     /// this process does not have the terminal.
     pub(crate) fn lend_terminal(&mut self) -> bool {
-        let Some(terminal) = self.terminal.as_mut().filter(|terminal| terminal.is_ours()) else {
+        let terminal = self.terminal.as_mut().filter(|terminal| terminal.is_ours());
+        let (Some(terminal), Some(group)) = (terminal, self.group) else {
             return false;
         };
-        terminal.give_to(self.keeper.group());
+        terminal.give_to(group);
         self.signal(Signal::SIGCONT);
         true
     }
 
     pub(crate) fn take_terminal(&self) {
-        if let Some(terminal) = &self.terminal {
-            terminal.take_from(self.keeper.group());
+        if let (Some(terminal), Some(group)) = (&self.terminal, self.group) {
+            terminal.take_from(group);
         }
     }
 
@@ -180,22 +192,19 @@ impl Group {
         }
     }
 
-    /// Ends the group after the command. What the command has left in the background goes on.
-    pub(crate) async fn end(self) {
-        self.keeper.say_goodbye();
-        self.bury().await;
-    }
-
     /// Kills all processes of the group.
     pub(crate) async fn kill(self) {
         self.signal(Signal::SIGKILL);
-        self.bury().await;
+        self.end().await;
     }
 
+    /// Ends the group after the command. What the command has left in the background goes on.
+    ///
     /// Waits for the keeper. Otherwise it would be a zombie, and the first process of a container
     /// may wait for nobody.
-    async fn bury(mut self) {
+    pub(crate) async fn end(mut self) {
         self.take_terminal();
+        self.keeper.say_goodbye();
         let ended = async {
             while self.is_guarded {
                 self.changed().await;
@@ -216,24 +225,6 @@ fn change_of(status: WaitStatus) -> Change {
     })
 }
 
-fn not_started(command: &Command, error: &io::Error) -> Failure {
-    const NO_FORMAT: i32 = 8; // ENOEXEC
-    // The file may have gone since the wait for the lock began.
-    if let Err(failure) = program::check(command.get_program()) {
-        return failure;
-    }
-    let program = command.get_program().display();
-    let (exit, why) = match (error.kind(), error.raw_os_error()) {
-        (io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock, _) => {
-            (Exit::System, error.to_string())
-        }
-        (_, Some(NO_FORMAT)) => (
-            Exit::NotExecutable,
-            "it is no program, and a script must begin with #! and its interpreter".to_owned(),
-        ),
-        _ => (Exit::NotExecutable, error.to_string()),
-    };
-    Failure::new(exit, format!("{program}: cannot be executed: {why}"))
-}
-
+/// The longest start of the command. Somebody may have stopped the keeper.
+const START_LIMIT: Duration = Duration::from_secs(10);
 const KEEPER_LIMIT: Duration = Duration::from_millis(100);

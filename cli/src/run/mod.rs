@@ -24,6 +24,7 @@ use crate::{
 
 mod group;
 mod program;
+pub(crate) mod starter;
 mod terminal;
 mod watch;
 
@@ -79,17 +80,26 @@ async fn run_command(
     mask: OriginalMask,
 ) -> Result<Exit, Failure> {
     let guard = &held.guard;
-    let mut group = tokio::select! {
+    let group = tokio::select! {
         biased;
         lost = guard.lost() => return Err(Failure::lost(&lost)),
-        group = Group::start(mask) => group?,
+        group = start(held, args, mask) => group?,
     };
-    group.kill_at(deadline(guard));
-    let mut command = Command::new(&args.command[0]);
-    command.args(&args.command[1..]);
-    describe(held, &mut command);
-    group.spawn(command)?;
     Watch::new(guard, group, signals, kill_after)?.watch().await
+}
+
+/// Starts the command in its group.
+async fn start(held: &Held, args: &Run, mask: OriginalMask) -> Result<Group, Failure> {
+    let mut group = Group::start(mask).await?;
+    group.kill_at(deadline(&held.guard));
+    let starter = starter::command();
+    let mut command = starter.map_err(|error| {
+        Failure::new(Exit::System, format!("cannot find this program: {error}"))
+    })?;
+    command.args(&args.command);
+    describe(held, &mut command);
+    group.spawn(command).await?;
+    Ok(group)
 }
 
 /// Returns the time from TERM to KILL. It must leave time for renewals, which begin when two thirds

@@ -60,9 +60,11 @@ impl<'a> Watch<'a> {
             let next_look = self.next_look(now);
             tokio::select! {
                 biased;
+                // First, because a stop that is over must not count.
+                signal = self.job_control.next() => self.control(signal),
                 change = self.group.changed() => match change {
                     Change::Ended(exit) => break exit,
-                    Change::Stopped(signal) => self.stop(signal),
+                    Change::Stopped(signal) => self.stop(signal).await,
                     Change::Unguarded => complain(
                         "the keeper of the command was killed; if this process is killed, too, \
                          the command goes on",
@@ -70,11 +72,8 @@ impl<'a> Watch<'a> {
                 },
                 signal = self.signals.next() => {
                     self.group.signal(signal);
-                    if matches!(signal, Signal::SIGHUP | Signal::SIGTERM) {
-                        self.group.signal(Signal::SIGCONT); // for a command that is stopped
-                    }
+                    self.group.signal(Signal::SIGCONT); // for a command that is stopped
                 }
-                signal = self.job_control.next() => self.control(signal),
                 _ = self.guard.lost() => {}
                 () = sleep_until(next_look.into()) => {}
             }
@@ -146,9 +145,9 @@ impl<'a> Watch<'a> {
 
     /// Reacts to a stop of the command. Without a shell that would resume it, this process does not
     /// stop, and the lock is renewed meanwhile.
-    fn stop(&mut self, signal: i32) {
+    async fn stop(&mut self, signal: i32) {
         let needs_terminal = [Signal::SIGTTIN as i32, Signal::SIGTTOU as i32].contains(&signal);
-        if needs_terminal && self.group.lend_terminal() {
+        if needs_terminal && !self.stops_too && self.group.lend_terminal() {
             return;
         }
         let stops_too = match signal {
@@ -158,10 +157,24 @@ impl<'a> Watch<'a> {
         };
         if stops_too {
             self.group.take_terminal();
-            // The shell takes over, and resumes the whole pipeline with CONT. Without a shell, the
-            // system ignores TTIN. If the stop takes longer than the TTL, the keeper kills the
-            // group.
+            // The shell takes over, and resumes the whole pipeline with CONT. If the stop takes
+            // longer than the TTL, the keeper kills the group.
             let _ = killpg(getpgrp(), Signal::SIGTTIN);
+            self.after_stop(needs_terminal).await;
+        }
+    }
+
+    /// Resumes the command after a stop of this process. Without a shell, the system has ignored
+    /// the stop. Then it would also have ignored that of the command, or ended its read.
+    async fn after_stop(&mut self, needs_terminal: bool) {
+        let resumed = timeout(RESUME_LIMIT, self.job_control.next()).await;
+        match resumed {
+            Ok(signal) => self.control(signal),
+            Err(_) if needs_terminal => {
+                self.group.signal(Signal::SIGHUP);
+                self.group.signal(Signal::SIGCONT);
+            }
+            Err(_) => self.go_on(),
         }
     }
 
@@ -176,6 +189,7 @@ impl<'a> Watch<'a> {
 
     /// Resumes the group after a stop, unless the lock has ended meanwhile.
     fn go_on(&mut self) {
+        self.stops_too = false;
         if !self.is_over(Instant::now()) {
             self.group.resume();
         }
@@ -190,6 +204,8 @@ pub(super) fn deadline(guard: &Guard) -> Instant {
     valid_until.checked_sub(early).unwrap_or(valid_until)
 }
 
+/// The longest time from the end of a stop to the arrival of CONT.
+const RESUME_LIMIT: Duration = Duration::from_millis(50);
 const MOST_EARLY: Duration = Duration::from_millis(250);
 /// The time between two looks while a renewal is late.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::{
     server::{Server, masters},
-    support::{assert_free, ignores_interrupts, urls},
+    support::{assert_free, ignores_interrupts, urls, with},
     terminal::Terminal,
 };
 
@@ -39,6 +39,15 @@ fn the_command_has_the_terminal() {
     shell.shows("r1ns");
     shell.types("\x03");
     shell.shows("st=130");
+    assert_free(&masters, "a");
+
+    // It tries to lead a group of its own, which Ctrl-C would not reach.
+    shell.types(
+        "$Q run a -- timeout 100 sh -c 'echo o$((1))ut; exec sleep 1000'; echo s$((2))t=$?\n",
+    );
+    shell.shows("o1ut");
+    shell.types("\x03");
+    shell.shows("s2t=");
     assert_free(&masters, "a");
 
     let job = "trap \"echo b$((3))ck\" CONT; echo r$((2))ns; while :; do sleep 1 & wait; done";
@@ -93,4 +102,26 @@ fn a_command_in_a_pipeline_may_read_from_the_terminal() {
     shell.types("hello\n");
     shell.shows("got hello");
     assert_free(&masters, "a");
+}
+
+#[test]
+fn a_stop_without_a_shell_is_ignored() {
+    let masters = masters(3);
+    let mut command = with(&masters, "run --ttl 2s a -- sh -c");
+    command.arg("echo r$((1))n; read x; echo got $x");
+    let mut ours = Command::new("setsid"); // it leads a session, as with ssh
+    ours.args(["-c", "-w"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    ours.env("QUORLOCK_MASTERS", urls(&masters));
+    let Some(mut terminal) = Terminal::start(ours) else {
+        println!("skipped: setsid is not installed");
+        return;
+    };
+    terminal.shows("r1n");
+    terminal.types("\x1a");
+    terminal.shows("^Z");
+    terminal.types("hello\n");
+    terminal.shows("got hello");
+    assert_eq!(terminal.ended(), 0);
 }

@@ -40,8 +40,18 @@ fn killing_all_programs_called_quorlock_spares_the_keeper() {
     let masters = masters(3);
     let mut running = Running::start(&mut script(&masters, "a", FAMILY));
     let family = family(&mut running);
-    let stat = fs::read_to_string(format!("/proc/{}/stat", family[2])).unwrap();
-    let keeper = stat.rsplit(") ").next().unwrap().split(' ').nth(2).unwrap(); // the group
+    // It is in the group of the command, whose number is that of the shell.
+    let in_group = |pid: &String| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let group = stat.rsplit(") ").next().unwrap().split(' ').nth(2);
+        group == Some(&family[2]) && !family.contains(pid)
+    };
+    let processes = fs::read_dir("/proc").unwrap();
+    let names = processes.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let others: Vec<_> = names.filter(in_group).collect();
+    let [keeper] = &others[..] else {
+        panic!("no keeper: {others:?}");
+    };
     for file in ["comm", "cmdline"] {
         let name = fs::read_to_string(format!("/proc/{keeper}/{file}")).unwrap();
         assert!(name.starts_with("lock-keeper"), "{name}");

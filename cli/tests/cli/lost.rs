@@ -44,8 +44,8 @@ fn a_lost_lock_is_76_whatever_the_command_returns() {
 fn a_command_that_leaves_its_group_ends_with_the_lock() {
     let masters = masters(3);
     let start = || {
-        let mut command = with(&masters, "run --ttl 3s a -- setsid sh -c");
-        command.arg("echo $$; exec sleep 1000");
+        let mut command = with(&masters, "run --ttl 3s a -- perl -e");
+        command.arg("$| = 1; setpgrp(0, getpgrp(getppid())) or die; print \"$$\\n\"; sleep 1000");
         let mut running = Running::start(&mut command);
         let pid = running.line();
         (running, pid)

@@ -1,0 +1,75 @@
+//! The starter: the process that becomes the command.
+//!
+//! The starter leads the process group of the command. It stops itself, so that the keeper can join
+//! the group before the first instruction of the command. Then it executes the command, unless the
+//! wrapper is dead.
+
+use std::{
+    env, io,
+    os::unix::process::CommandExt,
+    process::{self, Command, ExitCode},
+};
+
+use nix::{
+    sys::signal::{Signal, raise},
+    unistd::{Pid, getppid},
+};
+
+use super::program;
+use crate::{exit::Exit, failure::Failure, keeper};
+
+/// The argument that makes this program a starter.
+pub(crate) const WORD: &str = "--starter";
+
+/// Returns the command that starts a starter. The arguments of the command follow.
+pub(crate) fn command() -> io::Result<Command> {
+    let mut command = Command::new(keeper::program()?);
+    command.arg(WORD).arg(process::id().to_string());
+    command.process_group(0);
+    Ok(command)
+}
+
+/// Runs the starter. Returns only if the command cannot be executed.
+pub(crate) fn start() -> ExitCode {
+    let mut words = env::args_os().skip(2);
+    let wrapper = words.next().and_then(|word| word.to_str()?.parse().ok());
+    let wrapper = wrapper.map(Pid::from_raw);
+    let Some(program) = words.next() else {
+        return ExitCode::FAILURE;
+    };
+    let is_orphan = || Some(getppid()) != wrapper;
+    die_with_parent();
+    if is_orphan() || raise(Signal::SIGSTOP).is_err() || is_orphan() {
+        return ExitCode::FAILURE;
+    }
+    let mut command = Command::new(program);
+    command.args(words);
+    let error = command.exec();
+    not_executed(&command, &error).report(false).into()
+}
+
+/// Makes the system kill this process when the wrapper dies. That holds for the command, too, even
+/// if it leaves its group.
+#[cfg(target_os = "linux")]
+fn die_with_parent() {
+    let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL); // the keeper kills the group anyway
+}
+
+#[cfg(not(target_os = "linux"))]
+fn die_with_parent() {}
+
+fn not_executed(command: &Command, error: &io::Error) -> Failure {
+    const NO_FORMAT: i32 = 8; // ENOEXEC
+    // The file may have gone since the wait for the lock began.
+    if let Err(failure) = program::check(command.get_program()) {
+        return failure;
+    }
+    let program = command.get_program().display();
+    let why = if error.raw_os_error() == Some(NO_FORMAT) {
+        "it is no program, and a script must begin with #! and its interpreter".to_owned()
+    } else {
+        error.to_string()
+    };
+    let sentence = format!("{program}: cannot be executed: {why}");
+    Failure::new(Exit::NotExecutable, sentence)
+}
