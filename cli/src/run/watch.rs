@@ -107,6 +107,10 @@ impl<'a> Watch<'a> {
     /// another holder may have it, and the command still gets the time to clean up.
     async fn end_command(mut self, now: Instant) -> Exit {
         self.group.signal(Signal::SIGTERM);
+        if self.group.has_had_terminal() {
+            // Interactive shells ignore TERM. They end with HUP, and pass it on to their jobs.
+            self.group.signal(Signal::SIGHUP);
+        }
         self.group.signal(Signal::SIGCONT); // a process that is stopped gets no TERM
         let kill_at = self.deadline.min(now + self.kill_after);
         self.group.kill_at(kill_at);

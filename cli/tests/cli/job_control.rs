@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::{
     server::{Server, masters},
-    support::{assert_free, ignores_interrupts, urls, with},
+    support::{assert_free, ignores_interrupts, is_alive, until, urls, with},
     terminal::Terminal,
 };
 
@@ -124,4 +124,24 @@ fn a_stop_without_a_shell_is_ignored() {
     terminal.types("hello\n");
     terminal.shows("got hello");
     assert_eq!(terminal.ended(), 0);
+}
+
+#[test]
+fn a_shell_that_loses_its_lock_takes_its_jobs_along() {
+    let masters = masters(3);
+    let Some(mut shell) = start(&masters) else {
+        println!("skipped: setsid is not installed");
+        return;
+    };
+    shell.types("$Q run --ttl 3s a -- bash --norc -i; echo st=$?\n");
+    shell.types("sh -c 'echo p$((1))d=$$=; exec sleep 1000'\n");
+    shell.shows("p1d=");
+    shell.until("=");
+    let (job, _) = shell.shown.split_once('=').unwrap();
+    let job = job.to_owned();
+    for master in &masters {
+        master.command(&["DEL", "a"]);
+    }
+    shell.shows("st=76");
+    until("the job is dead", || !is_alive(&job));
 }
