@@ -72,7 +72,9 @@ impl<'a> Watch<'a> {
                 },
                 signal = self.signals.next() => {
                     self.group.signal(signal);
-                    self.group.signal(Signal::SIGCONT); // for a command that is stopped
+                    if !matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2) {
+                        self.group.signal(Signal::SIGCONT); // for a command that is stopped
+                    }
                 }
                 _ = self.guard.lost() => {}
                 () = sleep_until(next_look.into()) => {}
