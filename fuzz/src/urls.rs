@@ -1,5 +1,5 @@
 //! URLs: no text for people shows the password, and the crate accepts the URLs that the `redis`
-//! crate accepts.
+//! crate accepts, except for those that the `redis` crate reads only in part.
 
 use arbitrary::{Arbitrary, Unstructured};
 use quorlock::{ConfigError, Coordinator, MasterSpec};
@@ -45,13 +45,15 @@ fn assert_same_as_a_client(url: &str) {
     let build = |master: MasterSpec| Coordinator::builder().master(master).build().err();
     let by_url = build(url.into());
     let is_good = matches!(by_url, Some(ConfigError::NoRuntime));
+    let shown = format!("{:?}", MasterSpec::from(url));
+    let is_read_in_part = ["a parameter that is not known", "must be percent-encoded"]
+        .iter()
+        .any(|fault| shown.contains(fault));
     match redis::Client::open(url) {
+        Ok(_) if is_read_in_part => {}
         Ok(client) => {
             let master = MasterSpec::from(client.clone());
-            assert_eq!(
-                format!("{master:?}"),
-                format!("{:?}", MasterSpec::from(url))
-            );
+            assert_eq!(format!("{master:?}"), shown);
             assert_eq!(build(client.into()), by_url, "{url:?}");
         }
         // The crate alone reads the URLs of Sentinels.
