@@ -102,8 +102,8 @@ fn a_watch_draws_in_place_and_restores_the_terminal() {
     for picture in terminal.shown.split("\x1b[H").skip(1) {
         assert!(picture.matches("\r\n").count() < 24, "{picture:?}");
     }
-    terminal.signal(Signal::SIGINT);
-    assert_eq!(terminal.ended(), 130);
+    terminal.signal(Signal::SIGTERM);
+    assert_eq!(terminal.ended(), 143);
     assert!(
         terminal.shown.ends_with("\x1b[?25h\x1b[?1049l"),
         "{:?}",

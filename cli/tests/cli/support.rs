@@ -232,7 +232,8 @@ pub fn ignores_interrupts() -> bool {
     ignores(Signal::SIGINT)
 }
 
-fn ignores(signal: Signal) -> bool {
+/// Returns whether this process ignores a signal, and with it the programs that it starts.
+pub fn ignores(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
