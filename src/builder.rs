@@ -240,9 +240,9 @@ impl Builder {
     /// other.
     ///
     /// Masters store the name with every lock: after the token of a mutex, and at the end of the
-    /// [ID](crate::Owner::id) of an owner. Everyone who may read the locks can read the name, so it
-    /// must not contain a secret. A name of another client is what that client says, and proves
-    /// nothing.
+    /// [ID](crate::Owner::id) of an owner. All users with read access to the locks can read the
+    /// name, so it must not contain a secret. A name of another client is what that client says,
+    /// and proves nothing.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -75,13 +75,11 @@ pub(crate) async fn ask(
     signals: &mut Signals,
 ) -> Result<Asked, Failure> {
     let lock = lock(&locks, name, asking);
-    let asked = {
-        tokio::select! {
-            biased;
-            acquired = acquire(&locks, &lock, name, asking) => acquired.map(Ok),
-            signal = signals.next() => Ok(Err(signal.into())),
-            hopeless = tell(&locks, &lock, name, common) => Err(hopeless),
-        }
+    let asked = tokio::select! {
+        biased;
+        acquired = acquire(&locks, &lock, name, asking) => acquired.map(Ok),
+        signal = signals.next() => Ok(Err(signal.into())),
+        hopeless = tell(&locks, &lock, name, common) => Err(hopeless),
     };
     match asked {
         Ok(Ok(guard)) => {

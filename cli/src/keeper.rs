@@ -63,7 +63,7 @@ impl Keeper {
     }
 
     /// Waits until the keeper has started, or has joined the group that it guards.
-    async fn answer(&self) -> io::Result<()> {
+    pub(crate) async fn ready(&self) -> io::Result<()> {
         loop {
             self.answers.readable().await?;
             match self.answers.try_read(&mut [0]) {
@@ -74,16 +74,11 @@ impl Keeper {
         }
     }
 
-    /// Waits until the keeper has started.
-    pub(crate) async fn ready(&self) -> io::Result<()> {
-        self.answer().await
-    }
-
     /// Makes the keeper guard a group, and waits until it does.
     pub(crate) async fn guard(&self, group: Pid) -> io::Result<()> {
         let number = GROUP | u64::from(group.as_raw().cast_unsigned());
         let _ = self.deadlines.try_write(&number.to_ne_bytes());
-        self.answer().await
+        self.ready().await
     }
 
     pub(crate) fn pid(&self) -> Pid {

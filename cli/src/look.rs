@@ -41,7 +41,7 @@ pub(crate) enum Verdict {
     Held,
     /// No holder has a majority, and too few masters are free for another one.
     Contested,
-    /// Nobody holds the lock, but too few masters have a vote, because they may have forgotten
+    /// The lock has no holder, but too few masters have a vote, because they may have forgotten
     /// locks.
     Quarantined,
     /// Too few masters answered.
@@ -82,8 +82,6 @@ pub(crate) enum MasterView {
     Free,
     Held,
     NoAnswer,
-    /// The answer makes no sense.
-    Unknown,
 }
 
 impl Verdict {
@@ -140,13 +138,11 @@ impl Look {
     fn of(inspection: Inspection) -> Self {
         let free = inspection.views().filter(|view| *view == View::Free);
         let is_free = free.count() >= inspection.votes.quorum();
-        let is_held_anywhere = inspection.views().any(|view| matches!(view, View::Held(_)));
         let verdict = match (inspection.is_held(), inspection.is_contested()) {
             (true, false) => Verdict::Held,
             (true, true) => Verdict::Contested,
             (false, _) if is_free => Verdict::Free,
-            (false, _) if is_held_anywhere => Verdict::Contested,
-            (false, _) => Verdict::NoQuorum,
+            (false, _) => Verdict::Contested,
         };
         Self {
             name: inspection.name.to_string(),
@@ -254,15 +250,14 @@ impl HolderLook {
     /// Returns the client, and the ID of the owner without the client. `None` for a mutex of a
     /// client without a name.
     fn who(&self) -> Option<String> {
-        let who = match (&self.client, &self.owner) {
+        match (&self.client, &self.owner) {
             (Some(client), Some(owner)) => {
                 let owner = owner.strip_suffix(client).unwrap_or(owner);
-                format!("{client} ({})", short_owner(owner.trim_end_matches('@')))
+                let owner = short_owner(owner.trim_end_matches('@'));
+                Some(format!("{client} ({owner})"))
             }
-            (Some(one), None) | (None, Some(one)) => one.clone(),
-            (None, None) => return None,
-        };
-        Some(who)
+            (client, owner) => client.clone().or_else(|| owner.clone()),
+        }
     }
 
     /// Returns two narrow columns: the kind with the client or the beginning of the owner, and the
@@ -310,7 +305,7 @@ impl MasterLook {
             (_, Some(_)) => (MasterView::NoAnswer, None),
             (View::Free, _) => (MasterView::Free, None),
             (View::Held(holder), _) => (MasterView::Held, Some(HolderLook::of(holder))),
-            _ => (MasterView::Unknown, None),
+            _ => (MasterView::NoAnswer, None),
         };
         Self {
             master: row.master().to_owned(),

@@ -1,7 +1,9 @@
 //! The text about one lock.
 
+use std::time::Duration;
+
 use crate::{
-    look::{Look, MasterLook, MasterView, Verdict},
+    look::{Look, MasterLook, Verdict},
     style::{Cell, Colour, Style, heading},
     times::brief,
 };
@@ -49,11 +51,10 @@ pub(crate) fn queue(look: &Look, style: Style) -> String {
     format!("{count}\n{}", style.table(&rows))
 }
 
-fn free(master: &MasterLook) -> String {
-    match (master.view, master.quarantine) {
-        (MasterView::Free, Some(time)) => format!("free, no vote for {}", brief(time)),
-        (MasterView::Free, None) => "free".to_owned(),
-        _ => "answers nonsense".to_owned(),
+fn free(quarantine: Option<Duration>) -> String {
+    match quarantine {
+        Some(time) => format!("free, no vote for {}", brief(time)),
+        None => "free".to_owned(),
     }
 }
 
@@ -65,7 +66,7 @@ fn row(master: &MasterLook) -> Vec<Cell> {
     }
     let (view, left) = match &master.holder {
         Some(holder) => holder.columns(),
-        None => (free(master), "-".to_owned()),
+        None => (free(master.quarantine), "-".to_owned()),
     };
     let round_trip = master.round_trip.map_or_else(String::new, brief);
     vec![

@@ -81,7 +81,8 @@ async fn show(args: &Status, locks: &Coordinator, is_live: bool) -> Result<Exit,
     loop {
         let frame = Frame::take(args, locks).await?;
         let (style, key) = (Style::of_stdout(), frame.key());
-        let is_new = last.replace(key.clone()) != Some(key);
+        let is_new = last.as_ref() != Some(&key);
+        last = Some(key);
         match is_live {
             true => say(redraw(&frame.text(style), style))?,
             false if !is_new => {}

@@ -59,7 +59,7 @@ fn a_closed_or_full_output_is_an_exit_status() {
     for words in ["status job", "doctor", "man", "completions bash"] {
         let (reader, closed) = std::io::pipe().unwrap();
         drop(reader);
-        // Nobody wants to read that `head` has seen enough.
+        // A reader that has seen enough, such as `head`, needs no message.
         for (stdout, lines) in [(full().into(), 1), (Stdio::from(closed), 0)] {
             let (status, _, error) = ended(with(&masters, words).stdout(stdout));
             assert_eq!(status, 74, "{words}: {error}");

@@ -1,4 +1,4 @@
-//! What people see in a terminal: questions, live tables, colours and cut lines.
+//! The view in a terminal: questions, live tables, colours and cut lines.
 
 use nix::sys::signal::Signal;
 
