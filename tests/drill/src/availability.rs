@@ -62,7 +62,7 @@ pub fn longest_outages(
         let outages = locks.flat_map(|lock| {
             let mut held = leftovers(lock, history, away);
             held.extend(history.of_lock(lock).into_iter().map(Tenure::validity));
-            let wanted = wanted(lock, history, served);
+            let wanted = wanted(lock, history, served, away);
             let spans = at_least(2, &[wanted, without(whole, held)]);
             spans
                 .into_iter()
@@ -74,26 +74,38 @@ pub fn longest_outages(
 }
 
 /// Returns the times for which the lock was wanted by a client that could reach a majority.
-fn wanted(lock: LockNumber, history: &History, served: &[Vec<Span>]) -> Vec<Span> {
-    let mut calls = vec![Vec::new(); served.len()];
-    for call in history.acquisitions(lock) {
-        // If the client was killed, `served` ends with its life.
-        let to = call.to.unwrap_or(call.due);
-        calls[call.client.place].push(Span::new(call.from, to));
-    }
-    let wanted = calls.into_iter().zip(served);
-    let wanted = wanted.flat_map(|(calls, served)| at_least(2, &[calls, served.clone()]));
+fn wanted(
+    lock: LockNumber,
+    history: &History,
+    served: &[Vec<Span>],
+    away: &[Vec<Span>],
+) -> Vec<Span> {
+    let calls = calls_of_places(lock, history, away).into_iter();
+    let wanted = calls
+        .zip(served)
+        .flat_map(|(calls, served)| at_least(2, &[calls, served.clone()]));
     union(wanted.collect())
+}
+
+/// Returns the times of the calls that acquired the lock, for each place.
+fn calls_of_places(lock: LockNumber, history: &History, away: &[Vec<Span>]) -> Vec<Vec<Span>> {
+    let mut calls = vec![Vec::new(); away.len()];
+    for call in history.acquisitions(lock) {
+        let place = call.client.place;
+        // An unfinished call ended when its client was killed. Afterwards the place has a new
+        // process, which does not wait for it.
+        let kills = away[place].iter().map(|away| away.from);
+        let killed = kills.filter(|at| *at >= call.from).min();
+        let end = || killed.map_or(call.due, |at| at.min(call.due));
+        calls[place].push(Span::new(call.from, call.to.unwrap_or_else(end)));
+    }
+    calls
 }
 
 /// Returns the times for which masters may keep the lock for a client that was killed or stopped
 /// while it acquired or released the lock. No one is told of such a lock, and it ends with its TTL.
 fn leftovers(lock: LockNumber, history: &History, away: &[Vec<Span>]) -> Vec<Span> {
-    let mut busy = vec![Vec::new(); away.len()];
-    for call in history.acquisitions(lock) {
-        let to = call.to.unwrap_or(call.due);
-        busy[call.client.place].push(Span::new(call.from, to));
-    }
+    let mut busy = calls_of_places(lock, history, away);
     for tenure in history.of_lock(lock) {
         // A release takes a moment, and is not always in the log.
         let to = tenure.until + clock::nanos(NODE_TIMEOUT);
@@ -103,7 +115,7 @@ fn leftovers(lock: LockNumber, history: &History, away: &[Vec<Span>]) -> Vec<Spa
     for (busy, away) in busy.iter().zip(away) {
         let meets = |away: &&Span| {
             busy.iter()
-                .any(|busy| busy.from < away.from && away.from < busy.to)
+                .any(|busy| busy.from < away.from && away.from <= busy.to)
         };
         let kept = away.iter().filter(meets);
         leftovers.extend(kept.map(|away| Span::new(away.from, away.from + clock::nanos(TTL))));
@@ -194,5 +206,28 @@ mod tests {
         // The client may have been killed while it released the lock.
         away[0].push(Span::new(19, 19));
         assert_eq!(longest(&served, &away), Span::new(0, 10));
+    }
+
+    #[test]
+    fn a_call_of_a_killed_client_wants_nothing_once_its_place_has_a_new_process() {
+        let call = Call {
+            client: Client { place: 0, life: 0 },
+            lock: LockNumber(0),
+            from: 10,
+            to: None,
+            due: 90,
+            is_release: false,
+        };
+        let history = History {
+            calls: vec![call],
+            ..History::default()
+        };
+        let served = vec![vec![Span::new(0, 30), Span::new(40, 100)]];
+        let away = vec![vec![Span::new(30, 40), Span::new(60, 70)]];
+        let lock = LockNumber(0);
+        assert_eq!(wanted(lock, &history, &served, &away), [Span::new(10, 30)]);
+        // Nor was it busy when the next process was killed.
+        let kept = Span::new(30, 30 + clock::nanos(TTL));
+        assert_eq!(leftovers(lock, &history, &away), [kept]);
     }
 }
