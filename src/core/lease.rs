@@ -47,6 +47,16 @@ impl Drift {
         let ttl = ttl.duration();
         ttl.saturating_sub(self.allowance(ttl))
     }
+
+    /// Returns the shortest TTL with which a key lives for at least `time`, even on a master whose
+    /// clock is fast. The result is at most [`Ttl::MOST`].
+    pub(crate) fn outlasting(self, time: Duration) -> Ttl {
+        let least = time.saturating_add(Self::GRANULARITY).as_nanos() * u128::from(Self::WHOLE);
+        let millis = least
+            .div_ceil(u128::from(Self::WHOLE - self.ppm))
+            .div_ceil(1_000_000);
+        Ttl(millis.min(Ttl::MOST.as_millis()) as u64)
+    }
 }
 
 /// The largest difference that a master accepts between its clock and the time in a fresh ticket or
@@ -95,13 +105,6 @@ impl Ttl {
                 most: most.duration(),
             })
         }
-    }
-
-    /// Returns the TTL of a key that no one holds any more and that stays for `time`, at most
-    /// [`Ttl::MOST`].
-    pub(crate) fn left(time: Duration) -> Self {
-        let millis = u64::try_from(time.min(Self::MOST).as_millis());
-        Self(millis.unwrap_or(u64::MAX).max(1))
     }
 
     pub(crate) fn millis(self) -> u64 {
@@ -180,6 +183,7 @@ mod tests {
     fn extremes_saturate() {
         let most = Drift::from_ppm(999_999).unwrap();
         assert_eq!(most.allowance(Duration::MAX), Duration::MAX);
+        assert_eq!(most.outlasting(Duration::MAX).duration(), Ttl::MOST);
         let start = Instant::now();
         assert_eq!(Lease::new(start, Ttl(u64::MAX), most).until(), start);
         assert!(!Lease::new(start, Ttl(0), ONE_PERCENT).is_valid(start));
@@ -231,6 +235,17 @@ mod tests {
                 - 2_000_000
                 - i128::from(elapsed);
             prop_assert_eq!(validity.as_nanos() as i128, exact.max(0));
+        }
+
+        #[test]
+        fn a_key_that_must_stay_gets_the_shortest_ttl_that_outlasts_the_time(
+            time in 0..=Ttl::MOST.as_nanos() as u64,
+            ppm in 0..100_000u32,
+        ) {
+            let (drift, time) = (Drift { ppm }, Duration::from_nanos(time));
+            let ttl = drift.outlasting(time);
+            prop_assert!(drift.usable(Ttl(ttl.millis() - 1)) < time || time.is_zero());
+            prop_assert!(drift.usable(ttl) >= time || ttl.duration() == Ttl::MOST);
         }
 
         #[test]

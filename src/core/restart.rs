@@ -7,9 +7,9 @@ use super::lease::{Drift, Ttl};
 /// The protection against masters that may have lost locks. A master can lose locks by a restart or
 /// by `FLUSHALL`, or because a replica takes its place.
 ///
-/// A master that may have lost locks is quarantined. It must not vote until every lock that it may
-/// have lost has ended. The coordinator stores the key `quorlock:guard` on every master, and reads
-/// the key on every dial. A key whose contents make no sense counts as changed.
+/// A master that may have lost locks is quarantined. It must not vote until no client holds a lock
+/// that it may have lost. The coordinator stores the key `quorlock:guard` on every master, and
+/// reads the key on every dial. A key whose contents make no sense counts as changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RestartGuard {
@@ -29,7 +29,9 @@ pub enum RestartGuard {
     Strict,
 }
 
-/// Returns the length of a quarantine. No lock lives longer than `max_ttl`.
+/// Returns the length of a quarantine. No client holds a lock for longer than `max_ttl` without
+/// another vote. Only locks that were left in place for a minimum time, which no client holds, may
+/// stay for longer.
 pub(crate) fn quarantine(max_ttl: Ttl, drift: Drift) -> Duration {
     /// The minimum for fencing tokens. A candidate may be one second above or below a master's
     /// clock. The clock of a master may be wrong by half a second, before and after the loss.

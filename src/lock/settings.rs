@@ -34,9 +34,10 @@ impl Lock {
     /// calls this `lockAtLeastFor`.
     ///
     /// If a guard is released or dropped too early, the lock stays on the masters for the rest of
-    /// the time, without a holder and without a renewal. The process may end meanwhile. The rest
-    /// may be longer than [`max_ttl`](crate::Builder::max_ttl), up to 366 days. If the TTL is
-    /// longer than the rest, the lock stays until its TTL has passed.
+    /// the time plus the [drift](crate::Builder::drift_ppm), without a holder and without a
+    /// renewal. The process may end meanwhile. The rest may be longer than
+    /// [`max_ttl`](crate::Builder::max_ttl), up to 366 days. If the TTL is longer than the rest,
+    /// the lock stays until its TTL has passed.
     ///
     /// # Not guaranteed
     ///
@@ -47,9 +48,10 @@ impl Lock {
     /// owner tries, the rest of the minimum time is over, even if the attempt fails. So use a
     /// mutex, or a new owner for each job.
     ///
-    /// Masters that restart may forget a lock that
-    /// was left in place. They vote again after [`max_ttl`](crate::Builder::max_ttl), and the lock
-    /// is free if a majority of masters has forgotten it.
+    /// Masters that restart may forget a lock that was left in place. The
+    /// [restart guard](crate::RestartGuard) protects holders only: these masters vote again after
+    /// [`max_ttl`](crate::Builder::max_ttl), even if the minimum time is longer. The lock is free
+    /// if a majority of masters has forgotten it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -91,6 +91,36 @@ fn a_million_tokens_grow_while_one_master_after_the_other_comes_back_empty() {
     contest.play(|contest| runtime().block_on(contest.judge()));
 }
 
+/// The masters' clocks are almost as fast as the drift allows.
+#[test]
+fn a_lock_stays_for_its_minimum_time_on_masters_with_fast_clocks() {
+    with_masters(1, async |plain| {
+        let Some(shim) = shim("skewed_clock.c", &plain[0]) else {
+            return;
+        };
+        let environment = [("LD_PRELOAD", shim), ("QUORLOCK_GAIN", "9900".into())];
+        let fast = |_| Server::start_program(None, &[], &environment);
+        let masters: Vec<_> = (0..3).map(fast).collect();
+        let settings = || patient().node_timeout(MIN_HOLD / 4).ttl(MIN_HOLD / 2);
+        let [locks, others] = [(); 2].map(|()| coordinator(settings(), &masters));
+        for kind in KINDS {
+            let [lock, other] = [&locks, &others].map(|locks| named("short", kind, locks));
+            let start = Instant::now();
+            let guard = lock.min_hold(MIN_HOLD).acquire().await.unwrap();
+            guard.release().await.unwrap();
+            sleep(MIN_HOLD * 9 / 10).await;
+            while other.try_acquire().await.is_err() {
+                sleep(millis(1)).await;
+            }
+            let kept = start.elapsed();
+            assert!(kept >= MIN_HOLD, "{kind}: {kept:?} of {MIN_HOLD:?}");
+        }
+    });
+}
+
+/// A clock that is 0.99 % fast gains 40 ms in this time.
+const MIN_HOLD: Duration = Duration::from_secs(4);
+
 /// Returns the offset of a client's clock. The offsets of all clients are spread over the window.
 fn spread(client: usize) -> i64 {
     let clients = CLIENTS as i64;

@@ -94,7 +94,7 @@ impl Claim {
         state.release = Some(round.clone());
         let command = self.command(Action::Extend {
             by: state.identity.clone(),
-            ttl: Ttl::left(left),
+            ttl: masters.config().drift.outlasting(left),
             depth: 1,
         });
         let votes = LastExtension {
@@ -110,5 +110,34 @@ impl Claim {
         drop(state);
         masters.post(command, votes);
         Ok(round)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Coordinator, Kind, MemoryMaster};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_stays_for_the_minimum_time_on_masters_whose_clocks_are_fast() {
+        for kind in [Kind::Mutex, Kind::Reentrant, Kind::Fair] {
+            let masters = [(); 3].map(|()| MemoryMaster::new());
+            masters.iter().for_each(|master| master.set_gain(9_999));
+            let [locks, others] = [(); 2].map(|()| Coordinator::new(&masters).unwrap());
+            let lock = |locks: &Coordinator| match kind {
+                Kind::Reentrant => locks.reentrant("a", &locks.owner()),
+                Kind::Fair => locks.fair("a", &locks.owner()),
+                _ => locks.mutex("a"),
+            };
+            for time in [20_000_500, 600_000_000].map(Duration::from_micros) {
+                let start = clock::monotonic();
+                let guard = lock(&locks).min_hold(time).acquire().await.unwrap();
+                guard.release().await.unwrap();
+                let next = lock(&others).acquire().await.unwrap();
+                let took = clock::monotonic() - start;
+                assert!(took >= time, "{kind:?}: {took:?} of {time:?}");
+                next.release().await.unwrap();
+            }
+        }
     }
 }

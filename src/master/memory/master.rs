@@ -240,6 +240,11 @@ impl MemoryMaster {
     pub(crate) fn set_clock(&self, offset: i64) {
         self.state.lock().clock_offset = offset;
     }
+
+    /// Makes the clock by which keys expire gain this many milliseconds in 1,000 s.
+    pub(crate) fn set_gain(&self, gain: u64) {
+        self.state.lock().gain = gain;
+    }
 }
 
 /// For the conformance suite, which runs on both kinds of master.

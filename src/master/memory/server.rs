@@ -27,6 +27,9 @@ pub(in crate::master) struct State {
     /// The time of the clock in microseconds, if a simulation sets it.
     #[cfg(test)]
     simulated: Option<u64>,
+    /// The number of milliseconds by which the clock gains in 1,000 s.
+    #[cfg(test)]
+    pub(in crate::master) gain: u64,
     /// The offset that is added to the time of day, in microseconds.
     pub(in crate::master) clock_offset: i64,
     pub(in crate::master) keys: Keys,
@@ -59,6 +62,8 @@ impl State {
             started: now(),
             #[cfg(test)]
             simulated: None,
+            #[cfg(test)]
+            gain: 0,
             clock_offset: 0,
             keys: Keys::default(),
             fault: Fault::None,
@@ -81,8 +86,10 @@ impl State {
         if let Some(micros) = self.simulated {
             return self.keys.at(micros / 1_000);
         }
-        let now = now().saturating_duration_since(self.started);
-        self.keys.at(millis(now))
+        let now = millis(now().saturating_duration_since(self.started));
+        #[cfg(test)]
+        let now = now + now * self.gain / 1_000_000;
+        self.keys.at(now)
     }
 
     /// Returns the time of day plus the offset, in microseconds since 1970. Clients read the time
