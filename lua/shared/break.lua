@@ -6,7 +6,7 @@
 -- KEYS[2]  the queue; only for a fair lock
 -- KEYS[3]  the deadlines; only for a fair lock
 -- ARGV[1]  the channel on which waiters of Redisson listen
--- ARGV[2], ARGV[3], and so on  the holders, each as 'KIND OWNER' (see shared/any_holder)
+-- ARGV[2]  the holders: a line 'KIND DIGEST' for each (see shared/any_holder)
 -- returns  1       one of the holders had it, and it is gone
 --          0       nothing is held here
 --          -n      another holds it for n more milliseconds (n >= 1)
@@ -15,18 +15,14 @@
 --
 -- Safe to run twice or late: the second run finds no key, or the key of another holder. If an owner
 -- has acquired the lock again, a late run deletes the later lock.
-local pattern = '^(%S+) (%S+) %S+ (.*)$'
-local kind, left, owner = string.match(describe_any_holder(KEYS[1]), pattern)
-if kind == 'free' then
+local pattern = '^(%S+) (%S+) %S+ (%S+)'
+local kind, left, digest = string.match(describe_any_holder(KEYS[1]), pattern)
+if not kind then
   return 0
 elseif kind == 'other' then
   return 'kind'
 end
-local is_meant = false
-for at = 2, #ARGV do
-  is_meant = is_meant or ARGV[at] == kind .. ' ' .. owner
-end
-if not is_meant then
+if not string.find(ARGV[2], kind .. ' ' .. digest .. '\n', 1, true) then
   left = tonumber(left)
   return left >= 0 and -math.max(left, 1)
 end

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the queue; only for a fair lock
--- returns  text: the line 'KIND LEFT DEPTH OWNER' (see shared/any_holder), then a line for each of
+-- returns  text: the line that shared/any_holder describes, then a line for each of
 --          the first 1,000 tickets in the queue
 local lines = { describe_any_holder(KEYS[1]) }
 if KEYS[2] and redis.call('TYPE', KEYS[2])['ok'] == 'zset' then

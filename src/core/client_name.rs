@@ -39,11 +39,9 @@ impl ClientName {
         (is_uuid(uuid) && is_number && is_name(name)).then_some(name)
     }
 
-    /// Returns the client name in the description of a mutex: a digest of its value, and perhaps
-    /// the mark and the name.
-    pub(crate) fn of_mutex(described: &str) -> Option<&str> {
-        let (digest, name) = described.split_once(Self::MARK)?;
-        (digest.bytes().all(is_hex) && is_name(name)).then_some(name)
+    /// Returns the client name that a master reports for a mutex. It is empty if there is none.
+    pub(crate) fn of_mutex(reported: &str) -> Option<&str> {
+        is_name(reported).then_some(reported)
     }
 
     /// Returns the client name in the value of a mutex. `None` if the value has any other form than
@@ -137,13 +135,8 @@ mod tests {
         ] {
             assert_eq!(ClientName::of_value(&value), name, "{value}");
         }
-        for (described, name) in [
-            ("0a@web-3/812", Some("web-3/812")),
-            ("0a", None),
-            ("secret@a", None),
-            ("0a@a b", None),
-        ] {
-            assert_eq!(ClientName::of_mutex(described), name, "{described}");
+        for (reported, name) in [("web-3/812", Some("web-3/812")), ("", None), ("a b", None)] {
+            assert_eq!(ClientName::of_mutex(reported), name, "{reported}");
         }
     }
 }

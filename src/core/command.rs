@@ -59,12 +59,12 @@ pub(crate) enum Action {
     },
     /// Deletes the key of a fair lock, and keeps the ticket in the queue for the waiter timeout.
     Yield { by: FairAttempt, timeout: Duration },
-    /// Deletes the key of a lock of any kind, if one of these holders has it. A holder is a kind
-    /// and an owner, as `lua/shared/inspect.lua` reports them. The channel is for waiters of
-    /// Redisson.
+    /// Deletes the key of a lock of any kind, if one of these holders has it. Each holder is a line
+    /// with a kind and a digest, as `lua/shared/inspect.lua` reports them. The channel is for
+    /// waiters of Redisson.
     Break {
         channel: Arc<str>,
-        holders: Arc<[String]>,
+        holders: Arc<str>,
     },
     /// Asks who holds the lock and who waits for it.
     Inspect,
@@ -282,7 +282,7 @@ pub(crate) mod fixture {
             (Verb::Yield, _) => Action::Yield { by: fair, timeout },
             (Verb::Break, _) => Action::Break {
                 channel: resource.redisson_channel(),
-                holders: ["mutex 0a".to_owned(), "fair u:1".to_owned()].into(),
+                holders: "mutex 0a\nfair 0b\n".into(),
             },
             (Verb::Inspect, _) => Action::Inspect,
         };

@@ -52,7 +52,7 @@ impl Inspection {
 
     /// Returns the holders that the masters reported, each of them once, as `lua/shared/break.lua`
     /// takes them.
-    pub(crate) fn holders(&self) -> Vec<String> {
+    pub(crate) fn holders(&self) -> String {
         let held = held(&self.seen).into_iter();
         let holders: BTreeSet<_> = held.filter_map(HeldBy::described).collect();
         holders.into_iter().collect()
@@ -146,7 +146,9 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HeldBy {
     kind: Option<Kind>,
-    /// For a mutex, a hash of its value, and perhaps `@` and the client name.
+    /// A digest of the token or the owner. It tells holders apart.
+    digest: String,
+    /// For a mutex, the client name.
     owner: String,
     depth: u64,
     remaining: Option<Duration>,
@@ -156,41 +158,44 @@ impl Seen {
     /// Reads the reply of `lua/shared/inspect.lua`. Returns `None` if the reply makes no sense.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut lines = text.split('\n');
-        let mut words = lines.next()?.splitn(4, ' ');
-        let kind = words.next()?;
-        let left: i64 = words.next()?.parse().ok()?;
-        let depth = words.next()?.parse().ok()?;
-        let owner = words.next()?.to_owned();
-        let remaining = u64::try_from(left).ok().map(Duration::from_millis);
-        let kind = match kind {
-            "mutex" => Some(Kind::Mutex),
-            "reentrant" => Some(Kind::Reentrant),
-            "fair" => Some(Kind::Fair),
-            "free" | "other" => None,
-            _ => return None,
+        let held = match lines.next()? {
+            "free" => None,
+            held => Some(HeldBy::parse(held)?),
         };
-        let is_free = text.starts_with("free ");
-        Some(Self {
-            held: (!is_free).then_some(HeldBy {
-                kind,
-                owner,
-                depth,
-                remaining,
-            }),
-            queue: lines.map(str::to_owned).collect(),
-        })
+        let queue = lines.map(str::to_owned).collect();
+        Some(Self { held, queue })
     }
 }
 
 impl HeldBy {
-    /// Returns the kind and the owner. `None` if the key is no lock that this crate recognises.
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.splitn(5, ' ');
+        let kind = match words.next()? {
+            "mutex" => Some(Kind::Mutex),
+            "reentrant" => Some(Kind::Reentrant),
+            "fair" => Some(Kind::Fair),
+            "other" => None,
+            _ => return None,
+        };
+        let left: i64 = words.next()?.parse().ok()?;
+        Some(Self {
+            kind,
+            remaining: u64::try_from(left).ok().map(Duration::from_millis),
+            depth: words.next()?.parse().ok()?,
+            digest: words.next()?.to_owned(),
+            owner: words.next()?.to_owned(),
+        })
+    }
+
+    /// Returns a line with the kind and the digest. `None` if the key is no lock that this crate
+    /// recognises.
     fn described(&self) -> Option<String> {
         let kind = match self.kind? {
             Kind::Mutex => "mutex",
             Kind::Reentrant => "reentrant",
             Kind::Fair => "fair",
         };
-        Some(format!("{kind} {}", self.owner))
+        Some(format!("{kind} {}\n", self.digest))
     }
 
     /// Returns the ID of the owner. `None` for a mutex, and for a key that is no lock.
@@ -241,7 +246,7 @@ fn by_one(held: &[&HeldBy], masters: usize) -> Option<Holder> {
     held.iter().find_map(|one| {
         let mut same: Vec<_> = held
             .iter()
-            .filter(|other| (other.kind, &other.owner) == (one.kind, &one.owner))
+            .filter(|other| (other.kind, &other.digest) == (one.kind, &one.digest))
             .collect();
         // The longest remaining time comes first. A lock without a TTL comes before all others.
         same.sort_by_key(|held| std::cmp::Reverse(held.remaining.unwrap_or(Duration::MAX)));
@@ -361,22 +366,22 @@ mod tests {
     #[test]
     fn a_lock_is_held_if_a_majority_names_one_holder() {
         for (texts, owner, depth, left) in [
-            (&["free 0 0 ", "free 0 0 ", "free 0 0 "][..], None, 0, None),
-            (&["reentrant 5 1 a:1", "free 0 0 ", "x"], None, 0, None),
+            (&["free", "free", "free"][..], None, 0, None),
+            (&["reentrant 5 1 a:1 a:1", "free", "x"], None, 0, None),
             (
-                &["fair 5 2 a:1", "fair 7 2 a:1", "fair 9 1 a:1"],
+                &["fair 5 2 a:1 a:1", "fair 7 2 a:1 a:1", "fair 9 1 a:1 a:1"],
                 Some("a:1"),
                 2,
                 Some(7), // two of the three keys have expired by then
             ),
             (
-                &["fair 5 1 a:1", "fair 7 2 a:1", "free 0 0 "],
+                &["fair 5 1 a:1 a:1", "fair 7 2 a:1 a:1", "free"],
                 Some("a:1"),
                 2,
                 Some(5),
             ),
             (
-                &["fair -1 1 a:1", "fair -1 1 a:1", "free 0 0 "],
+                &["fair -1 1 a:1 a:1", "fair -1 1 a:1 a:1", "free"],
                 Some("a:1"),
                 1,
                 None,
@@ -394,7 +399,7 @@ mod tests {
 
     #[test]
     fn an_inspection_with_a_holder_is_of_a_held_lock() {
-        for texts in [["fair 5 1 a:1", "fair 5 1 a:1"], ["free 0 0 ", "free 0 0 "]] {
+        for texts in [["fair 5 1 a:1 a:1", "fair 5 1 a:1 a:1"], ["free", "free"]] {
             assert_eq!(
                 inspection(&texts).is_held(),
                 texts[0].starts_with("fair"),
@@ -405,12 +410,12 @@ mod tests {
 
     #[test]
     fn a_lock_is_contested_if_no_one_holds_a_majority_and_no_one_can_acquire_it() {
-        let free = "free 0 0 ";
+        let free = "free";
         for (texts, is_contested) in [
-            (["mutex 5 1 0a", "mutex 5 1 0b", free], true),
-            (["mutex 5 1 0a", "mutex 5 1 0b", "mutex 5 1 0c"], true),
-            (["mutex 5 1 0a", "mutex 5 1 0a", "mutex 5 1 0c"], false),
-            (["mutex 5 1 0a", free, free], false),
+            (["mutex 5 1 0a ", "mutex 5 1 0b ", free], true),
+            (["mutex 5 1 0a ", "mutex 5 1 0b ", "mutex 5 1 0c "], true),
+            (["mutex 5 1 0a ", "mutex 5 1 0a ", "mutex 5 1 0c "], false),
+            (["mutex 5 1 0a ", free, free], false),
             ([free, free, free], false),
         ] {
             assert_eq!(inspection(&texts).is_contested(), is_contested, "{texts:?}");
@@ -419,7 +424,7 @@ mod tests {
 
     #[test]
     fn each_master_has_a_view() {
-        let seen = inspection(&["mutex 5 1 0a", "fair -1 2 u:1", "free 0 0 ", "nonsense"]);
+        let seen = inspection(&["mutex 5 1 0a ", "fair -1 2 u:1 u:1", "free", "nonsense"]);
         let holder = |kind, owner: Option<&str>, depth, left| {
             View::Held(Holder {
                 kind: Some(kind),
@@ -443,21 +448,20 @@ mod tests {
     fn a_holder_has_the_name_of_its_client() {
         let owner = "01234567-89ab-cdef-0123-456789abcdef:1@web-3/812";
         let (fair, reentrant) = (
-            format!("fair 5 1 {owner}"),
-            format!("reentrant 5 1 {owner}"),
+            format!("fair 5 1 0a {owner}"),
+            format!("reentrant 5 1 0a {owner}"),
         );
         for (text, client) in [
-            ("mutex 5 1 0a@web-3/812", Some("web-3/812")),
+            ("mutex 5 1 0a web-3/812", Some("web-3/812")),
             (&*fair, Some("web-3/812")),
             (&*reentrant, Some("web-3/812")),
-            ("mutex 5 1 0a", None),
+            ("mutex 5 1 0a ", None),
             // A master that says something else than the scripts.
-            ("mutex 5 1 secret@a", None),
-            ("mutex 5 1 0a@a\x1b[2J", None),
-            ("fair 5 1 u:1@a", None),
-            ("other 5 0 0a@a", None),
+            ("mutex 5 1 0a a\x1b[2J", None),
+            ("fair 5 1 u:1 u:1@a", None),
+            ("other 5 0 0a a", None),
         ] {
-            let seen = inspection(&[text, text, "free 0 0 "]);
+            let seen = inspection(&[text, text, "free"]);
             let holder = holder(&seen.seen).unwrap();
             assert_eq!(holder.client.as_deref(), client, "{text}");
             let View::Held(view) = seen.views().next().unwrap() else {
@@ -466,70 +470,76 @@ mod tests {
             assert_eq!(view.client, holder.client, "{text}");
         }
         // Several holders have no name, even if it is the same.
-        let several = seen(&["mutex 5 1 0a@web", "mutex 5 1 0b@web"]);
+        let several = seen(&["mutex 5 1 0a web", "mutex 5 1 0b web"]);
         assert_eq!(holder(&several).unwrap().client, None);
-        let broken = inspection(&["mutex 5 1 0a@web"]).holders();
-        assert_eq!(broken, ["mutex 0a@web"]);
+        let broken = inspection(&["mutex 5 1 0a web"]).holders();
+        assert_eq!(broken, "mutex 0a\n");
     }
 
     #[test]
     fn each_holder_that_can_be_broken_is_named_once() {
         let texts = [
-            "fair 5 1 u:1",
-            "mutex 5 1 0a",
-            "fair 7 2 u:1",
-            "other 5 0 ",
-            "free 0 0 ",
+            "fair 5 1 u:1 u:1",
+            "mutex 5 1 0a ",
+            "fair 7 2 u:1 u:1",
+            "other 5 0 - ",
+            "free",
         ];
-        assert_eq!(inspection(&texts).holders(), ["fair u:1", "mutex 0a"]);
+        assert_eq!(inspection(&texts).holders(), "fair u:1\nmutex 0a\n");
     }
 
     #[test]
     fn a_mutex_has_no_owner() {
-        let holder = holder(&seen(&["mutex 5 1 0a", "mutex 5 1 0a", "mutex 5 1 0b"])).unwrap();
+        let holder = holder(&seen(&["mutex 5 1 0a ", "mutex 5 1 0a ", "mutex 5 1 0b "])).unwrap();
         assert_eq!((holder.kind, holder.owner), (Some(Kind::Mutex), None));
     }
 
     #[test]
     fn several_holders_hold_a_lock_that_no_one_else_can_acquire() {
         let (mutex, reentrant) = (Some(Kind::Mutex), Some(Kind::Reentrant));
-        let free = "free 0 0 ";
+        let free = "free";
         for (texts, expected) in [
             // A majority is free.
-            (&["reentrant 5 1 a:1", free, free][..], None),
+            (&["reentrant 5 1 a:1 a:1", free, free][..], None),
             (
-                &["reentrant 5 1 a:1", "reentrant 5 1 b:1", free, free, free],
+                &[
+                    "reentrant 5 1 a:1 a:1",
+                    "reentrant 5 1 b:1 b:1",
+                    free,
+                    free,
+                    free,
+                ],
                 None,
             ),
-            (&["reentrant 5 1 a:1", "x", free], None),
+            (&["reentrant 5 1 a:1 a:1", "x", free], None),
             (&[free, free], None),
             // RedissonRedLock holds a lock in this way. A split vote looks the same.
             (
                 &[
-                    "reentrant 5 2 a:1",
-                    "reentrant 7 2 b:1",
-                    "reentrant 9 2 c:1",
+                    "reentrant 5 2 a:1 a:1",
+                    "reentrant 7 2 b:1 b:1",
+                    "reentrant 9 2 c:1 c:1",
                 ],
                 Some((reentrant, 2, Some(7))),
             ),
             (
-                &["reentrant 9 1 a:1", "reentrant 5 3 b:1", free],
+                &["reentrant 9 1 a:1 a:1", "reentrant 5 3 b:1 b:1", free],
                 Some((reentrant, 3, Some(5))),
             ),
             (
                 &[
-                    "reentrant -1 1 a:1",
-                    "reentrant -1 1 b:1",
-                    "reentrant 5 1 c:1",
+                    "reentrant -1 1 a:1 a:1",
+                    "reentrant -1 1 b:1 b:1",
+                    "reentrant 5 1 c:1 c:1",
                 ],
                 Some((reentrant, 1, None)),
             ),
             (
-                &["mutex 5 1 0a", "mutex 6 1 0b", free, free],
+                &["mutex 5 1 0a ", "mutex 6 1 0b ", free, free],
                 Some((mutex, 1, Some(5))),
             ),
             (
-                &["mutex 5 1 0a", "reentrant 6 1 b:1", free],
+                &["mutex 5 1 0a ", "reentrant 6 1 b:1 b:1", free],
                 Some((None, 1, Some(5))),
             ),
         ] {
@@ -546,9 +556,9 @@ mod tests {
     fn the_queue_is_in_the_order_of_tickets() {
         let (one, two) = ("0000000000000001:b:1", "0000000000000002:a:1");
         let texts = [
-            format!("free 0 0 \n{two}"),
-            format!("free 0 0 \n{one}\n{two}"),
-            "free 0 0 ".to_owned(),
+            format!("free\n{two}"),
+            format!("free\n{one}\n{two}"),
+            "free".to_owned(),
         ];
         let seen = seen(&texts.each_ref().map(String::as_str));
         assert_eq!(queue(&seen), ["b:1", "a:1"]);

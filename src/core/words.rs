@@ -61,12 +61,7 @@ impl Command {
                 self.owned(Script::FairYield, &by.owner, &words)
             }
             Action::Break { channel, holders } => {
-                let mut words = self.script(Script::Break, &[text(channel)]);
-                let rest = MOST_ARGUMENTS - words.argument_count;
-                for holder in holders.iter().take(rest) {
-                    words.add(text(holder));
-                }
-                words
+                self.script(Script::Break, &[text(channel), text(holders)])
             }
             Action::Inspect => self.script(Script::Inspect, &[]),
         }
@@ -322,13 +317,13 @@ mod tests {
                 Mutex,
                 Break,
                 0,
-                "Break r redisson_lock__channel:{r} mutex 0a fair u:1".into(),
+                "Break r redisson_lock__channel:{r} mutex 0a\nfair 0b\n".into(),
             ),
             (
                 Fair,
                 Break,
                 0,
-                format!("Break {queue} redisson_lock__channel:{{r}} mutex 0a fair u:1"),
+                format!("Break {queue} redisson_lock__channel:{{r}} mutex 0a\nfair 0b\n"),
             ),
             (
                 Reentrant,

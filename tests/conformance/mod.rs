@@ -545,8 +545,8 @@ impl Subject {
             candidate: self.began.saturating_add_signed(off),
         });
         let mut sent = command.command(key, ballot);
-        if let (Action::Break { holders, .. }, 'A' | 'C') = (&mut sent.action, command.who) {
-            *holders = [self.holder_of_mutex(key).await].into();
+        if let Action::Break { holders, .. } = &mut sent.action {
+            *holders = self.holder(key, command).await.into();
         }
         self.post(sent, None);
         let (_, vote, note) = self.votes.recv().await.unwrap();
@@ -557,14 +557,20 @@ impl Subject {
         answer + &self.store.heard(key)
     }
 
-    /// Returns the holder of a mutex as an inspection shows it. Servers and memory masters have
-    /// different digests of a token.
-    async fn holder_of_mutex(&mut self, key: &str) -> String {
+    /// Returns the holder as an inspection reports it, or no one if it is not the holder that
+    /// `command` means. Servers and memory masters have different digests.
+    async fn holder(&mut self, key: &str, command: &RowCommand) -> String {
         let resource = step::resource(Kind::Mutex, key);
         self.post(Command::new(&resource, Action::Inspect), None);
         let (_, _, note) = self.votes.recv().await.unwrap();
-        let words: Vec<_> = note.splitn(4, ' ').collect();
-        format!("{} {}", words[0], words[3])
+        let words: Vec<_> = note.splitn(5, ' ').collect();
+        match (words[0], command.kind, command.who) {
+            ("mutex", Kind::Mutex, 'A' | 'C') => {}
+            ("reentrant", Kind::Reentrant, who) | ("fair", Kind::Fair, who)
+                if words[4] == step::owner(who) => {}
+            _ => return String::new(),
+        }
+        format!("{} {}\n", words[0], words[3])
     }
 
     /// Returns all keys of a lock, with its counter if there is one.

@@ -427,12 +427,12 @@ async fn an_owner_may_have_a_client_name() {
 #[tokio::test]
 async fn a_lock_is_inspected() {
     check(&[
-        "inspect: free 0s, left nothing",
+        "inspect: free, left nothing",
         "acquire A 40s: granted, inspect: mutex digest x1 40s, left A 40s",
         "write -, inspect: mutex digest x1 -, left another's -",
         "reentrant acquire a1 x2: granted, inspect: reentrant a x2 40s, left a=2 reentrant=1 40s",
         "fair acquire a1: granted, enqueue c@3 20s, enqueue b@2 -5s, inspect: fair a x1 40s b@2 c@3, left a=1 fair=1 40s | b@2 -5s c@3 20s | - -",
-        "enqueue b@2 20s, inspect: free 0s b@2, left nothing | b@2 20s | - -",
+        "enqueue b@2 20s, inspect: free b@2, left nothing | b@2 20s | - -",
         // Locks of Redisson, and keys that are no locks.
         "write-hash a=2 40s, inspect: reentrant a x2 40s, left a=2 40s",
         "write-hash field=some 40s, inspect: other 40s, left field=some 40s",

@@ -123,18 +123,9 @@ impl RowCommand {
             (Verb::Inspect, _) => Action::Inspect,
             (Verb::Break, _) => Action::Break {
                 channel: resource.redisson_channel(),
-                holders: [self.holder()].into(),
+                holders: "".into(), // `Subject::answer` sets them
             },
             (verb @ Verb::Yield, _) => panic!("no step is {verb:?}"),
-        }
-    }
-
-    /// Returns the holder that is broken. For a mutex, this is no one: see [`Subject::answer`].
-    fn holder(&self) -> String {
-        match self.kind {
-            Kind::Mutex => "mutex 00".to_owned(),
-            Kind::Reentrant => format!("reentrant {}", owner(self.who)),
-            Kind::Fair => format!("fair {}", owner(self.who)),
         }
     }
 
@@ -287,7 +278,7 @@ pub(super) fn text_of(token: &Token) -> String {
 }
 
 /// Returns the owner of this letter. Each owner is in a process of its own.
-fn owner(who: char) -> String {
+pub(super) fn owner(who: char) -> String {
     match who {
         'c' => format!("{}:1@{CLIENT}", process(who)),
         _ => format!("{}:1", process(who)),

@@ -45,9 +45,11 @@ fn position_of(position: Option<u64>) -> String {
 /// Writes an inspection as `KIND OWNER xDEPTH LEFT WAITERS`.
 fn inspected(note: &str) -> String {
     let mut lines = note.lines();
-    let words: Vec<_> = lines.next().unwrap().splitn(4, ' ').collect();
-    let [kind, left, depth, owner] = words[..] else {
-        panic!("a holder has four words: {note}");
+    let words: Vec<_> = lines.next().unwrap().splitn(5, ' ').collect();
+    let waiters: String = lines.map(|ticket| format!(" {}", short(ticket))).collect();
+    let [kind, left, depth, digest, owner] = words[..] else {
+        assert_eq!(words, ["free"]);
+        return format!("free{waiters}");
     };
     let left = left.parse::<f64>().unwrap();
     let left = if left < 0.0 {
@@ -57,18 +59,15 @@ fn inspected(note: &str) -> String {
     };
     let owner = match kind {
         "mutex" => {
-            let (digest, client) = owner.split_at(owner.find('@').unwrap_or(owner.len()));
             let tokens = ['A', 'B', 'C', '?'].map(|who| text_of(&token(who)));
             assert!(digest.len() >= 16 && !tokens.iter().any(|token| token.contains(digest)));
             assert!(digest.bytes().all(|digit| digit.is_ascii_hexdigit()));
-            format!("digest{client}")
+            let mark = if owner.is_empty() { "" } else { "@" };
+            format!("digest{mark}{owner}")
         }
+        "other" => return format!("{kind} {left}{waiters}"),
         _ => short(owner),
     };
-    let waiters: String = lines.map(|ticket| format!(" {}", short(ticket))).collect();
-    if owner.is_empty() {
-        return format!("{kind} {left}{waiters}");
-    }
     format!("{kind} {owner} x{depth} {left}{waiters}")
 }
 

@@ -1,6 +1,8 @@
 //! Breaking a lock that its holder does not release.
 
-use quorlock::{Fault, InspectError, Kind, Lock, LostReason, View, Vote, Votes};
+use quorlock::{
+    Coordinator, Fault, InspectError, Kind, Lock, LostReason, RestartGuard, View, Vote, Votes,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::{KINDS, NAME, World, lock, millis, seconds};
@@ -67,6 +69,28 @@ async fn a_newer_holder_keeps_the_lock() {
         );
         sleep(seconds(20)).await;
         assert!(new.is_valid(), "{kind:?}");
+    }
+}
+
+/// Each master may have a holder of its own, as after a split vote.
+#[tokio::test(start_paused = true)]
+async fn every_holder_that_was_seen_is_broken() {
+    for kind in KINDS {
+        let world = World::new(17).await;
+        let mut holders = Vec::new();
+        for master in &world.masters {
+            let locks = Coordinator::builder()
+                .restart_guard(RestartGuard::Off)
+                .master(master)
+                .build()
+                .unwrap();
+            sleep(millis(1)).await;
+            let guard = lock(kind, &locks, &locks.owner()).acquire().await.unwrap();
+            holders.push((locks, guard));
+        }
+        let seen = own(kind, &world).inspect().await.unwrap();
+        let votes = world.locks.break_held(&seen).await;
+        assert_eq!(granted(&votes), [true; 17], "{kind:?}: {votes}");
     }
 }
 

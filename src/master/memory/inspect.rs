@@ -21,17 +21,16 @@ impl State {
     }
 
     pub(super) fn break_held(&mut self, words: Words<'_>) -> Replied {
-        let ([key, queue, deadlines], [channel]) = words.take();
+        let ([key, queue, deadlines], [channel, holders]) = words.take();
         let holder = self.describe_any_holder(key);
-        let parts: Vec<_> = holder.splitn(4, ' ').collect();
-        let (kind, owner) = (parts[0], parts[3]);
-        match kind {
-            "free" => return Ok(Reply::Int(0)),
-            "other" => return Ok(other_kind()),
-            _ => {}
+        let parts: Vec<_> = holder.split(' ').collect();
+        let [kind, _left, _depth, digest, ..] = parts[..] else {
+            return Ok(Reply::Int(0));
+        };
+        if kind == "other" {
+            return Ok(other_kind());
         }
-        let shown = format!("{kind} {owner}");
-        if !(1..words.argument_count()).any(|at| words.argument(at) == shown) {
+        if !holders.contains(&format!("{kind} {digest}\n")) {
             return Ok(self.left(key));
         }
         self.keys.del(key);
@@ -48,28 +47,27 @@ impl State {
     fn describe_any_holder(&self, key: &str) -> String {
         let left = self.keys.pttl(key);
         let holder = match self.keys.value(key) {
-            None => Some("free 0 0 ".to_owned()),
+            None => Some("free".to_owned()),
             Some(Value::Text(token)) => {
-                let client = ClientName::of_value(token);
-                let client = client.map_or_else(String::new, |name| format!("@{name}"));
-                Some(format!("mutex {left} 1 {}{client}", digest(token)))
+                let client = ClientName::of_value(token).unwrap_or_default();
+                Some(format!("mutex {left} 1 {} {client}", digest(token)))
             }
             Some(Value::Hash(_)) => ["fair", "reentrant"].into_iter().find_map(|name| {
                 let holder = self.holder(key, &format!("quorlock:{name}")).ok()??;
                 let (owner, depth) = holder;
-                let owner = owner.replace('\n', " ");
-                Some(format!("{name} {left} {depth:.0} {owner}"))
+                let (digest, owner) = (digest(&owner), owner.replace('\n', " "));
+                Some(format!("{name} {left} {depth:.0} {digest} {owner}"))
             }),
             Some(Value::Sorted(_)) => None,
         };
-        holder.unwrap_or_else(|| format!("other {left} 0 "))
+        holder.unwrap_or_else(|| format!("other {left} 0 - "))
     }
 }
 
-/// Returns a digest of a token. Servers show its SHA-1. A memory master only needs a text that is
-/// the same for the same token and does not reveal it.
-fn digest(token: &str) -> String {
+/// Returns a digest of a token or an owner. Servers show its SHA-1. A memory master only needs a
+/// text that is the same for the same holder and does not reveal it.
+fn digest(holder: &str) -> String {
     let mut hasher = DefaultHasher::new();
-    token.hash(&mut hasher);
+    holder.hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }

@@ -37,10 +37,6 @@ impl<'a> Words<'a> {
         Some(key)
     }
 
-    pub(super) fn argument_count(self) -> usize {
-        self.arguments.len()
-    }
-
     pub(super) fn argument(self, at: usize) -> &'a str {
         let [argument] = text(self.arguments.get(at..).unwrap_or_default());
         argument
