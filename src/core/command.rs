@@ -108,7 +108,7 @@ pub(crate) enum Call<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reply<'a> {
     /// The whole text of an error reply, without the leading `-`.
-    Error(&'a str),
+    Error(Cow<'a, str>),
     Int(i64),
     Nil,
     Ok,

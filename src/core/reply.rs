@@ -19,7 +19,7 @@ impl Command {
         match (&self.action, reply) {
             (_, Reply::Error(text)) if is_wrong_type(text) => Vote::Refuse(Refusal::OtherKind),
             (_, Reply::Error(_)) if mutant!(ErrorGrants) => Vote::Grant,
-            (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((*text).into())),
+            (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((&**text).into())),
             (Action::Inspect, Reply::Text(_)) => Vote::Grant,
             (Action::Inspect, _) => Vote::nonsense(),
             // The holder is a mutex, or a lock of another kind.
@@ -244,12 +244,12 @@ mod tests {
             (Acquire, Reply::Int(1), Vote::nonsense()),
             (
                 Acquire,
-                Reply::Error("OOM command not allowed"),
+                Reply::Error("OOM command not allowed".into()),
                 rejected("OOM command not allowed"),
             ),
             (
                 Acquire,
-                Reply::Error("WRONGTYPE Operation"),
+                Reply::Error("WRONGTYPE Operation".into()),
                 Vote::Refuse(Refusal::OtherKind),
             ),
             (Extend, Reply::Int(1), Vote::Grant),
@@ -265,31 +265,35 @@ mod tests {
             (
                 Release,
                 Reply::Error(
-                    "ERR Error running script (call to f_1): @user_script:13: WRONGTYPE Op",
+                    "ERR Error running script (call to f_1): @user_script:13: WRONGTYPE Op".into(),
                 ),
                 Vote::Refuse(Refusal::OtherKind),
             ),
             (
                 Release,
-                Reply::Error("ERR Key should be of string type if conditions are specified"),
+                Reply::Error("ERR Key should be of string type if conditions are specified".into()),
                 Vote::Refuse(Refusal::OtherKind),
             ),
             (
                 Release,
-                Reply::Error("ERR no WRONGTYPE"),
+                Reply::Error("ERR no WRONGTYPE".into()),
                 rejected("ERR no WRONGTYPE"),
             ),
             (
                 Release,
-                Reply::Error("ERR not of a script: WRONGTYPE Op"),
+                Reply::Error("ERR not of a script: WRONGTYPE Op".into()),
                 rejected("ERR not of a script: WRONGTYPE Op"),
             ),
             (
                 Release,
-                Reply::Error("ERR Error running script (call to f_1): @user_script:13: OOM"),
+                Reply::Error("ERR Error running script (call to f_1): @user_script:13: OOM".into()),
                 rejected("ERR Error running script (call to f_1): @user_script:13: OOM"),
             ),
-            (Release, Reply::Error("READONLY"), rejected("READONLY")),
+            (
+                Release,
+                Reply::Error("READONLY".into()),
+                rejected("READONLY"),
+            ),
             (Release, Reply::Other, Vote::nonsense()),
         ] {
             assert_eq!(
@@ -319,7 +323,7 @@ mod tests {
         ] {
             for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
                 assert!(matches!(
-                    command(Kind::Mutex, verb, 1).vote(&Reply::Error(text)),
+                    command(Kind::Mutex, verb, 1).vote(&Reply::Error(text.into())),
                     Vote::Fail(Failure::Rejected(_))
                 ));
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Contention, ExtendError, Refusal, Vote};
+use quorlock::{AcquireError, Contention, ExtendError, Kind, Refusal, Vote};
 
 use crate::common::*;
 
@@ -78,6 +78,61 @@ fn a_foreign_key_without_a_ttl_refuses_without_a_time() {
         for master in &masters {
             assert_eq!(master.command(&["GET", "r"]), "theirs");
             assert_eq!(pttl(master, "r"), -1);
+        }
+    });
+}
+
+/// The owner of another library may be any bytes.
+#[test]
+fn an_owner_that_is_not_utf_8_holds_its_lock() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        for (kind, write) in [
+            (Kind::Mutex, r"return redis.call('SET', KEYS[1], 'th\255m')"),
+            (
+                Kind::Reentrant,
+                r"return redis.call('HSET', KEYS[1], 'th\255m', 1)",
+            ),
+            (
+                Kind::Fair,
+                r"redis.call('ZADD', 'quorlock:queue:{r}', 0, '\254')
+                return redis.call('HSET', KEYS[1], 'th\255m', 1, 'quorlock:fair', 1)",
+            ),
+        ] {
+            let write = || {
+                for master in &masters {
+                    master.command(&["DEL", "r", "quorlock:queue:{r}"]);
+                    master.command(&["EVAL", write, "1", "r"]);
+                    master.command(&["PEXPIRE", "r", "60000"]);
+                }
+            };
+            let shown = (kind != Kind::Mutex).then_some(r"th\xffm");
+            let lock = lock_of_kind(kind, "r", &locks, &locks.owner());
+            let guard = lock.try_acquire().await.unwrap();
+            guard.settled().await;
+            write();
+            let lost = guard.extend(LONG).await;
+            assert!(
+                matches!(lost, Err(ExtendError::Lost { .. })),
+                "{kind:?}: {lost:?}"
+            );
+            guard.release().await.unwrap();
+
+            let Err(AcquireError::Contended { votes, .. }) = lock.try_acquire().await else {
+                panic!("{kind:?} is held");
+            };
+            let is_shown = |vote: &Vote| matches!(vote, Vote::Refuse(Refusal::Held(report)) if report.owner() == shown);
+            assert!(
+                votes.iter().filter_map(|row| row.vote()).any(is_shown),
+                "{votes}"
+            );
+
+            let seen = lock.inspect().await.unwrap();
+            let holder = seen.holder.as_ref().unwrap();
+            assert_eq!((holder.kind, holder.owner.as_deref()), (Some(kind), shown));
+            let votes = locks.break_held(&seen).await;
+            assert_eq!(votes.granted_count(), 3, "{kind:?}: {votes}");
+            assert!(!lock.is_held().await.unwrap());
         }
     });
 }

@@ -172,7 +172,7 @@ impl Connection for SimConnection {
                     Ok(())
                 }
                 Delivery::Reply(Ok(reply)) => in_flight.on_reply(&reply, now),
-                Delivery::Reply(Err(error)) => in_flight.on_reply(&Reply::Error(&error), now),
+                Delivery::Reply(Err(error)) => in_flight.on_reply(&Reply::Error(error), now),
             };
             if let Err(why) = handled {
                 self.world

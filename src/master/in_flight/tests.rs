@@ -146,7 +146,7 @@ fn owed_releases_are_paced_by_the_replies() {
             while wire.in_flight > 0 {
                 wire.in_flight -= 1;
                 let reply = if error {
-                    Reply::Error("OOM")
+                    Reply::Error("OOM".into())
                 } else {
                     Reply::Int(1)
                 };
@@ -225,7 +225,7 @@ fn apply(
                 "nil" => Reply::Nil,
                 "text" => Reply::Text("held 5 1 0 somebody".into()),
                 "other" => Reply::Other,
-                error => Reply::Error(error),
+                error => Reply::Error(error.into()),
             };
             wire.in_flight = wire.in_flight.saturating_sub(1);
             return in_flight.on_reply(&reply, now);
@@ -237,7 +237,7 @@ fn apply(
                 return Ok(());
             }
             wire.in_flight = wire.in_flight.saturating_sub(1);
-            return in_flight.on_reply(&Reply::Error("NOSCRIPT"), now);
+            return in_flight.on_reply(&Reply::Error("NOSCRIPT".into()), now);
         }
         Event::Confirm(is_ours) => {
             let channel = if is_ours { "channel" } else { "another" };

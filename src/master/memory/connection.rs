@@ -221,7 +221,7 @@ impl MemoryConnection {
         let now = (in_flight.clock())();
         match (reply, sent) {
             (Some(Ok(reply)), _) => in_flight.on_reply(&reply, now),
-            (Some(Err(error)), _) => in_flight.on_reply(&Reply::Error(&error), now),
+            (Some(Err(error)), _) => in_flight.on_reply(&Reply::Error(error), now),
             (None, Sent::Change(change)) => in_flight.on_confirmation(&change.channel, now),
             (None, Sent::Command(_) | Sent::Caching) => Ok(()),
         }

@@ -85,8 +85,9 @@ impl Step {
                 Self::FindNative(_) | Self::LoadScript | Self::Select | Self::Track => Ok(()),
             };
         };
-        let text = error.to_owned();
-        match (self, ServerError::of(error)) {
+        let kind = ServerError::of(&error);
+        let text = error.into_owned();
+        match (self, kind) {
             (_, ServerError::Loading) => Err(DialError::Loading(text)),
             (_, ServerError::MaxClients) => Err(DialError::MaxClients(text)),
             (Self::Hello, ServerError::NoProtocol | ServerError::UnknownCommand) => {

@@ -120,7 +120,7 @@ impl<'a> RedisProbe<'a> {
 
 fn read(question: Question<'_>, frame: &[u8]) -> Answer {
     match (reply(frame), question) {
-        (Reply::Error(error), _) => Err(Failure::Rejected(error.into())),
+        (Reply::Error(error), _) => Err(Failure::Rejected((&*error).into())),
         (Reply::Text(text), Question::Facts(_)) => Ok(Some(text.into_owned())),
         (_, Question::Setting(name)) if frame.starts_with(b"%") => Ok(entry(frame, name)),
         _ => Err(Failure::Rejected("a reply that makes no sense".into())),

@@ -7,6 +7,8 @@
 //! `Value`, which allocates for strings and errors, but a reply must cost no allocation. It does
 //! not say where the value ends, but one buffer may hold many replies.
 
+use std::borrow::Cow;
+
 use super::wire_error::WireError;
 use crate::core::command::Reply;
 
@@ -22,19 +24,32 @@ pub(in crate::master) fn reply(frame: &[u8]) -> Reply<'_> {
         (b'+', b"OK") => Reply::Ok,
         (b'_', b"") | (b'$' | b'*', b"-1") => Reply::Nil,
         (b':', digits) => integer(digits).map_or(Reply::Other, Reply::Int),
-        (b'-', text) => error(std::str::from_utf8(text).ok()),
-        (b'!', text) => error(blob(text)),
-        (b'$', text) => blob(text).map_or(Reply::Other, |text| Reply::Text(text.into())),
+        (b'-', text) => Reply::Error(error(text)),
+        (b'!', text) => blob(text).map_or(Reply::Other, |text| Reply::Error(error(text))),
+        (b'$', text) => blob(text).map_or(Reply::Other, |text| Reply::Text(readable(text))),
         _ => Reply::Other,
     }
 }
 
 /// Returns an error reply without the arguments of the command. A server repeats them if it does
 /// not know the command, and an argument may be a password or a token.
-fn error(text: Option<&str>) -> Reply<'_> {
-    let text = text.unwrap_or("an error that is not UTF-8");
-    let end = text.find(", with args").unwrap_or(text.len());
-    Reply::Error(&text[..end])
+fn error(text: &[u8]) -> Cow<'_, str> {
+    const ARGUMENTS: &[u8] = b", with args";
+    let mut windows = text.windows(ARGUMENTS.len());
+    let end = windows.position(|window| window == ARGUMENTS);
+    readable(&text[..end.unwrap_or(text.len())])
+}
+
+/// Returns `text`, which may come from another program. Bytes that are not UTF-8 are escaped, as in
+/// `\xff`.
+fn readable(text: &[u8]) -> Cow<'_, str> {
+    let escaped = |_| {
+        let chunks = text.utf8_chunks();
+        let chunks =
+            chunks.map(|chunk| format!("{}{}", chunk.valid(), chunk.invalid().escape_ascii()));
+        chunks.collect::<String>().into()
+    };
+    std::str::from_utf8(text).map_or_else(escaped, Cow::Borrowed)
 }
 
 /// Returns whether a frame is a push, such as a published message, and not a reply.
@@ -127,9 +142,9 @@ fn integer(digits: &[u8]) -> Option<i64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-fn blob(text: &[u8]) -> Option<&str> {
+fn blob(text: &[u8]) -> Option<&[u8]> {
     let end = text.windows(2).position(|pair| pair == b"\r\n")?;
-    std::str::from_utf8(&text[end + 2..]).ok()
+    Some(&text[end + 2..])
 }
 
 /// Returns the length of each reply in a stream that comes in `pieces`, and the error if the stream
@@ -175,17 +190,35 @@ mod tests {
             (":1\r\n", Reply::Int(1)),
             (":-9223372036854775808\r\n", Reply::Int(i64::MIN)),
             (":x\r\n", Reply::Other),
-            ("-OOM no room\r\n", Reply::Error("OOM no room")),
-            ("!7\r\nERR bad\r\n", Reply::Error("ERR bad")),
+            ("-OOM no room\r\n", Reply::Error("OOM no room".into())),
+            ("!7\r\nERR bad\r\n", Reply::Error("ERR bad".into())),
             (
                 "-ERR unknown command 'HELLO', with args beginning with: 'hunter2'\r\n",
-                Reply::Error("ERR unknown command 'HELLO'"),
+                Reply::Error("ERR unknown command 'HELLO'".into()),
             ),
             ("$2\r\nhi\r\n", Reply::Text("hi".into())),
             ("$4\r\nh\r\ni\r\n", Reply::Text("h\r\ni".into())),
             ("", Reply::Other),
         ] {
             assert_eq!(reply(frame.as_bytes()), expected, "{frame:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf_8_are_escaped() {
+        for (frame, expected) in [
+            (
+                &b"$7\r\nid \xffb\xc3\xa9\r\n"[..],
+                Reply::Text("id \\xffbé".into()),
+            ),
+            (b"-NOPERM User \xc3 has", Reply::Other), // not a whole frame
+            (
+                b"-NOPERM User \xc3 has\r\n",
+                Reply::Error("NOPERM User \\xc3 has".into()),
+            ),
+            (b"!3\r\nE \x80\r\n", Reply::Error("E \\x80".into())),
+        ] {
+            assert_eq!(reply(frame), expected);
         }
     }
 

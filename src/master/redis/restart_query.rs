@@ -121,7 +121,7 @@ impl Durability {
     /// Reads the answer.
     pub(super) fn read(settings: &[u8]) -> Self {
         if let Reply::Error(error) = reply(settings) {
-            return Self::Unknown(error.to_owned());
+            return Self::Unknown(error.into_owned());
         }
         for (setting, wanted) in Self::SETTINGS {
             match entry(settings, setting) {
@@ -190,7 +190,7 @@ mod tests {
             let answer = |guard| {
                 let tracker = RestartTracker::new(guard, false, clock::monotonic);
                 let query = tracker.query(0);
-                let reply = Reply::Error(error);
+                let reply = Reply::Error(error.into());
                 read(&tracker, (&query, "m"), &Durability::Unasked, &reply)
             };
             assert_eq!(answer(RestartGuard::Observed).is_ok(), is_denied, "{error}");

@@ -210,10 +210,10 @@ impl Sentinels {
     fn read(&self, frame: &[u8]) -> Answer {
         let text = match reply(frame) {
             Reply::Nil => format!("knows no master \"{}\"", self.service),
-            Reply::Error(error) if ServerError::of(error) == ServerError::UnknownCommand => {
-                format!("is not a Sentinel: {}", in_short(error))
+            Reply::Error(error) if ServerError::of(&error) == ServerError::UnknownCommand => {
+                format!("is not a Sentinel: {}", in_short(&error))
             }
-            Reply::Error(error) => in_short(error),
+            Reply::Error(error) => in_short(&error),
             _ => match place(frame) {
                 Some(place) => return Ok(place),
                 None => "its answer makes no sense".to_owned(),
@@ -244,7 +244,7 @@ fn check_login(frame: &[u8]) -> Result<(), DialError> {
         Reply::Ok => Ok(()),
         Reply::Error(error) => Err(DialError::Sentinel(format!(
             "refused the login: {}",
-            in_short(error)
+            in_short(&error)
         ))),
         _ => Err(DialError::Sentinel("its answer makes no sense".to_owned())),
     }
