@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::in_flight::InFlight;
-use crate::{log, user_code::shielded};
+use crate::{core::retry::Backoff, log, user_code::shielded};
 
 /// The failures of a master since it last worked. The log gets one warning when an outage begins,
 /// and one message when the master seems to work again.
@@ -15,6 +15,9 @@ use crate::{log, user_code::shielded};
 pub(super) struct Outage {
     /// The number of dials that failed and connections that broke in this outage.
     failures: u32,
+    /// The number of them since a connection last served for a while. Only these make the pause
+    /// before the next dial longer.
+    in_vain: u32,
     /// Set if the last connection was given up because the master was silent.
     is_silent: bool,
     /// Set if the last connection broke before it had worked for a second.
@@ -56,24 +59,34 @@ impl Outage {
     /// for too long.
     pub(super) fn disconnected(&mut self, was_given_up: bool, has_answered: bool, age: Duration) {
         const LEAST: Duration = Duration::from_secs(1);
+        /// A master whose connections break sooner gets fewer and fewer dials, even if it answers.
+        const BRIEF: Duration = Duration::from_millis(50);
         self.is_silent = was_given_up;
         let has_worked = has_answered || !was_given_up;
         self.was_useless = !has_worked || age < LEAST;
         if !self.was_useless {
-            self.failures = 0;
+            (self.failures, self.in_vain) = (0, 0);
+        } else if has_answered && !was_given_up && age >= BRIEF {
+            self.in_vain = 0;
         }
     }
 
-    /// Notes a failure. Returns the number of earlier failures in this outage.
+    /// Notes a failure. Returns the number of failures in this outage.
     pub(super) fn failed(&mut self, master: &str, why: &str) -> u32 {
-        let before = self.failures;
-        self.failures = before.saturating_add(1);
-        if before == 0 {
+        let is_first = self.failures == 0;
+        self.failures = self.failures.saturating_add(1);
+        self.in_vain = self.in_vain.saturating_add(1);
+        if is_first {
             self.is_end_logged = false;
             shielded(|| tracing::warn!(target: log::MASTER, %master, %why, "master down"));
         } else {
             shielded(|| tracing::debug!(target: log::MASTER, %master, %why, "master still down"));
         }
-        before
+        self.failures
+    }
+
+    /// Returns the pause before the next dial, after a failure.
+    pub(super) fn pause(&self, redial: Backoff, random: u64) -> Duration {
+        redial.delay(self.in_vain.saturating_sub(1), random)
     }
 }

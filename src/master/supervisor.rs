@@ -71,8 +71,8 @@ async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
             }
         };
         let failures = outage.failed(mailbox.address(), &why);
-        config.health.down(mailbox.master(), &why, failures + 1);
-        let mut pause = config.redial.delay(failures, (config.random)());
+        config.health.down(mailbox.master(), &why, failures);
+        let mut pause = outage.pause(config.redial, (config.random)());
         if mutant!(RedialsAtOnce) {
             pause = Duration::from_millis(1);
         }

@@ -24,6 +24,7 @@ mod releases;
 mod replies;
 #[path = "../../examples/support/server.rs"]
 mod servers;
+mod short_lived;
 mod slow_master;
 mod stall;
 #[path = "../support/hostile/mod.rs"]

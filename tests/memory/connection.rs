@@ -1,7 +1,7 @@
 //! The end of connections that do not answer, and new dials.
 
 use quorlock::Fault;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::world::{REDIAL, World, delay, error, millis, said, seconds, timed};
 
@@ -69,6 +69,42 @@ async fn a_master_is_dialled_again_within_a_second() {
         sleep(REDIAL).await;
         world.guard().await.release().await.unwrap();
     }
+}
+
+/// A proxy may end every connection after a short time. The master works, so the pauses between
+/// dials stay short.
+#[tokio::test(start_paused = true)]
+async fn a_master_whose_connections_live_shortly_is_dialled_again_soon() {
+    let world = World::new(1).await;
+    for _ in 0..20 {
+        world.guard().await.release().await.unwrap();
+        sleep(millis(150)).await;
+        break_connections(&world).await;
+        sleep(millis(50)).await;
+    }
+}
+
+/// The master answers a command, but it breaks the connection at once.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_breaks_after_one_answer_is_dialled_less_and_less_often() {
+    let world = World::new(1).await;
+    let (start, mut connections) = (Instant::now(), 0);
+    while start.elapsed() < seconds(60) {
+        if let Ok(guard) = world.lock().try_acquire().await {
+            drop(guard);
+            connections += 1;
+            break_connections(&world).await;
+        }
+        sleep(millis(1)).await;
+    }
+    assert!((60..200).contains(&connections), "{connections}");
+}
+
+/// Breaks all connections. The next dials succeed.
+async fn break_connections(world: &World) {
+    world.inject_all(&Fault::Down);
+    world.lock().try_acquire().await.unwrap_err();
+    world.clear_faults();
 }
 
 /// A master that was never connected counts as slow, not as down.

@@ -5,6 +5,7 @@
 
 use std::env;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quorlock::{Builder, Coordinator, RestartGuard};
@@ -18,6 +19,7 @@ use quorlock_benches::hostile::process_stats::{self, Log};
 use quorlock_benches::hostile::proxy::Proxy;
 use quorlock_benches::hostile::random::Random;
 use quorlock_benches::hostile::releases::commands_for;
+use quorlock_benches::hostile::short_lived::{Killer, locks_per_second};
 use quorlock_benches::hostile::slow_master::{lock_commands, one_far_away, tarpit};
 use quorlock_benches::load::Result;
 use quorlock_benches::options::Options;
@@ -58,6 +60,7 @@ fn run(name: &str, options: &Options) -> Result<()> {
         "releases" => failed_releases(options),
         "closing" => closing(options),
         "burst" => burst(options),
+        "killed" => killed(options),
         "slow" => slow(options, "slow_master", |builder| builder),
         "slow_fixed" => slow(options, "slow_master_50ms", |builder| {
             builder.node_timeout(Duration::from_millis(50))
@@ -203,6 +206,44 @@ fn burst(options: &Options) -> Result<()> {
     })
 }
 
+/// Compares the locks per second while all connections are killed, again and again, with those
+/// before.
+fn killed(options: &Options) -> Result<()> {
+    let quiet = options
+        .measured(if options.quick { 1_000 } else { 10_000 })
+        .as_secs()
+        .max(1);
+    let killed = options
+        .measured(if options.quick { 1_000 } else { 30_000 })
+        .as_secs()
+        .max(1);
+    for every in [250, 500] {
+        let log = Log::listen();
+        let servers = Arc::new(servers::masters(5));
+        let (mut before, during) = threads(2).block_on(async {
+            let locks = Coordinator::builder()
+                .masters(servers::urls(&servers))
+                .build()?;
+            let before = locks_per_second(&locks, quiet).await;
+            let _killer = Killer::start(servers.clone(), Duration::from_millis(every));
+            let during = locks_per_second(&locks, killed).await;
+            Ok::<_, quorlock::ConfigError>((before, during))
+        })?;
+        println!("locks per second: {before:?}, then {during:?}");
+        before.sort_unstable();
+        let undisturbed = before[before.len() / 2].max(1) as f64;
+        let ratio = |locks: f64| locks / undisturbed;
+        let name = |what| format!("killed_every_{every}ms_{what}");
+        let worst = *during.iter().min().unwrap_or(&0) as f64;
+        let mean = during.iter().sum::<u64>() as f64 / during.len() as f64;
+        figure(&name("worst_second"), ratio(worst), "ratio");
+        figure(&name("mean"), ratio(mean), "ratio");
+        figure(&name("warnings"), log.warnings() as f64, "count");
+        log.clear();
+    }
+    Ok(())
+}
+
 /// Returns the number of connections that the servers have accepted.
 fn connections(servers: &[Server]) -> Result<u64> {
     let mut sum = 0;
@@ -298,12 +339,13 @@ fn threads(number: usize) -> Runtime {
 }
 
 /// The scenarios that `--only` selects from.
-const SCENARIOS: [&str; 9] = [
+const SCENARIOS: [&str; 10] = [
     "calls",
     "first",
     "releases",
     "closing",
     "burst",
+    "killed",
     "slow",
     "slow_fixed",
     "tarpit",

@@ -27,4 +27,5 @@ pub mod proxy;
 pub mod random;
 pub mod releases;
 pub mod resp;
+pub mod short_lived;
 pub mod slow_master;
