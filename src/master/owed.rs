@@ -59,11 +59,11 @@ impl Owed {
         if !self.given_up.is_empty() {
             return Some(now());
         }
-        let oldest = self.releases.front()?.votes_to.owed_until(master);
+        let oldest = self.releases.front()?;
         if mutant!(ClosesLate) {
-            return oldest;
+            return oldest.votes_to.owed_until(master);
         }
-        Some(oldest.unwrap_or_else(now))
+        Some(owed_until(oldest, master, now))
     }
 
     /// Removes the releases that were given up. Also removes the oldest releases, up to the first
@@ -148,7 +148,13 @@ impl Owed {
     }
 }
 
-fn is_owed(release: &Request, master: usize, now: Instant) -> bool {
+/// Returns until when `release` is owed to `master`. Returns the time `now` if it is not owed.
+pub(super) fn owed_until(release: &Request, master: usize, now: fn() -> Instant) -> Instant {
+    release.votes_to.owed_until(master).unwrap_or_else(now)
+}
+
+/// Returns whether `release` is still owed to `master` at `now`.
+pub(super) fn is_owed(release: &Request, master: usize, now: Instant) -> bool {
     let until = release.votes_to.owed_until(master);
     until.is_some_and(|until| until > now)
 }

@@ -14,7 +14,8 @@ use crate::core::{command::Command, quorum::Vote};
 /// the latest when the node timeout of the master is over. If a reply comes later, another vote
 /// follows. The node timeout begins when the command is sent. Before that, the command may have to
 /// wait for the first dial. If the master does not keep up, the command may also wait for up to one
-/// node timeout.
+/// node timeout. A release that the master is owed may wait for longer, until it is sent, until the
+/// connection ends, or until it is no longer owed.
 pub(crate) trait CountVotes: Send + Sync {
     /// Counts a vote of `master`. `now` is the time, read after the vote was known.
     fn count(&self, master: usize, vote: Vote, now: Instant);

@@ -194,12 +194,18 @@ fn burst(options: &Options) -> Result<()> {
         drop(held);
         println!("dropping took {:?}", start.elapsed());
         timeout(Duration::from_secs(120), locks.close()).await?;
-        println!("closed after {:?}", start.elapsed());
+        let took = start.elapsed();
+        let keys = servers.iter().map(|server| server.command(&["DBSIZE"]));
+        let left: u64 = keys
+            .map(|keys| keys.parse::<u64>())
+            .sum::<std::result::Result<_, _>>()?;
         let name = |what| match guards {
             100_000 => format!("{what}_100k"),
             _ => format!("{what}_{guards}"),
         };
         let more = self::connections(&servers)? - connections - servers.len() as u64;
+        figure(&name("released"), took.as_secs_f64(), "s");
+        figure(&name("keys_left"), left as f64, "count");
         figure(&name("connections_given_up"), log.downs() as f64, "count");
         figure(&name("connections_made_anew"), more as f64, "count");
         Ok(())

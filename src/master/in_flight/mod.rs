@@ -12,7 +12,7 @@ use super::{
     config::MasterConfig,
     liveness::Liveness,
     mailbox::Mailbox,
-    owed::{Owed, log_given_up},
+    owed::{Owed, is_owed, log_given_up, owed_until},
     request::Request,
     subscriptions::Change,
     unanswered::{Item, Unanswered},
@@ -42,7 +42,9 @@ pub(super) trait Transmit {
 ///
 /// A window limits the number of unanswered commands. The window grows with each reply, so a silent
 /// master gets only a few commands. Commands for which the window has no room wait here, in order,
-/// for at most one node timeout.
+/// for at most one node timeout. Releases that the master is owed wait for longer, because the
+/// master answers, and a release that was not sent has not failed. If the master stops answering,
+/// the connection is given up.
 #[derive(Debug)]
 pub(super) struct InFlight<'a> {
     mailbox: &'a Mailbox,
@@ -55,6 +57,9 @@ pub(super) struct InFlight<'a> {
     window: usize,
     /// The requests that were not sent, oldest first.
     waiting: VecDeque<Arc<Request>>,
+    /// The releases that have waited for a node timeout, oldest first. They are sent before the
+    /// requests in `waiting`.
+    late: VecDeque<Arc<Request>>,
     owed: Owed,
     /// The changes of subscriptions that were not sent.
     changes: VecDeque<Change>,
@@ -91,6 +96,7 @@ impl<'a> InFlight<'a> {
             sent: Unanswered::default(),
             window,
             waiting: VecDeque::new(),
+            late: VecDeque::new(),
             owed: mailbox.serve(liveness.timeout()),
             changes: VecDeque::new(),
             last_reply: None,
@@ -118,7 +124,10 @@ impl<'a> InFlight<'a> {
 
     /// Returns whether there is anything to send.
     fn has_backlog(&self) -> bool {
-        !self.waiting.is_empty() || !self.owed.is_empty() || !self.changes.is_empty()
+        !self.waiting.is_empty()
+            || !self.late.is_empty()
+            || !self.owed.is_empty()
+            || !self.changes.is_empty()
     }
 
     /// Sends `changes`, owed releases and `requests`, in this order, as far as the window allows.
@@ -148,7 +157,7 @@ impl<'a> InFlight<'a> {
             } else if self.waiting.len() < Self::MAX_WINDOW || request.is_owed_to(self.master()) {
                 self.waiting.push_back(request);
             } else {
-                self.fail_unsent(request, now);
+                self.fail_unsent(&request, now);
             }
         }
         self.mailbox.set_busy(self.sent.len() > Self::FEW);
@@ -175,14 +184,11 @@ impl<'a> InFlight<'a> {
         {
             self.send_request(connection, release, true, now);
         }
+        self.sort_waiting(now);
         while self.has_room()
-            && let Some(request) = self.waiting.pop_front()
+            && let Some(request) = self.late.pop_front().or_else(|| self.waiting.pop_front())
         {
-            if self.send_by(&request) > now {
-                self.send_request(connection, request, false, now);
-            } else {
-                self.fail_unsent(request, now);
-            }
+            self.send_request(connection, request, false, now);
         }
     }
 
@@ -213,6 +219,26 @@ impl<'a> InFlight<'a> {
         self.sent.push(item, is_owed, now, deadline);
     }
 
+    /// Gives up the requests that have waited for too long at `now`, except for owed releases.
+    fn sort_waiting(&mut self, now: Instant) {
+        while let Some(release) = self.late.front()
+            && !is_owed(release, self.master(), now)
+            && let Some(release) = self.late.pop_front()
+        {
+            self.fail_unsent(&release, now);
+        }
+        while let Some(request) = self.waiting.front()
+            && self.send_by(request) <= now
+            && let Some(request) = self.waiting.pop_front()
+        {
+            if is_owed(&request, self.master(), now) {
+                self.late.push_back(request);
+            } else {
+                self.fail_unsent(&request, now);
+            }
+        }
+    }
+
     /// Returns when a waiting `request` is given up: one node timeout after its post. If the
     /// request was posted before the connection came into use, the time counts from that moment.
     fn send_by(&self, request: &Request) -> Instant {
@@ -223,13 +249,10 @@ impl<'a> InFlight<'a> {
         self.mailbox.cast(request, Vote::Fail(failure), now);
     }
 
-    /// Casts a failed vote on a request that was never sent.
-    fn fail_unsent(&mut self, request: Arc<Request>, now: Instant) {
+    /// Casts a failed vote on a request that was never sent and is not owed.
+    fn fail_unsent(&self, request: &Request, now: Instant) {
         let why = "not sent: too many commands are unanswered";
-        self.fail(&request, Failure::Unreachable(why.into()), now);
-        if request.is_owed_to(self.master()) {
-            self.owed.push(request);
-        }
+        self.fail(request, Failure::Unreachable(why.into()), now);
     }
 
     /// Returns when to call [`expire`](Self::expire) and [`send`](Self::send) next, if no reply and
@@ -241,9 +264,14 @@ impl<'a> InFlight<'a> {
             return next;
         }
         let waiting = self.waiting.front().map(|request| self.send_by(request));
+        let late = self.late.front();
+        let late = late.map(|release| owed_until(release, self.master(), self.config.now));
         let owed = self.owed.next_expiry(self.master(), self.config.now);
         let retry = self.owed.next_send().filter(|_| self.has_room());
-        [next, waiting, owed, retry].into_iter().flatten().min()
+        [next, waiting, late, owed, retry]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Casts a failed vote on each request whose deadline is over at `now`. Drops the releases that
@@ -254,12 +282,7 @@ impl<'a> InFlight<'a> {
         self.sent.expire(now, |request| {
             mailbox.cast(request, Vote::Fail(Failure::TimedOut(timeout)), now);
         });
-        while let Some(request) = self.waiting.front()
-            && self.send_by(request) <= now
-            && let Some(request) = self.waiting.pop_front()
-        {
-            self.fail_unsent(request, now);
-        }
+        self.sort_waiting(now);
         let (expired, must_log) = self.owed.expire(master, now);
         drop(expired);
         if must_log {
@@ -297,7 +320,8 @@ impl<'a> InFlight<'a> {
     ) -> impl Iterator<Item = (Arc<Request>, Option<Failure>)> + use<> {
         let sent = self.sent.drain();
         let sent = sent.map(move |(request, is_open)| (request, is_open.then(|| unknown.clone())));
-        let waiting = mem::take(&mut self.waiting).into_iter();
+        let late = mem::take(&mut self.late).into_iter();
+        let waiting = late.chain(mem::take(&mut self.waiting));
         let owed = self.owed.drain().map(|release| (release, None));
         sent.chain(waiting.map(move |request| (request, Some(unsent.clone()))))
             .chain(owed)

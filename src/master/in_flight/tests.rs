@@ -20,6 +20,7 @@ use crate::{
 };
 
 const TIMEOUT: Duration = Duration::from_millis(50);
+const OWED: Duration = Duration::from_secs(60);
 
 /// An event on a connection, from the client or from the server.
 #[derive(Clone, Debug)]
@@ -163,6 +164,37 @@ fn owed_releases_are_paced_by_the_replies() {
     assert_eq!(answer(false, 11_100, &mut wire), 100);
 }
 
+/// A master that answers one release after the other gets all of them. Those that wait have not
+/// failed, however many there are. Other commands fail if they are not sent in time.
+#[test]
+fn releases_that_wait_for_room_have_not_failed() {
+    set_clock(Duration::ZERO);
+    let (config, mailbox) = (config(), Mailbox::new(0, "m".into(), clock));
+    let (mut wire, mut posted) = (Wire::default(), Vec::new());
+    let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, InFlight::WINDOW);
+    for _ in 0..50_000 {
+        let (verb, is_owed) = (Verb::Release, true);
+        let post = Event::Post { verb, is_owed };
+        apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
+    }
+    let (verb, is_owed) = (Verb::Acquire, false);
+    let post = Event::Post { verb, is_owed };
+    apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
+    let (acquisition, _) = posted.pop().unwrap();
+    for at in 1..=1_000 {
+        set_clock(Duration::from_millis(at));
+        for _ in 0..wire.in_flight.min(100) {
+            wire.in_flight -= 1;
+            in_flight.on_reply(&Reply::Int(1), clock()).unwrap();
+        }
+        assert!(!poll(&mut in_flight, &mut wire));
+    }
+    assert_eq!(wire.sent, 50_000);
+    assert_eq!(*acquisition.votes_to.0.votes.lock(), 1);
+    // Each master would get the releases once more if they were owed.
+    assert!(in_flight.is_empty());
+}
+
 /// If there are too many releases, the oldest one is given up. The log says so once.
 #[test]
 fn the_number_of_owed_releases_is_bounded() {
@@ -206,9 +238,12 @@ fn apply(
         Event::Post { verb, is_owed } => {
             let request = request(verb, is_owed);
             in_flight.send(wire, &mut vec![request.clone()], &mut Vec::new());
-            // A command that has to wait before it is sent has twice the time.
-            let is_sent = in_flight.waiting.is_empty();
-            posted.push((request, TIMEOUT * if is_sent { 1 } else { 2 }));
+            let limit = match () {
+                () if in_flight.waiting.is_empty() => TIMEOUT,
+                () if request.votes_to.0.is_owed => OWED, // it waits while the master answers
+                () => TIMEOUT * 2,
+            };
+            posted.push((request, limit));
         }
         Event::Subscribe => {
             let change = Change {
@@ -285,8 +320,7 @@ impl CountVotes for Counter {
     }
 
     fn owed_until(&self, _: usize) -> Option<Instant> {
-        let ttl = Duration::from_secs(60);
-        self.0.is_owed.then(|| self.0.at + ttl)
+        self.0.is_owed.then(|| self.0.at + OWED)
     }
 }
 
