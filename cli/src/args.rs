@@ -7,9 +7,9 @@ use clap_complete::Shell;
 
 /// Distributed locks, held by a majority of independent Redis or Valkey masters.
 ///
-/// The masters come from the first of these: the options --master; the set that --set names;
-/// QUORLOCK_MASTERS, which has URLs with commas between them; the default set of the configuration
-/// file.
+/// The masters come from the first of these: the options --master; the set that --set names; the
+/// file that --config names; QUORLOCK_MASTERS, which has URLs with commas between them; the default
+/// set of the usual configuration file.
 #[derive(Debug, Parser)]
 #[command(name = "quorlock", version, max_term_width = 80, disable_help_subcommand = true, after_long_help = AFTER)]
 pub(crate) struct Args {
@@ -58,9 +58,41 @@ pub(crate) struct Common {
     /// Password of masters whose URLs have none.
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) meaning: Meaning,
     /// Say more on stderr, such as all votes.
     #[arg(short, long, action = ArgAction::Count)]
     pub(crate) verbose: u8,
+}
+
+/// The settings that change what a name means. If two programs differ in one of them, then both may
+/// hold the lock of one name.
+#[derive(Debug, Default, Group)]
+pub(crate) struct Meaning {
+    /// Key of a lock on the masters [{name}, or that of the set].
+    ///
+    /// For example locks:{name}. All programs must have the same key template.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key_template: Option<String>,
+    /// Longest TTL of all programs [1m, or that of the set].
+    ///
+    /// A master that may have forgotten locks has no vote for this time.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) max_ttl: Option<Duration>,
+    /// Give no vote to masters that no program has used before [that of the set].
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) strict: Option<bool>,
+}
+
+impl Meaning {
+    fn join(self, after: Self) -> Result<Self, &'static str> {
+        let template = one(self.key_template, after.key_template);
+        Ok(Self {
+            key_template: template.ok_or("--key-template is given twice")?,
+            max_ttl: one(self.max_ttl, after.max_ttl).ok_or("--max-ttl is given twice")?,
+            strict: one(self.strict, after.strict).ok_or("--strict is given twice")?,
+        })
+    }
 }
 
 impl Common {
@@ -76,6 +108,7 @@ impl Common {
             set,
             config,
             password_file,
+            meaning,
             verbose,
         } = self;
         masters.extend(after.masters);
@@ -89,6 +122,7 @@ impl Common {
             set,
             config: one(config, after.config).ok_or("--config is given twice")?,
             password_file: file.ok_or("--password-file is given twice")?,
+            meaning: meaning.join(after.meaning)?,
             verbose: verbose.saturating_add(after.verbose),
         })
     }
@@ -118,7 +152,7 @@ impl Verb {
 }
 
 /// Reads a time such as `500ms`. A time that no clock can be moved by is refused.
-fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     const MOST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
     let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if time > MOST {

@@ -33,8 +33,7 @@ pub(crate) struct Settings {
     pub(crate) max_ttl: Option<Duration>,
     pub(crate) key_template: Option<String>,
     /// Gives no vote to a master that no program has used before.
-    #[serde(default)]
-    pub(crate) strict: bool,
+    pub(crate) strict: Option<bool>,
 }
 
 impl Settings {
@@ -50,7 +49,32 @@ impl Settings {
         ];
         files.into_iter().flatten()
     }
+
+    /// Returns the settings that change what a name means, if this set has them and `listed`, a set
+    /// that was not read from a file, has not.
+    fn lost_in(&self, listed: &Self) -> Vec<&'static str> {
+        let template = self.key_template.as_ref();
+        let is_template = template.is_some_and(|template| template != "{name}");
+        // That of the library: a longer TTL raises it.
+        let max_ttl = self.max_ttl.or(self.ttl.filter(|ttl| *ttl > MAX_TTL));
+        let lost = [
+            ("key_template", is_template && listed.key_template.is_none()),
+            (
+                "strict",
+                self.strict == Some(true) && listed.strict.is_none(),
+            ),
+            (
+                "max_ttl",
+                max_ttl.is_some_and(|ttl| ttl != MAX_TTL) && listed.max_ttl.is_none(),
+            ),
+        ];
+        let lost = lost.into_iter().filter(|(_, is_lost)| *is_lost);
+        lost.map(|(name, _)| name).collect()
+    }
 }
+
+/// The default of the library.
+const MAX_TTL: Duration = Duration::from_secs(60);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -61,19 +85,11 @@ struct File {
     sets: BTreeMap<String, Settings>,
 }
 
-/// Reads a set of masters from the configuration file. Returns its name, too.
-pub(crate) fn read(common: &Common) -> Result<(String, Settings), Failure> {
-    let Some(path) = common.config.clone().or_else(usual_path) else {
+/// Reads a set of masters from the configuration file. Returns its name and the file, too.
+pub(crate) fn read(common: &Common) -> Result<(String, PathBuf, Settings), Failure> {
+    let Some((path, file)) = read_file(common)? else {
         return Err(no_masters());
     };
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(_) if common.config.is_none() && common.set.is_none() && !path.exists() => {
-            return Err(no_masters());
-        }
-        Err(error) => return Err(wrong(&path, format!("cannot be read: {error}"))),
-    };
-    let file = parse(&text).map_err(|what| wrong(&path, what))?;
     let (name, mut settings) =
         choose(file, common.set.as_deref()).map_err(|what| wrong(&path, what))?;
     // As the file was written, not as the program was started.
@@ -82,7 +98,64 @@ pub(crate) fn read(common: &Common) -> Result<(String, Settings), Failure> {
             *file = folder.join(&*file);
         }
     }
-    Ok((name, settings))
+    Ok((name, path, settings))
+}
+
+/// Checks masters that were listed beside a configuration file.
+///
+/// # Errors
+///
+/// A set of the file has one of these servers, and a setting that changes what a name means. With
+/// the file and without it, one name would be two locks.
+pub(crate) fn check_listed(listed: &Settings, common: &Common) -> Result<(), Failure> {
+    let Some((path, file)) = read_file(common)? else {
+        return Ok(());
+    };
+    let servers: Vec<_> = listed.masters.iter().filter_map(server).collect();
+    for (name, set) in &file.sets {
+        let lost = set.lost_in(listed);
+        let mut theirs = set.masters.iter().filter_map(server);
+        let shared = theirs.find(|one| servers.contains(one));
+        if let (Some(server), [_, ..]) = (shared, &lost[..]) {
+            let options = lost
+                .iter()
+                .map(|name| format!("--{}", name.replace('_', "-")));
+            let options = options.collect::<Vec<_>>().join(" and ");
+            let sentence = format!(
+                "the set {name:?} in {} has {server}, too, with its own {}, so one name would be \
+                 two locks; use --set {name}, or give {options}",
+                path.display(),
+                lost.join(" and ")
+            );
+            return Err(Failure::new(Exit::Configuration, sentence));
+        }
+    }
+    Ok(())
+}
+
+/// Returns what identifies a server. `None` for a URL that cannot be used.
+fn server(master: &MasterSpec) -> Option<String> {
+    let address = master.address().ok()?;
+    let port = address
+        .strip_prefix("localhost:")
+        .or(address.strip_prefix("[::1]:"));
+    Some(port.map_or_else(|| address.to_string(), |port| format!("127.0.0.1:{port}")))
+}
+
+/// Reads the configuration file. `None` if nobody has named a file, and there is no usual one.
+fn read_file(common: &Common) -> Result<Option<(PathBuf, File)>, Failure> {
+    let Some(path) = common.config.clone().or_else(usual_path) else {
+        return Ok(None);
+    };
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(_) if common.config.is_none() && common.set.is_none() && !path.exists() => {
+            return Ok(None);
+        }
+        Err(error) => return Err(wrong(&path, format!("cannot be read: {error}"))),
+    };
+    let file = parse(&text).map_err(|what| wrong(&path, what))?;
+    Ok(Some((path, file)))
 }
 
 /// Returns the content of the file, or what is wrong with it.

@@ -19,6 +19,7 @@ use crate::{
 /// The JSON of `doctor`.
 #[derive(Serialize)]
 struct Report {
+    source: String,
     worst: Option<String>,
     findings: Vec<FindingReport>,
 }
@@ -36,7 +37,7 @@ struct FindingReport {
 
 pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
     let masters = Masters::find(common)?;
-    let set = masters.name().map(str::to_owned);
+    let source = masters.source();
     block_on(async {
         let locks = masters.coordinator()?;
         let checked = locks.check().await;
@@ -48,15 +49,18 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
         let report = |finding| FindingReport::of(finding, &all);
         if args.json {
             print_json(&Report {
+                source,
                 worst: checked.worst().map(|worst| worst.to_string()),
                 findings: checked.findings.iter().map(report).collect(),
             })?;
         } else {
             let shown = text(&checked.findings, &all, Style::of_stdout());
             let summary = summary(&groups(&checked.findings));
+            let count = all.len();
+            let plural = if count == 1 { "" } else { "s" };
+            let source = clean(&source);
             say(format!(
-                "{shown}{}: {summary}\n",
-                described(all.len(), set.as_deref())
+                "{shown}the masters are those of {source}\n{count} master{plural}: {summary}\n"
             ))?;
         }
         Ok(exit(checked.worst()))
@@ -113,13 +117,6 @@ fn summary(groups: &[Vec<&Finding>]) -> String {
         Some(Severity::Refuse) => format!("{counts}; do not use these masters yet"),
         Some(_) => counts,
     }
-}
-
-/// Says which masters were checked.
-fn described(count: usize, set: Option<&str>) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    let set = set.map_or_else(String::new, |set| format!(" of the set {set:?}"));
-    format!("{count} master{plural}{set}")
 }
 
 /// Puts findings together that differ only in their masters.

@@ -1,13 +1,13 @@
 //! The masters, from the options, the environment or the configuration file.
 
-use std::{env, fs::File, io::Read, path::PathBuf};
+use std::{env, fmt, fs::File, io::Read, path::PathBuf};
 
 use quorlock::{Builder, Coordinator, MasterSpec, RestartGuard};
 
 #[cfg(feature = "tls")]
 use crate::certificates;
 use crate::{
-    args::Common,
+    args::{Common, Meaning, time},
     client_name::client_name,
     configuration::{self, Settings},
     exit::Exit,
@@ -18,66 +18,96 @@ use crate::{
 /// The masters and their settings.
 pub(crate) struct Masters {
     builder: Builder,
-    /// The name of the set in the configuration file.
-    name: Option<String>,
+    source: Source,
+}
+
+/// The source of the list of masters.
+enum Source {
+    Options,
+    Set { name: String, file: PathBuf },
+    Variable,
 }
 
 impl Masters {
-    /// Finds the masters: `--master`, then a set that is named, then `QUORLOCK_MASTERS`, then the
-    /// default set of the configuration file. Sends nothing.
+    /// Finds the masters. What the command line names comes before the environment, and the usual
+    /// file comes last. Sends nothing.
     pub(crate) fn find(common: &Common) -> Result<Self, Failure> {
-        let (name, settings) = find_settings(common)?;
-        if let Some(name) = name.as_ref().filter(|_| common.is_verbose()) {
-            complain(format_args!("the masters are those of the set {name:?}"));
+        let (source, settings) = find_settings(common)?;
+        if common.is_verbose() {
+            complain(format_args!("the masters are those of {source}"));
         }
         let builder = builder(settings, common)?;
-        Ok(Self { builder, name })
+        Ok(Self { builder, source })
     }
 
-    /// Returns the name of the set in the configuration file. `None` if the masters were listed.
-    pub(crate) fn name(&self) -> Option<&str> {
-        self.name.as_deref()
+    /// Returns where the masters come from, for people.
+    pub(crate) fn source(&self) -> String {
+        self.source.to_string()
     }
 
     /// Returns the coordinator. Must be called inside a runtime.
     pub(crate) fn coordinator(self) -> Result<Coordinator, Failure> {
         self.builder.build().map_err(|error| {
             let failure = Failure::from(error);
-            match self.name {
-                Some(name) => failure.in_set(&name),
-                None => failure,
+            match self.source {
+                Source::Set { name, .. } => failure.in_set(&name),
+                Source::Options | Source::Variable => failure,
             }
         })
     }
 }
 
-/// Returns the settings, with the name of their set if they come from the configuration file.
-fn find_settings(common: &Common) -> Result<(Option<String>, Settings), Failure> {
-    let urls = variable("QUORLOCK_MASTERS")?.filter(|_| common.set.is_none());
-    let masters = match urls {
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Options => f.write_str("--master"),
+            Self::Set { name, file } => write!(f, "the set {name:?} in {}", file.display()),
+            Self::Variable => f.write_str(MASTERS),
+        }
+    }
+}
+
+const MASTERS: &str = "QUORLOCK_MASTERS";
+
+fn find_settings(common: &Common) -> Result<(Source, Settings), Failure> {
+    let is_named = common.set.is_some() || common.config.is_some();
+    let urls = variable(MASTERS)?.filter(|_| !is_named);
+    let (source, masters) = match urls {
         _ if !common.masters.is_empty() => {
             let lists = common.masters.iter();
-            lists.flat_map(|urls| MasterSpec::list(urls)).collect()
+            let masters = lists.flat_map(|urls| MasterSpec::list(urls)).collect();
+            (Source::Options, masters)
         }
-        Some(urls) => {
-            if let Some(file) = &common.config {
-                let file = file.display();
-                complain(format_args!(
-                    "QUORLOCK_MASTERS is set, so {file} is not read; unset it, or give --set"
-                ));
-            }
-            MasterSpec::list(&urls)
-        }
+        Some(urls) => (Source::Variable, MasterSpec::list(&urls)),
         None => {
-            let (name, settings) = configuration::read(common)?;
-            return Ok((Some(name), settings));
+            let (name, file, settings) = configuration::read(common)?;
+            let settings = with_options(settings, &common.meaning);
+            return Ok((Source::Set { name, file }, settings));
         }
     };
     let settings = Settings {
         masters,
+        key_template: variable("QUORLOCK_KEY_TEMPLATE")?,
+        max_ttl: parsed("QUORLOCK_MAX_TTL", time)?,
+        strict: parsed("QUORLOCK_STRICT", |text| {
+            text.parse()
+                .map_err(|_| "it is neither true nor false".to_owned())
+        })?,
         ..Settings::default()
     };
-    Ok((None, settings))
+    let settings = with_options(settings, &common.meaning);
+    configuration::check_listed(&settings, common)?;
+    Ok((source, settings))
+}
+
+/// Returns settings with those in their place that the command line has.
+fn with_options(settings: Settings, options: &Meaning) -> Settings {
+    Settings {
+        key_template: options.key_template.clone().or(settings.key_template),
+        max_ttl: options.max_ttl.or(settings.max_ttl),
+        strict: options.strict.or(settings.strict),
+        ..settings
+    }
 }
 
 fn builder(settings: Settings, common: &Common) -> Result<Builder, Failure> {
@@ -105,7 +135,7 @@ fn builder(settings: Settings, common: &Common) -> Result<Builder, Failure> {
     if let Some(template) = settings.key_template {
         builder = builder.key_template(template);
     }
-    if settings.strict {
+    if settings.strict == Some(true) {
         builder = builder.restart_guard(RestartGuard::Strict);
     }
     Ok(builder)
@@ -133,6 +163,20 @@ fn find_password(file: Option<&PathBuf>) -> Result<Option<String>, Failure> {
         return Err(Failure::new(Exit::Configuration, sentence));
     }
     Ok(Some(password.to_owned()))
+}
+
+/// Returns the value of an environment variable that is more than a text.
+fn parsed<T>(
+    name: &str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, Failure> {
+    let value = variable(name)?.map(|text| parse(&text));
+    value.transpose().map_err(|why| {
+        Failure::new(
+            Exit::Configuration,
+            format!("the variable {name} is wrong: {why}"),
+        )
+    })
 }
 
 /// Returns the value of an environment variable. An empty one counts as unset.

@@ -217,7 +217,7 @@ impl MasterSpec {
 
     /// Returns the address without secrets, or the reason why the master cannot be used. Two
     /// masters with the same address are the same server.
-    pub(crate) fn address(&self) -> Result<Arc<str>, String> {
+    pub fn address(&self) -> Result<Arc<str>, String> {
         match &self.0 {
             #[cfg(feature = "test-util")]
             Spec::Memory(memory) => Ok(memory.address()),

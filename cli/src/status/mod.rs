@@ -10,7 +10,7 @@ use crate::{
     masters::Masters,
     report::{print_json, say},
     runtime::block_on,
-    style::Style,
+    style::{Colour, Style, clean},
 };
 
 pub(crate) mod text;
@@ -19,23 +19,32 @@ mod watch;
 /// The JSON of `status`.
 #[derive(Serialize)]
 struct Report<'a> {
+    source: &'a str,
     locks: &'a [Look],
 }
 
 pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
     let masters = Masters::find(common)?;
+    let source = masters.source();
     block_on(async {
         let locks = masters.coordinator()?;
         if args.watch {
-            return watch::watch(args, &locks).await;
+            return watch::watch(args, &locks, &source).await;
         }
         let looks = look_at_all(&locks, &args.names).await?;
         if args.json {
-            print_json(&Report { locks: &looks })?;
+            print_json(&Report {
+                source: &source,
+                locks: &looks,
+            })?;
         } else {
             let style = Style::of_stdout();
             let blocks: Vec<_> = looks.iter().map(|look| text::block(look, style)).collect();
-            say(blocks.join("\n"))?;
+            let source = style.paint(
+                Colour::Dim,
+                &clean(&format!("the masters are those of {source}")),
+            );
+            say(format!("{}\n{source}\n", blocks.join("\n")))?;
         }
         Ok(worst(&looks).exit())
     })

@@ -22,7 +22,7 @@ use crate::{
     output,
     report::{print_json, say},
     signals::Signals,
-    style::{Cell, Colour, Style, cut_painted, heading, is_dumb},
+    style::{Cell, Colour, Style, clean, cut_painted, heading, is_dumb},
     times::{brief, micros},
     words::in_words_of_the_file,
 };
@@ -31,6 +31,7 @@ use crate::{
 #[derive(Serialize)]
 struct Frame {
     time: String,
+    source: String,
     #[serde(skip)]
     quorum: usize,
     masters: Vec<MasterReport>,
@@ -58,11 +59,15 @@ enum State {
 }
 
 /// Shows the locks until a signal comes.
-pub(crate) async fn watch(args: &Status, locks: &Coordinator) -> Result<Exit, Failure> {
+pub(crate) async fn watch(
+    args: &Status,
+    locks: &Coordinator,
+    source: &str,
+) -> Result<Exit, Failure> {
     let is_live = !args.json && std::io::stdout().is_terminal() && !is_dumb();
     let mut signals = Signals::catch(if is_live { &LIVE } else { &ENDING })?;
     let screen = is_live.then(Screen::open).transpose()?;
-    let mut shown = pin!(show(args, locks, is_live));
+    let mut shown = pin!(show(args, locks, source, is_live));
     loop {
         tokio::select! {
             shown = &mut shown => break shown,
@@ -74,12 +79,17 @@ pub(crate) async fn watch(args: &Status, locks: &Coordinator) -> Result<Exit, Fa
     }
 }
 
-async fn show(args: &Status, locks: &Coordinator, is_live: bool) -> Result<Exit, Failure> {
+async fn show(
+    args: &Status,
+    locks: &Coordinator,
+    source: &str,
+    is_live: bool,
+) -> Result<Exit, Failure> {
     let interval = args.interval.max(LEAST_INTERVAL);
     let mut last = None;
     let mut next = Instant::now();
     loop {
-        let frame = Frame::take(args, locks).await?;
+        let frame = Frame::take(args, locks, source).await?;
         let (style, key) = (Style::of_stdout(), frame.key());
         let is_new = last.as_ref() != Some(&key);
         last = Some(key);
@@ -98,10 +108,11 @@ async fn show(args: &Status, locks: &Coordinator, is_live: bool) -> Result<Exit,
 }
 
 impl Frame {
-    async fn take(args: &Status, locks: &Coordinator) -> Result<Self, Failure> {
+    async fn take(args: &Status, locks: &Coordinator, source: &str) -> Result<Self, Failure> {
         let looks = look_at_all(locks, &args.names).await?;
         Ok(Self {
             time: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            source: source.to_owned(),
             quorum: locks.quorum(),
             masters: locks.health().iter().map(MasterReport::of).collect(),
             locks: looks,
@@ -141,6 +152,8 @@ impl Frame {
             Colour::Red
         };
         let mut text = style.paint(colour, &summary) + "\n";
+        text.push_str(&style.paint(Colour::Dim, &clean(&self.source)));
+        text.push('\n');
         for look in &self.locks {
             text.push('\n');
             text.push_str(&headline(look, style));

@@ -30,6 +30,7 @@ mod sentinel;
 #[path = "../../../tests/support/sentinels.rs"]
 mod sentinels;
 mod signals;
+mod sources;
 mod startup;
 mod status;
 mod support;

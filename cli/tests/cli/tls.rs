@@ -79,7 +79,7 @@ impl Masters {
         // All test servers are on one host.
         assert_eq!((status, &*err), (2, ""), "{shown}");
         assert!(
-            shown.contains("3 masters of the set \"locks\": 1 warn"),
+            shown.contains("those of the set \"locks\" in ") && shown.contains("3 masters: 1 warn"),
             "{shown}"
         );
     }

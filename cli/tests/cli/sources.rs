@@ -1,0 +1,163 @@
+//! One program with two sources of masters: a configuration file, and a list beside it.
+
+use std::{fs, path::Path, process::Command};
+
+use crate::{
+    server::{Server, masters},
+    support::{Running, ended, json, urls, with},
+};
+
+/// Writes the usual configuration file, with one set called `cron`.
+fn write(folder: &Path, masters: &[Server], settings: &str) {
+    let urls: Vec<_> = masters.iter().map(Server::url).collect();
+    let text = format!("[set.cron]\nmasters = {urls:?}\n{settings}\n");
+    fs::write(folder.join("quorlock.toml"), text).unwrap();
+}
+
+/// Returns the program with the usual file in `folder`, and without a list of masters.
+fn at(folder: &Path, words: &str) -> Command {
+    let mut command = with(&[], words);
+    command
+        .env("XDG_CONFIG_HOME", folder)
+        .env_remove("QUORLOCK_MASTERS");
+    command
+}
+
+const LOCKS: &str = "key_template = \"locks:{name}\"";
+
+/// Two holders of one name were possible: one knew the lock as `job`, the other as `locks:job`.
+#[test]
+fn a_list_that_drops_settings_of_the_file_is_an_error() {
+    let masters = masters(3);
+    let folder = masters[0].directory();
+    let list = urls(&masters);
+    let part = list
+        .split(',')
+        .next()
+        .unwrap()
+        .replace("127.0.0.1", "localhost");
+    for (settings, option) in [
+        (LOCKS, "--key-template"),
+        ("strict = true", "--strict"),
+        ("max_ttl = \"2m\"", "--max-ttl"),
+        ("ttl = \"2m\"", "--max-ttl"), // it raises max_ttl
+    ] {
+        write(folder, &masters, settings);
+        let by_option = format!("run -n --master {list} job -- echo ran");
+        let some = format!("status job --master {part}");
+        let run = "run -n job -- echo ran";
+        for (words, list) in [(run, &*list), (&by_option, ""), (&some, "")] {
+            let (status, out, err) = ended(at(folder, words).env("QUORLOCK_MASTERS", list));
+            assert_eq!((status, &*out), (78, ""), "{words}: {err}");
+            let advice = format!("; use --set cron, or give {option}\n");
+            assert!(err.ends_with(&advice), "{words}: {err}");
+        }
+    }
+}
+
+#[test]
+fn settings_that_are_given_or_the_same_are_no_error() {
+    let masters = masters(3);
+    let folder = masters[0].directory();
+    let list = urls(&masters);
+    let ends = |words: &str, variables: &[(&str, &str)], expected: i32| {
+        let mut command = at(folder, words);
+        command.env("QUORLOCK_MASTERS", &list);
+        let (status, _, err) = ended(command.envs(variables.iter().copied()));
+        assert_eq!(status, expected, "{words} {variables:?}: {err}");
+    };
+    write(
+        folder,
+        &masters,
+        "key_template = \"{name}\"\nstrict = false\nmax_ttl = \"60s\"",
+    );
+    ends("status job", &[], 0);
+    write(folder, &masters, &format!("{LOCKS}\nmax_ttl = \"2m\""));
+    let mut holder = Running::start(&mut at(folder, "hold job"));
+    assert!(holder.line().starts_with("held "));
+    for command in ["status job", "run -n job -- true"] {
+        ends(&format!("--set cron {command}"), &[], 75);
+        let options = "--key-template locks:{name} --max-ttl 2m";
+        ends(&format!("{options} {command}"), &[], 75);
+        let template = ("QUORLOCK_KEY_TEMPLATE", "locks:{name}");
+        ends(command, &[template, ("QUORLOCK_MAX_TTL", "2m")], 75);
+        let words = format!("--key-template {{name}} {command}");
+        ends(&words, &[template, ("QUORLOCK_MAX_TTL", "2m")], 0);
+    }
+    write(folder, &masters, "strict = true");
+    ends("status job", &[("QUORLOCK_STRICT", "false")], 0);
+    ends(
+        "--strict=false status job",
+        &[("QUORLOCK_STRICT", "true")],
+        0,
+    );
+    ends("--strict run -n --ready 10ms job -- true", &[], 69); // new masters have no vote
+    ends("status job", &[("QUORLOCK_STRICT", "perhaps")], 78);
+    ends(
+        "status job",
+        &[("QUORLOCK_STRICT", "true"), ("QUORLOCK_MAX_TTL", "1")],
+        78,
+    );
+    ends("--strict status job --strict", &[], 64);
+}
+
+#[test]
+fn a_file_about_other_masters_is_no_error() {
+    let (ours, theirs) = (masters(3), masters(1));
+    let folder = ours[0].directory();
+    write(folder, &theirs, &format!("{LOCKS}\nstrict = true"));
+    let (status, _, err) =
+        ended(at(folder, "run -n a -- true").env("QUORLOCK_MASTERS", urls(&ours)));
+    assert_eq!(status, 0, "{err}");
+    // What the command line names comes before the environment.
+    let mut named = at(
+        folder,
+        "status a --key-template other:{name} --json --config",
+    );
+    let named = named.arg(folder.join("quorlock.toml"));
+    let (_, shown, err) = ended(named.env("QUORLOCK_MASTERS", urls(&ours)));
+    assert_eq!(
+        json(&shown)["locks"][0]["masters"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1,
+        "{err}"
+    );
+}
+
+#[test]
+fn the_status_and_the_doctor_say_where_the_masters_come_from() {
+    let masters = masters(3);
+    let folder = masters[0].directory();
+    write(folder, &masters, "ttl = \"5s\"");
+    let list = urls(&masters);
+    let set = format!(
+        "the set \"cron\" in {}",
+        folder.join("quorlock.toml").display()
+    );
+    let option = format!("--master {list}");
+    for (words, list, source) in [
+        ("", "", &*set),
+        (&option, "", "--master"),
+        ("", &list, "QUORLOCK_MASTERS"),
+    ] {
+        let run = |command: &str| {
+            let words = format!("{words} {command}");
+            ended(at(folder, &words).env("QUORLOCK_MASTERS", list)).1
+        };
+        let status = run("status a");
+        assert!(
+            status.ends_with(&format!("\nthe masters are those of {source}\n")),
+            "{status}"
+        );
+        let doctor = run("doctor");
+        assert!(
+            doctor.contains(&format!("\nthe masters are those of {source}\n3 masters: ")),
+            "{doctor}"
+        );
+        for command in ["status a --json", "doctor --json"] {
+            assert_eq!(json(&run(command))["source"], *source);
+        }
+    }
+}
