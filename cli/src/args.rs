@@ -194,7 +194,9 @@ pub(crate) struct Asking {
     /// held. `quorlock break` ends it earlier.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) min_hold: Option<Duration>,
-    /// Renew the lock for at most this time [no limit].
+    /// Hold the lock for at most this time [no limit].
+    ///
+    /// Then CMD gets TERM, as if the lock were lost, and `hold` releases it. The status is 76.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) max_hold: Option<Duration>,
     /// Get a fencing token.

@@ -21,6 +21,8 @@ use crate::{
 /// A lock that is held.
 pub(crate) struct Held {
     pub(crate) guard: Guard,
+    /// The end of the time of `--max-hold`.
+    pub(crate) until: Option<Instant>,
     locks: Coordinator,
 }
 
@@ -38,10 +40,22 @@ impl Held {
         u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX)
     }
 
+    /// Returns whether the time of `--max-hold` is over.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now >= until)
+    }
+
+    pub(crate) fn too_long(&self) -> String {
+        format!(
+            "{:?} was held for the time of --max-hold",
+            self.guard.name()
+        )
+    }
+
     /// Releases the lock. After a short time, it gives up waiting for the masters, and the lock
     /// ends with its TTL.
     pub(crate) async fn give_back(self, common: &Common) {
-        let Self { guard, locks } = self;
+        let Self { guard, locks, .. } = self;
         let name = guard.name().to_owned();
         match timeout(RELEASE_LIMIT, guard.release()).await {
             Ok(Ok(())) => {}
@@ -53,8 +67,7 @@ impl Held {
             }
             Ok(Err(_)) | Err(_) => {}
         }
-        // A majority has confirmed. The others normally take as long.
-        let _ = timeout(CLOSE_LIMIT, locks.close()).await;
+        close(&locks).await;
     }
 }
 
@@ -86,14 +99,19 @@ pub(crate) async fn ask(
             if common.is_verbose() {
                 complain(format_args!("got {name:?}\n{}", table(&guard.votes())));
             }
-            Ok(Asked::Held(Held { guard, locks }))
+            let until = asking.max_hold.map(|time| Instant::now() + time);
+            Ok(Asked::Held(Held {
+                guard,
+                until,
+                locks,
+            }))
         }
         Ok(Err(exit)) => {
             let _ = timeout(RELEASE_LIMIT, locks.close()).await;
             Ok(Asked::Nothing(exit))
         }
         Err(failure) => {
-            let _ = timeout(CLOSE_LIMIT, locks.close()).await;
+            close(&locks).await;
             if failure.exit() != Exit::Contended {
                 return Err(failure);
             }
@@ -173,6 +191,16 @@ async fn acquire_once(locks: &Coordinator, lock: &Lock) -> Result<Guard, Acquire
     }
 }
 
+/// Waits until the releases are delivered. They are on their way to all masters that have answered
+/// before, and normally take one round trip. A master that is silent may take the whole TTL.
+async fn close(locks: &Coordinator) {
+    let health = locks.health();
+    let round_trips = health.iter().filter_map(|master| master.round_trip);
+    let limit = round_trips.max().unwrap_or_default() * 3 + CLOSE_LEAST;
+    let _ = timeout(limit.min(CLOSE_LIMIT), locks.close()).await;
+}
+
+const CLOSE_LEAST: Duration = Duration::from_millis(10);
 const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 const CLOSE_LIMIT: Duration = Duration::from_millis(250);
 /// The longest time that `--nonblock` takes if nobody holds the lock.

@@ -1,8 +1,9 @@
 //! `quorlock hold`: a lock that is held until a signal.
 
-use std::io;
+use std::{future, io};
 
 use serde::Serialize;
+use tokio::time::sleep_until;
 
 use crate::{
     args::{Common, Hold},
@@ -13,6 +14,7 @@ use crate::{
     output::print,
     runtime::block_on,
     signals::{ENDING, Signals},
+    style::clean,
 };
 
 /// The JSON of `hold`.
@@ -53,8 +55,15 @@ async fn hold_until(held: &Held, signals: &mut Signals, is_json: bool) -> Result
         let sentence = format!("cannot write that the lock is held: {error}; it was released");
         Failure::new(Exit::Output, sentence)
     })?;
+    let over = async {
+        match held.until {
+            Some(until) => sleep_until(until.into()).await,
+            None => future::pending().await,
+        }
+    };
     tokio::select! {
         _ = signals.next() => Ok(Exit::Success),
+        () = over => Err(Failure::new(Exit::Lost, held.too_long())),
         lost = held.guard.lost() => Err(Failure::lost(&lost)),
     }
 }
@@ -75,7 +84,7 @@ fn announce(held: &Held, is_json: bool) -> io::Result<()> {
     let token = token.map_or_else(String::new, |token| format!(" token={token}"));
     print(format_args!(
         "held {} votes={}{token}\n",
-        guard.name(),
+        clean(guard.name()),
         held.votes()
     ))
 }

@@ -64,12 +64,27 @@ impl Keeper {
 
     /// Waits until the keeper has started, or has joined the group that it guards.
     pub(crate) async fn ready(&self) -> io::Result<()> {
+        match self.answer().await? {
+            Some(READY) => Ok(()),
+            _ => Err(io::Error::other("its keeper was killed")),
+        }
+    }
+
+    /// Waits for the end of the keeper. Returns whether it has killed the group because of the
+    /// deadline.
+    pub(crate) async fn has_killed(&self) -> bool {
+        matches!(self.answer().await, Ok(Some(KILLS)))
+    }
+
+    /// Waits for the next answer. `None` if the keeper is dead.
+    async fn answer(&self) -> io::Result<Option<u8>> {
+        let mut answer = [0];
         loop {
             self.answers.readable().await?;
-            match self.answers.try_read(&mut [0]) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            match self.answers.try_read(&mut answer) {
+                Ok(count) => return Ok(Some(answer[0]).filter(|_| count > 0)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                answer => return answer.map(|_| ()),
+                Err(error) => return Err(error),
             }
         }
     }
@@ -88,7 +103,7 @@ impl Keeper {
     /// Makes the keeper kill the group at `deadline`, instead of at an earlier deadline.
     pub(crate) fn kill_at(&self, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
-        let at = u64::try_from((monotonic() + left).as_nanos()).unwrap_or(u64::MAX) & !GROUP;
+        let at = u64::try_from((now() + left).as_nanos()).unwrap_or(u64::MAX) & !GROUP;
         // The pipe is full only if the whole group has been stopped for hours.
         let _ = self.deadlines.try_write(&at.to_ne_bytes());
     }
@@ -116,7 +131,7 @@ pub(crate) fn keep() -> ExitCode {
         return ExitCode::FAILURE;
     }
     rename();
-    if answer().and_then(|()| wait()).is_ok() {
+    if answer(READY).and_then(|()| wait()).is_ok() {
         return ExitCode::SUCCESS;
     }
     let _ = killpg(getpgrp(), Signal::SIGKILL); // this process is in the group, too
@@ -129,7 +144,10 @@ fn wait() -> io::Result<()> {
     let mut deadline = None;
     let mut bytes = [0; 512];
     loop {
-        wait_for_bytes(&pipe, deadline)?;
+        if let Err(error) = wait_for_bytes(&pipe, deadline) {
+            let _ = answer(KILLS); // the wrapper may be dead
+            return Err(error);
+        }
         let count = pipe.read(&mut bytes)?;
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into()); // the wrapper is dead
@@ -149,12 +167,12 @@ fn wait() -> io::Result<()> {
 
 fn join(group: i32) -> io::Result<()> {
     setpgid(Pid::from_raw(0), Pid::from_raw(group))?;
-    answer()
+    answer(READY)
 }
 
-fn answer() -> io::Result<()> {
+fn answer(answer: u8) -> io::Result<()> {
     let mut stdout = io::stdout();
-    stdout.write_all(b"k")?;
+    stdout.write_all(&[answer])?;
     stdout.flush()
 }
 
@@ -162,10 +180,11 @@ fn answer() -> io::Result<()> {
 /// the group may have been stopped, and its keeper with it.
 fn wait_for_bytes(pipe: &File, deadline: Option<Duration>) -> io::Result<()> {
     loop {
-        let left = deadline.map(|at| at.saturating_sub(monotonic()));
-        // Whole milliseconds, rounded down: rather early than late.
+        let left = deadline.map(|at| at.saturating_sub(now()));
+        // Whole milliseconds, rounded down: rather early than late. The clock of `poll` stands
+        // still while the machine is suspended.
         let limit = left.map_or(PollTimeout::NONE, |left| {
-            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+            PollTimeout::try_from(left.min(LONGEST)).unwrap_or(PollTimeout::MAX)
         });
         match poll(&mut [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)], limit) {
             Ok(0) if left.is_some_and(|left| left < Duration::from_millis(1)) => {
@@ -178,10 +197,19 @@ fn wait_for_bytes(pipe: &File, deadline: Option<Duration>) -> io::Result<()> {
     }
 }
 
-/// Returns the time of a clock that all processes share and that nobody sets.
-fn monotonic() -> Duration {
-    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::MAX, Duration::from)
+/// Returns the time of a clock that all processes share and that nobody sets. On Linux, it goes on
+/// while the machine is suspended, as the TTLs on the masters do.
+fn now() -> Duration {
+    clock_gettime(CLOCK).map_or(Duration::MAX, Duration::from)
 }
+
+#[cfg(target_os = "linux")]
+const CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
+#[cfg(not(target_os = "linux"))]
+const CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
+
+/// The longest time from the end of a suspension to a look at the clock.
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// The name of the keeper's process. A person who kills all processes called `quorlock` must not
 /// kill the keepers, because nobody would be left to kill the commands.
@@ -197,6 +225,9 @@ fn rename() {
 #[cfg(not(target_os = "linux"))]
 fn rename() {}
 
+const READY: u8 = b'k';
+/// The answer before the keeper kills the group because of the deadline.
+const KILLS: u8 = b'd';
 const GOODBYE: u64 = 0;
 /// The bit of a message that contains the number of a group. No deadline has it for 292 years.
 const GROUP: u64 = 1 << 63;

@@ -1,8 +1,10 @@
 //! The process group of the command.
 
 use std::{
+    convert::Infallible,
     io, mem,
     process::Command,
+    rc::Rc,
     time::{Duration, Instant},
 };
 
@@ -10,18 +12,23 @@ use nix::{
     sys::signal::{Signal, kill, killpg},
     unistd::{Pid, getpgid},
 };
+use quorlock::Guard;
 use rustix::process::{WaitOptions, WaitStatus, wait};
 use tokio::{
     signal::unix::{self, SignalKind},
-    time::timeout,
+    time::{sleep, timeout},
 };
 
-use super::terminal::Terminal;
+use super::{
+    lease::{LOOK_EVERY, deadline, lost},
+    starter,
+    terminal::Terminal,
+};
 use crate::{exit::Exit, failure::Failure, keeper::Keeper, signals::OriginalMask};
 
 /// The process group of the command. If it is dropped before the [end](Self::end), it is killed.
 pub(crate) struct Group {
-    keeper: Keeper,
+    keeper: Rc<Keeper>,
     is_guarded: bool,
     /// The group, which the command leads. `None` before the start of the command.
     group: Option<Pid>,
@@ -56,7 +63,7 @@ impl Group {
         let keeper = Keeper::start()?;
         keeper.ready().await?;
         Ok(Self {
-            keeper,
+            keeper: Rc::new(keeper),
             is_guarded: true,
             group: None,
             has_command: false,
@@ -66,23 +73,38 @@ impl Group {
         })
     }
 
-    /// Starts the command with its [starter](super::starter), and with the terminal if it probably
-    /// needs it.
-    pub(crate) async fn spawn(&mut self, starter: Command) -> Result<(), Failure> {
-        let started = timeout(START_LIMIT, self.try_spawn(starter)).await;
-        let started = started.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-        started.map_err(|error| {
-            let sentence = format!("cannot start the command: {error}");
-            Failure::new(Exit::System, sentence)
-        })
+    /// Starts a command with its [starter], and with the terminal if it probably needs it.
+    /// Meanwhile, each renewal of the lock moves the deadline of the keeper.
+    pub(crate) async fn spawn(
+        mut self,
+        command: impl FnOnce(&mut Command),
+        guard: &Guard,
+    ) -> Result<Self, Failure> {
+        let keeper = self.keeper.clone();
+        let started = tokio::select! {
+            started = timeout(START_LIMIT, self.try_spawn(command)) => started,
+            never = follow(&keeper, guard) => match never {},
+        };
+        let Err(error) = started.unwrap_or_else(|late| Err(late.into())) else {
+            return Ok(self);
+        };
+        // The lock is released after this, so nothing of the command may be left.
+        self.kill().await;
+        if self.end().await {
+            return Err(lost(guard));
+        }
+        let sentence = format!("cannot start the command: {error}");
+        Err(Failure::new(Exit::System, sentence))
     }
 
-    async fn try_spawn(&mut self, mut starter: Command) -> io::Result<()> {
+    async fn try_spawn(&mut self, command: impl FnOnce(&mut Command)) -> io::Result<()> {
+        let mut starter = starter::command(self.keeper.pid())?;
+        command(&mut starter);
         let child = self.mask.during(|| starter.spawn())?;
         let group = Pid::from_raw(child.id().cast_signed());
         (self.group, self.has_command) = (Some(group), true);
         let Change::Stopped(_) = self.changed().await else {
-            return Err(io::ErrorKind::Interrupted.into()); // somebody has killed one of them
+            return Err(io::Error::other("a process that prepares it was killed"));
         };
         self.keeper.guard(group).await?;
         // Before the start: the command may read from the terminal at once.
@@ -192,25 +214,49 @@ impl Group {
         }
     }
 
-    /// Kills all processes of the group.
-    pub(crate) async fn kill(self) {
+    /// Kills all processes of the group. Returns whether the command is dead.
+    pub(crate) async fn kill(&mut self) -> bool {
         self.signal(Signal::SIGKILL);
-        self.end().await;
+        let ended = async {
+            while self.has_command {
+                self.changed().await;
+            }
+        };
+        timeout(KILL_LIMIT, ended).await.is_ok()
     }
 
     /// Ends the group after the command. What the command has left in the background goes on.
+    /// Returns whether the keeper has killed the group because of its deadline.
     ///
     /// Waits for the keeper. Otherwise it would be a zombie, and the first process of a container
     /// may wait for nobody.
-    pub(crate) async fn end(mut self) {
+    pub(crate) async fn end(mut self) -> bool {
         self.take_terminal();
         self.keeper.say_goodbye();
         let ended = async {
             while self.is_guarded {
                 self.changed().await;
             }
+            self.keeper.has_killed().await
         };
-        let _ = timeout(KEEPER_LIMIT, ended).await; // it may be stopped
+        timeout(KEEPER_LIMIT, ended).await.unwrap_or(false) // it may be stopped
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The keeper may not be in the group yet.
+        if self.has_command {
+            self.signal(Signal::SIGKILL);
+        }
+    }
+}
+
+/// Moves the deadline of the keeper with each renewal of the lock.
+async fn follow(keeper: &Keeper, guard: &Guard) -> Infallible {
+    loop {
+        keeper.kill_at(deadline(guard));
+        sleep(LOOK_EVERY).await;
     }
 }
 
@@ -227,4 +273,6 @@ fn change_of(status: WaitStatus) -> Change {
 
 /// The longest start of the command. Somebody may have stopped the keeper.
 const START_LIMIT: Duration = Duration::from_secs(10);
+/// The longest wait for a process that was killed.
+const KILL_LIMIT: Duration = Duration::from_secs(5);
 const KEEPER_LIMIT: Duration = Duration::from_millis(100);

@@ -13,16 +13,14 @@ use crate::{
     exit::Exit,
     failure::Failure,
     masters::Masters,
-    run::{
-        group::Group,
-        watch::{Watch, deadline},
-    },
+    run::{group::Group, lease::deadline, watch::Watch},
     runtime::block_on,
     signals::{ENDING, OriginalMask, Signals},
     times::brief,
 };
 
 mod group;
+mod lease;
 mod program;
 pub(crate) mod starter;
 mod terminal;
@@ -80,26 +78,20 @@ async fn run_command(
     mask: OriginalMask,
 ) -> Result<Exit, Failure> {
     let guard = &held.guard;
+    let start = async {
+        let group = Group::start(mask).await?;
+        let command = |starter: &mut Command| {
+            starter.args(&args.command);
+            describe(held, starter);
+        };
+        group.spawn(command, guard).await
+    };
     let group = tokio::select! {
         biased;
         lost = guard.lost() => return Err(Failure::lost(&lost)),
-        group = start(held, args, mask) => group?,
+        group = start => group?,
     };
-    Watch::new(guard, group, signals, kill_after)?.watch().await
-}
-
-/// Starts the command in its group.
-async fn start(held: &Held, args: &Run, mask: OriginalMask) -> Result<Group, Failure> {
-    let mut group = Group::start(mask).await?;
-    group.kill_at(deadline(&held.guard));
-    let starter = starter::command();
-    let mut command = starter.map_err(|error| {
-        Failure::new(Exit::System, format!("cannot find this program: {error}"))
-    })?;
-    command.args(&args.command);
-    describe(held, &mut command);
-    group.spawn(command).await?;
-    Ok(group)
+    Watch::new(held, group, signals, kill_after)?.watch().await
 }
 
 /// Returns the time from TERM to KILL. It must leave time for renewals, which begin when two thirds

@@ -1,8 +1,7 @@
 //! The starter: the process that becomes the command.
 //!
-//! The starter leads the process group of the command. It stops itself, so that the keeper can join
-//! the group before the first instruction of the command. Then it executes the command, unless the
-//! wrapper is dead.
+//! The starter leads the process group of the command. It stops itself until the keeper has joined
+//! the group. Then it executes the command, unless the wrapper is dead.
 
 use std::{
     env, io,
@@ -12,7 +11,7 @@ use std::{
 
 use nix::{
     sys::signal::{Signal, raise},
-    unistd::{Pid, getppid},
+    unistd::{Pid, getpgid, getpid, getppid},
 };
 
 use super::program;
@@ -22,9 +21,10 @@ use crate::{exit::Exit, failure::Failure, keeper};
 pub(crate) const WORD: &str = "--starter";
 
 /// Returns the command that starts a starter. The arguments of the command follow.
-pub(crate) fn command() -> io::Result<Command> {
+pub(super) fn command(keeper: Pid) -> io::Result<Command> {
     let mut command = Command::new(keeper::program()?);
-    command.arg(WORD).arg(process::id().to_string());
+    command.arg(WORD);
+    command.args([process::id().to_string(), keeper.to_string()]);
     command.process_group(0);
     Ok(command)
 }
@@ -32,14 +32,25 @@ pub(crate) fn command() -> io::Result<Command> {
 /// Runs the starter. Returns only if the command cannot be executed.
 pub(crate) fn start() -> ExitCode {
     let mut words = env::args_os().skip(2);
-    let wrapper = words.next().and_then(|word| word.to_str()?.parse().ok());
-    let wrapper = wrapper.map(Pid::from_raw);
+    let mut pid = || {
+        let word = words.next()?;
+        word.to_str()?.parse().ok().map(Pid::from_raw)
+    };
+    let (Some(wrapper), Some(keeper)) = (pid(), pid()) else {
+        return ExitCode::FAILURE;
+    };
     let Some(program) = words.next() else {
         return ExitCode::FAILURE;
     };
-    let is_orphan = || Some(getppid()) != wrapper;
     die_with_parent();
-    if is_orphan() || raise(Signal::SIGSTOP).is_err() || is_orphan() {
+    // Anybody may resume this process.
+    while getpgid(Some(keeper)) != Ok(getpid()) {
+        let is_dead = getppid() != wrapper || getpgid(Some(keeper)).is_err();
+        if is_dead || raise(Signal::SIGSTOP).is_err() {
+            return ExitCode::FAILURE;
+        }
+    }
+    if getppid() != wrapper {
         return ExitCode::FAILURE;
     }
     let mut command = Command::new(program);

@@ -3,19 +3,21 @@
 use std::time::{Duration, Instant};
 
 use nix::{
-    sys::signal::{Signal, killpg},
+    sys::signal::{Signal, killpg, raise},
     unistd::getpgrp,
 };
 use quorlock::{Guard, LockState};
 use tokio::time::{sleep_until, timeout};
 
-use super::group::{Change, Group};
-use crate::{
-    exit::Exit, failure::Failure, output::complain, signals::Signals, words::in_words_of_the_file,
+use super::{
+    group::{Change, Group},
+    lease::{LOOK_EVERY, deadline, loss, lost},
 };
+use crate::{ask::Held, exit::Exit, failure::Failure, output::complain, signals::Signals};
 
 /// Watches a lock and the command that runs under it.
 pub(crate) struct Watch<'a> {
+    held: &'a Held,
     guard: &'a Guard,
     group: Group,
     /// Signals to pass on.
@@ -32,12 +34,14 @@ pub(crate) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     pub(crate) fn new(
-        guard: &'a Guard,
+        held: &'a Held,
         group: Group,
         signals: Signals,
         kill_after: Duration,
     ) -> Result<Self, Failure> {
+        let guard = &held.guard;
         Ok(Self {
+            held,
             guard,
             signals,
             job_control: Signals::catch(&[Signal::SIGTSTP, Signal::SIGCONT])?,
@@ -66,8 +70,8 @@ impl<'a> Watch<'a> {
                     Change::Ended(exit) => break exit,
                     Change::Stopped(signal) => self.stop(signal).await,
                     Change::Unguarded => complain(
-                        "the keeper of the command was killed; if this process is killed, too, \
-                         the command goes on",
+                        "the keeper of the command was killed; if this process is killed or \
+                         stopped, too, nobody ends the processes that the command has started",
                     ),
                 },
                 signal = self.signals.next() => {
@@ -80,12 +84,14 @@ impl<'a> Watch<'a> {
                 () = sleep_until(next_look.into()) => {}
             }
         };
-        // The keeper may have killed the command before this process noticed.
-        let is_late = exit == Exit::from(Signal::SIGKILL) && Instant::now() >= self.deadline;
-        if is_late || matches!(self.guard.state(), LockState::Lost(_)) {
-            return Err(self.lost().await);
+        let is_lost = matches!(self.guard.state(), LockState::Lost(_));
+        if is_lost {
+            self.group.kill().await;
         }
-        self.group.end().await;
+        // The keeper may have killed the command before this process noticed.
+        if self.group.end().await && exit == Exit::from(Signal::SIGKILL) || is_lost {
+            return Err(lost(self.guard));
+        }
         Ok(exit)
     }
 
@@ -93,11 +99,13 @@ impl<'a> Watch<'a> {
     fn is_over(&self, now: Instant) -> bool {
         matches!(self.guard.state(), LockState::Lost(_))
             || now + self.kill_after >= deadline(self.guard)
+            || self.held.is_over(now)
     }
 
     /// Returns when to look whether the lock was renewed. Usually it was renewed long before.
     fn next_look(&self, now: Instant) -> Instant {
         let last = self.deadline.checked_sub(self.kill_after).unwrap_or(now);
+        let last = self.held.until.map_or(last, |until| until.min(last));
         let early = self.deadline.checked_sub(self.guard.validity() / 2);
         match early {
             Some(early) if early > now => early.min(last),
@@ -116,14 +124,14 @@ impl<'a> Watch<'a> {
         self.group.signal(Signal::SIGCONT); // a process that is stopped gets no TERM
         let kill_at = self.deadline.min(now + self.kill_after);
         self.group.kill_at(kill_at);
-        complain(format_args!("{}; ending the command", self.loss()));
+        complain(format_args!("{}; ending the command", self.reason(now)));
         let left = kill_at.saturating_duration_since(Instant::now());
-        let has_ended = timeout(left, self.ended()).await.is_ok();
-        self.group.signal(Signal::SIGKILL); // what the command has started, too
-        if !has_ended && timeout(KILL_LIMIT, self.ended()).await.is_err() {
+        let _ = timeout(left, self.ended()).await;
+        // What the command has started, too.
+        if !self.group.kill().await {
             complain("the command does not die: it runs as another user, or hangs in the kernel");
         }
-        self.group.kill().await;
+        self.group.end().await;
         Exit::Lost
     }
 
@@ -131,22 +139,12 @@ impl<'a> Watch<'a> {
         while !matches!(self.group.changed().await, Change::Ended(_)) {}
     }
 
-    async fn lost(self) -> Failure {
-        let sentence = format!("{} while the command ran", self.loss());
-        self.group.kill().await;
-        Failure::new(Exit::Lost, sentence).with_votes(&self.guard.votes())
-    }
-
-    fn loss(&self) -> String {
-        let name = self.guard.name();
-        match self.guard.state() {
-            LockState::Lost(reason) => {
-                let reason = in_words_of_the_file(&reason.to_string());
-                format!("lost {name:?}: {reason}")
-            }
-            LockState::Held => format!("{name:?} is about to end, and is no longer renewed"),
-            LockState::InDoubt => format!("{name:?} cannot be renewed, and is about to end"),
+    /// Returns the reason why the command must end.
+    fn reason(&self, now: Instant) -> String {
+        if self.held.is_over(now) {
+            return self.held.too_long();
         }
+        loss(self.guard)
     }
 
     /// Reacts to a stop of the command. Without a shell that would resume it, this process does not
@@ -165,7 +163,12 @@ impl<'a> Watch<'a> {
             self.group.take_terminal();
             // The shell takes over, and resumes the whole pipeline with CONT. If the stop takes
             // longer than the TTL, the keeper kills the group.
-            let _ = killpg(getpgrp(), Signal::SIGTTIN);
+            // A stop of this process alone spares the script that waits for it.
+            let _ = if self.stops_too {
+                raise(Signal::SIGTTIN)
+            } else {
+                killpg(getpgrp(), Signal::SIGTTIN)
+            };
             self.after_stop(needs_terminal).await;
         }
     }
@@ -202,18 +205,5 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Returns the time by which the command of a guard must be dead. It is a little before the end of
-/// the validity, because a process that is killed on a busy machine dies a little later.
-pub(super) fn deadline(guard: &Guard) -> Instant {
-    let early = (guard.validity() / 20).min(MOST_EARLY);
-    let valid_until = guard.valid_until();
-    valid_until.checked_sub(early).unwrap_or(valid_until)
-}
-
 /// The longest time from the end of a stop to the arrival of CONT.
 const RESUME_LIMIT: Duration = Duration::from_millis(50);
-const MOST_EARLY: Duration = Duration::from_millis(250);
-/// The time between two looks while a renewal is late.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The longest wait for a process that was killed.
-const KILL_LIMIT: Duration = Duration::from_secs(5);

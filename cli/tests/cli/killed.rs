@@ -1,8 +1,16 @@
 //! A wrapper that is killed or stopped: the command does not go on without it.
 
-use std::fs;
+use std::{
+    fs,
+    io::{Read, Write},
+    process::{Command, Stdio},
+    time::Duration,
+};
 
-use nix::sys::signal::Signal;
+use nix::{
+    sys::signal::Signal,
+    time::{ClockId, clock_gettime},
+};
 
 use crate::{
     server::masters,
@@ -90,4 +98,37 @@ fn the_command_dies_at_the_deadline_of_a_wrapper_that_is_stopped() {
     running.signal(Signal::SIGCONT);
     let (status, _, err) = running.ended();
     assert_eq!(status.code(), Some(76), "{err}");
+}
+
+/// The keeper sees a clock that is an hour ahead, as after a suspension of an hour. The clock that
+/// stands still during a suspension is not ahead.
+#[test]
+fn a_suspended_machine_does_not_move_the_deadline() {
+    let mut command = Command::new("unshare");
+    let namespace = ["--time", "--boottime", "3600", "--fork", "setsid"];
+    command
+        .args(namespace)
+        .args([env!("CARGO_BIN_EXE_quorlock"), "--keeper"]);
+    let child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let Ok(mut child) = child.spawn() else {
+        println!("skipped: unshare is not installed");
+        return;
+    };
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut answer = [0];
+    if stdout.read(&mut answer).unwrap() == 0 {
+        println!("skipped: this user has no right to make a clock namespace");
+        return;
+    }
+    let now = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).unwrap());
+    let deadline = u64::try_from((now + Duration::from_secs(600)).as_nanos()).unwrap();
+    stdin.write_all(&deadline.to_ne_bytes()).unwrap();
+    until("the keeper has killed its group", || {
+        child.try_wait().unwrap().is_some()
+    });
+    stdout.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, *b"d");
 }

@@ -13,7 +13,7 @@ use nix::{
 
 use crate::{
     server::{Server, masters},
-    support::{Running, dead_by, ended, is_alive, script, until, with},
+    support::{Running, assert_free, dead_by, ended, is_alive, script, until, with},
 };
 
 /// A command that cleans up and succeeds when it is asked to end.
@@ -124,14 +124,45 @@ fn a_lock_that_cannot_be_renewed_ends_the_command_in_time() {
     masters[..3].iter().for_each(Server::resume);
 }
 
+/// The keeper may kill the command a moment before the wrapper does. So this runs it many times.
 #[test]
-fn the_limit_of_the_renewal_ends_the_command() {
+fn a_lock_that_ends_without_time_for_term_is_76() {
+    let masters = masters(3);
+    let running = (0..12).map(|number| {
+        let words = format!("--ttl 2s --kill-after 0s k{number}");
+        Running::ready(&mut script(&masters, &words, STUBBORN))
+    });
+    let running: Vec<_> = running.collect();
+    masters.iter().for_each(Server::pause);
+    let ended: Vec<_> = running.into_iter().map(Running::ended).collect();
+    masters.iter().for_each(Server::resume);
+    for (status, _, err) in ended {
+        assert_eq!(status.code(), Some(76), "{err}");
+        assert!(
+            err.contains("cannot be renewed, and is about to end"),
+            "{err}"
+        );
+    }
+}
+
+/// The TTL is long, so a lock that is only no longer renewed would live for longer than the test
+/// allows.
+#[test]
+fn the_longest_hold_ends_the_command_and_the_lock() {
     let masters = masters(3);
     let since = Instant::now();
-    let words = "--ttl 1500ms --max-hold 1s a";
+    let words = "--ttl 1m --max-hold 1s a";
     let (status, out, err) = ended(&mut script(&masters, words, CLEAN));
     assert_eq!((status, &*out), (76, "ready\ncleaned up\n"), "{err}");
-    assert!(since.elapsed() < Duration::from_secs(6));
+    assert!(
+        err.contains("\"a\" was held for the time of --max-hold"),
+        "{err}"
+    );
+    assert_free(&masters, "a");
+    let (status, _, err) = ended(&mut with(&masters, &format!("hold {words}")));
+    assert_eq!(status, 76, "{err}");
+    assert_free(&masters, "a");
+    assert!(since.elapsed() < Duration::from_secs(20));
 }
 
 #[test]

@@ -31,6 +31,7 @@ mod sentinel;
 mod sentinels;
 mod signals;
 mod sources;
+mod starts;
 mod startup;
 mod status;
 mod support;

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::process::ExitStatusExt,
+    os::unix::process::{CommandExt, ExitStatusExt},
     time::{Duration, Instant},
 };
 
@@ -113,6 +113,15 @@ fn a_holder_says_what_it_holds() {
 }
 
 #[test]
+fn a_name_does_not_move_the_cursor() {
+    let masters = masters(3);
+    let mut command = with(&masters, "hold");
+    let mut holder = Running::start(command.arg("a\x1b[2J\nb"));
+    let line = holder.line();
+    assert!(line.starts_with("held a [2J b votes="), "{line:?}");
+}
+
+#[test]
 fn a_holder_says_it_in_json() {
     let masters = masters(3);
     let mut holder = Running::start(&mut with(&masters, "hold --json a"));
@@ -165,6 +174,41 @@ fn the_command_gets_the_signal_mask_of_its_caller() {
     let words = "run a -- grep SigBlk /proc/self/status";
     let (_, mask, err) = ended(&mut with(&masters, words));
     assert_eq!(mask, "SigBlk:\t0000000000000000\n", "{err}");
+}
+
+/// A script without job control and its wrapper are one process group.
+#[test]
+fn a_stop_of_the_wrapper_spares_its_script() {
+    let masters = masters(3);
+    let mut shell = std::process::Command::new("sh");
+    let line = r#""$0" run a -- sleep 1000 & echo $!; read line; echo $line; kill -KILL $!"#;
+    shell
+        .args(["-c", line, env!("CARGO_BIN_EXE_quorlock")])
+        .env("QUORLOCK_MASTERS", urls(&masters))
+        .process_group(0)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped());
+    let mut script = Running::start(&mut shell);
+    let wrapper = script.line();
+    until("it holds the lock", || {
+        masters[0].command(&["EXISTS", "a"]) == "1"
+    });
+    let state = |pid: &str| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit(") ").next().unwrap().chars().next().unwrap()
+    };
+    let catches_stops = || {
+        let status = fs::read_to_string(format!("/proc/{wrapper}/status")).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+        caught & 1 << (Signal::SIGTSTP as i32 - 1) != 0
+    };
+    until("it runs the command", catches_stops);
+    kill(Pid::from_raw(wrapper.parse().unwrap()), Signal::SIGTSTP).unwrap();
+    until("the wrapper has stopped", || state(&wrapper) == 'T');
+    assert_ne!(state(&script.id().to_string()), 'T');
+    script.say("goes on\n");
+    assert_eq!(script.line(), "goes on");
 }
 
 #[test]

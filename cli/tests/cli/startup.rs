@@ -2,12 +2,12 @@
 
 use std::{
     process::Command,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use crate::{
-    server::masters,
-    support::{ended, with},
+    server::{Server, masters},
+    support::{Running, ended, with},
 };
 
 #[test]
@@ -52,4 +52,39 @@ fn start(command: &mut Command) -> Duration {
     assert_eq!(status, 0, "{err}");
     let then = Duration::from_nanos(out.trim().parse().unwrap());
     then.saturating_sub(before)
+}
+
+/// A silent master never confirms the release. One that refuses connections is no reason to wait.
+#[test]
+fn silent_masters_delay_the_end_little() {
+    let mut masters = masters(5);
+    let _holder = Running::hold(&masters[2..], "held");
+    let fastest = |masters: &[Server]| {
+        let times = (0..5).map(|_| {
+            let since = Instant::now();
+            for (words, code) in [("run a -- true", 0), ("run -n held -- true", 75)] {
+                let (status, _, err) = ended(&mut with(masters, words));
+                assert_eq!(status, code, "{err}");
+            }
+            since.elapsed()
+        });
+        times.min().unwrap()
+    };
+    masters[..2].iter().for_each(Server::pause);
+    let silent = fastest(&masters);
+    masters[..2].iter().for_each(Server::resume);
+    masters[..2].iter_mut().for_each(Server::kill);
+    let refusing = fastest(&masters);
+    println!(
+        "figure cli_two_runs_beside_silent_ms {:.0} ms",
+        silent.as_secs_f64() * 1e3
+    );
+    println!(
+        "figure cli_two_runs_beside_refusing_ms {:.0} ms",
+        refusing.as_secs_f64() * 1e3
+    );
+    assert!(
+        silent < refusing * 2 + Duration::from_millis(150),
+        "{silent:?} {refusing:?}"
+    );
 }

@@ -1,0 +1,37 @@
+//! The end of a lock, for the command that runs under it.
+
+use std::time::{Duration, Instant};
+
+use quorlock::{Guard, LockState};
+
+use crate::{exit::Exit, failure::Failure, words::in_words_of_the_file};
+
+/// Returns the failure of a command that has ended with its lock.
+pub(super) fn lost(guard: &Guard) -> Failure {
+    let sentence = format!("{} while the command ran", loss(guard));
+    Failure::new(Exit::Lost, sentence).with_votes(&guard.votes())
+}
+
+pub(super) fn loss(guard: &Guard) -> String {
+    let name = guard.name();
+    match guard.state() {
+        LockState::Lost(reason) => {
+            let reason = in_words_of_the_file(&reason.to_string());
+            format!("lost {name:?}: {reason}")
+        }
+        LockState::Held => format!("{name:?} is about to end, and is no longer renewed"),
+        LockState::InDoubt => format!("{name:?} cannot be renewed, and is about to end"),
+    }
+}
+
+/// Returns the time by which the command of a guard must be dead. It is a little before the end of
+/// the validity, because a process that is killed on a busy machine dies a little later.
+pub(super) fn deadline(guard: &Guard) -> Instant {
+    let early = (guard.validity() / 20).min(MOST_EARLY);
+    let valid_until = guard.valid_until();
+    valid_until.checked_sub(early).unwrap_or(valid_until)
+}
+
+const MOST_EARLY: Duration = Duration::from_millis(250);
+/// The time between two looks while a renewal is late.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
