@@ -25,19 +25,25 @@ pub(crate) enum ServerError {
     Other,
 }
 
-/// Words in the error replies of Redis 6, 7 and 8, of Valkey, and of the crate's own scripts. The
-/// first row whose words are in an error decides.
-const WORDS: [(&str, ServerError); 22] = [
-    ("LOADING", ServerError::Loading),
-    ("max number of clients", ServerError::MaxClients),
-    ("NOPROTO", ServerError::NoProtocol),
-    ("NOSCRIPT", ServerError::NoScript),
+/// The codes of errors that have a meaning here.
+const CODES: [(&str, ServerError); 9] = [
     ("CLUSTERDOWN", ServerError::WritesRefused("CLUSTERDOWN")),
+    ("LOADING", ServerError::Loading),
     ("MASTERDOWN", ServerError::WritesRefused("MASTERDOWN")),
     ("MISCONF", ServerError::WritesRefused("MISCONF")),
+    ("NOPROTO", ServerError::NoProtocol),
     ("NOREPLICAS", ServerError::WritesRefused("NOREPLICAS")),
+    ("NOSCRIPT", ServerError::NoScript),
     ("OOM", ServerError::WritesRefused("OOM")),
     ("READONLY", ServerError::WritesRefused("READONLY")),
+];
+
+/// Words in errors with the code `ERR` or `NOPERM`, or without a code, of Redis 6, 7 and 8, of
+/// Valkey, and of the crate's own scripts. The first row whose words are in an error decides.
+const WORDS: [(&str, ServerError); 13] = [
+    // The crate's own error about a key, whose name may contain any word.
+    ("ERR the key ", ServerError::Other),
+    ("max number of clients", ServerError::MaxClients),
     ("nknown Redis command", ServerError::UnknownCommand),
     ("nknown command", ServerError::UnknownCommand),
     ("nsupported command", ServerError::UnknownCommand),
@@ -48,18 +54,28 @@ const WORDS: [(&str, ServerError); 22] = [
     ("the channel", ServerError::ChannelDenied),
     ("run this command", ServerError::CommandDenied),
     ("no permissions", ServerError::CommandDenied),
-    ("NOPERM", ServerError::CommandDenied),
     // `shared/guard` answers this if INFO has no run id.
     ("no run_id", ServerError::CommandDenied),
 ];
 
 impl ServerError {
     pub(crate) fn of(error: &str) -> Self {
-        let error = without_user(error);
+        let error = without_user(unwrapped(error));
+        let code = error.split(' ').next().unwrap_or_default();
+        let found = CODES.iter().find(|(known, _)| *known == code);
+        if let Some((_, kind)) = found {
+            return *kind;
+        }
+        let is_code = !code.is_empty() && code.bytes().all(|letter| letter.is_ascii_uppercase());
+        if is_code && !matches!(code, "ERR" | "NOPERM") {
+            return Self::State;
+        }
         let mut words = WORDS.iter();
         let found = words.find_map(|(word, kind)| error.contains(word).then_some(*kind));
-        let is_plain = error.starts_with("ERR") || error.starts_with('@');
-        found.unwrap_or(if is_plain { Self::Other } else { Self::State })
+        found.unwrap_or(match code {
+            "NOPERM" => Self::CommandDenied,
+            _ => Self::Other,
+        })
     }
 
     /// Returns whether the server will refuse the same command until a right or the server's
@@ -76,6 +92,20 @@ impl ServerError {
 pub(crate) fn in_short(error: &str) -> String {
     let text = error.split(". ").next().unwrap_or_default();
     without_user(text.trim_end_matches('.'))
+}
+
+/// Returns the error of the command that failed in a script. Redis 6 wraps it, as in `ERR Error
+/// running script (call to f_..): @user_script:13: @user_script: 13: -OOM ..`.
+fn unwrapped(error: &str) -> &str {
+    let inner = error.strip_prefix("ERR Error running script (call to f_");
+    let inner = inner.and_then(|inner| inner.split_once("): "));
+    let mut inner = inner.map_or(error, |(_, inner)| inner);
+    while let Some(after) = inner.strip_prefix("@user_script:")
+        && let Some((_, rest)) = after.split_once(": ")
+    {
+        inner = rest;
+    }
+    inner.strip_prefix('-').unwrap_or(inner)
 }
 
 /// Returns an error reply without the name of the user. The name may contain any word, including
@@ -136,6 +166,32 @@ mod tests {
             (
                 "@user_script: 3: -NOREPLICAS Not enough good replicas to write.",
                 ServerError::WritesRefused("NOREPLICAS"),
+            ),
+            (
+                "ERR Error running script (call to f_0a): @user_script:13: @user_script: 13: -READONLY You can't write against a read only replica.",
+                ServerError::WritesRefused("READONLY"),
+            ),
+            (
+                "READONLY You can't write against a read only replica. script: 9f, on @user_script:1.",
+                ServerError::WritesRefused("READONLY"),
+            ),
+            (
+                "ERR Error running script (call to f_0a): @user_script:13: OOM command not allowed",
+                ServerError::WritesRefused("OOM"),
+            ),
+            (
+                "ERR the key quorlock:fence:{READONLY} is not a counter: delete it",
+                ServerError::Other,
+            ),
+            (
+                "ERR the key quorlock:queue:{LOADING run this command} is not a sorted set: delete it",
+                ServerError::Other,
+            ),
+            ("ERR LOADING is no code here", ServerError::Other),
+            ("NOPERM any words", ServerError::CommandDenied),
+            (
+                "TRYAGAIN Multiple keys request during rehashing",
+                ServerError::State,
             ),
             ("BUSY Redis is busy running a script.", ServerError::State),
             ("ERR syntax error", ServerError::Other),
