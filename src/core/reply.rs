@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    command::{Action, Command, Reply},
+    command::{Action, Command, Reply, Verb},
+    name::Kind,
     quorum::{Failure, Refusal, Vote},
     refusal_text,
 };
@@ -42,10 +43,28 @@ impl Command {
             (_, Reply::Int(left)) if is_mutex && *left < 0 => {
                 held(Some(Duration::from_millis(left.unsigned_abs())))
             }
-            // For a mutex, only the script that acquires a fenced mutex replies with a text.
-            (Action::Acquire { .. } | Action::Heal { .. }, Reply::Text(text)) => refusal(text),
-            (_, Reply::Text(text)) if !is_mutex => refusal(text),
+            (_, Reply::Text(text)) => refusal_text::refusal(text)
+                .filter(|refusal| self.can_get(refusal))
+                .map_or_else(Vote::nonsense, Vote::Refuse),
             _ => Vote::nonsense(),
+        }
+    }
+
+    /// Returns whether a script that this command runs can answer with this refusal.
+    fn can_get(&self, refusal: &Refusal) -> bool {
+        let (verb, kind) = (self.verb(), self.resource.kind());
+        let is_owned = kind != Kind::Mutex;
+        match refusal {
+            Refusal::Held(_) => is_owned && !matches!(verb, Verb::Break | Verb::Yield),
+            Refusal::OtherKind => verb == Verb::Break || is_owned && verb != Verb::Yield,
+            Refusal::Queued { .. } => verb == Verb::Acquire && kind == Kind::Fair,
+            Refusal::Skewed { .. } => {
+                verb == Verb::Acquire && (kind == Kind::Fair || self.action.is_fenced())
+            }
+            Refusal::Stale { .. } => {
+                matches!(verb, Verb::Acquire | Verb::Heal) && self.action.is_fenced()
+            }
+            Refusal::Gone => false,
         }
     }
 }
@@ -54,10 +73,16 @@ impl Action {
     /// Returns whether this action takes a mutex without a fencing token. An action of this kind is
     /// sent as SET.
     fn is_set(&self) -> bool {
+        let takes = matches!(self, Self::Acquire { .. } | Self::Heal { .. });
+        takes && self.identity().0.is_some() && !self.is_fenced()
+    }
+
+    /// Returns whether this action takes a lock with a fencing token.
+    fn is_fenced(&self) -> bool {
         match self {
-            Self::Acquire { by, key } | Self::Heal { by, key } => {
-                by.token().is_some() && key.ballot.is_none()
-            }
+            Self::Acquire { key, .. }
+            | Self::AcquireOrQueue { key, .. }
+            | Self::Heal { key, .. } => key.ballot.is_some(),
             _ => false,
         }
     }
@@ -65,10 +90,6 @@ impl Action {
 
 fn held(remaining: Option<Duration>) -> Vote {
     Vote::Refuse(Refusal::held(remaining))
-}
-
-fn refusal(text: &str) -> Vote {
-    refusal_text::refusal(text).map_or_else(Vote::nonsense, Vote::Refuse)
 }
 
 /// Returns whether an error is WRONGTYPE. Redis 6 wraps the errors of a script, so this word may
@@ -204,6 +225,24 @@ mod tests {
             (Extend, Reply::Int(-5), Vote::nonsense()),
             (Release, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
             (Yield, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
+            // A release is proved only by a reply that its script has.
+            (Release, Reply::Text("queued 2".into()), Vote::nonsense()),
+            (Release, Reply::Text("stale 5".into()), Vote::nonsense()),
+            (Release, Reply::Text("skew 5".into()), Vote::nonsense()),
+            (Release, Reply::Nil, Vote::nonsense()),
+            (Yield, Reply::Text("kind".into()), Vote::nonsense()),
+            (
+                Yield,
+                Reply::Text("held 1 1 0 u:2".into()),
+                Vote::nonsense(),
+            ),
+            (
+                Break,
+                Reply::Text("held 1 1 0 u:2".into()),
+                Vote::nonsense(),
+            ),
+            (Extend, Reply::Text("queued 2".into()), Vote::nonsense()),
+            (Acquire, Reply::Text("stale 5".into()), Vote::nonsense()),
             (Inspect, Reply::Text("free 0 0 ".into()), Vote::Grant),
             (Inspect, Reply::Int(1), Vote::nonsense()),
             (Break, Reply::Int(1), Vote::Grant),

@@ -158,6 +158,52 @@ fn acquisitions_go_on_at_a_master_that_refuses_releases() {
     );
 }
 
+/// A reply that the command cannot have proves no release, so the release is sent again.
+#[test]
+fn a_native_release_with_a_reply_that_makes_no_sense_is_sent_again() {
+    for (reply, is_proof) in [
+        (&b":1\r\n"[..], true),
+        (b":0\r\n", true),
+        (
+            b"-ERR Key should be of string type if conditions are specified\r\n",
+            true,
+        ),
+        (b"$-1\r\n", false),
+        (b":-1\r\n", false),
+        (b"+OK\r\n", false),
+        (b"-WRONGTYPE Operation against a key\r\n", false),
+    ] {
+        run(async {
+            let sent = Arc::new(AtomicUsize::new(0));
+            let count = sent.clone();
+            let fake = Fake::tcp(move |peer| {
+                while let Some(words) = peer.command() {
+                    let answer = match (&*words[0], words.len()) {
+                        (b"DELEX", 1) => b"-ERR wrong number of arguments\r\n",
+                        (b"DELEX", _) if count.fetch_add(1, Ordering::Relaxed) == 0 => reply,
+                        (b"DELEX", _) => b":1\r\n",
+                        _ => &honest(&words),
+                    };
+                    if peer.say(answer).is_none() {
+                        return;
+                    }
+                }
+            });
+            let locks = coordinator([fake.url()].into_iter());
+            let released = on_all(&locks, "a").await.release().await;
+            assert_eq!(released.is_ok(), is_proof, "{released:?}");
+            locks.close().await; // waits for owed releases
+            let sent = sent.load(Ordering::Relaxed);
+            assert_eq!(
+                sent,
+                if is_proof { 1 } else { 2 },
+                "{}",
+                reply.escape_ascii()
+            );
+        });
+    }
+}
+
 /// Returns the number of script calls that the server received, including calls that it did not
 /// run.
 fn script_calls(server: &Server) -> u64 {

@@ -121,9 +121,13 @@ impl Connection for RedisConnection {
             let handled = if is_push(frame) {
                 on_push(frame, in_flight, now)
             } else {
-                let reply = reply(frame);
-                let must_use_script = self.native.is_some() && is_refused(&reply, in_flight);
+                let mut reply = reply(frame);
+                let native = self.native.filter(|_| releases(in_flight));
+                let must_use_script = native.is_some() && is_denial(&reply);
                 self.is_native_refused |= must_use_script;
+                if native.is_some_and(|native| !self.is_native_refused && !native.has(&reply)) {
+                    reply = Reply::Other;
+                }
                 on_reply(&reply, in_flight, must_use_script, now, out)
                     .and_then(|()| check_writable(&reply))
             };
@@ -137,14 +141,15 @@ impl Connection for RedisConnection {
     }
 }
 
-/// Returns whether the oldest command is a native release that the server refused. The release
-/// then needs the script.
-fn is_refused(reply: &Reply<'_>, in_flight: &InFlight<'_>) -> bool {
-    let Reply::Error(error) = reply else {
-        return false;
-    };
-    let is_native = |request: &Request| request.command.comparison().is_some();
-    ServerError::of(error).is_denial() && in_flight.oldest().is_some_and(is_native)
+/// Returns whether the oldest command is a release that needs no script.
+fn releases(in_flight: &InFlight<'_>) -> bool {
+    let oldest = in_flight.oldest();
+    oldest.is_some_and(|request| request.command.comparison().is_some())
+}
+
+/// Returns whether the server refuses the command itself. A release then needs the script.
+fn is_denial(reply: &Reply<'_>) -> bool {
+    matches!(reply, Reply::Error(error) if ServerError::of(error).is_denial())
 }
 
 /// Fails if the reply says that the server has become a replica. The next dial finds out whether it

@@ -23,6 +23,17 @@ impl NativeRelease {
         }
     }
 
+    /// Returns whether the command can have this reply. Any other reply proves no release.
+    pub(super) fn has(self, reply: &Reply<'_>) -> bool {
+        match (self, reply) {
+            (_, Reply::Int(0 | 1)) => true,
+            // Each has a text of its own for a key of another type.
+            (Self::Delex, Reply::Error(error)) => !error.starts_with("WRONGTYPE"),
+            (Self::Delifeq, Reply::Error(error)) => !error.starts_with("ERR Key should be"),
+            _ => false,
+        }
+    }
+
     /// Appends the command.
     pub(super) fn encode(self, key: &[u8], token: &[u8], out: &mut Vec<u8>) {
         match self {
@@ -38,5 +49,5 @@ impl NativeRelease {
 /// rights. So the question needs no right and touches no key.
 pub(super) fn is_known(frame: &[u8]) -> bool {
     let reply = reply(frame);
-    matches!(reply, Reply::Error(error) if error.contains("wrong number of arguments"))
+    matches!(reply, Reply::Error(error) if error.starts_with("ERR wrong number of arguments"))
 }
