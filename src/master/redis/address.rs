@@ -45,6 +45,32 @@ impl Address {
     }
 }
 
+/// Checks the host and the port of a server. The text of the error contains neither, because a
+/// password without its `@` would be read as the host.
+pub(super) fn check_tcp(host: &str, port: u16) -> Result<(), &'static str> {
+    /// The longest host name in DNS.
+    const MOST: usize = 253;
+    // Only the address of IPv6 has a colon, and `%` comes before its zone.
+    let marks = if host.contains(':') { ":.%-_" } else { ".-_" };
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || marks.contains(c);
+    if !(1..=MOST).contains(&host.len()) || !host.chars().all(is_allowed) {
+        return Err("its host is not a host name or an IP address");
+    }
+    if port == 0 {
+        return Err("its port is 0");
+    }
+    Ok(())
+}
+
+/// Checks the number of the database. Servers use numbers of 31 bits.
+pub(super) fn check_database(number: i64) -> Result<(), &'static str> {
+    let database = i32::try_from(number);
+    let is_number = database.is_ok_and(|database| database >= 0);
+    is_number
+        .then_some(())
+        .ok_or("its database is not a number from 0 to 2147483647")
+}
+
 pub(super) fn tcp_address(host: &str, port: u16) -> Arc<str> {
     if host.contains(':') {
         format!("[{host}]:{port}").into()

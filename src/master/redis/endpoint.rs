@@ -8,7 +8,10 @@ use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectio
 use super::address::Connect;
 #[cfg(feature = "sentinel")]
 use super::sentinel_url;
-use super::{address::Address, greeting::Greeting};
+use super::{
+    address::{Address, check_database, check_tcp},
+    greeting::Greeting,
+};
 
 /// The address of a server, and the login.
 #[derive(Clone)]
@@ -41,7 +44,13 @@ impl Endpoint {
             Ok(_) if has_unknown_parameter(url) => Err(format!(
                 "its URL has a parameter that is not known: {SHAPES}"
             )),
-            Ok(info) => Self::from_info(&info),
+            Ok(info) => {
+                let endpoint = Self::from_info(&info)?;
+                if url.contains('#') {
+                    return Err(format!("its URL has a part after #: {SHAPES}"));
+                }
+                Ok(endpoint)
+            }
             Err(_) if url.starts_with("rediss:") && !cfg!(feature = "tls") => {
                 Err("rediss:// needs the crate's feature `tls`".to_owned())
             }
@@ -81,6 +90,18 @@ impl Endpoint {
             }
             _ => return Err("its kind of address is not supported".to_owned()),
         };
+        let is_good = match info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                check_tcp(host, *port)
+            }
+            ConnectionAddr::Unix(path) if path.as_os_str().as_encoded_bytes().contains(&0) => {
+                Err("the path of its socket contains a NUL character")
+            }
+            _ => Ok(()),
+        };
+        is_good
+            .and_then(|()| check_database(info.redis_settings().db()))
+            .map_err(|fault| format!("{fault}: {SHAPES}"))?;
         Ok(Self::new(address, info.redis_settings().clone()))
     }
 
@@ -254,6 +275,28 @@ mod tests {
                 "the login in its URL must be percent-encoded: ",
             ),
             ("redis://:hunter2@", "its URL cannot be used: "),
+            ("redis://:hunter2@a:0", "its port is 0: "),
+            (
+                "redis://:hunter2@a%00",
+                "its host is not a host name or an IP address: ",
+            ),
+            (
+                "redis://%68unter2!",
+                "its host is not a host name or an IP address: ",
+            ),
+            (
+                "redis://:hunter2@a/99999999999",
+                "its database is not a number from 0 to 2147483647: ",
+            ),
+            (
+                "unix:///s?db=-1&pass=hunter2",
+                "its database is not a number from 0 to 2147483647: ",
+            ),
+            (
+                "unix:///a%00b?pass=hunter2",
+                "the path of its socket contains a NUL character: ",
+            ),
+            ("redis://:hunter2@a#f", "its URL has a part after #: "),
         ] {
             let error = Endpoint::from_url(url).err().unwrap();
             assert!(!error.contains("hunter2"), "{error}");

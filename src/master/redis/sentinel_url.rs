@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
 use super::{
-    address::{Sentinel, Sentinels, tcp_address},
+    address::{Sentinel, Sentinels, check_database, check_tcp, tcp_address},
     encode::encode,
 };
 
@@ -31,6 +31,8 @@ pub(super) fn parse(url: &str) -> Option<Result<(Sentinels, RedisConnectionInfo)
     Some(parsed.map_err(|fault| format!("{fault}: {SHAPE}")))
 }
 
+const MOST_SENTINELS: usize = 16;
+
 fn parse_rest(
     rest: &str,
     uses_tls: bool,
@@ -51,6 +53,10 @@ fn parse_rest(
         return Err("the service in its URL may contain only letters, digits, '.', '-' and '_'");
     }
     let auth = auth_of(query)?;
+    // Every dial asks all of them at once, and its error shows what each of them said.
+    if hosts.split(',').count() > MOST_SENTINELS {
+        return Err("its URL lists more than 16 Sentinels");
+    }
     let mut sentinels = Vec::new();
     for host in hosts.split(',') {
         sentinels.push(sentinel(host, &auth)?);
@@ -59,6 +65,7 @@ fn parse_rest(
     sentinels.dedup_by(|one, other| one.name == other.name);
     // The redis crate reads the escapes of the login.
     let master = info(login, "master", database).ok_or("its login or its database is no such")?;
+    check_database(master.redis_settings().db())?;
     let sentinels = Sentinels {
         service: service.into(),
         sentinels,
@@ -76,7 +83,7 @@ fn sentinel(host: &str, auth: &[u8]) -> Result<Sentinel, &'static str> {
     let info = info("", &format!("{host}{port}"), "");
     let address = info.as_ref().map(ConnectionInfo::addr);
     match address {
-        Some(ConnectionAddr::Tcp(host, port)) => Ok(Sentinel {
+        Some(ConnectionAddr::Tcp(host, port)) if check_tcp(host, *port).is_ok() => Ok(Sentinel {
             name: tcp_address(host, *port),
             host: host.clone(),
             port: *port,
@@ -153,6 +160,18 @@ mod tests {
     }
 
     #[test]
+    fn a_url_lists_at_most_16_sentinels() {
+        for (count, is_good) in [(16, true), (17, false), (20_000, false)] {
+            let hosts: Vec<_> = (0..count).map(|host| format!("s{host}")).collect();
+            let url = format!("redis+sentinel://{}/svc", hosts.join(","));
+            let built = Endpoint::from_url(&url);
+            assert_eq!(built.is_ok(), is_good, "{count}");
+            let text = built.err().unwrap_or_default();
+            assert!(text.len() < 300, "{text}");
+        }
+    }
+
+    #[test]
     fn both_logins_are_decoded_and_kept_apart() {
         let url = "redis+sentinel://u:p%2F@h/s/2?sentinel_user=a&sentinel_password=x%40+y";
         let (sentinels, master) = parse(url).unwrap().unwrap();
@@ -193,6 +212,9 @@ mod tests {
                 "its sentinel_user or sentinel_password must be percent-encoded: ",
             ),
             (":hunter2@a/s#insecure", "its URL has a part after #"),
+            (":hunter2@a:0/s", "a host or a port of a Sentinel"),
+            (":hunter2@a,b%00/s", "a host or a port of a Sentinel"),
+            (":hunter2@a/s/99999999999", "its database is not a number"),
             (
                 "hunter2/@a/s",
                 "the service in its URL may contain only letters",
