@@ -7,6 +7,7 @@ use super::{
     identity::Ticket,
     name::{Kind, Resource},
     quorum::majority,
+    refusal_text,
     votes::Votes,
 };
 
@@ -183,7 +184,7 @@ impl HeldBy {
             remaining: u64::try_from(left).ok().map(Duration::from_millis),
             depth: words.next()?.parse().ok()?,
             digest: words.next()?.to_owned(),
-            owner: words.next()?.to_owned(),
+            owner: refusal_text::owner(words.next()?),
         })
     }
 

@@ -14,7 +14,7 @@ pub(super) fn refusal(text: &str) -> Option<Refusal> {
             let remaining = millis(words.next()?)?;
             let depth = words.next()?.parse().ok()?;
             let position = position(words.next()?)?;
-            let owner = words.next()?.to_owned();
+            let owner = owner(words.next()?);
             Refusal::Held(HeldReport::owned(remaining, owner, depth, position))
         }
         "queued" => Refusal::Queued {
@@ -29,6 +29,12 @@ pub(super) fn refusal(text: &str) -> Option<Refusal> {
         },
         _ => return None,
     })
+}
+
+/// Reads the ID of an owner. Only the start of a long one is kept, because errors show it for each
+/// master. The IDs of this crate are shorter.
+pub(super) fn owner(text: &str) -> String {
+    text.chars().take(256).collect()
 }
 
 /// Reads a TTL in milliseconds. -1 means that there is no TTL.

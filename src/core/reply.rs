@@ -270,6 +270,13 @@ mod tests {
     }
 
     #[test]
+    fn only_the_start_of_a_long_owner_is_kept() {
+        let text = format!("held 250 1 0 {}", "é".repeat(100_000));
+        let vote = command(Kind::Fair, Verb::Acquire, 1).vote(&Reply::Text(text.into()));
+        assert!(vote.to_string().len() < 600, "{vote}");
+    }
+
+    #[test]
     fn vote_table() {
         use Verb::{Acquire, Extend, Release};
         let held = |remaining: Option<u64>| {

@@ -130,14 +130,15 @@ fn check_role(hello: &[u8]) -> Result<(), DialError> {
     }
 }
 
-/// Returns the value of the entry `name` in a map.
+/// Returns the value of the entry `name` in a map, or the first 512 characters of a longer value.
 pub(super) fn entry(map: &[u8], name: &str) -> Option<String> {
     let Ok(Value::Map(entries)) = ::redis::parse_redis_value(map) else {
         return None;
     };
     let text = |value: &Value| ::redis::from_redis_value_ref::<String>(value).ok();
     let is_it = |(key, _): &&(Value, Value)| text(key).as_deref() == Some(name);
-    text(&entries.iter().find(is_it)?.1)
+    let value = text(&entries.iter().find(is_it)?.1)?;
+    Some(value.chars().take(512).collect())
 }
 
 #[cfg(test)]

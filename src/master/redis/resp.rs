@@ -34,10 +34,12 @@ pub(in crate::master) fn reply(frame: &[u8]) -> Reply<'_> {
 /// Returns an error reply without the arguments of the command. A server repeats them if it does
 /// not know the command, and an argument may be a password or a token.
 fn error(text: &[u8]) -> Cow<'_, str> {
+    /// The most bytes of an error that are kept. Errors are shown and logged, for each master.
+    const MOST: usize = 512;
     const ARGUMENTS: &[u8] = b", with args";
     let mut windows = text.windows(ARGUMENTS.len());
     let end = windows.position(|window| window == ARGUMENTS);
-    readable(&text[..end.unwrap_or(text.len())])
+    readable(&text[..end.unwrap_or(text.len()).min(MOST)])
 }
 
 /// Returns `text`, which may come from another program. Bytes that are not UTF-8 are escaped, as in
@@ -202,6 +204,15 @@ mod tests {
         ] {
             assert_eq!(reply(frame.as_bytes()), expected, "{frame:?}");
         }
+    }
+
+    #[test]
+    fn a_long_error_is_cut() {
+        let frame = format!("-ERR {}\r\n", "é".repeat(100_000));
+        let Reply::Error(error) = reply(frame.as_bytes()) else {
+            panic!("an error");
+        };
+        assert!((500..600).contains(&error.len()), "{error}");
     }
 
     #[test]
