@@ -230,9 +230,11 @@ impl Coordinator {
     /// [in quarantine](crate::RestartGuard).
     ///
     /// Call this method when a program starts, or in a health probe. Without it, the first attempts
-    /// of a program may fail because too few connections are ready. The call sends one inspection
-    /// to each master, and repeats it until enough masters can vote. It changes nothing on the
-    /// masters except the guard key, which every first connection writes.
+    /// of a program may fail because too few connections are ready. The call asks each
+    /// master to write a key of the crate's own, `quorlock:check` in the key template, which expires
+    /// after a millisecond. So a master that refuses writes is not ready, for example a replica or a
+    /// server without memory. The call asks again until enough masters can vote. A master whose user
+    /// may not use that key counts as ready.
     ///
     /// # Duration
     ///

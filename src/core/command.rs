@@ -68,6 +68,9 @@ pub(crate) enum Action {
     },
     /// Asks who holds the lock and who waits for it.
     Inspect,
+    /// Asks whether the master takes locks now. Writes a key of the crate's own, which is gone a
+    /// millisecond later. A key that exists stays as it is.
+    Probe,
 }
 
 /// The key that a master writes when it grants a lock.
@@ -89,6 +92,7 @@ pub(crate) enum Verb {
     Extend,
     Heal,
     Inspect,
+    Probe,
     Release,
     Yield,
 }
@@ -136,6 +140,7 @@ impl Command {
             Action::Yield { .. } => Verb::Yield,
             Action::Break { .. } => Verb::Break,
             Action::Inspect => Verb::Inspect,
+            Action::Probe => Verb::Probe,
         }
     }
 
@@ -150,7 +155,7 @@ impl Command {
 
 impl Action {
     /// Returns the identity of the attempt. For a mutex, this is the token. For the other kinds, it
-    /// is the owner and the number of the attempt. `Break` and `Inspect` have neither.
+    /// is the owner and the number of the attempt. The other actions have neither.
     pub(crate) fn identity(&self) -> (Option<&Token>, Option<&OwnerAttempt>) {
         match self {
             Self::Acquire { by, .. }
@@ -159,7 +164,7 @@ impl Action {
             | Self::Release { by, .. } => (by.token(), by.owner()),
             Self::AcquireOrQueue { by, .. } | Self::Yield { by, .. } => (None, Some(&by.owner)),
             Self::SetDepth { by, .. } => (None, Some(by)),
-            Self::Break { .. } | Self::Inspect => (None, None),
+            Self::Break { .. } | Self::Inspect | Self::Probe => (None, None),
         }
     }
 }
@@ -168,17 +173,16 @@ impl Verb {
     /// Returns whether a quarantine keeps a master from voting on this verb.
     pub(crate) fn quarantine_applies(self) -> bool {
         match self {
-            Self::Acquire | Self::Extend | Self::Heal => true,
+            Self::Acquire | Self::Extend | Self::Heal | Self::Probe => true,
             Self::Break | Self::Inspect | Self::Release | Self::Yield => false,
         }
     }
 
-    /// Returns whether this verb may leave a lock or a ticket on a master that did not have it
-    /// before.
-    #[cfg(feature = "redis")]
+    /// Returns whether this verb may leave a key on a master that did not have it before. A master
+    /// that grants such a verb takes locks.
     pub(crate) fn takes(self) -> bool {
         match self {
-            Self::Acquire | Self::Heal => true,
+            Self::Acquire | Self::Heal | Self::Probe => true,
             Self::Break | Self::Extend | Self::Inspect | Self::Release | Self::Yield => false,
         }
     }
@@ -190,6 +194,7 @@ impl Verb {
             Self::Break => "broken",
             Self::Extend | Self::Heal => "confirmed",
             Self::Inspect => "answered",
+            Self::Probe => "can vote",
             Self::Release | Self::Yield => "released",
         }
     }
@@ -201,7 +206,10 @@ impl Verb {
             (_, Vote::Fail(_)) => false,
             // A key that is gone, or that belongs to another holder, counts as released.
             (Self::Break | Self::Release | Self::Yield, Vote::Refuse(_)) => true,
-            (Self::Acquire | Self::Extend | Self::Heal | Self::Inspect, Vote::Refuse(_)) => false,
+            (
+                Self::Acquire | Self::Extend | Self::Heal | Self::Inspect | Self::Probe,
+                Vote::Refuse(_),
+            ) => false,
         }
     }
 }
@@ -285,6 +293,7 @@ pub(crate) mod fixture {
                 holders: "mutex 0a\nfair 0b\n".into(),
             },
             (Verb::Inspect, _) => Action::Inspect,
+            (Verb::Probe, _) => Action::Probe,
         };
         Command::new(resource, action)
     }
@@ -304,12 +313,13 @@ mod tests {
     use super::*;
     use crate::core::quorum::{Failure, Refusal};
 
-    const VERBS: [Verb; 7] = [
+    const VERBS: [Verb; 8] = [
         Verb::Acquire,
         Verb::Break,
         Verb::Extend,
         Verb::Heal,
         Verb::Inspect,
+        Verb::Probe,
         Verb::Release,
         Verb::Yield,
     ];
@@ -317,7 +327,10 @@ mod tests {
     #[test]
     fn a_quarantine_applies_to_what_relies_on_the_memory_of_a_master() {
         let applies = VERBS.map(Verb::quarantine_applies);
-        assert_eq!(applies, [true, false, true, true, false, false, false]);
+        assert_eq!(
+            applies,
+            [true, false, true, true, false, true, false, false]
+        );
     }
 
     #[test]
@@ -332,11 +345,10 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "redis")]
     #[test]
-    fn acquisitions_and_healings_may_leave_a_key() {
+    fn acquisitions_healings_and_probes_may_leave_a_key() {
         let takes = VERBS.map(Verb::takes);
-        assert_eq!(takes, [true, false, false, true, false, false, false]);
+        assert_eq!(takes, [true, false, false, true, false, true, false, false]);
     }
 
     #[cfg(feature = "redis")]
@@ -351,9 +363,7 @@ mod tests {
                 let undoes = match verb {
                     Verb::Release => true,
                     Verb::Yield => kind != Kind::Mutex, // only a fair lock is yielded
-                    Verb::Acquire | Verb::Break | Verb::Extend | Verb::Heal | Verb::Inspect => {
-                        false
-                    }
+                    _ => false,
                 };
                 let command = command(kind, verb, 0);
                 assert_eq!(command.undoes(&acquisition), undoes, "{kind:?} {verb:?}");

@@ -5,9 +5,8 @@ use std::{fmt, sync::Arc, time::Duration};
 /// The state of one master, as [`Coordinator::health`](crate::Coordinator::health) and
 /// [`Coordinator::health_events`](crate::Coordinator::health_events) report it.
 ///
-/// A coordinator notices that a master is silent only when it sends a command. So a master that
-/// stopped while no lock was used still counts as connected. [`Coordinator::ready`] asks every
-/// master.
+/// A coordinator that uses no lock sends nothing, so it does not notice changes. `last_heard` says
+/// how old the state may be. [`Coordinator::ready`] asks every master.
 ///
 /// [`Coordinator::ready`]: crate::Coordinator::ready
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,12 +26,24 @@ pub struct MasterHealth {
     pub failures: u32,
     /// The time until the master votes again, if it may have forgotten locks.
     pub quarantine: Option<Duration>,
+    /// The error with which the master answers, such as `OOM`, `MISCONF`, or `READONLY` on a
+    /// replica. `None` after the master has granted a lock, or after [`Coordinator::ready`] found
+    /// that it takes locks.
+    ///
+    /// A key that the program may not use says nothing about other keys, so that error does not
+    /// count.
+    ///
+    /// [`Coordinator::ready`]: crate::Coordinator::ready
+    pub error: Option<Arc<str>>,
+    /// The time since the last reply of the master. `None` before the first connection.
+    pub last_heard: Option<Duration>,
 }
 
 impl MasterHealth {
-    /// Returns whether the master is connected and has a vote.
+    /// Returns whether the master is connected, has a vote, and takes locks.
     pub fn can_vote(&self) -> bool {
-        self.state == MasterState::Connected && self.quarantine.is_none()
+        let is_fit = self.quarantine.is_none() && self.error.is_none();
+        self.state == MasterState::Connected && is_fit
     }
 
     /// Returns whether the last dial failed because the master refused the login. The login for
@@ -60,6 +71,9 @@ impl fmt::Display for MasterHealth {
         }
         if let (MasterState::Connected, Some(round_trip)) = (&self.state, self.round_trip) {
             write!(f, ", round trip {round_trip:.1?}")?;
+        }
+        if let Some(error) = &self.error {
+            write!(f, ", takes no locks: {error}")?;
         }
         if let Some(left) = self.quarantine {
             write!(f, ", may have forgotten locks: no vote for {left:.1?}")?;
@@ -120,12 +134,19 @@ mod tests {
                 round_trip: Some(Duration::from_micros(2_500)),
                 failures: 1,
                 quarantine,
+                error: None,
+                last_heard: None,
             };
             assert_eq!(
                 (health.to_string(), health.can_vote()),
                 (text.into(), can_vote)
             );
             assert!(!health.refuses_login());
+            let health = MasterHealth {
+                error: Some("OOM".into()),
+                ..health
+            };
+            assert!(!health.can_vote() && health.to_string().contains(", takes no locks: OOM"));
         }
     }
 }

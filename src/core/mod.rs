@@ -42,6 +42,7 @@ pub(crate) mod command;
 pub(crate) mod config;
 pub(crate) mod config_error;
 pub(crate) mod effect;
+pub(crate) mod episode;
 pub(crate) mod health;
 pub(crate) mod held_report;
 pub(crate) mod identity;

@@ -1,6 +1,6 @@
 //! The reasons why an attempt did not end in a lock.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use super::round::{Outcome, Round};
 
@@ -25,6 +25,29 @@ pub(crate) enum Refused {
     /// A majority granted the lock, but too late to leave any validity. The duration is the time
     /// since the start of the round.
     TooSlow(Duration),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HeldUntil(None) => f.write_str("held by another holder"),
+            Self::HeldUntil(Some(left)) => write!(f, "held by another holder for {left:.1?} more"),
+            Self::NoQuorum => f.write_str("too few masters voted"),
+            Self::OtherKind => f.write_str("held as another kind of lock"),
+            Self::OwnerBusy => {
+                f.write_str("another task of its owner is in the middle of an attempt")
+            }
+            Self::Quarantined(left) => {
+                write!(
+                    f,
+                    "too many masters may have forgotten locks, for {left:.1?} more"
+                )
+            }
+            Self::Queued => f.write_str("other waiters come first"),
+            Self::Split => f.write_str("the vote was split"),
+            Self::TooSlow(elapsed) => write!(f, "a majority took {elapsed:.1?} to grant it"),
+        }
+    }
 }
 
 impl Refused {

@@ -23,6 +23,9 @@ impl Command {
             (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((&**text).into())),
             (Action::Inspect, Reply::Text(_)) => Vote::Grant,
             (Action::Inspect, _) => Vote::nonsense(),
+            // The key may exist. The server checks whether it takes writes before it looks.
+            (Action::Probe, Reply::Ok | Reply::Nil) => Vote::Grant,
+            (Action::Probe, _) => Vote::nonsense(),
             // The holder is a mutex, or a lock of another kind.
             (Action::Break { .. }, Reply::Nil) => held(None),
             (Action::Break { .. }, Reply::Int(left)) if *left < 0 => {

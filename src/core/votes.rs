@@ -32,6 +32,8 @@ pub struct Votes {
     cast: Box<[Option<CastVote>]>,
     /// The word for a grant in this round.
     granted: &'static str,
+    /// The word for a vote that is missing.
+    missing: &'static str,
 }
 
 /// One vote, and the time from the start of the round until the vote came in.
@@ -114,6 +116,15 @@ impl Votes {
             masters,
             cast,
             granted,
+            missing: "not answered yet",
+        }
+    }
+
+    /// Returns the same votes for a caller that does not need those that are missing.
+    pub(crate) fn sufficient(self) -> Self {
+        Self {
+            missing: "not needed",
+            ..self
         }
     }
 
@@ -170,7 +181,7 @@ impl fmt::Display for Votes {
             match row.vote() {
                 Some(Vote::Grant) => f.write_str(self.granted)?,
                 Some(vote) => vote.fmt(f)?,
-                None => f.write_str("not answered yet")?,
+                None => f.write_str(self.missing)?,
             }
         }
         Ok(())

@@ -64,6 +64,7 @@ impl Command {
                 self.script(Script::Break, &[text(channel), text(holders)])
             }
             Action::Inspect => self.script(Script::Inspect, &[]),
+            Action::Probe => self.set(text("probe"), Number(1)),
         }
     }
 
@@ -73,12 +74,16 @@ impl Command {
             if self.watch {
                 return self.script(Script::MutexAcquireWatched, &[token, ttl]);
             }
-            let name = text(self.resource.key());
-            return Words::plain(&[text("SET"), name, token, text("NX"), text("PX"), ttl]);
+            return self.set(token, ttl);
         }
         let scripts = [Script::MutexAcquire, Script::ReentrantAcquire];
         let words = self.keep(by, scripts, key.ttl, key.depth);
         words.fenced(key.ballot.as_ref(), window)
+    }
+
+    fn set<'a>(&'a self, value: Word<'a>, ttl: Word<'a>) -> Words<'a> {
+        let name = text(self.resource.key());
+        Words::plain(&[text("SET"), name, value, text("NX"), text("PX"), ttl])
     }
 
     /// Returns the words of a script that sets the TTL, and also the depth if the lock has one.

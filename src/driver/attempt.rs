@@ -104,10 +104,16 @@ async fn decide(
         outcome = level.decided_for_ballot().await;
     }
     match outcome {
-        Outcome::Won => Ok(level),
+        Outcome::Won => {
+            shared.quorum_log.found_quorum();
+            Ok(level)
+        }
         outcome => {
             let waiter = waiting.map(|waiting| waiting.waiter);
-            Err(give_back(shared, &level, outcome, waiter).await)
+            let denied = give_back(shared, &level, outcome, waiter).await;
+            let quorum_log = &shared.quorum_log;
+            quorum_log.denied(level.name(), &denied, shared.masters());
+            Err(denied)
         }
     }
 }

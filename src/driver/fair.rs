@@ -134,6 +134,7 @@ impl<'a> FairWait<'a> {
             if outcome == Outcome::Won {
                 self.owned.won(&level);
                 self.shared.note_chance(Chance::Had, clock::now());
+                self.shared.quorum_log.found_quorum();
                 return Ok(Stay::Won(level));
             }
             let round = level.newest_round();
@@ -278,6 +279,8 @@ impl<'a> FairWait<'a> {
         }
         let free_in = round.read(Round::free_in);
         let denied = Denied::by(round.clone(), outcome, free_in);
+        let (name, quorum_log) = (self.request.resource.name(), &self.shared.quorum_log);
+        quorum_log.denied(name, &denied, self.masters());
         self.deadline.check(&denied, is_last, self.failures)
     }
 

@@ -114,7 +114,7 @@ impl LockMetrics {
             Verb::Acquire => "acquire",
             Verb::Extend => "extend",
             Verb::Release => "release",
-            Verb::Break | Verb::Heal | Verb::Inspect | Verb::Yield => return,
+            Verb::Break | Verb::Heal | Verb::Inspect | Verb::Probe | Verb::Yield => return,
         };
         let Some(rounds) = self.rounds.get(verb) else {
             return;

@@ -22,6 +22,7 @@ mod metrics;
 mod observed;
 pub(crate) mod owned_lock;
 mod pending_releases;
+mod quorum_log;
 mod reachability;
 mod ready;
 mod renewer;

@@ -90,8 +90,8 @@ fn log(masters: &Masters, name: &str, result: &Result<Level, NotAcquired>) {
         }
         Err(NotAcquired::Denied(last) | NotAcquired::Deadline { last, .. }) => {
             let votes = last.round.as_ref().map(|round| masters.votes(round));
-            let reason = &last.refused;
-            tracing::debug!(target: log::LOCK, %name, ?reason, ?votes, "lock not acquired");
+            let (reason, votes) = (&last.refused, votes.as_ref().map(field::display));
+            tracing::debug!(target: log::LOCK, %name, %reason, votes, "lock not acquired");
         }
         Err(NotAcquired::Closed | NotAcquired::Config(_)) => {}
     }

@@ -10,7 +10,7 @@ use crate::core::{
     round::Round,
     votes::{CastVote, VoteRow, Votes},
 };
-use crate::master::Entry;
+use crate::master::{Entry, server_error::ServerError};
 
 /// Waits until `needed` masters can vote. Asks for the last time at the deadline. Returns the votes
 /// of the last round. A vote is a grant if its master can vote. Returns `None` if the coordinator
@@ -28,14 +28,17 @@ pub(super) async fn ready(shared: &Shared, needed: usize, deadline: Deadline) ->
         if votes.iter().all(is_gone) {
             return None;
         }
-        if votes.granted_count() >= needed || deadline.is_over() {
+        if votes.granted_count() >= needed {
+            return Some(votes.sufficient());
+        }
+        if deadline.is_over() {
             return Some(votes);
         }
         let pause = clock::now() + retry.delay(failures, clock::random_u64());
         let changed = async {
-            let is_news = |(entry, known): (&Entry, &Entry)| entry.is_news(known);
+            let is_other = |(entry, known): (&Entry, &Entry)| entry.has_other_connection(known);
             let _ = changes
-                .wait_for(|entries| entries.iter().zip(&known).any(is_news))
+                .wait_for(|entries| entries.iter().zip(&known).any(is_other))
                 .await;
         };
         first_of(changed, clock::sleep_until(deadline.limit(pause))).await;
@@ -43,13 +46,13 @@ pub(super) async fn ready(shared: &Shared, needed: usize, deadline: Deadline) ->
     }
 }
 
-/// Asks all masters for an answer. Waits until `needed` masters can vote, or until all masters have
-/// answered or timed out.
+/// Asks all masters whether they take locks. Waits until `needed` masters do, or until all masters
+/// have answered or timed out.
 async fn ask(masters: &Masters, needed: usize) -> Votes {
-    let round = Round::open(Verb::Inspect, masters.count(), clock::now(), None);
+    let round = Round::open(Verb::Probe, masters.count(), clock::now(), None);
     let round = LiveRound::open(round, &masters.metrics);
     let lock = masters.config().key_template.example();
-    masters.post(Command::new(&lock, Action::Inspect), round.clone());
+    masters.post(Command::new(&lock, Action::Probe), round.clone());
     let look = || {
         let is_settled = round.read(Round::is_settled);
         let votes = judged(masters, &round);
@@ -58,22 +61,19 @@ async fn ask(masters: &Masters, needed: usize) -> Votes {
     round.watch(look).await
 }
 
-/// Returns the answers in `round`. The answer of a master in quarantine is a failure.
+/// Returns the answers in `round`. If a right is missing, the question says nothing: the program may
+/// not need that right for its locks. Then the answer to the last lock counts.
 fn judged(masters: &Masters, round: &LiveRound) -> Votes {
     let mut cast = round.votes();
     for (cast, health) in cast.iter_mut().zip(masters.health.read()) {
-        let Some(answer) = cast else {
-            continue;
-        };
-        let vote = match (answer.vote(), health.quarantine) {
-            (Vote::Grant, Some(remaining)) => Vote::Fail(Failure::Quarantined { remaining }),
-            // The user may not use the key of the question, and perhaps the keys of locks.
-            (Vote::Fail(Failure::Rejected(error)), None) if error.starts_with("NOPERM") => {
-                Vote::Grant
-            }
-            _ => continue,
-        };
-        *cast = Some(CastVote::new(vote, answer.latency()));
+        if let Some(answer) = cast
+            && let Vote::Fail(Failure::Rejected(error)) = answer.vote()
+            && ServerError::of(error).is_denial()
+            && health.error.as_ref() != Some(error)
+        {
+            *cast = Some(CastVote::new(Vote::Grant, answer.latency()));
+        }
     }
-    Votes::new(masters.addresses().clone(), cast, "can vote")
+    let granted = Verb::Probe.granted_word();
+    Votes::new(masters.addresses().clone(), cast, granted)
 }

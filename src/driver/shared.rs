@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::{
     clock, context::Context, denied::NotAcquired, fair_waiters::FairWaiters, masters::Masters,
+    quorum_log::QuorumLog,
 };
 use crate::core::chances::{Chance, Chances};
 
@@ -22,6 +23,7 @@ pub(crate) struct Shared {
     pub(crate) fair_waiters: FairWaiters,
     /// The chances of waiters to win. All waiters of the coordinator share them.
     chances: Mutex<Chances>,
+    pub(super) quorum_log: QuorumLog,
     is_closed: AtomicBool,
 }
 
@@ -31,6 +33,7 @@ impl Shared {
             context: Arc::new(context),
             fair_waiters: FairWaiters::new(process),
             chances: Mutex::default(),
+            quorum_log: QuorumLog::default(),
             is_closed: AtomicBool::new(false),
         }
     }

@@ -2,7 +2,10 @@
 
 use std::{
     mem,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -10,7 +13,11 @@ use tokio::sync::watch;
 
 use super::metrics::HealthMetrics;
 use crate::{
-    core::health::{MasterHealth, MasterState},
+    core::{
+        episode::Episode,
+        health::{MasterHealth, MasterState},
+    },
+    log,
     meter::Meter,
     user_code::shielded,
 };
@@ -25,7 +32,7 @@ pub(crate) struct HealthBoard {
 }
 
 /// The state of one master.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Entry {
     master: Arc<str>,
     state: MasterState,
@@ -34,6 +41,9 @@ pub(crate) struct Entry {
     round_trip: Option<Duration>,
     failures: u32,
     quarantined_until: Option<Instant>,
+    error: Option<Arc<str>>,
+    errors: Episode,
+    last_heard: LastHeard,
 }
 
 impl Entry {
@@ -47,12 +57,19 @@ impl Entry {
             round_trip: self.round_trip,
             failures: self.failures,
             quarantine: left.filter(|left| !left.is_zero()),
+            error: self.error.clone(),
+            last_heard: self.last_heard.before(now),
         }
     }
 
     /// Returns whether a watcher that has been told of `before` should be told of this entry. The
-    /// failures of one outage are one event.
+    /// failures of one outage are one event, and so are the errors of one master.
     pub(crate) fn is_news(&self, before: &Self) -> bool {
+        self.error.is_some() != before.error.is_some() || self.has_other_connection(before)
+    }
+
+    /// Returns whether the connection or the quarantine is another one than in `before`.
+    pub(crate) fn has_other_connection(&self, before: &Self) -> bool {
         let kind = |entry: &Self| {
             let is_quarantined = entry.quarantined_until.is_some();
             (mem::discriminant(&entry.state), entry.since, is_quarantined)
@@ -71,6 +88,9 @@ impl HealthBoard {
             round_trip: None,
             failures: 0,
             quarantined_until: None,
+            error: None,
+            errors: Episode::default(),
+            last_heard: LastHeard::never(since),
         };
         let entries = masters.iter().map(entry).collect();
         let metrics = masters
@@ -106,6 +126,7 @@ impl HealthBoard {
         self.change(master, MasterState::Connected, |entry| {
             is_first = entry.round_trip.is_none();
             entry.round_trip = Some(round_trip);
+            entry.last_heard.note((self.now)());
             entry.quarantined_until = quarantined_until;
         });
         if !is_first {
@@ -121,6 +142,51 @@ impl HealthBoard {
     /// Notes that a quarantine has ended.
     pub(super) fn votes_again(&self, master: usize) {
         self.update(master, |entry| entry.quarantined_until = None);
+    }
+
+    /// Notes that the master answered a command with `error`.
+    pub(super) fn takes_no_locks(&self, master: usize, error: &Arc<str>) {
+        let is_known = |entry: &Entry| entry.error.as_ref() == Some(error);
+        if self.look(master, is_known) == Some(true) {
+            return;
+        }
+        let now = (self.now)();
+        let mut is_told = false;
+        self.update(master, |entry| {
+            entry.error = Some(error.clone());
+            is_told = entry.errors.fails(now);
+        });
+        if is_told && let Some(master) = self.look(master, |entry| entry.master.clone()) {
+            shielded(|| {
+                tracing::warn!(target: log::MASTER, %master, why = %error, "master takes no locks");
+            });
+        }
+    }
+
+    /// Notes that the master granted a command that takes a lock.
+    pub(super) fn takes_locks(&self, master: usize) {
+        let mut is_told = false;
+        self.update(master, |entry| {
+            entry.error = None;
+            is_told = entry.errors.works();
+        });
+        if is_told && let Some(master) = self.look(master, |entry| entry.master.clone()) {
+            shielded(|| tracing::info!(target: log::MASTER, %master, "master takes locks again"));
+        }
+    }
+
+    /// Returns whether the master answers with errors.
+    pub(super) fn is_unfit(&self, master: usize) -> bool {
+        self.look(master, |entry| entry.error.is_some()) == Some(true)
+    }
+
+    /// Returns the time of the last reply of the master, to be updated by its connection.
+    pub(super) fn last_heard(&self, master: usize) -> Option<LastHeard> {
+        self.look(master, |entry| entry.last_heard.clone())
+    }
+
+    fn look<T>(&self, master: usize, look: impl FnOnce(&Entry) -> T) -> Option<T> {
+        self.entries.borrow().get(master).map(look)
     }
 
     /// Notes that a dial failed or that a connection broke.
@@ -162,5 +228,35 @@ impl HealthBoard {
         if let Some(metrics) = self.metrics.get(master) {
             metrics.record(record);
         }
+    }
+}
+
+/// The time of the last reply of one master. Its clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct LastHeard {
+    began: Instant,
+    /// The nanoseconds since `began`, plus 1. 0 before the first reply.
+    nanos: Arc<AtomicU64>,
+}
+
+impl LastHeard {
+    fn never(began: Instant) -> Self {
+        Self {
+            began,
+            nanos: Arc::default(),
+        }
+    }
+
+    pub(super) fn note(&self, now: Instant) {
+        let nanos = now.saturating_duration_since(self.began).as_nanos();
+        let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
+        self.nanos.store(nanos.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Returns how long before `now` the last reply came.
+    fn before(&self, now: Instant) -> Option<Duration> {
+        let nanos = self.nanos.load(Ordering::Relaxed).checked_sub(1)?;
+        let heard = self.began + Duration::from_nanos(nanos);
+        Some(now.saturating_duration_since(heard))
     }
 }

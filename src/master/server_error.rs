@@ -1,5 +1,7 @@
 //! The meanings of the error replies of servers. The words differ between versions.
 
+use crate::core::command::Verb;
+
 /// The meaning of an error reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerError {
@@ -85,6 +87,21 @@ impl ServerError {
             self,
             Self::ChannelDenied | Self::CommandDenied | Self::KeyDenied | Self::UnknownCommand
         )
+    }
+
+    /// Returns whether the answer to `verb` shows that the server takes no locks at present.
+    pub(crate) fn is_about_server(self, verb: Verb) -> bool {
+        match self {
+            // The user may have the rights to other keys.
+            Self::ChannelDenied | Self::KeyDenied => false,
+            // The program may not need the rights to look at locks, or to probe.
+            Self::CommandDenied | Self::UnknownCommand => {
+                matches!(verb, Verb::Acquire | Verb::Heal)
+            }
+            // A script stumbled over a key of another program. The key of a probe is our own.
+            Self::Other => verb == Verb::Probe,
+            _ => true,
+        }
     }
 }
 

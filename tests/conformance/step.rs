@@ -121,6 +121,7 @@ impl RowCommand {
                 timeout: timeout.unwrap_or_default(),
             },
             (Verb::Inspect, _) => Action::Inspect,
+            (Verb::Probe, _) => Action::Probe,
             (Verb::Break, _) => Action::Break {
                 channel: resource.redisson_channel(),
                 holders: "".into(), // `Subject::answer` sets them

@@ -5,7 +5,7 @@ use std::{pin::pin, time::Duration};
 use quorlock::{
     Coordinator, Failure, Fault, MasterHealth, MasterState, MemoryMaster, ReadyError, Vote,
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::*;
 
@@ -103,12 +103,113 @@ async fn masters_that_hang_or_answer_errors_are_not_ready() {
     }
 }
 
-/// A user may be limited to the keys of its locks.
+/// A user may be limited to the keys of its locks, or to the commands of its kind of lock.
 #[tokio::test(start_paused = true)]
-async fn a_master_that_only_denies_the_key_of_the_question_is_ready() {
-    let world = World::new(1).await;
-    world.inject([Fault::ErrorReply("NOPERM no permission for key".into())]);
+async fn a_master_that_only_denies_the_question_is_ready() {
+    for denial in [
+        "NOPERM No permissions to access a key",
+        "NOPERM this user has no permissions to run the 'set' command",
+    ] {
+        let world = World::new(1).await;
+        world.inject([Fault::ErrorReply(denial.into())]);
+        world.locks.ready(Duration::ZERO).await.unwrap();
+        assert!(world.locks.health()[0].can_vote(), "{denial}");
+    }
+}
+
+/// A master that answers a command with an error has no vote until it grants a lock.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_answers_errors_cannot_vote_until_it_grants_a_lock() {
+    for error in [
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "READONLY You can't write against a read only replica.",
+        "MISCONF Errors writing to the AOF file: No space left on device",
+        "NOREPLICAS Not enough good replicas to write.",
+        "NOPERM this user has no permissions to run the 'set' command",
+    ] {
+        let world = World::new(3).await;
+        world.locks.all_ready(seconds(1)).await.unwrap();
+        let mut events = world.locks.health_events();
+        news(&world, &mut events).await;
+        let held = world.guard().await;
+        held.settled().await;
+        world.inject([Fault::ErrorReply(error.into())]);
+        let another = world.locks.mutex("another");
+        drop(another.try_acquire().await.unwrap());
+        assert_eq!(news(&world, &mut events).await, [(0, "connected", false)]);
+        let health = &world.locks.health()[0];
+        assert_eq!(health.error.as_deref(), Some(error));
+        let refused = world.locks.all_ready(Duration::ZERO).await.unwrap_err();
+        assert!(
+            refused.has_quorum() && refused.to_string().contains(error),
+            "{refused}"
+        );
+
+        // An extension and a release are no proof, and neither is a new connection.
+        world.masters[0].inject(Fault::Down);
+        sleep(millis(10)).await;
+        world.clear_faults();
+        sleep(REDIAL).await;
+        held.extend(seconds(5)).await.unwrap();
+        drop(held);
+        sleep(millis(10)).await;
+        assert!(!world.locks.health()[0].can_vote(), "{error}");
+        news(&world, &mut events).await;
+
+        drop(another.try_acquire().await.unwrap());
+        sleep(millis(10)).await;
+        assert_eq!(news(&world, &mut events).await, [(0, "connected", true)]);
+        world.locks.all_ready(Duration::ZERO).await.unwrap();
+    }
+}
+
+/// An idle program sends nothing, so only `ready` finds out that a master is fit again.
+#[tokio::test(start_paused = true)]
+async fn readiness_finds_what_an_idle_program_does_not() {
+    let world = World::new(3).await;
+    world.locks.all_ready(seconds(1)).await.unwrap();
+    world.inject_all(&error());
+    let before = world.commands();
+    sleep(seconds(3_600)).await;
+    assert_eq!(world.commands(), before);
+    let health = &world.locks.health()[0];
+    assert!(
+        health.can_vote() && health.last_heard > Some(seconds(3_599)),
+        "{health}"
+    );
+    let refused = world.locks.ready(Duration::ZERO).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("answered OOM no room"),
+        "{refused}"
+    );
+    let health = &world.locks.health()[0];
+    assert!(
+        !health.can_vote() && health.last_heard < Some(seconds(1)),
+        "{health}"
+    );
+    world.clear_faults();
     world.locks.ready(Duration::ZERO).await.unwrap();
+    sleep(millis(10)).await;
+    assert!(world.locks.health().iter().all(MasterHealth::can_vote));
+}
+
+/// A key of a lock that the user may not use says nothing about other locks.
+#[tokio::test(start_paused = true)]
+async fn a_denied_key_does_not_cost_a_master_its_vote() {
+    let world = World::new(3).await;
+    world.inject_all(&Fault::ErrorReply(
+        "NOPERM No permissions to access a key".into(),
+    ));
+    world.lock().try_acquire().await.unwrap_err();
+    assert!(world.locks.health().iter().all(MasterHealth::can_vote));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_votes_of_a_ready_majority_do_not_read_like_trouble() {
+    let world = World::new(3).await;
+    world.masters[2].inject(delay(40));
+    let votes = world.locks.ready(seconds(1)).await.unwrap();
+    assert!(votes.to_string().ends_with(" not needed"), "{votes}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,7 +256,7 @@ async fn an_outage_is_two_events_however_many_dials_fail() {
     let mut events = world.locks.health_events();
     assert_eq!(news(&world, &mut events).await.len(), 2);
     world.masters[1].inject(Fault::Down);
-    tokio::time::sleep(seconds(60)).await;
+    sleep(seconds(60)).await;
     assert_eq!(news(&world, &mut events).await, [(1, "down", false)]);
     let health = &world.locks.health()[1];
     assert!(health.failures > 30, "{health:?}");
@@ -164,7 +265,7 @@ async fn an_outage_is_two_events_however_many_dials_fail() {
         "{health:?}"
     );
     world.clear_faults();
-    tokio::time::sleep(seconds(2)).await;
+    sleep(seconds(2)).await;
     assert_eq!(news(&world, &mut events).await, [(1, "connected", true)]);
     assert!(world.locks.health()[1].age < seconds(2));
     drop(world.locks);

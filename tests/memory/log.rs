@@ -1,12 +1,14 @@
 //! The events logged through `tracing`, and their number.
 
-use quorlock::Fault;
-use tokio::time::sleep;
+use std::pin::pin;
+
+use quorlock::{Fault, Kind};
+use tokio::time::{sleep, timeout};
 use tracing::Level;
 
 use crate::{
     captured_log::CapturedLog,
-    world::{NAME, World, seconds},
+    world::{KINDS, NAME, World, error, millis, seconds},
 };
 
 #[tokio::test(start_paused = true)]
@@ -71,4 +73,97 @@ async fn the_life_of_a_lock_is_logged() {
         ],
         "{lines:#?}"
     );
+}
+
+/// The log tells of each time without a quorum once, whichever call finds it and however many locks
+/// there are.
+#[tokio::test(start_paused = true)]
+async fn a_time_without_a_quorum_is_logged_once() {
+    let (said, _listening) = CapturedLog::listen();
+    let world = World::new(3).await;
+    let count = |level, message: &str| {
+        let lines = said.take();
+        let is_it = |line: &&(Level, String)| line.0 == level && line.1.contains(message);
+        lines.iter().filter(is_it).count()
+    };
+    for fault in [error(), Fault::Hang, Fault::Down] {
+        for kind in KINDS {
+            sleep(seconds(20)).await;
+            let owner = world.locks.owner();
+            let names = ["a", "b", "c"].map(|name| match kind {
+                Kind::Fair => world.locks.fair(name, &owner),
+                Kind::Reentrant => world.locks.reentrant(name, &owner),
+                _ => world.locks.mutex(name),
+            });
+            drop(names[0].acquire().await.unwrap());
+            said.take();
+            world.inject([fault.clone(), fault.clone()]);
+            let mut waiting = pin!(names[0].acquire());
+            assert!(timeout(seconds(60), waiting.as_mut()).await.is_err());
+            names[1].try_acquire().await.unwrap_err();
+            names[2].acquire_within(seconds(15)).await.unwrap_err();
+            let warned = count(Level::WARN, "no quorum: no lock can be acquired");
+            assert_eq!(warned, 1, "{fault:?} {kind}");
+            world.clear_faults();
+            drop(waiting.await.unwrap());
+            drop(names[1].acquire().await.unwrap());
+            let ended = count(Level::INFO, "quorum again: locks can be acquired");
+            assert_eq!(ended, 1, "{fault:?} {kind}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_takes_no_locks_is_logged_once() {
+    let (said, _listening) = CapturedLog::listen();
+    let world = World::new(3).await;
+    let master = &world.addresses()[0];
+    world.inject([error()]);
+    for _ in 0..50 {
+        drop(world.guard().await);
+    }
+    world.clear_faults();
+    drop(world.guard().await);
+    sleep(millis(10)).await;
+    let lines: Vec<_> = said
+        .take()
+        .into_iter()
+        .map(|(level, line)| format!("{level}{line}"))
+        .collect();
+    let lines: Vec<_> = lines.iter().filter(|line| line.contains("locks")).collect();
+    let [warning, end] = lines[..] else {
+        panic!("{lines:#?}");
+    };
+    assert!(
+        warning.starts_with("WARN message=master takes no locks"),
+        "{warning}"
+    );
+    assert!(
+        warning.contains(master) && warning.contains("OOM no room"),
+        "{warning}"
+    );
+    assert!(
+        end.starts_with("INFO message=master takes locks again"),
+        "{end}"
+    );
+}
+
+/// The fields are for people, and have no names of the program in them.
+#[tokio::test(start_paused = true)]
+async fn a_refused_lock_is_logged_in_words() {
+    let (said, _listening) = CapturedLog::listen();
+    let world = World::new(3).await;
+    let _guard = world.guard().await;
+    said.take();
+    world.lock().try_acquire().await.unwrap_err();
+    let lines = said.take();
+    let line = lines
+        .iter()
+        .find(|(_, line)| line.contains("lock not acquired"));
+    let (_, line) = line.unwrap();
+    assert!(
+        line.contains("reason=held by another holder for 10.0s more"),
+        "{line}"
+    );
+    assert!(line.contains("votes=memory:"), "{line}");
 }

@@ -362,6 +362,12 @@ fn a_master_that_fails_is_seen() {
         assert!(of("quorlock_votes_total", ",outcome=\"quarantined\"") >= 1.0);
         sleep(seconds(61)).await;
         assert_eq!(of("quorlock_master_can_vote", ""), 1.0);
+        masters[0].inject(Fault::ErrorReply("OOM".into()));
+        drop(locks.mutex(NAME).try_acquire().await.unwrap());
+        assert_eq!(of("quorlock_master_can_vote", ""), 0.0);
+        masters[0].inject(Fault::None);
+        drop(locks.mutex(NAME).try_acquire().await.unwrap());
+        assert_eq!(of("quorlock_master_can_vote", ""), 1.0);
         locks.close().await;
         drop(locks);
         sleep(seconds(1)).await;

@@ -63,6 +63,7 @@ mod suspend;
 #[cfg(feature = "tls")]
 mod tls;
 mod token_log;
+mod unfit;
 mod waiter_processes;
 mod waiter_timeout;
 mod waiting;

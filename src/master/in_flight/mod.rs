@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     config::MasterConfig,
+    health::LastHeard,
     liveness::Liveness,
     mailbox::Mailbox,
     owed::{Owed, is_owed, log_given_up, owed_until},
@@ -64,6 +65,9 @@ pub(super) struct InFlight<'a> {
     /// The changes of subscriptions that were not sent.
     changes: VecDeque<Change>,
     pub(super) last_reply: Option<Instant>,
+    last_heard: Option<LastHeard>,
+    /// Set while the health of the master shows an error.
+    is_unfit: bool,
     /// Set once the log has said that a subscription was refused.
     is_denial_logged: bool,
 }
@@ -100,6 +104,8 @@ impl<'a> InFlight<'a> {
             owed: mailbox.serve(liveness.timeout()),
             changes: VecDeque::new(),
             last_reply: None,
+            last_heard: config.health.last_heard(mailbox.master()),
+            is_unfit: config.health.is_unfit(mailbox.master()),
             is_denial_logged: false,
         }
     }

@@ -4,10 +4,14 @@ use std::{sync::Arc, time::Instant};
 
 use super::InFlight;
 use crate::{
-    core::{command::Reply, quorum::Vote},
+    core::{
+        command::{Reply, Verb},
+        quorum::{Failure, Vote},
+    },
     log,
     master::{
         request::Request,
+        server_error::ServerError,
         subscriptions::ChannelEvent,
         unanswered::{Item, Sent},
     },
@@ -45,8 +49,29 @@ impl InFlight<'_> {
         } else if sent.is_owed {
             self.owed.succeeded();
         }
+        self.note_fitness(request.command.verb(), &vote);
         self.mailbox.cast(request, vote, now);
         Ok(())
+    }
+
+    /// Notes what the answer to `verb` says about the master. After an error, the master takes no
+    /// locks until it grants a command that takes one. A server without memory still releases and
+    /// extends locks, so other grants say nothing.
+    fn note_fitness(&mut self, verb: Verb, vote: &Vote) {
+        let health = &self.config.health;
+        match vote {
+            Vote::Grant if self.is_unfit && verb.takes() => {
+                self.is_unfit = false;
+                health.takes_locks(self.mailbox.master());
+            }
+            Vote::Fail(Failure::Rejected(error))
+                if ServerError::of(error).is_about_server(verb) =>
+            {
+                self.is_unfit = true;
+                health.takes_no_locks(self.mailbox.master(), error);
+            }
+            _ => {}
+        }
     }
 
     /// Handles the reply to a change of a subscription. On an error reply, tells the subscribers
@@ -149,6 +174,9 @@ impl InFlight<'_> {
         let sent = self.sent.pop().ok_or("a reply came without a command")?;
         self.window = (self.window + 1).min(Self::MAX_WINDOW);
         self.last_reply = Some(now);
+        if let Some(last_heard) = &self.last_heard {
+            last_heard.note(now);
+        }
         self.liveness.restart(now);
         Ok(sent)
     }

@@ -1,0 +1,175 @@
+//! Masters that are up but take no locks. Readiness and health say so, and why.
+
+use std::{fs, time::Duration};
+
+use quorlock::{Kind, MasterHealth};
+
+use crate::common::*;
+
+/// A fault of a server, and its end.
+struct Cause {
+    code: &'static str,
+    begin: fn(&Server),
+    end: &'static [&'static str],
+}
+
+const CAUSES: [Cause; 5] = [
+    Cause {
+        code: "OOM",
+        begin: |master| {
+            master.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+            master.command(&["CONFIG", "SET", "maxmemory", "1"]);
+        },
+        end: &["CONFIG", "SET", "maxmemory", "0"],
+    },
+    Cause {
+        code: "READONLY",
+        begin: |master| {
+            master.command(&["REPLICAOF", "127.0.0.1", "1"]);
+        },
+        end: &["REPLICAOF", "NO", "ONE"],
+    },
+    Cause {
+        code: "NOREPLICAS",
+        begin: |master| {
+            master.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+        },
+        end: &["CONFIG", "SET", "min-replicas-to-write", "0"],
+    },
+    Cause {
+        code: "MISCONF",
+        begin: |master| {
+            // The snapshot cannot be written, because a folder has the name of its file.
+            fs::create_dir(master.socket().with_file_name("dump.rdb")).unwrap();
+            master.command(&["CONFIG", "SET", "save", "3600 1000000"]);
+            master.command(&["BGSAVE"]);
+        },
+        end: &["CONFIG", "SET", "save", ""],
+    },
+    Cause {
+        code: "NOPERM",
+        begin: |master| {
+            master.command(&["ACL", "SETUSER", "default", "-set"]);
+        },
+        end: &["ACL", "SETUSER", "default", "+set"],
+    },
+];
+
+/// After the fault, only an acquisition shows it: `ready` sends one, or the program does. After its
+/// end, `ready` finds out without a lock.
+#[test]
+fn two_masters_that_take_no_locks_are_not_ready() {
+    for cause in CAUSES {
+        with_masters(3, async |masters| {
+            let locks = coordinator(patient(), &masters);
+            let held = acquire_on_all(&locks.mutex("held")).await;
+            locks.all_ready(Duration::from_secs(5)).await.unwrap();
+            masters[..2].iter().for_each(cause.begin);
+            let write = ["SET", "x", "y"];
+            until(cause.code, async || {
+                masters[1]
+                    .command(&write)
+                    .starts_with(cause.code)
+                    .then_some(())
+            })
+            .await;
+
+            locks.mutex("r").try_acquire().await.unwrap_err();
+            assert_unfit(&locks.health(), cause.code);
+            let refused = locks.ready(Duration::ZERO).await.unwrap_err().to_string();
+            // The connection to a replica is closed, to look for a master there again.
+            let reasons = refused.replace("unreachable: it has become a replica", "READONLY");
+            assert_eq!(reasons.matches(cause.code).count(), 2, "{refused}");
+            let released = held.release().await;
+            if cause.code == "OOM" {
+                released.unwrap();
+            }
+            assert_unfit(&locks.health(), cause.code);
+
+            for master in &masters[..2] {
+                assert_eq!(master.command(cause.end), "OK");
+            }
+            until("masters that take locks", async || {
+                locks.all_ready(Duration::ZERO).await.ok()
+            })
+            .await;
+            assert!(locks.health().iter().all(MasterHealth::can_vote));
+            lock_once(&locks).await;
+            close_at_once(&locks).await;
+        });
+    }
+}
+
+fn assert_unfit(health: &[MasterHealth], code: &str) {
+    let can_vote: Vec<_> = health.iter().map(MasterHealth::can_vote).collect();
+    assert_eq!(can_vote, [false, false, true], "{code}: {health:?}");
+    for master in &health[..2] {
+        assert!(master.error.as_ref().unwrap().contains(code), "{master}");
+    }
+}
+
+/// Extensions, releases and inspections succeed on a server without memory. The vote does not come
+/// and go with them.
+#[test]
+fn what_succeeds_without_memory_does_not_give_the_vote_back() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let mut events = locks.health_events();
+        let owner = locks.owner();
+        let guards = KINDS.map(|kind| lock_of_kind(kind, &format!("{kind}"), &locks, &owner));
+        let mut held = Vec::new();
+        for lock in &guards {
+            held.push(acquire_on_all(lock).await);
+        }
+        masters.iter().for_each(CAUSES[0].begin);
+        locks.mutex("r").try_acquire().await.unwrap_err();
+        for (guard, lock) in held.into_iter().zip(&guards) {
+            guard.extend(LONG / 2).await.unwrap();
+            lock.inspect().await.unwrap();
+            guard.release().await.unwrap();
+        }
+        assert!(!locks.health().iter().any(MasterHealth::can_vote));
+        let mut gains = 0;
+        while let Ok(Some(told)) = tokio::time::timeout(millis(50), events.next()).await {
+            gains += u32::from(told.can_vote());
+        }
+        assert!(gains <= 3, "{gains}"); // at most one for each connection
+        close_at_once(&locks).await;
+    });
+}
+
+/// A user that may not use the keys of some locks still gets the others. Without the key of the
+/// question, the answers to locks count.
+#[test]
+fn a_denied_key_says_nothing_about_other_locks() {
+    with_masters(3, async |masters| {
+        for master in &masters {
+            let rights = ["ACL", "SETUSER", "default", "resetkeys", "~mine/*"];
+            assert_eq!(master.command(&rights), "OK");
+        }
+        let locks = coordinator(patient(), &masters);
+        locks.all_ready(Duration::from_secs(5)).await.unwrap();
+        locks.mutex("theirs").try_acquire().await.unwrap_err();
+        assert!(locks.health().iter().all(MasterHealth::can_vote));
+        locks.all_ready(Duration::ZERO).await.unwrap();
+        drop(acquire_on_all(&locks.mutex("mine/1")).await);
+        close_at_once(&locks).await;
+    });
+}
+
+/// A program with fair locks only needs no right to `SET`, which `ready` uses.
+#[test]
+fn a_command_that_the_locks_do_not_need_may_be_denied() {
+    with_masters(3, async |masters| {
+        for master in &masters {
+            (CAUSES[4].begin)(master);
+        }
+        let locks = coordinator(patient(), &masters);
+        let owner = locks.owner();
+        locks.all_ready(Duration::from_secs(5)).await.unwrap();
+        drop(acquire_on_all(&lock_of_kind(Kind::Fair, "f", &locks, &owner)).await);
+        locks.all_ready(Duration::ZERO).await.unwrap();
+        assert!(locks.health().iter().all(MasterHealth::can_vote));
+        close_at_once(&locks).await;
+    });
+}
