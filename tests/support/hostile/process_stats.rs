@@ -54,9 +54,9 @@ impl Log {
 
     /// The number of warnings that name the master at `url`.
     pub fn warnings_about(self, url: &str) -> usize {
-        let address = url.trim_start_matches("redis://");
+        let address = format!("master={}", url.trim_start_matches("redis://"));
         let lines = LINES.lock().unwrap();
-        lines.iter().filter(|line| line.contains(address)).count()
+        lines.iter().filter(|line| line.contains(&address)).count()
     }
 
     /// The number of connections that were lost or given up.
