@@ -226,15 +226,15 @@ impl Coordinator {
     /// Waits until a majority of masters can vote, at most for `limit`. Returns the answer of each
     /// master. A [grant](crate::Vote::Grant) means that the master can vote.
     ///
-    /// A master can vote if it is connected, answers in time and is not
+    /// A master can vote if it is connected, answers in time, takes locks and is not
     /// [in quarantine](crate::RestartGuard).
     ///
     /// Call this method when a program starts, or in a health probe. Without it, the first attempts
-    /// of a program may fail because too few connections are ready. The call asks each
-    /// master to write a key of the crate's own, `quorlock:check` in the key template, which expires
-    /// after a millisecond. So a master that refuses writes is not ready, for example a replica or a
-    /// server without memory. The call asks again until enough masters can vote. A master whose user
-    /// may not use that key counts as ready.
+    /// of a program may fail because too few connections are ready. The call asks each master to
+    /// write a key of the crate's own, `quorlock:check` in the key template, which expires after a
+    /// millisecond. So a master that refuses writes is not ready, for example a replica or a server
+    /// without memory. The call asks again until enough masters can vote. A master whose user may
+    /// not use that key counts as ready.
     ///
     /// # Duration
     ///

@@ -164,6 +164,7 @@ impl Guard {
         LostError {
             name: self.level.name().clone(),
             reason,
+            stalled: self.level.stalled(),
             votes: self.votes(),
         }
     }

@@ -94,6 +94,11 @@ impl RenewalPlan {
         self.end.is_none_or(|end| due < end).then_some(due)
     }
 
+    /// Returns the time after which a renewal that failed is tried again.
+    pub(crate) fn retry(self) -> Duration {
+        self.retry
+    }
+
     /// Returns when to check on a renewal that was posted at `now`.
     pub(crate) fn look_again(self, now: Instant) -> Instant {
         now + self.retry

@@ -61,8 +61,8 @@ async fn ask(masters: &Masters, needed: usize) -> Votes {
     round.watch(look).await
 }
 
-/// Returns the answers in `round`. If a right is missing, the question says nothing: the program may
-/// not need that right for its locks. Then the answer to the last lock counts.
+/// Returns the answers in `round`. If a right is missing, the question says nothing: the program
+/// may not need that right for its locks. Then the answer to the last lock counts.
 fn judged(masters: &Masters, round: &LiveRound) -> Votes {
     let mut cast = round.votes();
     for (cast, health) in cast.iter_mut().zip(masters.health.read()) {

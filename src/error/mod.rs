@@ -319,13 +319,16 @@ pub enum InspectError {
 
 /// A lock that was held is lost. Its keys are gone, or will be gone when their TTL has passed.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("lost {name:?}: {reason}; last round: {votes}")]
+#[error("lost {name:?}: {}; last round: {votes}", .reason.after(*.stalled))]
 #[non_exhaustive]
 pub struct LostError {
     /// The lock's name.
     pub name: Arc<str>,
     /// The reason.
     pub reason: LostReason,
+    /// The time for which this process did not run before the loss, so that it could not renew the
+    /// lock. `None` if it ran, or if that is not known.
+    pub stalled: Option<Duration>,
     /// The votes of the last round.
     pub votes: Votes,
 }

@@ -95,7 +95,8 @@ async fn a_lost_lock_stays_lost() {
             Some(fault) => world.inject_all(fault),
             None => world.masters.iter().for_each(|m| m.delete(NAME)),
         }
-        assert_eq!(guard.lost().await.reason, reason, "{fault:?}");
+        let lost = guard.lost().await;
+        assert_eq!((lost.reason, lost.stalled), (reason, None), "{fault:?}");
         for _ in 0..20 {
             assert_eq!(guard.state(), LockState::Lost(reason), "{fault:?}");
             assert!(!guard.is_valid());
@@ -193,4 +194,43 @@ async fn releasing_a_lost_lock_is_no_error() {
     world.masters.iter().for_each(|master| master.delete(NAME));
     guard.lost().await;
     guard.release().await.unwrap();
+}
+
+/// The clock moves on while no task runs, as when the process is stopped.
+#[tokio::test(start_paused = true)]
+async fn a_loss_because_the_process_did_not_run_says_so() {
+    let (log, _listening) = crate::captured_log::CapturedLog::listen();
+    for (before, stall) in [(seconds(1), seconds(20)), (seconds(40), seconds(12))] {
+        let world = World::new(3).await;
+        let guard = renewed_guard(&world).await;
+        sleep(before).await;
+        tokio::time::advance(stall).await;
+        let lost = guard.lost().await;
+        assert_eq!(lost.reason, LostReason::Expired);
+        let stalled = lost.stalled.unwrap();
+        // The time from the renewal that was due.
+        assert!(
+            stalled <= stall && stalled + period() >= stall,
+            "{stalled:?}"
+        );
+        let because =
+            format!("without an extension, because this process did not run for {stalled:.1?}");
+        assert!(lost.to_string().contains(&because), "{lost}");
+        let is_logged =
+            |(_, line): &(_, String)| line.contains("lock lost") && line.contains(&because);
+        assert!(log.take().iter().any(is_logged));
+    }
+}
+
+/// A stall that is over in time is not the reason for a later loss.
+#[tokio::test(start_paused = true)]
+async fn a_stall_before_the_last_renewal_is_no_reason() {
+    let world = World::new(3).await;
+    let guard = renewed_guard(&world).await;
+    sleep(seconds(1)).await;
+    tokio::time::advance(seconds(6)).await;
+    sleep(seconds(1)).await;
+    world.inject_all(&Fault::Hang);
+    let lost = guard.lost().await;
+    assert_eq!((lost.reason, lost.stalled), (LostReason::Expired, None));
 }

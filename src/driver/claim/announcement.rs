@@ -78,6 +78,7 @@ impl Drop for Announcement<'_> {
             }
             LockEvent::Lost(reason) => {
                 let votes = self.claim.votes(&self.claim.newest_round());
+                let reason = reason.after(self.claim.stalled());
                 tracing::warn!(target: log::LOCK, %name, %reason, %votes, "lock lost");
             }
             LockEvent::Renewed {

@@ -341,6 +341,7 @@ impl Claim {
         if let Some(due) = plan.due(state.lease) {
             let claim = Arc::downgrade(self) as Weak<dyn Renew>;
             state.timer = Some(renewer.add(due, claim));
+            state.next_look = Some(due);
         }
     }
 
@@ -369,9 +370,11 @@ impl Renew for Claim {
             return (None, None);
         };
         if now < due {
+            state.next_look = Some(due);
             return (Some(due), None);
         }
         let again = Some(plan.look_again(now));
+        state.next_look = again;
         if state.newest.is_pending() {
             return (again, None);
         }

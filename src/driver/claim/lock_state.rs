@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Claim,
+    Claim, State,
     announcement::{LockEvent, Locked},
 };
 use crate::{
@@ -78,10 +78,27 @@ impl Claim {
         let reason = if plan.is_some_and(|plan| plan.due(state.lease).is_none()) {
             LostReason::RenewalLimit
         } else {
+            state.stalled = self.stall(state, now);
             LostReason::Expired
         };
         Self::lose(state, reason);
         LockState::Lost(reason)
+    }
+
+    /// Returns how late the renewer is at `now`, if it has missed a retry. The renewer does nothing
+    /// but wait for the time, so the runtime has not run. With very many locks, it may be late for
+    /// another reason: it also waits for votes.
+    fn stall(&self, state: &State, now: Instant) -> Option<Duration> {
+        let plan = state.renewal?;
+        let late = now.checked_duration_since(state.next_look?)?;
+        let is_measured = late >= plan.retry() && !self.context.renewer.is_crowded();
+        is_measured.then_some(late)
+    }
+
+    /// Returns the time for which this process did not run before the lock was lost, if that is
+    /// known to be a reason for the loss.
+    pub(crate) fn stalled(&self) -> Option<Duration> {
+        self.lock().stalled
     }
 
     pub(super) fn lose(state: &mut Locked<'_>, reason: LostReason) {

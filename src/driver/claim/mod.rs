@@ -105,6 +105,8 @@ struct State {
     /// The reason why the lock was lost. It never changes once it is set, because the loss is
     /// announced.
     lost: Option<LostReason>,
+    /// The time for which the renewer did not run before the loss.
+    stalled: Option<Duration>,
     /// Set from the win to the release or the loss.
     hold: Option<Hold>,
     renewal: Option<RenewalPlan>,
@@ -112,6 +114,8 @@ struct State {
     /// guards are dropped before.
     hold_until: Option<Instant>,
     timer: Option<TimerKey>,
+    /// The time when the renewer looks at this claim next.
+    next_look: Option<Instant>,
     release: Option<Arc<LiveRound>>,
 }
 

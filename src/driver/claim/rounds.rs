@@ -58,6 +58,7 @@ impl Claim {
         let counter = request.counter.clone();
         let candidate = counter.as_ref().map_or(0, |_| masters.timestamps.next());
         let newest = open_round(masters, start, lease, false);
+        let asked = first.map_or(MasterSet::ALL, MasterSet::only);
         let claim = Arc::new(Self {
             context: context.clone(),
             resource: request.resource.clone(),
@@ -71,9 +72,7 @@ impl Claim {
                 validity: Duration::ZERO,
                 keys_until: expiry_of(request.ttl),
                 may_hold: MasterSet::NONE,
-                unasked: first.map_or(MasterSet::NONE, |first| {
-                    MasterSet::ALL - MasterSet::only(first)
-                }),
+                unasked: MasterSet::ALL - asked,
                 candidate,
                 rounds: 1,
                 depth: 1,
@@ -81,16 +80,17 @@ impl Claim {
                 was_extended: false,
                 in_doubt: false,
                 lost: None,
+                stalled: None,
                 renewal: None,
                 hold: None,
                 hold_until: None,
                 timer: None,
+                next_look: None,
                 release: None,
             }),
             has_hold_begun: AtomicBool::new(false),
             changed: Signal::default(),
         });
-        let asked = first.map_or(MasterSet::ALL, MasterSet::only);
         let posted = claim.post_acquire(&claim.lock(), None, asked, first.is_some());
         drop(posted);
         claim
