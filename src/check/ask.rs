@@ -12,6 +12,7 @@ use super::{
 use crate::{
     core::{config::Config, name::Resource, quorum::Failure},
     master::{
+        dial_error::DialError,
         probe::{Probe, ProbeError, Session},
         question::{Answer, Question},
     },
@@ -94,10 +95,16 @@ async fn ask_twice(
     let mut session = probe.dial().await?;
     let settings = SETTINGS.map(Question::Setting);
     let (first, answers) = facts(&mut session, example, &settings, clock).await?;
-    session.observe(first.get("run_id")).await?;
+    let observed = session.observe(first.get("run_id")).await;
+    let no_vote = match observed {
+        // Its settings may say why it refuses writes.
+        Err(ProbeError::Dial(DialError::RestartUnknown { why })) => Some(why),
+        observed => observed.map(|()| None)?,
+    };
     sleep(MOMENT).await;
     let (mut facts, _) = facts(&mut session, example, &[], clock).await?;
     facts.compare(&first);
+    facts.restart_unknown = no_vote;
     for (setting, answer) in SETTINGS.into_iter().zip(answers) {
         facts.add(setting, answer);
     }

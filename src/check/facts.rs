@@ -55,6 +55,8 @@ pub(super) struct Facts {
     fields: BTreeMap<String, String>,
     pub(super) clock: Option<Reading>,
     pub(super) stands_still: bool,
+    /// The reason why the master could not be asked whether it restarted, so that it has no vote.
+    pub(super) restart_unknown: Option<String>,
     /// The reason why the master does not tell its settings.
     pub(super) withheld: Option<String>,
 }

@@ -11,7 +11,12 @@ use super::{
 pub(super) fn judge(masters: &[MasterAnswer], ours: &Ours<'_>) -> Preflight {
     let single = masters.iter().flat_map(|master| {
         let findings = match &master.facts {
-            Ok(facts) => rules::find(facts, ours),
+            Ok(facts) => {
+                let mut findings = rules::find(facts, ours);
+                let unknown = facts.restart_unknown.as_deref();
+                findings.extend(unknown.map(unanswered::restart_unknown));
+                findings
+            }
             Err(error) => vec![unanswered::find(error)],
         };
         findings.into_iter().map(|finding| Finding {

@@ -252,7 +252,8 @@ impl Look<'_> {
     }
 
     fn guard_is(&self, age: Option<&str>) -> bool {
-        self.ours.is_guarded() && self.facts.get("guard_age") == age
+        let is_asked = self.ours.is_guarded() && self.facts.restart_unknown.is_none();
+        is_asked && self.facts.get("guard_age") == age
     }
 }
 

@@ -41,7 +41,8 @@ fn votes(masters: &[MasterAnswer], ours: &Ours<'_>) -> Option<Finding> {
         // The restart guard gives no vote to a server that is listed a second time.
         let is_second = ours.is_guarded() && others.any(|other| is_twin(other, master));
         let facts = master.facts.as_ref().ok()?;
-        (!is_second && rights::may_lock(facts)).then_some(facts)
+        let may_vote = !is_second && facts.restart_unknown.is_none() && rights::may_lock(facts);
+        may_vote.then_some(facts)
     });
     let mut waits: Vec<_> = able.map(|facts| facts.quarantine_left(ours)).collect();
     waits.sort_unstable();

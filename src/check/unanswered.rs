@@ -28,6 +28,10 @@ pub(super) fn find(error: &ProbeError) -> Finding {
     }
 }
 
+pub(super) fn restart_unknown(why: &str) -> Finding {
+    about::RESTART_UNKNOWN.with(in_short(why))
+}
+
 fn dial(error: &DialError) -> Finding {
     let (about, text) = match error {
         DialError::Loading(text) => (about::LOADING, text),
@@ -35,7 +39,7 @@ fn dial(error: &DialError) -> Finding {
         DialError::MaxClients(text) => (about::FULL, text),
         DialError::NotAMaster { role } => (about::ROLE, role),
         DialError::NotRedis6(text) => (about::NO_HELLO, text),
-        DialError::RestartUnknown { why } => (about::RESTART_UNKNOWN, why),
+        DialError::RestartUnknown { why } => return restart_unknown(why),
         DialError::RightsMissing { why } => (about::STRICT, why),
         DialError::Lookup(_) => return about::UNKNOWN_HOST.with(error.to_string()),
         #[cfg(feature = "sentinel")]

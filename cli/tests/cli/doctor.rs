@@ -58,3 +58,35 @@ fn the_doctor_says_so_if_no_majority_answers() {
     assert!(shown.contains("no lock can be acquired"), "{shown}");
     assert!(shown.ends_with("do not use these masters yet\n"), "{shown}");
 }
+
+/// Without replicas, such masters refuse the key of the restart guard, too.
+#[test]
+fn the_doctor_shows_the_settings_of_masters_that_refuse_writes() {
+    let settings = [
+        ("min-replicas-to-write", "1"),
+        ("maxmemory", "100mb"),
+        ("maxmemory-policy", "allkeys-lru"),
+    ];
+    let masters = masters(3);
+    for (master, (name, value)) in masters
+        .iter()
+        .flat_map(|one| settings.map(|set| (one, set)))
+    {
+        master.command(&["CONFIG", "SET", name, value]);
+    }
+    let (status, shown, _) = ended(&mut with(&masters, "doctor"));
+    assert_eq!(status, 3, "{shown}");
+    for part in [
+        "maxmemory_policy is allkeys-lru",
+        "CONFIG SET maxmemory-policy noeviction",
+        "CONFIG SET min-replicas-to-write 0",
+        "no lock can be acquired",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(
+        !shown.contains("quorlock:guard"),
+        "it was never written: {shown}"
+    );
+    assert!(!shown.contains("it lost its keys"), "{shown}");
+}
