@@ -232,7 +232,8 @@ impl Report {
             return text + "  no failures\n";
         }
         for (failure, count) in &self.failures {
-            let line = format!("{count} failures: {}", failure.replace('_', " "));
+            let plural = plural(*count == 1);
+            let line = format!("{count} failure{plural}: {}", failure.replace('_', " "));
             text.push_str(&format!("  {}\n", style.paint(Colour::Red, &line)));
         }
         text

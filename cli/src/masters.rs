@@ -1,6 +1,11 @@
 //! The masters, from the options, the environment or the configuration file.
 
-use std::{env, fmt, fs::File, io::Read, path::PathBuf};
+use std::{
+    env, fmt,
+    fs::File,
+    io::{self, Read},
+    path::PathBuf,
+};
 
 use quorlock::{Builder, Coordinator, MasterSpec, RestartGuard};
 
@@ -47,13 +52,22 @@ impl Masters {
 
     /// Returns the coordinator. Must be called inside a runtime.
     pub(crate) fn coordinator(self) -> Result<Coordinator, Failure> {
-        self.builder.build().map_err(|error| {
+        let locks = self.builder.build().map_err(|error| {
             let failure = Failure::from(error);
             match self.source {
                 Source::Set { name, .. } => failure.in_set(&name),
                 Source::Options | Source::Variable => failure,
             }
-        })
+        })?;
+        // Otherwise, it would look as if masters were down.
+        let files = (0..locks.master_count() + OWN_FILES).map(|_| File::open("/dev/null"));
+        match files.collect::<io::Result<Vec<_>>>() {
+            Ok(_) => Ok(locks),
+            Err(error) => {
+                let sentence = format!("cannot open enough files: {error}; look at `ulimit -n`");
+                Err(Failure::new(Exit::System, sentence))
+            }
+        }
     }
 }
 
@@ -67,6 +81,8 @@ impl fmt::Display for Source {
     }
 }
 
+/// The files that a command needs beside a connection to each master.
+const OWN_FILES: usize = 10;
 const MASTERS: &str = "QUORLOCK_MASTERS";
 
 fn find_settings(common: &Common) -> Result<(Source, Settings), Failure> {
@@ -158,6 +174,13 @@ fn find_password(file: Option<&PathBuf>) -> Result<Option<String>, Failure> {
     if password.is_empty() {
         let sentence = format!(
             "the password file {} is empty; put the password in it",
+            file.display()
+        );
+        return Err(Failure::new(Exit::Configuration, sentence));
+    }
+    if password.contains(['\r', '\n']) {
+        let sentence = format!(
+            "the password file {} has several lines; put only the password in it",
             file.display()
         );
         return Err(Failure::new(Exit::Configuration, sentence));

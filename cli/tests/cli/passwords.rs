@@ -36,6 +36,16 @@ fn a_password_from_a_file_is_shown_nowhere() {
     assert!(!own.collect::<String>().contains("hunter2"), "{out}");
     assert!(!err.contains("hunter2"), "{err}");
 
+    let lines = masters[0].directory().join("lines");
+    fs::write(&lines, format!("{PASSWORD}\nanother\n")).unwrap();
+    let words = format!("run --password-file {} a -- true", lines.display());
+    let (status, _, err) = ended(&mut with(&masters, &words));
+    assert_eq!(status, 78, "{err}");
+    assert!(
+        err.contains("has several lines") && !err.contains("hunter2"),
+        "{err}"
+    );
+
     let without = ended(&mut with(&masters, "run -v -n a -- true"));
     assert_eq!(without.0, 78, "{}", without.2);
     let advice = "refused the login; give the password with --password-file";
