@@ -1,6 +1,7 @@
 -- shared/tombstone: appended to the release of a fenced lock. Raises the counter to the candidate
 -- of the released lock. An acquisition with that candidate is then refused, even if it arrives
--- late.
+-- late. A counter that was not there lives for 3 s: after that, shared/ballot refuses the candidate
+-- because it is too old. A counter that was there keeps its TTL.
 --
 -- KEYS[last]  the counter
 -- ARGV[last]  the candidate
@@ -25,7 +26,11 @@ local function raise(found)
       return
     end
   end
-  redis.pcall('SET', KEYS[#KEYS], ARGV[#ARGV], 'PX', '2592000000') -- 30 days
+  local left = found and redis.pcall('PTTL', KEYS[#KEYS]) or 0
+  if type(left) ~= 'number' or left < 0 then
+    left = 2592000000 -- 30 days
+  end
+  redis.pcall('SET', KEYS[#KEYS], ARGV[#ARGV], 'PX', string.format('%.0f', math.max(left, 3000)))
 end
 local counter = redis.pcall('GET', KEYS[#KEYS])
 if counter ~= ARGV[#ARGV] then

@@ -217,6 +217,7 @@ impl Step {
             ["count-letters"] => Self::Miscount("0123456789abcdef", None),
             ["count-hexadecimal"] => Self::Miscount("0x10", None),
             ["count-nine"] => Self::Miscount("9", None),
+            ["count-nine-40s"] => Self::Miscount("9", parse_ttl("40s")),
             ["count-hash"] => Self::Miscount("hash", None),
             ["spoil-queue"] => Self::Spoil { is_queue: true },
             ["spoil-deadlines"] => Self::Spoil { is_queue: false },

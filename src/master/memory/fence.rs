@@ -11,8 +11,10 @@ use crate::core::{
     lease::CLOCK_WINDOW,
 };
 
-/// A counter expires if no one raises it for this many milliseconds: 30 days.
+/// A counter expires if no candidate raises it for this many milliseconds: 30 days.
 const IDLE: u64 = 2_592_000_000;
+/// The shortest TTL in milliseconds of a counter that a release has raised.
+const TOMBSTONE: u64 = 3_000;
 
 impl State {
     pub(super) fn mutex_acquire(&mut self, words: Words<'_>) -> Replied {
@@ -56,7 +58,7 @@ impl State {
         let (candidate, window) = (whole(candidate), whole(window));
         let verdict = ballot_reply(candidate, counter, is_mine, clock, window);
         if verdict == BallotReply::Accepted && candidate > counter {
-            self.raise(fence, candidate);
+            self.raise(fence, candidate, IDLE);
         }
         Ok(match verdict {
             BallotReply::Accepted => None,
@@ -76,7 +78,11 @@ impl State {
         };
         let latest = self.wall_micros() + CLOCK_WINDOW.as_micros() as u64;
         if candidate > counter && candidate <= latest.max(counter + 1) {
-            self.raise(fence, candidate);
+            let left = match self.keys.pttl(fence) {
+                -2 => 0, // there is no counter
+                left => u64::try_from(left).unwrap_or(IDLE),
+            };
+            self.raise(fence, candidate, left.max(TOMBSTONE));
         }
         Ok(reply)
     }
@@ -91,8 +97,8 @@ impl State {
         }
     }
 
-    fn raise(&mut self, fence: &str, candidate: u64) {
+    fn raise(&mut self, fence: &str, candidate: u64, ttl: u64) {
         let value = Value::Text(candidate.to_string());
-        self.keys.put(fence.to_owned(), value, Some(IDLE));
+        self.keys.put(fence.to_owned(), value, Some(ttl));
     }
 }
