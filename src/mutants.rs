@@ -37,6 +37,8 @@ pub(crate) enum Mutant {
     ExtensionTakes,
     /// The queue of a fair lock is in the order in which a master heard of the waiters.
     FirstHeard,
+    /// A connection stays when its master has lost all keys.
+    FlushUnnoticed,
     /// A program does not remember which masters it knows.
     ForgetsOrigins,
     /// A stall of this process counts as the silence of a master.
@@ -76,6 +78,8 @@ pub(crate) enum Mutant {
     ReadsWithoutPause,
     /// A master that is down is dialled again at once.
     RedialsAtOnce,
+    /// A promotion of the same process is not noticed.
+    ReplidIgnored,
     /// Restarts are not noticed.
     RunIdIgnored,
     /// A release is sent again at once after an error.
@@ -104,7 +108,7 @@ impl Mutant {
     /// The switches that the simulator must notice. Each of the others has a test next to its rule,
     /// because the simulator has no sockets, no second thread and no masters that lie, and because
     /// some moments are rare.
-    pub(crate) const SIMULATED: [Self; 33] = [
+    pub(crate) const SIMULATED: [Self; 35] = [
         Self::AlwaysQueued,
         Self::CountsOnly,
         Self::Deaf,
@@ -113,6 +117,7 @@ impl Mutant {
         Self::ExtensionStartsLate,
         Self::ExtensionTakes,
         Self::FirstHeard,
+        Self::FlushUnnoticed,
         Self::ForgetsOrigins,
         Self::ForgivesNoStall,
         Self::IgnoresQuarantine,
@@ -133,6 +138,7 @@ impl Mutant {
         Self::RedialsAtOnce,
         Self::ReleaseInALoop,
         Self::ReleasesOthers,
+        Self::ReplidIgnored,
         Self::RollbackOfGrants,
         Self::RunIdIgnored,
         Self::SameCandidate,

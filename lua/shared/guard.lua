@@ -10,6 +10,8 @@
 --          'durable'  '1': the process loses nothing when it ends
 --          'seen'     when this record was first written, in ms of this master's clock; missing if
 --                     an earlier version of this crate wrote the record
+--          'replid'   the replication id of the process; missing in the same case. The next dial
+--                     then writes it
 -- ARGV[1]  an origin by which the caller knows this master, or ''
 -- ARGV[2]  'strict': a master without a record counts as having forgotten its locks. If other
 --          callers took it for new, it counts as having forgotten them when it was first seen.
@@ -27,6 +29,11 @@
 -- whether the master has restarted. The uptime cannot tell it, because a server computes the uptime
 -- from its wall clock. A record that comes back with a snapshot or the tail of a log has the old
 -- run id. A malformed record counts as missing. The caller then counts as having known the master.
+--
+-- The replication id tells whether the process was a replica meanwhile, and may have replaced its
+-- data by that of another server. A process that is promoted always gets a new one. Other events
+-- change the id as well, such as the first replica, and count as a loss, too. A rule that tells
+-- them apart by the earlier id and its offset would miss losses.
 local info = '\n' .. redis.call('INFO')
 local function says(line)
   return string.find(info, '\n' .. line .. '\r', 1, true) ~= nil
@@ -35,6 +42,7 @@ local run_id = string.match(info, '\nrun_id:(%x+)')
 if not run_id then
   return redis.error_reply('ERR its INFO has no run_id')
 end
+local replid = string.match(info, '\nmaster_replid:(%x+)') or ''
 local time = redis.call('TIME')
 local now = math.floor((time[1] * 1000000 + time[2]) / 1000)
 
@@ -55,7 +63,8 @@ local is_complete = says('aof_rewrite_in_progress:0') and says('aof_rewrite_sche
 local was_loaded = is_complete and says('aof_last_rewrite_time_sec:-1')
 
 local is_known = ARGV[1] ~= ''
-local found = redis.pcall('HMGET', KEYS[1], 'run_id', 'since', 'origin', 'durable', 'seen')
+local found = redis.pcall('HMGET', KEYS[1], 'run_id', 'since', 'origin', 'durable', 'seen',
+  'replid')
 if found.err then
   local gone = string.find(found.err, 'WRONGTYPE', 1, true) and redis.pcall('DEL', KEYS[1])
   if gone ~= 1 then
@@ -69,6 +78,7 @@ local function parse_digits(text)
   return tonumber(string.match(text or '', '^%d+$') or '')
 end
 local recorded, origin, durable = found[1], found[3] or found[1], found[4]
+local recorded_replid = found[6] or replid
 local since, seen = parse_digits(found[2]), parse_digits(found[5])
 local is_sound = recorded and since and string.find(recorded, '^%x+$')
   and string.find(origin, '^%x+$')
@@ -76,6 +86,7 @@ if not is_sound then
   is_known = is_known or recorded or found[2] or origin or durable
   local is_new = not is_known and ARGV[2] ~= 'strict'
   recorded, since, origin, durable, seen = run_id, is_new and 0 or now, run_id, '0', now
+  recorded_replid = replid
 end
 
 -- The shortest silence of the origins that the caller knows, without the origin of this process.
@@ -94,6 +105,8 @@ local forgot = false
 if recorded ~= run_id then
   forgot = away or not (durable == '1' and can_be_durable and was_loaded)
   durable = forgot and '0' or durable
+elseif recorded_replid ~= replid then
+  forgot, durable = true, '0'
 elseif away then
   -- The caller knows an origin that is not the origin of this process. So the process has none of
   -- that origin's locks. In three cases, the record does not say since when:
@@ -115,9 +128,9 @@ elseif ARGV[3] ~= '' and not can_be_durable then
 end
 local since_text, seen_text = string.format('%.0f', since), string.format('%.0f', seen)
 if found[1] ~= run_id or found[2] ~= since_text or found[3] ~= origin or found[4] ~= durable
-    or found[5] ~= seen_text then
+    or found[5] ~= seen_text or found[6] ~= replid then
   redis.call('HSET', KEYS[1], 'run_id', run_id, 'since', since_text, 'origin', origin,
-    'durable', durable or '0', 'seen', seen_text)
+    'durable', durable or '0', 'seen', seen_text, 'replid', replid)
 end
 -- A strict caller does not trust a client that took this master for new. If the master forgot
 -- anything, it forgot that before this record was first written.

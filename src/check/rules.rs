@@ -160,7 +160,7 @@ const RULES: &[(About, Rule)] = rules! {
          poll or wait too long";
         "ACL SETUSER <user> +publish +subscribe +unsubscribe &quorlock:* &redisson_lock__channel:*";
     Info ClientTracking if |look| when(look.facts.is("reports_changes", "no"), "refused");
-        "it tells no waiter of releases, so waiters poll";
+        "it tells nobody of changes: waiters poll, and a FLUSHALL may go unnoticed";
         "ACL SETUSER <user> +client|tracking +client|caching; behind a proxy, list the server itself";
     Info NativeRelease if |look| {
         let is_denied = |name: &&str| {

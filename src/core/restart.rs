@@ -5,21 +5,23 @@ use std::time::Duration;
 use super::lease::{Drift, Ttl};
 
 /// The protection against masters that may have lost locks. A master can lose locks by a restart or
-/// by `FLUSHALL`, or because a replica takes its place.
+/// by `FLUSHALL`, or because a replica takes its place or it was a replica meanwhile.
 ///
 /// A master that may have lost locks is quarantined. It must not vote until no client holds a lock
 /// that it may have lost. The coordinator stores the key `quorlock:guard` on every master, and
-/// reads the key on every dial. A key whose contents make no sense counts as changed.
+/// reads the key on every dial. A key whose contents make no sense counts as changed. A connection
+/// ends when the master reports that all of its keys were deleted or replaced, so that the next
+/// dial reads the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RestartGuard {
     /// No protection. A master that restarts without its data may grant a lock that another client
     /// holds.
     Off,
-    /// Quarantines a master whose run id differs from the run id in its key. Also quarantines a
-    /// master without the key, if any coordinator of this process has used the master before.
-    /// Otherwise, a master without the key counts as new. If a master cannot be asked, for example
-    /// without the right to `INFO`, it is used without protection, and the log says so.
+    /// Quarantines a master whose run id or replication id differs from that in its key. Also
+    /// quarantines a master without the key, if any coordinator of this process has used the master
+    /// before. Otherwise, a master without the key counts as new. If a master cannot be asked, for
+    /// example without the right to `INFO`, it is used without protection, and the log says so.
     #[default]
     Observed,
     /// Does the same as `Observed`, but quarantines every master without the key, even if the
@@ -57,6 +59,17 @@ pub(crate) struct RestartRecord {
     /// The time when the key was first written. 0 if an earlier version of the crate wrote the key,
     /// because that version did not store the time.
     pub(crate) seen: u64,
+    /// The replication id of that process. `None` if an earlier version of the crate wrote the key.
+    pub(crate) replid: Option<String>,
+}
+
+/// The server process that a client asks.
+#[cfg(any(test, feature = "test-util"))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Process<'a> {
+    pub(crate) run_id: &'a str,
+    /// The replication id. A process gets a new one whenever it is promoted.
+    pub(crate) replid: &'a str,
 }
 
 /// The facts that a client knows when it observes a master.
@@ -75,18 +88,18 @@ pub(crate) struct Observation<'a> {
 
 #[cfg(any(test, feature = "test-util"))]
 impl RestartRecord {
-    /// Returns the record after a client has observed the process `run_id`. `found` is the record
-    /// before. This function does the same as `lua/shared/guard.lua` for a master whose append-only
-    /// log is complete and was loaded at the start.
+    /// Returns the record after a client has observed `process`. `found` is the record before. This
+    /// function does the same as `lua/shared/guard.lua` for a master whose append-only log is
+    /// complete and was loaded at the start.
     pub(crate) fn observed(
         found: Option<Self>,
         observation: Observation<'_>,
-        run_id: &str,
+        process: Process<'_>,
         now: u64,
     ) -> Self {
         let is_new = found.is_none() && observation.known.is_empty() && !observation.is_strict;
         let since = if is_new { 0 } else { now.max(1) };
-        let mut fresh = Self::begin(run_id, now, observation.is_durable.unwrap_or_default());
+        let mut fresh = Self::begin(process, now, observation.is_durable.unwrap_or_default());
         fresh.since = since;
         let Some(mut record) = found else {
             return fresh;
@@ -96,7 +109,11 @@ impl RestartRecord {
             .iter()
             .filter(|(known, _)| *known != record.origin);
         let away = strangers.map(|(_, away)| *away).min();
-        if record.run_id == run_id || mutant!(RunIdIgnored) {
+        let is_same = |replid: &String| *replid == process.replid || mutant!(ReplidIgnored);
+        if record.run_id == process.run_id || mutant!(RunIdIgnored) {
+            if !record.replid.as_ref().is_none_or(is_same) {
+                return fresh;
+            }
             record.is_durable = observation.is_durable.unwrap_or(record.is_durable);
             let age = now.saturating_sub(record.since);
             // The client knows an origin that is not the origin of this process. The process counts
@@ -104,15 +121,17 @@ impl RestartRecord {
             // - The client that saw the process first did not know that origin. Then `since` is 0.
             // - The process has the data of another origin.
             // - The process lost its locks before the known origin last answered.
-            let is_another = |away| record.since == 0 || record.origin != run_id || age > away;
+            let is_another =
+                |away| record.since == 0 || record.origin != process.run_id || age > away;
             if away.is_some_and(is_another) {
-                record = Self::begin(run_id, now, record.is_durable);
+                record = Self::begin(process, now, record.is_durable);
             }
         } else if record.is_durable && observation.is_durable == Some(true) && away.is_none() {
-            run_id.clone_into(&mut record.run_id);
+            process.run_id.clone_into(&mut record.run_id);
         } else {
             return fresh;
         }
+        record.replid = Some(process.replid.to_owned());
         // The clock may have been set back.
         record.since = record.since.min(now);
         record.seen = if record.seen == 0 {
@@ -129,7 +148,8 @@ impl RestartRecord {
     /// A `since` of 0 means that a client counted the master as new. That client knew nothing about
     /// the master, so a strict client does not rely on it. A strict client counts from `seen`, the
     /// time when the record was first written. A master that loses locks after that time also loses
-    /// the record, or gets another run id. So all other losses came before `seen`.
+    /// the record, or gets another run id or replication id. So all other losses came before
+    /// `seen`.
     pub(crate) fn counted_from(&self, is_strict: bool) -> u64 {
         if self.since == 0 && is_strict && !mutant!(StrictTrusts) {
             self.seen
@@ -139,13 +159,14 @@ impl RestartRecord {
     }
 
     /// Returns the record of a process that has only data of its own.
-    fn begin(run_id: &str, now: u64, is_durable: bool) -> Self {
+    fn begin(process: Process<'_>, now: u64, is_durable: bool) -> Self {
         Self {
-            run_id: run_id.to_owned(),
+            run_id: process.run_id.to_owned(),
             since: now.max(1),
-            origin: run_id.to_owned(),
+            origin: process.run_id.to_owned(),
             is_durable,
             seen: now.max(1),
+            replid: Some(process.replid.to_owned()),
         }
     }
 }
@@ -229,6 +250,14 @@ mod tests {
         }
     }
 
+    /// Returns a process that never was a replica.
+    fn process(run_id: &str) -> Process<'_> {
+        Process {
+            run_id,
+            replid: "0",
+        }
+    }
+
     #[test]
     fn a_process_is_another_server_unless_it_lost_its_locks_after_the_known_origin_answered() {
         for (since, origin, away, is_another) in [
@@ -241,16 +270,17 @@ mod tests {
             let found = RestartRecord {
                 since,
                 origin: origin.to_owned(),
-                ..RestartRecord::begin("b", 40, false)
+                ..RestartRecord::begin(process("b"), 40, false)
             };
             let observation = Observation {
                 known: &[("known".to_owned(), away)],
                 is_strict: false,
                 is_durable: None,
             };
-            let record = RestartRecord::observed(Some(found.clone()), observation, "b", 100);
+            let record =
+                RestartRecord::observed(Some(found.clone()), observation, process("b"), 100);
             let expected = match is_another {
-                true => RestartRecord::begin("b", 100, false),
+                true => RestartRecord::begin(process("b"), 100, false),
                 false => found,
             };
             assert_eq!(record, expected, "{since} {origin} {away}");
@@ -262,9 +292,30 @@ mod tests {
         for (since, is_strict, from) in [(0, true, 10), (0, false, 0), (40, true, 40)] {
             let record = RestartRecord {
                 since,
-                ..RestartRecord::begin("b", 10, false)
+                ..RestartRecord::begin(process("b"), 10, false)
             };
             assert_eq!(record.counted_from(is_strict), from, "{since} {is_strict}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_was_promoted_lost_its_locks() {
+        for (replid, is_lost) in [(Some("0"), false), (Some("1"), true), (None, false)] {
+            let found = RestartRecord {
+                replid: replid.map(str::to_owned),
+                ..RestartRecord::begin(process("b"), 40, true)
+            };
+            let observation = Observation {
+                known: &[],
+                is_strict: false,
+                is_durable: None,
+            };
+            let record = RestartRecord::observed(Some(found), observation, process("b"), 100);
+            let expected = match is_lost {
+                true => RestartRecord::begin(process("b"), 100, false),
+                false => RestartRecord::begin(process("b"), 40, true),
+            };
+            assert_eq!(record, expected, "{replid:?}");
         }
     }
 
@@ -273,6 +324,28 @@ mod tests {
     fn any_observation() -> impl Strategy<Value = (Option<usize>, bool, Option<bool>)> {
         let known = prop::option::of(0..4usize);
         (known, any::<bool>(), any::<Option<bool>>())
+    }
+
+    fn any_record() -> impl Strategy<Value = RestartRecord> {
+        let replid = prop::option::of("[0-2]");
+        let fields = (
+            "r[0-2]",
+            0..200u64,
+            "r[0-2]",
+            any::<bool>(),
+            0..200u64,
+            replid,
+        );
+        fields.prop_map(
+            |(run_id, since, origin, is_durable, seen, replid)| RestartRecord {
+                run_id,
+                since,
+                origin,
+                is_durable,
+                seen,
+                replid,
+            },
+        )
     }
 
     /// An event on a master that is not durable.
@@ -285,6 +358,11 @@ mod tests {
         },
         /// A `FLUSHALL`. It breaks no connection.
         Flush,
+        /// The process becomes a replica, and a master again. It takes over an earlier key, or
+        /// none.
+        Resync {
+            has_key: bool,
+        },
         /// A client process dials the master. The process knows the origin that its last dial
         /// found.
         Dial {
@@ -298,6 +376,7 @@ mod tests {
             2 => (1..50u64).prop_map(Event::Wait),
             1 => any::<bool>().prop_map(|is_saved| Event::Restart { is_saved }),
             1 => Just(Event::Flush),
+            1 => any::<bool>().prop_map(|has_key| Event::Resync { has_key }),
             4 => (0..4usize, any::<bool>())
                 .prop_map(|(process, is_strict)| Event::Dial { process, is_strict }),
         ]
@@ -308,7 +387,10 @@ mod tests {
     struct DialledMaster {
         now: u64,
         restarts: usize,
+        promotions: usize,
         key: Option<RestartRecord>,
+        /// The first key, which a replica has copied.
+        copied: Option<RestartRecord>,
         /// The time when locks were last lost.
         lost: u64,
         /// For each client process, the origin that it knows, and the time when it last heard from
@@ -331,6 +413,11 @@ mod tests {
                     self.lost = self.now;
                     self.key = None;
                 }
+                Event::Resync { has_key } => {
+                    self.promotions += 1;
+                    self.lost = self.now;
+                    self.key = self.copied.clone().filter(|_| has_key);
+                }
                 Event::Dial { process, is_strict } => {
                     return Some(self.dial(process, is_strict));
                 }
@@ -348,10 +435,13 @@ mod tests {
                 is_strict,
                 is_durable: None,
             };
-            let run_id = format!("r{}", self.restarts);
-            let record = RestartRecord::observed(self.key.take(), observation, &run_id, self.now);
+            let run_id = &format!("r{}", self.restarts);
+            let replid = &format!("p{}", self.promotions);
+            let asked = Process { run_id, replid };
+            let record = RestartRecord::observed(self.key.take(), observation, asked, self.now);
             self.known[process] = Some((record.origin.clone(), self.now));
             let from = record.counted_from(is_strict);
+            self.copied.get_or_insert_with(|| record.clone());
             self.key = Some(record);
             from
         }
@@ -402,11 +492,11 @@ mod tests {
             let mut record = None;
             for (now, (known, is_strict, is_durable)) in observations.into_iter().enumerate() {
                 let observation = Observation { known: &knows(known), is_strict, is_durable };
-                record = Some(RestartRecord::observed(record, observation, "r1", now as u64 + 1));
+                record = Some(RestartRecord::observed(record, observation, process("r1"), now as u64 + 1));
             }
             let before = record.clone();
             let observation = Observation { known: &knows(known), is_strict, is_durable };
-            let after = RestartRecord::observed(record, observation, "r2", 100);
+            let after = RestartRecord::observed(record, observation, process("r2"), 100);
             prop_assert_eq!(&after.run_id, "r2");
             let is_kept = after.since != 100;
             match before {
@@ -425,21 +515,18 @@ mod tests {
         /// quarantine.
         #[test]
         fn a_second_observation_changes_nothing(
-            found in prop::option::of(("r[0-2]", 0..200u64, "r[0-2]", any::<bool>(), 0..200u64)),
+            found in prop::option::of(any_record()),
             (known, is_strict, is_durable) in any_observation(),
         ) {
-            let found = found.map(|(run_id, since, origin, is_durable, seen)| RestartRecord {
-                run_id, since, origin, is_durable, seen,
-            });
             let known: Vec<_> = known.iter().map(|known| (format!("r{known}"), 50)).collect();
             let observation = Observation { known: &known, is_strict, is_durable };
-            let record = RestartRecord::observed(found, observation, "r1", 100);
+            let record = RestartRecord::observed(found, observation, process("r1"), 100);
             prop_assert!(record.since <= 100 && (1..=100).contains(&record.seen));
             let known = [(record.origin.clone(), 0)];
             let again = Observation { known: &known, is_strict, is_durable };
-            prop_assert_eq!(&RestartRecord::observed(Some(record.clone()), again, "r1", 150), &record);
+            prop_assert_eq!(&RestartRecord::observed(Some(record.clone()), again, process("r1"), 150), &record);
             let newcomer = Observation { known: &[], is_strict, is_durable: None };
-            prop_assert_eq!(&RestartRecord::observed(Some(record.clone()), newcomer, "r1", 150), &record);
+            prop_assert_eq!(&RestartRecord::observed(Some(record.clone()), newcomer, process("r1"), 150), &record);
         }
     }
 }

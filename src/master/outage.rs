@@ -1,6 +1,6 @@
 //! The outages of one master, and the log messages about them.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use super::in_flight::InFlight;
 use crate::{core::retry::Backoff, log, user_code::shielded};
@@ -22,6 +22,8 @@ pub(super) struct Outage {
     is_silent: bool,
     /// Set if the last connection broke before it had worked for a second.
     was_useless: bool,
+    /// Set if the last connection worked until the master lost all of its keys.
+    was_flushed: bool,
     /// Set once the log has said that the outage seems to be over.
     is_end_logged: bool,
 }
@@ -56,8 +58,14 @@ impl Outage {
     }
 
     /// Notes that the connection ended after `age`. `was_given_up` is set if the master was silent
-    /// for too long.
-    pub(super) fn disconnected(&mut self, was_given_up: bool, has_answered: bool, age: Duration) {
+    /// for too long, and `was_flushed` if it lost all of its keys.
+    pub(super) fn disconnected(
+        &mut self,
+        was_given_up: bool,
+        was_flushed: bool,
+        has_answered: bool,
+        age: Duration,
+    ) {
         const LEAST: Duration = Duration::from_secs(1);
         /// A master whose connections break sooner gets fewer and fewer dials, even if it answers.
         const BRIEF: Duration = Duration::from_millis(50);
@@ -69,6 +77,17 @@ impl Outage {
         } else if has_answered && !was_given_up && age >= BRIEF {
             self.in_vain = 0;
         }
+        self.was_flushed = was_flushed && !self.was_useless;
+    }
+
+    /// Returns whether the master is dialled at once, and its last connection is no failure. That
+    /// connection ended only because the next dial must find out which locks are lost.
+    pub(super) fn is_none(&mut self, master: &str, why: &str) -> bool {
+        let is_none = mem::take(&mut self.was_flushed);
+        if is_none {
+            shielded(|| tracing::info!(target: log::MASTER, %master, %why, "connecting again"));
+        }
+        is_none
     }
 
     /// Notes a failure. Returns the number of failures in this outage.

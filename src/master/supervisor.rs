@@ -70,6 +70,9 @@ async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
                 why
             }
         };
+        if outage.is_none(mailbox.address(), &why) {
+            continue;
+        }
         let failures = outage.failed(mailbox.address(), &why);
         config.health.down(mailbox.master(), &why, failures);
         let mut pause = outage.pause(config.redial, (config.random)());
@@ -164,7 +167,8 @@ fn disconnect(
 ) -> Arc<str> {
     in_flight.disconnect(&why);
     let has_answered = in_flight.last_reply.is_some();
-    outage.disconnected(was_given_up, has_answered, in_flight.age());
+    let (was_flushed, age) = (in_flight.is_flushed, in_flight.age());
+    outage.disconnected(was_given_up, was_flushed, has_answered, age);
     why
 }
 

@@ -1,7 +1,7 @@
 //! The restart guard: the script on a server and the rule of the memory masters must give the same
 //! record.
 
-use crate::core::restart::{Incarnation, Observation, RestartRecord};
+use crate::core::restart::{Incarnation, Observation, Process, RestartRecord};
 
 use super::*;
 
@@ -32,8 +32,8 @@ enum At {
 }
 use At::{Later, Never, Now, Then};
 
-/// The five fields of a guard record in their order: `run_id`, `since`, `origin`, `durable` and
-/// `seen`. `lua/shared/guard.lua` explains them.
+/// Five fields of a guard record in their order: `run_id`, `since`, `origin`, `durable` and `seen`.
+/// `lua/shared/guard.lua` explains them. The sixth, `replid`, is that of the process that is asked.
 type Row = (Id, At, Id, bool, At);
 /// The record before, the origin that the caller knows, whether the caller is strict, the
 /// durability that the caller found, and the record after.
@@ -338,10 +338,18 @@ fn known_by(origin: String, away: u64) -> Vec<(String, u64)> {
 /// The values of `Own` and `Now` in the table.
 struct World<'a> {
     own: &'a str,
+    replid: &'a str,
     now: u64,
 }
 
 impl World<'_> {
+    fn process(&self) -> Process<'_> {
+        Process {
+            run_id: self.own,
+            replid: self.replid,
+        }
+    }
+
     fn id(&self, id: Id) -> String {
         match id {
             Own => self.own.to_owned(),
@@ -367,6 +375,7 @@ impl World<'_> {
             origin: self.id(origin),
             is_durable,
             seen: self.at(seen),
+            replid: Some(self.replid.to_owned()),
         }
     }
 }
@@ -375,6 +384,7 @@ impl World<'_> {
 fn a_memory_master_follows_the_table() {
     let world = World {
         own: &"00".repeat(20),
+        replid: "0a",
         now: 1_000,
     };
     for case in CASES {
@@ -386,7 +396,7 @@ fn a_memory_master_follows_the_table() {
             is_durable,
         };
         let found = found.map(|found| world.record(found));
-        let record = RestartRecord::observed(found, observation, world.own, world.now);
+        let record = RestartRecord::observed(found, observation, world.process(), world.now);
         assert_eq!(record, world.record(expected), "{case:?}");
     }
 }
@@ -397,19 +407,23 @@ fn a_server_follows_the_table() {
         return;
     }
     let server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let own = run_id(&server);
-    let own = &*own;
+    let (own, replid) = ids(&server);
+    let (own, replid) = (&*own, &*replid);
     for case in CASES {
         let (found, known, is_strict, is_durable, expected) = *case;
         let time = clock(&server);
-        let before = World { own, now: time };
+        let before = World {
+            own,
+            replid,
+            now: time,
+        };
         server.command(&["DEL", KEY]);
         if let Some(found) = found {
             write(&server, &before.record(found));
         }
         let ask = |known: &str, is_durable| ask(&server, known, is_strict, is_durable);
         let (found, now) = ask(&before.id(known), is_durable);
-        let expected = World { own, now }.record(expected);
+        let expected = World { own, replid, now }.record(expected);
         assert_eq!(read(&server), expected, "{case:?}");
         assert_eq!((&*found.run_id, &found.origin), (own, &expected.origin));
         assert_eq!(found.is_durable, expected.is_durable, "{case:?}");
@@ -439,6 +453,7 @@ fn a_memory_master_that_is_another_one_starts_a_new_quarantine() {
     for (age, away, is_another) in OTHERS {
         let world = World {
             own: &"00".repeat(20),
+            replid: "0a",
             now: 1_000_000,
         };
         let mut record = world.record((Own, Now, Own, false, Then));
@@ -448,8 +463,12 @@ fn a_memory_master_that_is_another_one_starts_a_new_quarantine() {
             is_strict: STRICT,
             is_durable: None,
         };
-        let after =
-            RestartRecord::observed(Some(record.clone()), observation, world.own, world.now);
+        let after = RestartRecord::observed(
+            Some(record.clone()),
+            observation,
+            world.process(),
+            world.now,
+        );
         assert_eq!(after != record, is_another, "{age} {away}");
         assert_eq!(after.since == world.now, is_another, "{age} {away}");
         assert_eq!(after.seen == world.now, is_another, "{age} {away}");
@@ -462,11 +481,11 @@ fn a_server_that_is_another_one_starts_a_new_quarantine() {
         return;
     }
     let server = Server::start();
-    let own = run_id(&server);
-    let own = &*own;
+    let (own, replid) = ids(&server);
+    let (own, replid) = (&*own, &*replid);
     for (age, away, is_another) in OTHERS {
         let now = clock(&server);
-        let world = World { own, now };
+        let world = World { own, replid, now };
         let mut record = world.record((Own, Now, Own, false, Then));
         record.since -= age;
         server.command(&["DEL", KEY]);
@@ -498,6 +517,7 @@ fn each_of_several_known_origins_counts() {
     for &(known, is_another) in SEVERAL {
         let world = World {
             own: &"00".repeat(20),
+            replid: "0a",
             now: 1_000_000,
         };
         let key = |world: &World<'_>| {
@@ -511,15 +531,17 @@ fn each_of_several_known_origins_counts() {
             is_strict: false,
             is_durable: None,
         };
-        let after = RestartRecord::observed(Some(key(&world)), observation, world.own, world.now);
+        let after =
+            RestartRecord::observed(Some(key(&world)), observation, world.process(), world.now);
         assert_eq!(after.since == world.now, is_another, "{known:?}");
 
         let Some(server) = &server else {
             continue;
         };
-        let own = run_id(server);
+        let (own, replid) = ids(server);
         let world = World {
             own: &own,
+            replid: &replid,
             now: clock(server),
         };
         server.command(&["DEL", KEY]);
@@ -532,10 +554,71 @@ fn each_of_several_known_origins_counts() {
     }
 }
 
-fn run_id(server: &Server) -> String {
-    let info = server.command(&["INFO", "server"]);
-    let own = info.lines().find_map(|line| line.strip_prefix("run_id:"));
-    own.unwrap().trim().to_owned()
+/// Replication ids in a record of the process that is asked, and whether that process lost its
+/// locks. An earlier version stored none.
+const REPLIDS: [(Option<&str>, bool); 4] = [
+    (None, false),
+    (Some("own"), false),
+    (Some("0123456789abcdef0123456789abcdef01234567"), true),
+    (Some("somebody's"), true),
+];
+
+#[test]
+fn a_process_with_another_replication_id_lost_its_locks() {
+    let server = (!server::only_urls()).then(Server::start);
+    let (own, own_replid) = server.as_ref().map_or_else(Default::default, ids);
+    for ((replid, is_lost), since, is_strict) in
+        REPLIDS.into_iter().flat_map(|(replid, is_lost)| {
+            [(Never, OBSERVED), (Then, OBSERVED), (Then, STRICT)]
+                .map(|(since, is_strict)| ((replid, is_lost), since, is_strict))
+        })
+    {
+        let found = |world: &World<'_>| RestartRecord {
+            replid: replid.map(|replid| replid.replace("own", world.replid)),
+            ..world.record((Own, since, Own, false, Then))
+        };
+        let expected = |world: &World<'_>| match is_lost {
+            true => world.record((Own, Now, Own, false, Now)),
+            false => world.record((Own, since, Own, false, Then)),
+        };
+        let world = World {
+            own: &"00".repeat(20),
+            replid: "0a",
+            now: 1_000,
+        };
+        let known = known_by(world.id(Own), 1);
+        let observation = Observation {
+            known: &known,
+            is_strict,
+            is_durable: None,
+        };
+        let record =
+            RestartRecord::observed(Some(found(&world)), observation, world.process(), world.now);
+        assert_eq!(record, expected(&world), "{replid:?}");
+
+        let Some(server) = &server else {
+            continue;
+        };
+        let world = |now| World {
+            own: &own,
+            replid: &own_replid,
+            now,
+        };
+        server.command(&["DEL", KEY]);
+        write(server, &found(&world(clock(server))));
+        let (_, now) = ask(server, &own, is_strict, None);
+        assert_eq!(read(server), expected(&world(now)), "{replid:?}");
+    }
+}
+
+/// Returns the run id and the replication id.
+fn ids(server: &Server) -> (String, String) {
+    let info = server.command(&["INFO"]);
+    let id = |name| {
+        let id = info.lines().find_map(|line| line.strip_prefix(name));
+        id.unwrap().trim().to_owned()
+    };
+    (id("run_id:"), id("master_replid:"))
 }
 
 /// Returns the reply of the script, and the time of the server.
@@ -573,13 +656,17 @@ fn write(server: &Server, record: &RestartRecord) {
     if record.seen > 0 {
         words.extend(["seen", &seen]);
     }
+    if let Some(replid) = &record.replid {
+        words.extend(["replid", replid]);
+    }
     server.command(&words);
 }
 
 fn read(server: &Server) -> RestartRecord {
-    let reply = server.command(&["HMGET", KEY, "run_id", "since", "origin", "durable", "seen"]);
+    let fields = ["run_id", "since", "origin", "durable", "seen", "replid"];
+    let reply = server.command(&[&["HMGET", KEY][..], &fields].concat());
     let lines: Vec<_> = reply.lines().collect();
-    let [run_id, since, origin, durable, seen] = lines[..] else {
+    let [run_id, since, origin, durable, seen, replid] = lines[..] else {
         panic!("{reply}");
     };
     RestartRecord {
@@ -588,6 +675,7 @@ fn read(server: &Server) -> RestartRecord {
         origin: origin.to_owned(),
         is_durable: durable == "1",
         seen: seen.parse().unwrap(),
+        replid: Some(replid.to_owned()),
     }
 }
 

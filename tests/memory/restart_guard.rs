@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use quorlock::{
     AcquireError, ConfigError, Coordinator, ExtendError, Failure, Fault, Kind, LockState,
-    LostReason, MemoryMaster, Renewal, RestartGuard, Votes,
+    LostReason, MasterState, MemoryMaster, Renewal, RestartGuard, Votes,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -189,6 +189,39 @@ async fn a_second_holder_comes_after_the_first_has_ended_or_before_without_the_r
                 took < QUARANTINE + seconds(2),
                 "{guard:?} {kind:?} {took:?}"
             );
+        }
+    }
+}
+
+/// The first holder has two of three masters. One of the two takes over the data of a server that
+/// lacks the lock, and keeps its connections. Nothing is sent to it meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_second_holder_comes_after_the_first_if_a_master_was_flushed_or_was_a_replica() {
+    let flush: fn(&MemoryMaster, &MemoryMaster) = |master, _| master.forget();
+    let resync: fn(&MemoryMaster, &MemoryMaster) = |master, replica| master.resync(replica);
+    for (guard, lose) in [RestartGuard::Off, GUARDED[0], GUARDED[1]]
+        .into_iter()
+        .flat_map(|guard| [(guard, flush), (guard, resync)])
+    {
+        let world = world(3, guard).await;
+        let others = coordinator(&world, guard).await;
+        sleep(seconds(1)).await;
+        let replica = MemoryMaster::new();
+        replica.resync(&world.masters[1]);
+        world.occupy([2], seconds(60));
+        let first = world.locks.mutex(NAME).renewal(Renewal::Off);
+        let first = first.try_acquire().await.unwrap();
+        assert_eq!(first.settled().await.granted_count(), 2);
+        world.masters[2].delete(NAME);
+        lose(&world.masters[1], &replica);
+        assert_eq!(world.masters[1].get(NAME), None);
+
+        let second = others.mutex(NAME).acquire_within(seconds(60)).await;
+        let is_two = first.is_valid() && second.is_ok();
+        assert_eq!(is_two, guard == RestartGuard::Off, "{guard:?}");
+        // The loss is no outage.
+        for health in others.health() {
+            assert_eq!((health.state, health.failures), (MasterState::Connected, 0));
         }
     }
 }

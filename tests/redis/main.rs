@@ -21,6 +21,7 @@ mod child_output;
 mod client_name;
 mod common;
 mod contention;
+mod demotion;
 mod durable;
 mod endpoints;
 mod fair;

@@ -159,10 +159,11 @@ impl Connection for SimConnection {
                 }
                 Delivery::Confirmed(channel) => in_flight.on_confirmation(&channel, now),
                 Delivery::Hello(_) => Err("a second greeting".into()),
-                Delivery::Changed(key) => {
-                    in_flight.on_changed(key.as_deref());
+                Delivery::Changed(Some(key)) => {
+                    in_flight.on_changed(Some(&key));
                     Ok(())
                 }
+                Delivery::Changed(None) => in_flight.on_flushed(),
                 Delivery::Flood => {
                     (0..FLOOD).for_each(|_| in_flight.on_changed(None));
                     Ok(())

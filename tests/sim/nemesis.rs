@@ -69,6 +69,7 @@ impl Clients {
                 self.shared.checker.lock().forget_crashed();
             }
             Fault::Cut { process, master } => world.reset(process, master, "connection reset"),
+            Fault::Demote { master } => world.demote_server(master),
             Fault::Dribble { master } => world.servers[master].dribbles = true,
             Fault::ErrorReply { master } => {
                 world.servers[master].error = Some("OOM command not allowed");
@@ -114,6 +115,7 @@ impl Clients {
                     self.running[process] = Client::start(&self.shared, process, self.lives);
                 }
             }
+            Fault::Demote { master } => world.promote_server(master),
             Fault::Dribble { master } => world.servers[master].dribbles = false,
             Fault::ErrorReply { master } => world.servers[master].error = None,
             Fault::Flood { master } => world.servers[master].floods = false,

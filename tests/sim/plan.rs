@@ -143,6 +143,10 @@ pub(super) enum Fault {
         process: usize,
         master: usize,
     },
+    /// The master becomes a replica that copies other data, and a master again.
+    Demote {
+        master: usize,
+    },
     Dribble {
         master: usize,
     },
@@ -306,7 +310,10 @@ impl Plan {
             lasting: Vec::new(),
         };
         match model {
-            Model::Within => plan.draw_faults(random),
+            Model::Within => {
+                plan.draw_faults(random);
+                plan.draw_demotions();
+            }
             Model::Outside(breach) => plan.draw_breach(breach, random),
         }
         plan.faults.sort_by_key(|planned| planned.at);
@@ -532,6 +539,40 @@ impl Plan {
         }
         if random.is_one_in(3) {
             self.draw_lasting(random);
+        }
+    }
+
+    /// Adds demotions to some of the runs in which masters may lose data. They have random numbers
+    /// of their own, so that the other faults of a seed stay the same. A master that reports no
+    /// changes does not report the loss either, so such masters are left out.
+    fn draw_demotions(&mut self) {
+        let random = &mut Random::new(!self.seed);
+        let crashes = |planned: &Planned| matches!(planned.fault, Fault::Crash { .. });
+        let is_guarded = match self.guard {
+            RestartGuard::Off => false,
+            RestartGuard::Observed => !self.faults.iter().any(crashes),
+            RestartGuard::Strict => true,
+        };
+        if !is_guarded || !random.is_one_in(2) {
+            return;
+        }
+        let begin = 1_200;
+        let end = self.faults_end.as_millis() as u64;
+        for _ in 0..1 + random.below(3) {
+            let master = random.index(self.masters);
+            if !self.reports_changes[master] {
+                continue;
+            }
+            let at = begin + random.below(end - begin);
+            let most = random.pick(&[2, 50, 1_000]);
+            let mut add = |at, lasts, fault| {
+                let (at, lasts) = (Duration::from_millis(at), Duration::from_millis(lasts));
+                self.faults.push(Planned { at, lasts, fault });
+            };
+            if random.is_one_in(2) {
+                add(at - random.below(1_000), 1, Fault::Snapshot { master });
+            }
+            add(at, 1 + random.below(most), Fault::Demote { master });
         }
     }
 

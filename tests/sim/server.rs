@@ -14,7 +14,7 @@ use crate::{
     core::{
         command::{Action, Command, Reply, Verb},
         quorum::Vote,
-        restart::{Observation, RestartRecord},
+        restart::{Observation, Process as Incarnated, RestartRecord},
     },
     master::memory::{
         keys::{Keys, Value},
@@ -34,9 +34,12 @@ pub(super) struct Server {
     ppm: i64,
     /// The sum of the steps of the clock, in microseconds.
     step: i64,
-    snapshot: Option<Snapshot>,
+    snapshot: Option<(Keys, Option<RestartRecord>)>,
     /// The time of the clock, in milliseconds, when the last process that lost data ended.
     lost_at: Option<u64>,
+    /// The connections that were open when data was last lost. Their replies come after the report
+    /// of the loss, so they must not count.
+    stale: Vec<u64>,
     /// The error that all commands are answered with.
     pub(super) error: Option<&'static str>,
     /// The time that is added to each way, in microseconds.
@@ -56,11 +59,6 @@ pub(super) enum Run {
     Up,
 }
 
-struct Snapshot {
-    keys: Keys,
-    guard: Option<RestartRecord>,
-}
-
 impl Server {
     pub(super) fn new(master: usize, plan: &Plan) -> Self {
         let run_id = format!("{master}/0");
@@ -74,6 +72,7 @@ impl Server {
             step: plan.server_offsets[master] * 1_000,
             snapshot: None,
             lost_at: None,
+            stale: Vec::new(),
             error: None,
             slow: 0,
             dribbles: false,
@@ -88,13 +87,16 @@ impl Server {
             is_strict: false,
             is_durable: None,
         };
-        server.state.guard = Some(RestartRecord::observed(
-            None,
-            observation,
-            &server.run_id,
-            hour_ago,
-        ));
+        let record = RestartRecord::observed(None, observation, server.incarnated("0"), hour_ago);
+        server.state.guard = Some(record);
         server
+    }
+
+    fn incarnated<'a>(&'a self, replid: &'a str) -> Incarnated<'a> {
+        Incarnated {
+            run_id: &self.run_id,
+            replid,
+        }
     }
 
     /// Returns the time of the clock in microseconds. `now` is the true time.
@@ -124,10 +126,7 @@ impl Server {
     }
 
     pub(super) fn take_snapshot(&mut self) {
-        self.snapshot = Some(Snapshot {
-            keys: self.state.keys.clone(),
-            guard: self.state.guard.clone(),
-        });
+        self.snapshot = Some((self.state.keys.clone(), self.state.guard.clone()));
     }
 
     /// Returns whether the process was granted the key at `since` or later.
@@ -154,7 +153,9 @@ impl Server {
                 is_durable: None,
             };
             let record = self.state.guard.take();
-            let record = RestartRecord::observed(record, observation, &self.run_id, now);
+            let replid = self.state.promotions.to_string();
+            let process = self.incarnated(&replid);
+            let record = RestartRecord::observed(record, observation, process, now);
             self.state.guard = Some(record.clone());
             (record, now)
         });
@@ -257,6 +258,7 @@ impl World {
         let vote = replied.as_ref().ok().map(|reply| command.vote(reply));
         if vote == Some(Vote::Grant)
             && matches!(command.verb(), Verb::Acquire | Verb::Heal | Verb::Extend)
+            && !server.stale.contains(&number)
             && let Some(process) = process
         {
             server.granted(process, key, now);
@@ -284,7 +286,8 @@ impl World {
                 )
             });
         }
-        if in_quarantine && number != 0 && command.verb().quarantine_applies() {
+        let is_stale = number == 0 || self.servers[master].stale.contains(&number);
+        if in_quarantine && !is_stale && command.verb().quarantine_applies() {
             self.violate(Rule::Quarantine, || {
                 format!(
                     "master {master} was asked to {:?} {key} in its quarantine",
@@ -374,19 +377,39 @@ impl World {
             Data::AllLost => Some(None),
         };
         if let Some(snapshot) = lost {
-            let (keys, guard) =
-                snapshot.map_or_else(Default::default, |snapshot| (snapshot.keys, snapshot.guard));
             server.lost_at = Some(server.millis(now));
-            (server.state.keys, server.state.guard) = (keys, guard);
+            (server.state.keys, server.state.guard) = snapshot.unwrap_or_default();
         }
     }
 
     pub(super) fn flush_server(&mut self, master: usize) {
+        self.servers[master].state.flush();
+        self.lose(master);
+    }
+
+    /// Makes a master a replica that refuses writes. No connection breaks.
+    pub(super) fn demote_server(&mut self, master: usize) {
+        self.servers[master].error = Some("READONLY You can't write against a read only replica.");
+    }
+
+    /// Makes the replica a master again. It has the data of the snapshot, or none.
+    pub(super) fn promote_server(&mut self, master: usize) {
+        let server = &mut self.servers[master];
+        server.error = None;
+        if server.run != Run::Down {
+            let (keys, guard) = server.snapshot.take().unwrap_or_default();
+            server.state.resync(keys, guard);
+            self.lose(master);
+        }
+    }
+
+    /// Reports that all keys were deleted or replaced.
+    fn lose(&mut self, master: usize) {
         let now = self.now();
         let server = &mut self.servers[master];
         server.tick(now);
-        server.state.flush();
-        server.state.guard = None;
+        server.lost_at = Some(server.millis(now));
+        server.stale = server.state.wakers.keys().copied().collect();
         self.send_pushes(master);
     }
 

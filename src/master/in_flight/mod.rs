@@ -68,6 +68,8 @@ pub(super) struct InFlight<'a> {
     last_heard: Option<LastHeard>,
     /// Set while the health of the master shows an error.
     is_unfit: bool,
+    /// Set once the master has lost all of its keys while the connection lasted.
+    pub(super) is_flushed: bool,
     /// Set once the log has said that a subscription was refused.
     is_denial_logged: bool,
 }
@@ -106,6 +108,7 @@ impl<'a> InFlight<'a> {
             last_reply: None,
             last_heard: config.health.last_heard(mailbox.master()),
             is_unfit: config.health.is_unfit(mailbox.master()),
+            is_flushed: false,
             is_denial_logged: false,
         }
     }

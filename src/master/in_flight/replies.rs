@@ -7,6 +7,7 @@ use crate::{
     core::{
         command::{Reply, Verb},
         quorum::{Failure, Vote},
+        restart::RestartGuard,
     },
     log,
     master::{
@@ -26,8 +27,8 @@ impl InFlight<'_> {
     }
 
     /// Handles the reply to the oldest command, and casts the vote that the reply means. `now` was
-    /// read after the reply came. Fails if no command is unanswered, or if `reply` cannot be a
-    /// reply to the oldest one.
+    /// read after the reply came. Fails if no command is unanswered, if `reply` cannot be a reply
+    /// to the oldest one, or if it says that the master has become a replica.
     pub(crate) fn on_reply(&mut self, reply: &Reply<'_>, now: Instant) -> Result<(), Arc<str>> {
         let sent = self.pop(now)?;
         let request = match &sent.item {
@@ -51,7 +52,7 @@ impl InFlight<'_> {
         }
         self.note_fitness(request.command.verb(), &vote);
         self.mailbox.cast(request, vote, now);
-        Ok(())
+        check_writable(reply)
     }
 
     /// Notes what the answer to `verb` says about the master. After an error, the master takes no
@@ -126,6 +127,18 @@ impl InFlight<'_> {
         }
     }
 
+    /// Handles a report that all keys have changed: they were flushed, or replaced by those of
+    /// another server. With a restart guard, always fails. The replies that come later on the
+    /// connection are then not read, and the next dial finds out which locks are lost.
+    pub(crate) fn on_flushed(&mut self) -> Result<(), Arc<str>> {
+        if self.config.restart_tracker.guard == RestartGuard::Off || mutant!(FlushUnnoticed) {
+            self.on_changed(None);
+            return Ok(());
+        }
+        self.is_flushed = true;
+        Err("all of its keys were deleted or replaced".into())
+    }
+
     /// Handles the confirmation of a subscription, and tells the subscribers of `channel`. Fails if
     /// the oldest command is not a change of a subscription to `channel`.
     pub(crate) fn on_confirmation(&mut self, channel: &str, now: Instant) -> Result<(), Arc<str>> {
@@ -179,5 +192,16 @@ impl InFlight<'_> {
         }
         self.liveness.restart(now);
         Ok(sent)
+    }
+}
+
+/// Fails if the reply says that the master has become a replica. The next dial finds out whether it
+/// is a master again, and which locks it may have forgotten meanwhile.
+fn check_writable(reply: &Reply<'_>) -> Result<(), Arc<str>> {
+    match reply {
+        Reply::Error(error) if ServerError::of(error) == ServerError::WritesRefused("READONLY") => {
+            Err("it has become a replica".into())
+        }
+        _ => Ok(()),
     }
 }

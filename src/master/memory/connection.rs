@@ -20,7 +20,7 @@ use super::{
 use crate::{
     core::{
         command::{Command, Reply},
-        restart::{Observation, RestartGuard, RestartRecord},
+        restart::{Observation, Process, RestartGuard, RestartRecord},
     },
     master::{
         connection::{Connection, Dial, Dialled},
@@ -85,7 +85,9 @@ impl Dialer {
             is_durable: None,
         };
         let record = state.guard.take();
-        let record = RestartRecord::observed(record, observation, &state.address, now.max(1));
+        let (run_id, replid) = (&*state.address, &*state.promotions.to_string());
+        let process = Process { run_id, replid };
+        let record = RestartRecord::observed(record, observation, process, now.max(1));
         let since = record.counted_from(is_strict);
         let met = tracker.meet(&query, &record.run_id, &record.origin);
         state.guard = Some(record);
@@ -138,7 +140,9 @@ impl Connection for MemoryConnection {
             if fault == Fault::Hang {
                 return Poll::Pending;
             }
-            self.take_pushes(&fault, in_flight);
+            if let Err(why) = self.take_pushes(&fault, in_flight) {
+                return Poll::Ready(why);
+            }
             let Some((_, at)) = self.in_transit.front() else {
                 return Poll::Pending;
             };
@@ -227,15 +231,17 @@ impl MemoryConnection {
         }
     }
 
-    fn take_pushes(&mut self, fault: &Fault, in_flight: &InFlight<'_>) {
+    fn take_pushes(&mut self, fault: &Fault, in_flight: &mut InFlight<'_>) -> Result<(), Arc<str>> {
         let pushes = self.state.lock().pushes.remove(&self.number);
         for push in pushes.into_iter().flatten() {
             match push {
                 _ if *fault == Fault::Mute => self.has_lost_replies = true,
                 Push::Message(channel, message) => in_flight.on_message(&channel, &message),
-                Push::Changed(key) => in_flight.on_changed(key.as_deref()),
+                Push::Changed(key @ Some(_)) => in_flight.on_changed(key.as_deref()),
+                Push::Changed(None) => in_flight.on_flushed()?,
             }
         }
+        Ok(())
     }
 }
 

@@ -18,8 +18,7 @@ pub(in crate::master) type KeyResult<T> = Result<T, Error>;
 pub(in crate::master) type Replied = KeyResult<Reply<'static>>;
 
 /// All keys, at one point in time.
-#[cfg_attr(test, derive(Clone))]
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::master) struct Keys {
     /// The time in milliseconds of the master's own clock.
     now: u64,
@@ -28,8 +27,7 @@ pub(in crate::master) struct Keys {
     pub(in crate::master) changed: Vec<String>,
 }
 
-#[cfg_attr(test, derive(Clone))]
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     value: Value,
     /// The millisecond in which the key expires. As in Redis, the key lives until the end of this
@@ -37,8 +35,8 @@ struct Entry {
     expires: Option<u64>,
 }
 
-#[cfg_attr(test, derive(Clone, PartialEq))]
-#[derive(Debug)]
+#[cfg_attr(test, derive(PartialEq))]
+#[derive(Clone, Debug)]
 pub(in crate::master) enum Value {
     Text(String),
     Hash(BTreeMap<String, String>),
@@ -59,6 +57,16 @@ impl Keys {
 
     pub(in crate::master) fn clear(&mut self) {
         self.entries.clear();
+    }
+
+    /// Returns the same keys by another clock, which shows `now`. They live as long as before.
+    pub(in crate::master) fn moved_to(mut self, now: u64) -> Self {
+        for entry in self.entries.values_mut() {
+            let left = entry.expires.map(|at| at.saturating_sub(self.now));
+            entry.expires = left.map(|left| now.saturating_add(left));
+        }
+        self.now = now;
+        self
     }
 
     /// Returns the names of all keys that have not expired, in order.

@@ -114,13 +114,23 @@ impl MemoryMaster {
         wakers.into_values().for_each(Waker::wake);
     }
 
-    /// Deletes all keys, like `FLUSHALL`. Connections stay open, so no coordinator notices that the
-    /// master has forgotten its locks, and two guards of one lock can be valid. To simulate a
-    /// restart, call [`restart`](Self::restart).
+    /// Deletes all keys, like `FLUSHALL`. Coordinators that are connected notice this, and their
+    /// [restart guard](crate::RestartGuard) takes the vote from the master, as after a
+    /// [`restart`](Self::restart). Without a restart guard, two guards of one lock can be valid.
     pub fn forget(&self) {
+        self.state.lock().flush();
+    }
+
+    /// Replaces all keys by those of `other`, like `REPLICAOF other` followed by `REPLICAOF NO
+    /// ONE`. Coordinators that are connected notice this, as in [`forget`](Self::forget).
+    pub fn resync(&self, other: &Self) {
+        let (keys, guard) = {
+            let mut other = other.state.lock();
+            (other.keys().clone(), other.guard.clone())
+        };
         let mut state = self.state.lock();
-        state.flush();
-        state.guard = None;
+        let now = state.keys().now();
+        state.resync(keys.moved_to(now), guard);
     }
 
     /// Returns a handle on the same master for coordinators that simulate another process. Their

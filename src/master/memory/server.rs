@@ -53,6 +53,9 @@ pub(in crate::master) struct State {
     /// The guard record. A server keeps this record in a key, and forgets it with the other keys.
     /// `None` until a client asks whether the master restarted.
     pub(in crate::master) guard: Option<RestartRecord>,
+    /// The number of times that the master was a replica and was promoted. This is its replication
+    /// id.
+    pub(in crate::master) promotions: u64,
 }
 
 impl State {
@@ -76,6 +79,7 @@ impl State {
             pushes: BTreeMap::new(),
             wakers: BTreeMap::new(),
             guard: None,
+            promotions: 0,
         }
     }
 
@@ -159,7 +163,17 @@ impl State {
 
     /// Deletes all keys, and reports that to all connections.
     pub(in crate::master) fn flush(&mut self) {
-        self.keys.clear();
+        self.replace(Keys::default(), None);
+    }
+
+    /// Becomes a replica of a server with these keys and this guard record, and a master again.
+    pub(in crate::master) fn resync(&mut self, keys: Keys, guard: Option<RestartRecord>) {
+        self.replace(keys, guard);
+        self.promotions += 1;
+    }
+
+    fn replace(&mut self, keys: Keys, guard: Option<RestartRecord>) {
+        (self.keys, self.guard) = (keys, guard);
         self.tracked.clear();
         for connection in self.wakers.keys().copied().collect::<Vec<_>>() {
             self.push(connection, Push::Changed(None));

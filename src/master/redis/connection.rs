@@ -129,7 +129,6 @@ impl Connection for RedisConnection {
                     reply = Reply::Other;
                 }
                 on_reply(&reply, in_flight, must_use_script, now, out)
-                    .and_then(|()| check_writable(&reply))
             };
             handled.map_or_else(ControlFlow::Break, ControlFlow::Continue)
         };
@@ -150,17 +149,6 @@ fn releases(in_flight: &InFlight<'_>) -> bool {
 /// Returns whether the server refuses the command itself. A release then needs the script.
 fn is_denial(reply: &Reply<'_>) -> bool {
     matches!(reply, Reply::Error(error) if ServerError::of(error).is_denial())
-}
-
-/// Fails if the reply says that the server has become a replica. The next dial finds out whether it
-/// is a master again, and which locks it may have forgotten meanwhile.
-fn check_writable(reply: &Reply<'_>) -> Result<(), Arc<str>> {
-    match reply {
-        Reply::Error(error) if ServerError::of(error) == ServerError::WritesRefused("READONLY") => {
-            Err("it has become a replica".into())
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Passes on the reply to the oldest command. If the server does not know the script, or if
@@ -210,8 +198,7 @@ fn on_push(frame: &[u8], in_flight: &mut InFlight<'_>, now: Instant) -> Result<(
                 keys.flatten()
                     .for_each(|key| in_flight.on_changed(Some(&key)));
             }
-            // All keys are gone, or the server has forgotten what to report.
-            _ => in_flight.on_changed(None),
+            _ => return in_flight.on_flushed(),
         },
         (PushKind::Subscribe | PushKind::Unsubscribe, Some(channel)) => {
             return in_flight.on_confirmation(&channel, now);

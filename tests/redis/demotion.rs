@@ -1,0 +1,227 @@
+//! Masters that are made replicas, and masters again, without a restart. If they may have lost
+//! locks, they have no vote until those locks have expired.
+
+use std::time::Duration;
+
+use quorlock::{AcquireError, Builder, Coordinator, Renewal, RestartGuard};
+use tokio::{join, time::sleep};
+
+use crate::{
+    common::*,
+    restart_guard::{KEY, connected, copy_once, guarded, is_copy},
+};
+
+/// The longest TTL in these tests. A demotion takes less time.
+const TTL: Duration = Duration::from_secs(5);
+
+fn builder(guard: RestartGuard) -> Builder {
+    // Without the guard, the second holder may come late on a busy machine.
+    let ttl = if guard == RestartGuard::Off {
+        LONG
+    } else {
+        TTL
+    };
+    guarded(guard).max_ttl(ttl).ttl(ttl).renewal(Renewal::Off)
+}
+
+/// Runs `test` on `n` servers of each version whose program is there.
+fn on_versions(n: usize, test: impl AsyncFn(&str, Vec<Server>)) {
+    for version in ["redis-6.2", "redis-7.0", "redis-8.6", "valkey-9.1"] {
+        let Some(program) = server::version(version) else {
+            continue;
+        };
+        let mut options = vec!["--repl-diskless-sync-delay", "0"];
+        if version != "redis-6.2" {
+            options.extend(["--enable-debug-command", "yes"]); // 6.2 always allows it
+        }
+        let start = || Server::start_program(Some(&program), &options, &[]);
+        run(test(version, (0..n).map(|_| start()).collect()));
+    }
+}
+
+/// Makes `replica` a replica of `master`, and waits until it has the data.
+async fn attach(replica: &Server, master: &Server) {
+    let port = master.port().to_string();
+    replica.command(&["REPLICAOF", "127.0.0.1", &port]);
+    until("a copy", async || is_copy(replica)).await;
+}
+
+/// The first two of three masters hold a lock. The first one is made a replica of a server that
+/// lacks the lock, and is promoted again. It and the third master could give the lock away.
+async fn check_for_two_holders(version: &str, servers: &[Server], guard: RestartGuard) {
+    let (masters, other) = servers.split_at(3);
+    attach(&other[0], &masters[0]).await;
+    let urls = urls(masters);
+    let mine = connected(builder(guard), &urls).await;
+    let yours = connected(builder(guard), &urls).await;
+    let record = masters[0].command(&["HGETALL", KEY]);
+    until("a copy of the record", async || {
+        (other[0].command(&["HGETALL", KEY]) == record).then_some(())
+    })
+    .await;
+    other[0].command(&["REPLICAOF", "NO", "ONE"]);
+    masters[2].command(&["SET", "k", "another's"]);
+    let held = mine.mutex("k").try_acquire().await.unwrap();
+    assert_eq!(held.settled().await.granted_count(), 2);
+    masters[2].command(&["DEL", "k"]);
+
+    attach(&masters[0], &other[0]).await;
+    assert_eq!(masters[0].command(&["EXISTS", "k"]), "0");
+    assert_eq!(masters[0].command(&["HGETALL", KEY]), record);
+    masters[0].command(&["REPLICAOF", "NO", "ONE"]);
+    masters[1].pause();
+    let second = yours.mutex("k");
+    let mut is_second = false;
+    while held.is_valid() && !is_second {
+        is_second = second.try_acquire().await.is_ok() && held.is_valid();
+        sleep(millis(20)).await;
+    }
+    masters[1].resume();
+    let is_expected = guard == RestartGuard::Off;
+    assert_eq!(is_second, is_expected, "{version} {guard:?}");
+    if !is_expected {
+        drop(second.acquire_within(TEST_TIMEOUT / 4).await.unwrap());
+    }
+}
+
+#[test]
+fn no_second_lock_is_granted_by_a_master_that_was_demoted_and_promoted() {
+    on_versions(12, async |version, servers| {
+        let guards = [
+            RestartGuard::Off,
+            RestartGuard::Observed,
+            RestartGuard::Strict,
+        ];
+        let [off, observed, strict] =
+            [0, 1, 2].map(|at| (&servers[4 * at..4 * at + 4], guards[at]));
+        join!(
+            check_for_two_holders(version, off.0, off.1),
+            check_for_two_holders(version, observed.0, observed.1),
+            check_for_two_holders(version, strict.0, strict.1),
+        );
+    });
+}
+
+/// What happens to the master `a`, without a restart. The server `b` is no master.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    AttachedReplica,
+    BackgroundSave,
+    FailoverAndBack,
+    FirstReplica,
+    Flush,
+    FullSync,
+    PlainReconnect,
+    PromotedMaster,
+    Reload,
+    ReplicaOfItself,
+}
+
+impl Event {
+    const ALL: [Self; 10] = [
+        Self::AttachedReplica,
+        Self::BackgroundSave,
+        Self::FailoverAndBack,
+        Self::FirstReplica,
+        Self::Flush,
+        Self::FullSync,
+        Self::PlainReconnect,
+        Self::PromotedMaster,
+        Self::Reload,
+        Self::ReplicaOfItself,
+    ];
+
+    /// Returns whether the next dial must count the master as one that may have lost locks.
+    fn is_loss(self) -> bool {
+        match self {
+            Self::BackgroundSave | Self::PlainReconnect | Self::PromotedMaster | Self::Reload => {
+                false
+            }
+            // The first replica costs no lock. But its sign looks like that of a promotion.
+            Self::AttachedReplica
+            | Self::FailoverAndBack
+            | Self::FirstReplica
+            | Self::Flush
+            | Self::FullSync
+            | Self::ReplicaOfItself => true,
+        }
+    }
+
+    async fn happen(self, a: &Server, b: &Server) {
+        let is_ok = |words: &[&str]| assert_eq!(a.command(words), "OK", "{self:?}");
+        let promote = |server: &Server| {
+            server.command(&["REPLICAOF", "NO", "ONE"]);
+        };
+        match self {
+            // `b` is attached already.
+            Self::AttachedReplica => {
+                is_ok(&["REPLICAOF", "127.0.0.1", &b.port().to_string()]);
+                sleep(millis(300)).await;
+                promote(a);
+            }
+            Self::BackgroundSave => {
+                a.command(&["BGSAVE"]);
+                until("a snapshot", async || {
+                    let info = a.command(&["INFO", "persistence"]);
+                    let is_saved = info.contains("rdb_bgsave_in_progress:0")
+                        && !info.contains("rdb_last_bgsave_time_sec:-1");
+                    is_saved.then_some(())
+                })
+                .await;
+            }
+            // `b` is attached already, so both can go on where the other one stopped.
+            Self::FailoverAndBack => {
+                promote(b);
+                attach(a, b).await;
+                let stats = b.command(&["INFO", "stats"]);
+                assert!(stats.contains("sync_partial_ok:1"), "{stats}");
+                promote(a);
+            }
+            Self::FirstReplica => attach(b, a).await,
+            Self::Flush => is_ok(&["FLUSHALL"]),
+            Self::FullSync => copy_once(a, b).await,
+            Self::PlainReconnect => {}
+            Self::PromotedMaster => promote(a),
+            Self::Reload => is_ok(&["DEBUG", "RELOAD"]),
+            Self::ReplicaOfItself => {
+                is_ok(&["REPLICAOF", "127.0.0.1", &a.port().to_string()]);
+                sleep(millis(300)).await;
+                promote(a);
+            }
+        }
+    }
+}
+
+/// Returns whether the only master of `locks` has no vote because it may have lost locks.
+async fn is_quarantined(locks: &Coordinator) -> bool {
+    until("an answer", async || {
+        match locks.mutex("r").try_acquire().await {
+            Ok(guard) => {
+                guard.release().await.unwrap();
+                Some(false)
+            }
+            Err(AcquireError::Quarantined { .. }) => Some(true),
+            Err(_) => None,
+        }
+    })
+    .await
+}
+
+#[test]
+fn a_new_replication_id_is_a_quarantine_and_other_events_are_none() {
+    on_versions(2 * Event::ALL.len(), async |version, servers| {
+        for (event, pair) in Event::ALL.into_iter().zip(servers.chunks(2)) {
+            let (a, b) = (&pair[0], &pair[1]);
+            if matches!(event, Event::AttachedReplica | Event::FailoverAndBack) {
+                attach(b, a).await;
+            }
+            let urls = [a.url()];
+            let before = connected(builder(RestartGuard::Observed), &urls).await;
+            event.happen(a, b).await;
+            let after = builder(RestartGuard::Observed).masters(&urls);
+            let is_quarantined = is_quarantined(&after.build().unwrap()).await;
+            assert_eq!(is_quarantined, event.is_loss(), "{version} {event:?}");
+            drop(before);
+        }
+    });
+}
