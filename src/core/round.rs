@@ -98,6 +98,11 @@ impl Round {
         self.outcome
     }
 
+    /// Decides that this round, which is pending, is lost. Later votes do not change that.
+    pub(crate) fn give_up(&mut self) {
+        self.outcome = Outcome::Lost;
+    }
+
     pub(crate) fn verb(&self) -> Verb {
         self.verb
     }
@@ -299,6 +304,12 @@ impl Round {
         self.majority_say_in_time(|vote| !matches!(vote, Vote::Fail(_)))
     }
 
+    /// Returns whether a majority of masters have answered without an error, and some refused.
+    pub(crate) fn is_contested(&self) -> bool {
+        let refused = self.count(|vote| matches!(vote, Vote::Refuse(_)));
+        refused > 0 && refused + self.granted().len() >= majority(self.cast.len())
+    }
+
     /// Returns whether a majority of masters have replied before the limit, even with an error.
     pub(crate) fn majority_replied_in_time(&self) -> bool {
         self.majority_say_in_time(|vote| match vote {
@@ -421,6 +432,30 @@ mod tests {
             round.on_vote(master, vote(letter), start + millis(master as u64));
         }
         round.outcome()
+    }
+
+    #[test]
+    fn contested_table() {
+        for (letters, expected) in [
+            ("gg", false),
+            ("ggg", false),
+            ("gh", false),
+            ("ghf", false),
+            ("ggh", true),
+            ("ghhf", true),
+        ] {
+            let start = Instant::now();
+            let mut round = Round::open(Verb::Acquire, 5, start, None);
+            for (master, letter) in letters.chars().enumerate() {
+                round.on_vote(master, vote(letter), start);
+            }
+            assert_eq!(round.is_contested(), expected, "{letters}");
+            if expected {
+                round.give_up();
+                assert_eq!(round.on_vote(4, vote('g'), start), Outcome::Lost);
+                assert_eq!(round.on_vote(3, vote('g'), start), Outcome::Lost);
+            }
+        }
     }
 
     #[test]

@@ -96,12 +96,12 @@ async fn decide(
             ..Denied::in_round(Refused::HeldUntil(left), level.newest_round())
         });
     }
-    let mut outcome = level.decided_for_ballot().await;
+    let mut outcome = level.decided_for_ballot(waiting.is_some()).await;
     for _ in 0..MORE_BALLOTS {
         if outcome != Outcome::Lost || !level.raise_ballot(None) {
             break;
         }
-        outcome = level.decided_for_ballot().await;
+        outcome = level.decided_for_ballot(waiting.is_some()).await;
     }
     match outcome {
         Outcome::Won => {

@@ -130,7 +130,7 @@ impl<'a> FairWait<'a> {
         let level = self.begin();
         let mut waiter = None;
         loop {
-            let outcome = level.decided_for_ballot().await;
+            let outcome = level.decided_for_ballot(!is_last).await;
             if outcome == Outcome::Won {
                 self.owned.won(&level);
                 self.shared.note_chance(Chance::Had, clock::now());

@@ -181,6 +181,17 @@ impl LiveRound {
         });
     }
 
+    /// Decides that the round is lost, unless it is decided already. Wakes no task, so only the
+    /// task that waits for the outcome may call this.
+    pub(crate) fn give_up(&self) {
+        let mut state = self.state.lock();
+        if state.round.outcome() == Outcome::Pending {
+            state.round.give_up();
+            drop(state);
+            self.record(clock::now());
+        }
+    }
+
     /// Notes that the key was put back on `master`.
     pub(crate) fn healed(&self, master: usize) {
         self.state.lock().round.healed(master);

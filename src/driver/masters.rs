@@ -76,13 +76,20 @@ impl Masters {
     /// and a release that says why the lock was refused. The first of them may wait for first
     /// connections.
     pub(crate) fn attempt_timeout(&self) -> Duration {
-        let mut mailboxes = self.mailboxes.iter();
         let rounds = self.node_timeout() * 3;
-        if mailboxes.any(|mailbox| mailbox.node_timeout().is_none()) {
-            rounds + self.config.connect_timeout
-        } else {
+        if self.undialled().is_empty() {
             rounds
+        } else {
+            rounds + self.config.connect_timeout
         }
+    }
+
+    /// Returns the masters whose first dials are not over. Each of them votes as late as the
+    /// connect timeout, and each other master within its node timeout.
+    pub(crate) fn undialled(&self) -> MasterSet {
+        let mailboxes = self.mailboxes.iter();
+        let undialled = mailboxes.filter(|mailbox| mailbox.node_timeout().is_none());
+        undialled.map(|mailbox| mailbox.master()).collect()
     }
 
     /// Returns how long a waiter of a fair lock may be silent. The result is at least four node

@@ -97,9 +97,9 @@ impl Lock {
     /// An attempt takes one round trip to the slowest master of the fastest majority, and at most
     /// one node timeout. After a failure it takes at most one more node timeout to find out the
     /// reason. Both times may double while a master does not keep up with the commands of this
-    /// coordinator. In addition, the first attempt of a coordinator waits for its first
-    /// connections, for at most the connect timeout. If another task of the same owner is making an
-    /// attempt, this call first waits until that attempt ends, for at most three node timeouts.
+    /// coordinator. If another task of the same owner is making an attempt, this call first waits
+    /// until that attempt ends, for at most three node timeouts. Until every master was dialled
+    /// once, each of these waits may take longer, by at most the connect timeout.
     ///
     /// # Errors
     ///

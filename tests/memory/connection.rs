@@ -1,9 +1,9 @@
 //! The end of connections that do not answer, and new dials.
 
-use quorlock::Fault;
+use quorlock::{AcquireError, Coordinator, Fault};
 use tokio::time::{Instant, sleep};
 
-use crate::world::{REDIAL, World, delay, error, millis, said, seconds, timed};
+use crate::world::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_is_given_up_after_three_silent_node_timeouts() {
@@ -113,7 +113,7 @@ async fn a_first_attempt_waits_for_the_first_dials() {
     let world = World::new(5).await;
     // A dial takes one delay here, and the answer takes another one.
     world.inject([delay(120), delay(130), delay(140), Fault::Hang, Fault::Down]);
-    let locks = quorlock::Coordinator::new(&world.masters).unwrap();
+    let locks = Coordinator::new(&world.masters).unwrap();
     let (took, guard) = timed(locks.mutex("late").try_acquire()).await;
     assert_eq!(took, millis(280));
     let (took, votes) = timed(guard.unwrap().settled()).await;
@@ -126,6 +126,78 @@ async fn a_first_attempt_waits_for_the_first_dials() {
     );
 }
 
+/// No client wins while several of them wait for first connections with the grants of a minority.
+#[tokio::test(start_paused = true)]
+async fn a_contested_first_attempt_gives_back_its_grants_after_a_node_timeout() {
+    for kind in KINDS {
+        for (size, silent) in [(3, 1), (5, 2)] {
+            let world = World::new(size).await;
+            world.inject(vec![Fault::Hang; silent]);
+            world.occupy([size - 1], seconds(60));
+            let locks = Coordinator::new(&world.masters).unwrap();
+            let lock = lock(kind, &locks, &locks.owner());
+            let (took, refused) = timed(lock.try_acquire()).await;
+            let refused = refused.unwrap_err();
+            assert!(
+                matches!(refused, AcquireError::Contended { .. }),
+                "{refused}"
+            );
+            assert_eq!(took, millis(50), "{kind:?}");
+            assert_eq!(world.holders().concat(), "another", "{kind:?}");
+            world.clear_faults();
+            sleep(seconds(1)).await;
+            assert_eq!(world.holders().concat(), "another", "{kind:?}");
+        }
+    }
+}
+
+/// Fewer than a majority have answered, or no master has refused.
+#[tokio::test(start_paused = true)]
+async fn an_uncontested_first_attempt_waits_for_first_connections() {
+    for (faults, occupied) in [
+        (vec![delay(200), delay(200), delay(200)], vec![4]),
+        (vec![delay(200), delay(200), delay(200)], vec![]),
+        (vec![delay(200), delay(200)], vec![]),
+        (vec![delay(200), delay(200), Fault::Down], vec![]),
+    ] {
+        let world = World::new(5).await;
+        world.inject(faults);
+        world.occupy(occupied, seconds(60));
+        let locks = Coordinator::new(&world.masters).unwrap();
+        drop(locks.mutex(NAME).try_acquire().await.unwrap());
+    }
+}
+
+/// Runs of four fresh coordinators, one after another, on three masters and two others that only
+/// accept connections. They must not be much slower than with two masters that are down.
+#[tokio::test(start_paused = true)]
+async fn fresh_coordinators_share_a_lock_beside_silent_masters() {
+    let runs = async |fault: Fault| {
+        let world = World::new(5).await;
+        world.inject_all(&delay(1));
+        world.inject([fault.clone(), fault]);
+        let end = Instant::now() + seconds(15);
+        let run = async || {
+            let mut runs = 0_u32;
+            while Instant::now() < end {
+                let locks = Coordinator::new(&world.masters).unwrap();
+                let guard = locks.mutex(NAME).acquire().await.unwrap();
+                guard.release().await.unwrap();
+                runs += 1;
+            }
+            runs
+        };
+        let runs = tokio::join!(run(), run(), run(), run());
+        runs.0 + runs.1 + runs.2 + runs.3
+    };
+    let (silent, down) = (runs(Fault::Hang).await, runs(Fault::Down).await);
+    println!("{silent} runs beside silent masters, {down} beside masters that are down");
+    assert!(
+        f64::from(silent) >= 0.35 * f64::from(down),
+        "{silent} of {down}"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_first_attempt_ends_when_the_outcome_is_certain() {
     let world = World::new(3).await;
@@ -135,7 +207,7 @@ async fn a_first_attempt_ends_when_the_outcome_is_certain() {
         (vec![Fault::Hang, Fault::Hang], 1_000, "no connection in 1s"),
     ] {
         world.inject(faults);
-        let locks = quorlock::Coordinator::new(&world.masters).unwrap();
+        let locks = Coordinator::new(&world.masters).unwrap();
         let lock = locks.mutex("late");
         let (first, attempt) = tokio::join!(timed(lock.is_held()), timed(lock.try_acquire()));
         assert_eq!(attempt.0, millis(took));
@@ -152,7 +224,7 @@ async fn far_masters_have_more_time_to_answer() {
     let world = World::new(3).await;
     for (delays, timeout) in [(0, 50), (20, 80), (120, 480), (300, 1_000)] {
         world.inject_all(&delay(delays));
-        let locks = quorlock::Coordinator::new(&world.masters).unwrap();
+        let locks = Coordinator::new(&world.masters).unwrap();
         drop(locks.mutex("first").try_acquire().await.unwrap());
         world.inject_all(&Fault::Hang);
         let (took, error) = timed(locks.mutex("second").try_acquire()).await;
@@ -162,7 +234,7 @@ async fn far_masters_have_more_time_to_answer() {
         world.clear_faults();
     }
     world.inject_all(&delay(60));
-    let locks = quorlock::Coordinator::builder().node_timeout(millis(50));
+    let locks = Coordinator::builder().node_timeout(millis(50));
     let locks = locks.masters(&world.masters).build().unwrap();
     locks.mutex("first").try_acquire().await.unwrap_err();
 }

@@ -2,9 +2,12 @@
 //! keep the grants of the round before.
 
 use super::{Claim, rounds::NextRound};
-use crate::core::{
-    identity::QueueOptions,
-    round::{Outcome, Round},
+use crate::{
+    core::{
+        identity::QueueOptions,
+        round::{Outcome, Round},
+    },
+    driver::{clock, select::first_of},
 };
 
 /// The maximum number of further ballots in a row. One is for counters that are above our
@@ -15,12 +18,14 @@ pub(crate) const MORE_BALLOTS: usize = 2;
 impl Claim {
     /// Waits for the outcome of the newest round. If the round is lost and the missing votes may
     /// show that another ballot can win, waits for these votes, too.
-    pub(crate) async fn decided_for_ballot(&self) -> Outcome {
-        let outcome = self.decided().await;
+    pub(crate) async fn decided_for_ballot(&self, will_retry: bool) -> Outcome {
+        let outcome = self.decided(will_retry).await;
         if outcome == Outcome::Lost {
             let round = self.newest_round();
             if round.read(Round::may_raise_ballot) {
-                round.settled().await;
+                // Does not wait for a first connection, because the round may hold grants.
+                let end = clock::now() + self.context.masters.node_timeout();
+                first_of(round.settled(), clock::sleep_until(end)).await;
             }
         }
         outcome

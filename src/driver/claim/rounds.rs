@@ -24,6 +24,7 @@ use crate::{
         live_round::{IgnoreVotes, LiveRound},
         masters::{Masters, Posted},
         owned_lock::OwnedLock,
+        select::first_of,
         signal::Signal,
     },
 };
@@ -184,10 +185,14 @@ impl Claim {
         masters.post_to(to, self.command(action), IgnoreVotes);
     }
 
-    /// Waits for the outcome of the newest round. A majority counts as too late if no validity is
-    /// left when this task runs.
-    pub(crate) async fn decided(&self) -> Outcome {
+    /// Waits for the outcome of the newest round. `will_retry` says whether the caller asks again
+    /// if it does not win. A majority counts as too late if no validity is left when this task
+    /// runs.
+    pub(super) async fn decided(&self, will_retry: bool) -> Outcome {
         let acquisition = self.newest_round();
+        if !self.context.masters.undialled().is_empty() {
+            self.give_up_contested(&acquisition, will_retry).await;
+        }
         let outcome = acquisition.decided().await;
         if outcome != Outcome::Won {
             return outcome;
@@ -202,6 +207,34 @@ impl Claim {
             Outcome::Won
         } else {
             Outcome::TooLate
+        }
+    }
+
+    /// Waits until `round` is decided. Gives the round up if it is contested, and only masters that
+    /// were never connected are missing a node timeout after the others have answered. If the
+    /// caller will try again, the wait is shorter where masters answer sooner.
+    ///
+    /// Such a master may vote as late as the connect timeout. If each of several clients waited for
+    /// that vote with the grants of a minority, none would win.
+    async fn give_up_contested(&self, round: &LiveRound, will_retry: bool) {
+        const LEAST: Duration = Duration::from_millis(5);
+        let masters = &self.context.masters;
+        let is_stuck = |round: &Round| {
+            round.is_contested() && (round.unanswered() - masters.undialled()).is_empty()
+        };
+        let look = || (!round.is_pending() || round.read(is_stuck)).then_some(());
+        round.watch(look).await;
+        if round.is_pending() {
+            let now = clock::now();
+            let mut patience = masters.node_timeout();
+            if will_retry {
+                patience = patience.min(LEAST.max(round.elapsed(now) * 2));
+            }
+            let decided = async {
+                round.decided().await;
+            };
+            first_of(clock::sleep_until(now + patience), decided).await;
+            round.give_up();
         }
     }
 }
