@@ -4,7 +4,7 @@ use quorlock::Kind;
 
 use crate::clock::{self, Nanos, SECOND};
 use crate::history::{History, Tenure};
-use crate::locks::{KINDS, LockNumber, NODE_TIMEOUT, TTL};
+use crate::locks::{KINDS, LockNumber, MOST_TTL, NODE_TIMEOUT};
 use crate::nemesis::Done;
 use crate::plan::{CLIENTS, MASTERS};
 use crate::spans::{Span, at_least, union, without};
@@ -102,25 +102,72 @@ fn calls_of_places(lock: LockNumber, history: &History, away: &[Vec<Span>]) -> V
     calls
 }
 
-/// Returns the times for which masters may keep the lock for a client that was killed or stopped
-/// while it acquired or released the lock. No one is told of such a lock, and it ends with its TTL.
+/// Returns the times for which masters may keep a lock that has a minimum time, or the lock of a
+/// client that was killed or stopped while it acquired or released it. No one is told of such a
+/// lock, and it ends with its TTL.
 fn leftovers(lock: LockNumber, history: &History, away: &[Vec<Span>]) -> Vec<Span> {
     let mut busy = calls_of_places(lock, history, away);
+    let mut leftovers = Vec::new();
     for tenure in history.of_lock(lock) {
+        if tenure.until < tenure.hold_until {
+            // After a minimum time, masters keep the lock for its last TTL, by their own clocks.
+            let kept = clock::nanos(MOST_TTL) * 102 / 100;
+            leftovers.push(Span::new(tenure.until, tenure.until + kept));
+        }
         // A release takes a moment, and is not always in the log.
         let to = tenure.until + clock::nanos(NODE_TIMEOUT);
         busy[tenure.client.place].push(Span::new(tenure.granted, to));
     }
-    let mut leftovers = Vec::new();
     for (busy, away) in busy.iter().zip(away) {
         let meets = |away: &&Span| {
             busy.iter()
                 .any(|busy| busy.from < away.from && away.from <= busy.to)
         };
         let kept = away.iter().filter(meets);
-        leftovers.extend(kept.map(|away| Span::new(away.from, away.from + clock::nanos(TTL))));
+        leftovers.extend(kept.map(|away| Span::new(away.from, away.from + clock::nanos(MOST_TTL))));
     }
     leftovers
+}
+
+/// Returns the longest time for which a client that was served did not get a lock that no one else
+/// uses. Time for which the machine was too busy to run the drill does not count.
+pub fn longest_wait_of_a_probe(
+    history: &History,
+    served: &[Vec<Span>],
+    stalls: &[Span],
+) -> Option<Gap> {
+    let gaps = served.iter().enumerate().flat_map(|(place, served)| {
+        let probes = history.probes.iter();
+        let mut at: Vec<_> = probes
+            .filter(|(client, _)| client.place == place)
+            .map(|(_, at)| Span::new(*at, *at + 1))
+            .collect();
+        at.sort_unstable();
+        let gaps: Vec<_> = served
+            .iter()
+            .flat_map(|span| without(*span, at.clone()))
+            .collect();
+        gaps.into_iter().map(move |span| (place, span))
+    });
+    let gaps = gaps.map(|(place, span)| {
+        let stalls = stalls.iter().filter(|stall| stall.meets(span));
+        let stalled: Nanos = stalls.map(|stall| stall.length()).sum();
+        Gap {
+            place,
+            span,
+            length: span.length().saturating_sub(stalled),
+        }
+    });
+    gaps.max_by_key(|gap| gap.length)
+}
+
+/// A time for which the probe of a client did not get its lock.
+#[derive(Clone, Debug)]
+pub struct Gap {
+    pub place: usize,
+    pub span: Span,
+    /// Without the time for which the machine was too busy.
+    pub length: Nanos,
 }
 
 #[cfg(test)]
@@ -176,7 +223,7 @@ mod tests {
             from,
             to: Some(to),
             due: to,
-            is_release: false,
+            is_acquisition: true,
         };
         let tenure = |granted, until| Tenure {
             client,
@@ -186,6 +233,8 @@ mod tests {
             asked: granted,
             granted,
             until,
+            hold_until: 0,
+            is_kept: false,
             token: None,
             owner: String::new(),
         };
@@ -216,7 +265,7 @@ mod tests {
             from: 10,
             to: None,
             due: 90,
-            is_release: false,
+            is_acquisition: true,
         };
         let history = History {
             calls: vec![call],
@@ -227,7 +276,31 @@ mod tests {
         let lock = LockNumber(0);
         assert_eq!(wanted(lock, &history, &served, &away), [Span::new(10, 30)]);
         // Nor was it busy when the next process was killed.
-        let kept = Span::new(30, 30 + clock::nanos(TTL));
+        let kept = Span::new(30, 30 + clock::nanos(MOST_TTL));
         assert_eq!(leftovers(lock, &history, &away), [kept]);
+    }
+
+    #[test]
+    fn a_probe_that_gets_nothing_is_found_while_its_client_is_served() {
+        let probe = |place, at| (Client { place, life: 0 }, at);
+        let history = History {
+            probes: vec![probe(0, 10), probe(0, 20), probe(0, 80), probe(1, 50)],
+            ..History::default()
+        };
+        let longest = |served: [Vec<Span>; 3], stalls: &[Span]| {
+            let gap = longest_wait_of_a_probe(&history, &served, stalls).unwrap();
+            (gap.place, gap.length)
+        };
+        let all = || vec![Span::new(0, 100)];
+        assert_eq!(longest([all(), vec![], vec![]], &[]), (0, 59));
+        assert_eq!(longest([all(), vec![], all()], &[]), (2, 100));
+        assert_eq!(
+            longest([vec![Span::new(0, 70)], vec![], vec![]], &[]),
+            (0, 49)
+        );
+        assert_eq!(
+            longest([all(), vec![], vec![]], &[Span::new(30, 70)]),
+            (0, 19)
+        );
     }
 }

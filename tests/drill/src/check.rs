@@ -29,6 +29,24 @@ pub fn overlaps(history: &History) -> Vec<String> {
     found
 }
 
+/// Returns a line for each holder that got a lock within the minimum time of the holder before.
+pub fn minimum_times(history: &History) -> Vec<String> {
+    let mut found = Vec::new();
+    for lock in LockNumber::all() {
+        let mut kept: Option<&Tenure> = None;
+        for tenure in history.of_lock(lock) {
+            if let Some(other) = kept.filter(|other| tenure.granted < other.hold_until) {
+                found.push(format!(
+                    "{} was not kept for its minimum time: {other:?} and {tenure:?}",
+                    lock.name()
+                ));
+            }
+            kept = Some(tenure).filter(|tenure| tenure.is_kept).or(kept);
+        }
+    }
+    found
+}
+
 /// The findings about fencing tokens.
 #[derive(Debug, Default)]
 pub struct TokenFindings {
@@ -220,6 +238,8 @@ mod tests {
             asked,
             granted,
             until,
+            hold_until: 0,
+            is_kept: false,
             token: Some(token).filter(|token| *token > 0),
             owner: format!("id:{granted}"),
         }
@@ -251,6 +271,18 @@ mod tests {
         // A holder whose validity was over when it got the lock overlaps with no one.
         let expired = [tenure(0, 0, 1, 30, 0), tenure(0, 1, 9, 8, 0)];
         assert_eq!(overlaps(&history(&expired)).len(), 0);
+    }
+
+    #[test]
+    fn a_planted_break_of_a_minimum_time_is_found() {
+        let with = |is_kept, next| {
+            let mut first = tenure(0, 0, 1, 3, 0);
+            (first.hold_until, first.is_kept) = (50, is_kept);
+            let others = [tenure(1, 4, 5, 6, 0), tenure(0, 4, next, next + 1, 0)];
+            minimum_times(&history(&[&[first], &others[..]].concat())).len()
+        };
+        assert_eq!((with(true, 49), with(true, 50)), (1, 0));
+        assert_eq!(with(false, 49), 0); // its release failed, or it had lost the lock
     }
 
     #[test]
@@ -346,7 +378,7 @@ mod tests {
             from: 0,
             to,
             due: SECOND,
-            is_release: false,
+            is_acquisition: true,
         };
         let calls = vec![
             call(Some(SECOND)),

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use quorlock::{AcquireError, Coordinator, Guard, Lock, RestartGuard};
+use quorlock::{AcquireError, Coordinator, Guard, Lock, Renewal, RestartGuard};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
 use crate::Result;
-use crate::clock::{self, Nanos};
-use crate::locks::{LOCKS, LockNumber, NODE_TIMEOUT, settings};
+use crate::clock::{self, Nanos, WrongClock};
+use crate::command;
+use crate::locks::{LOCKS, LockNumber, MOST_TTL, NODE_TIMEOUT, settings, validity};
 use crate::note::Note;
 use crate::random::Random;
 use crate::store::StoreClient;
@@ -32,10 +33,24 @@ pub struct Orders {
     pub is_durable: bool,
     /// Set if holders write without checking their guards again.
     pub is_careless: bool,
+    /// Set if the client runs on several threads.
+    pub is_threaded: bool,
+    /// The shortest TTL of its locks.
+    pub least_ttl: Duration,
+    /// The library that makes clocks wrong, and the wall clock of the client.
+    pub clock: Option<(PathBuf, WrongClock)>,
+    /// The configuration file of the command line. If it is set, the client only runs commands.
+    pub configuration: Option<PathBuf>,
     pub seed: u64,
 }
 
 impl Orders {
+    /// Returns the orders that the client gets by its environment.
+    pub fn environment(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
+        let clock = self.clock.iter();
+        clock.flat_map(|(library, clock)| clock.environment(library))
+    }
+
     pub fn to_arguments(&self) -> Vec<String> {
         vec![
             self.masters.join(","),
@@ -43,12 +58,28 @@ impl Orders {
             format!("{:?}", self.guard),
             self.is_durable.to_string(),
             self.is_careless.to_string(),
+            self.is_threaded.to_string(),
+            self.least_ttl.as_millis().to_string(),
+            self.configuration
+                .as_ref()
+                .map_or(String::new(), |path| path.display().to_string()),
             self.seed.to_string(),
         ]
     }
 
     pub fn parse(arguments: &[String]) -> Result<Self> {
-        let [masters, store, guard, is_durable, is_careless, seed] = arguments else {
+        let [
+            masters,
+            store,
+            guard,
+            is_durable,
+            is_careless,
+            is_threaded,
+            least_ttl,
+            configuration,
+            seed,
+        ] = arguments
+        else {
             return Err(format!("not the orders of a client: {arguments:?}").into());
         };
         let guards = [
@@ -65,6 +96,11 @@ impl Orders {
             guard: named.ok_or("no such restart guard")?,
             is_durable: is_durable.parse()?,
             is_careless: is_careless.parse()?,
+            is_threaded: is_threaded.parse()?,
+            least_ttl: Duration::from_millis(least_ttl.parse()?),
+            clock: None,
+            configuration: Some(configuration.into())
+                .filter(|path: &PathBuf| !path.as_os_str().is_empty()),
             seed: seed.parse()?,
         })
     }
@@ -80,23 +116,31 @@ pub fn run(orders: Orders) -> Result<()> {
         print(info);
         process::abort();
     }));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(work(orders))
+    let mut runtime = if orders.is_threaded {
+        tokio::runtime::Builder::new_multi_thread()
+    } else {
+        tokio::runtime::Builder::new_current_thread()
+    };
+    let runtime = runtime.worker_threads(2).enable_all().build()?;
+    // A task of the runtime may run on any thread.
+    let work = async move { tokio::spawn(work(orders)).await? };
+    runtime.block_on(work)
 }
 
 async fn work(orders: Orders) -> Result<()> {
-    let locks = settings()
-        .masters(&orders.masters)
-        .restart_guard(orders.guard)
-        .durable_masters(orders.is_durable)
-        .build()?;
     let (sender, over) = watch::channel(());
     spawn_blocking(move || {
         let _ = io::stdin().read_to_end(&mut Vec::new());
         drop(sender);
     });
+    if let Some(configuration) = &orders.configuration {
+        return command::run_all(&orders, configuration, over).await;
+    }
+    let locks = settings()
+        .masters(&orders.masters)
+        .restart_guard(orders.guard)
+        .durable_masters(orders.is_durable)
+        .build()?;
     if orders.guard == RestartGuard::Observed {
         // From then on, the client notices when a master has forgotten its locks.
         wait_for_all_masters(&locks, orders.seed, over.clone()).await?;
@@ -109,12 +153,14 @@ async fn work(orders: Orders) -> Result<()> {
             locks: locks.clone(),
             store: StoreClient::connect(&orders.store).await?,
             is_careless: orders.is_careless,
+            least_ttl: orders.least_ttl,
             random: Random::new(orders.seed ^ (task << 32)),
             ops: ops.clone(),
             over: over.clone(),
         };
         tasks.spawn(task.run());
     }
+    tasks.spawn(probe(locks.clone(), orders.seed, over));
     while let Some(task) = tasks.join_next().await {
         task??;
     }
@@ -147,8 +193,23 @@ async fn wait_for_all_masters(
     Err(format!("the client was never ready: {why}").into())
 }
 
+/// Acquires a lock that no one else uses, again and again.
+async fn probe(locks: Coordinator, seed: u64, mut over: watch::Receiver<()>) -> Result<()> {
+    let lock = locks.mutex(format!("probe-{seed}"));
+    while over.has_changed().is_ok() {
+        if let Ok(guard) = lock.acquire_within(Duration::from_secs(1)).await {
+            write(&Note::Probed { at: clock::now() })?;
+            let _ = guard.release().await; // a failed release stays owed
+        }
+        let _ = timeout(PROBE_EVERY, over.changed()).await;
+    }
+    Ok(())
+}
+
+const PROBE_EVERY: Duration = Duration::from_millis(150);
+
 /// Writes a note in one piece. The note survives the death of this process.
-fn write(note: &Note) -> io::Result<()> {
+pub fn write(note: &Note) -> io::Result<()> {
     io::stdout()
         .lock()
         .write_all(format!("{note}\n").as_bytes())?;
@@ -160,6 +221,7 @@ struct Task {
     locks: Coordinator,
     store: StoreClient,
     is_careless: bool,
+    least_ttl: Duration,
     random: Random,
     ops: Arc<AtomicU64>,
     /// Closed at the end of the work.
@@ -180,13 +242,16 @@ impl Task {
         let op = self.ops.fetch_add(1, Ordering::Relaxed);
         let number = LockNumber(self.random.index(LOCKS));
         let owner = self.locks.owner();
+        let terms = Terms::draw(self);
         let lock = number.lock(&self.locks, &owner);
+        let lock = lock.ttl(terms.ttl).renewal(terms.renewal);
+        let lock = lock.min_hold(terms.min_hold);
         let way = Way::draw(&mut self.random);
         write(&Note::Asked {
             op,
             at: clock::now(),
             lock: number,
-            came: clock::wall_micros(),
+            came: clock::came(),
             due: clock::now() + clock::nanos(way.limit() + LONGEST_AFTER_LIMIT),
         })?;
         let guard = match way.acquire(&lock).await {
@@ -196,47 +261,77 @@ impl Task {
                 return Ok(write(&Note::Failed { op, at, why })?);
             }
         };
+        let (at, valid_until) = (clock::now(), clock::of(guard.valid_until()));
+        let asked = at.min(valid_until - clock::nanos(validity(terms.ttl)));
+        let hold_until = match terms.min_hold {
+            Duration::ZERO => 0,
+            time => asked + clock::nanos(time),
+        };
         write(&Note::Got {
             op,
-            at: clock::now(),
-            valid_until: clock::of(guard.valid_until()),
+            at,
+            asked,
+            valid_until,
+            hold_until,
             token: guard.fencing_token(),
             owner: owner.id().to_owned(),
         })?;
-        self.add_an_element(number, &lock, &guard).await?;
+        self.add_an_element(op, number, &lock, &guard, &terms)
+            .await?;
+        let ended = clock::of(guard.valid_until());
+        if ended > terms.latest_end(at, valid_until) {
+            return Err(format!("renewed by {} ns too far: {terms:?}", ended - at).into());
+        }
         write(&Note::Ended {
             op,
             at: clock::now(),
-            valid_until: clock::of(guard.valid_until()),
+            valid_until: ended,
         })?;
         if self.random.is_one_in(3) {
             drop(guard);
             return Ok(());
         }
-        let due = clock::now() + clock::nanos(LONGEST_RELEASE);
-        let _ = guard.release().await; // a failed release stays owed
+        let due = clock::now() + clock::nanos(LONGEST_CALL);
+        let is_released = guard.release().await.is_ok(); // a failed release stays owed
         let at = clock::now();
-        Ok(write(&Note::Freed { op, at, due })?)
+        let is_kept = is_released && at < ended;
+        Ok(write(&Note::Freed {
+            op,
+            at,
+            due,
+            is_kept,
+        })?)
     }
 
     /// Reads the set, waits, and writes it back with one more element.
     async fn add_an_element(
         &mut self,
+        op: u64,
         number: LockNumber,
         lock: &Lock,
         guard: &Guard,
+        terms: &Terms,
     ) -> Result<()> {
         let token = guard.fencing_token().unwrap_or_default();
         let Some(read) = self.store.read(number, token).await? else {
             return Ok(()); // the lock is lost, and a later holder has been here
         };
-        if self.random.is_one_in(8) && number.kind() != quorlock::Kind::Mutex {
+        if terms.re_enters && number.kind() != quorlock::Kind::Mutex {
             self.re_enter(lock, guard).await?;
         }
-        sleep(self.draw_hold()).await;
-        // A careful holder leaves a margin for the write. This lets it write in time even if the
-        // machine is busy.
-        if self.is_careless || guard.remaining() > MARGIN {
+        if let Some(ttl) = terms.extension {
+            extend(op, guard, ttl).await?;
+        }
+        let hold = match terms.hold {
+            Some(hold) => hold,
+            // Writes in the last moment.
+            None => {
+                let left = guard.remaining();
+                left.saturating_sub(Duration::from_millis(self.random.below(4)))
+            }
+        };
+        sleep(hold).await;
+        if self.is_careless || guard.is_valid() {
             let valid_until = clock::of(guard.valid_until());
             self.store.write(number, token, read, valid_until).await?;
         }
@@ -254,22 +349,89 @@ impl Task {
         }
         Ok(())
     }
+}
 
-    fn draw_hold(&mut self) -> Duration {
-        if self.random.is_one_in(100) {
+/// Extends the lock by hand.
+async fn extend(op: u64, guard: &Guard, ttl: Duration) -> Result<()> {
+    let (from, wall) = (clock::now(), clock::wall_micros());
+    let is_extended = guard.extend(ttl).await.is_ok();
+    let (at, valid_until) = (clock::now(), clock::of(guard.valid_until()));
+    let due = from + clock::nanos(LONGEST_CALL);
+    let least = from + clock::nanos(validity(ttl));
+    write(&Note::Extended { op, from, at, due })?;
+    // If the wall clock is set forward, holders lose that much validity.
+    let is_forward = clock::wall_micros() > wall + (at - from) / 1_000 + 1_000;
+    if is_extended && !is_forward && valid_until + clock::MILLISECOND < least {
+        return Err(format!("an extension by {ttl:?} ends {valid_until}, began {from}").into());
+    }
+    Ok(())
+}
+
+/// The details of an operation.
+#[derive(Debug)]
+struct Terms {
+    ttl: Duration,
+    renewal: Renewal,
+    min_hold: Duration,
+    re_enters: bool,
+    /// The TTL of an extension by hand.
+    extension: Option<Duration>,
+    /// The time between reading and writing. `None` is until shortly before the validity ends.
+    hold: Option<Duration>,
+}
+
+impl Terms {
+    fn draw(task: &mut Task) -> Self {
+        let least = task.least_ttl;
+        let is_careless = task.is_careless;
+        let random = &mut task.random;
+        let draw_ttl = |random: &mut Random| {
+            let more = (MOST_TTL - least).as_millis() as u64;
+            match random.is_one_in(2) {
+                true => least,
+                false => least + Duration::from_millis(random.below(more + 1)),
+            }
+        };
+        let ttl = draw_ttl(random);
+        let renewal = match random.below(8) {
+            0 => Renewal::Off,
+            1 => Renewal::UpTo(Duration::from_millis(random.below(2_000))),
+            _ => Renewal::Unlimited,
+        };
+        let min_hold = match random.below(12) {
+            0 => Duration::from_millis(1 + random.below(MOST_TTL.as_millis() as u64 / 2)),
+            _ => Duration::ZERO,
+        };
+        let hold = match random.below(100) {
             // The lock is renewed, perhaps several times.
-            Duration::from_millis(self.random.below(4_000))
-        } else if self.is_careless && self.random.is_one_in(4) {
+            0 => Some(Duration::from_millis(random.below(4_000))),
+            1..=4 if renewal == Renewal::Off => None,
             // The holder is probably in the middle of its work when it is stopped.
-            Duration::from_millis(self.random.below(300))
-        } else {
-            Duration::from_millis(1 + self.random.below(15))
+            5..=29 if is_careless => Some(Duration::from_millis(random.below(300))),
+            _ => Some(Duration::from_millis(1 + random.below(15))),
+        };
+        Self {
+            ttl,
+            renewal,
+            min_hold,
+            re_enters: random.is_one_in(8),
+            extension: random.is_one_in(10).then(|| draw_ttl(random)),
+            hold,
+        }
+    }
+
+    /// Returns the latest time at which the validity may end, as the settings of the renewal say.
+    /// The guard was granted at `at`, and was valid until `valid_until`.
+    fn latest_end(&self, at: Nanos, valid_until: Nanos) -> Nanos {
+        match self.renewal {
+            _ if self.re_enters || self.extension.is_some() => Nanos::MAX,
+            Renewal::Off => valid_until + clock::MILLISECOND, // each reading has an error
+            // A renewal that falls due just before the limit may be late, but not after the lease.
+            Renewal::UpTo(limit) => valid_until.max(at + clock::nanos(limit + self.ttl * 2)),
+            _ => Nanos::MAX,
         }
     }
 }
-
-/// The least validity that a careful holder needs for a write.
-const MARGIN: Duration = Duration::from_millis(500);
 
 /// A way to acquire a lock.
 enum Way {
@@ -319,10 +481,27 @@ impl Way {
 const LONGEST_AFTER_LIMIT: Duration =
     Duration::from_millis(12 * NODE_TIMEOUT.as_millis() as u64 + 1_000);
 
-/// The longest time that a release takes. Its node timeout may double.
-const LONGEST_RELEASE: Duration = Duration::from_millis(4 * NODE_TIMEOUT.as_millis() as u64);
+/// The longest time that a release or an extension takes. Its node timeout may double.
+const LONGEST_CALL: Duration = Duration::from_millis(4 * NODE_TIMEOUT.as_millis() as u64);
 
-/// Returns when a lock was first asked for in the round that won it.
-pub fn start_of_round(valid_until: Nanos) -> Nanos {
-    valid_until - clock::nanos(crate::locks::validity_of_a_round())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renewal_that_goes_on_for_too_long_is_found() {
+        let mut terms = Terms {
+            ttl: Duration::from_nanos(100),
+            renewal: Renewal::Off,
+            min_hold: Duration::ZERO,
+            re_enters: false,
+            extension: None,
+            hold: None,
+        };
+        assert_eq!(terms.latest_end(10, 105), 105 + clock::MILLISECOND);
+        terms.renewal = Renewal::UpTo(Duration::from_nanos(50));
+        assert_eq!(terms.latest_end(10, 105), 260);
+        terms.extension = Some(terms.ttl);
+        assert_eq!(terms.latest_end(10, 105), Nanos::MAX);
+    }
 }

@@ -10,14 +10,14 @@ use quorlock::{Kind, RestartGuard};
 use tokio::runtime::Runtime;
 
 use crate::Result;
-use crate::availability::{self, Outage, RECONNECT};
+use crate::availability::{self, Gap, Outage, RECONNECT};
 use crate::check;
 use crate::client::Orders;
-use crate::clock::{self, Nanos};
+use crate::clock::{self, Nanos, SECOND, WrongClock};
 use crate::fleet::{Client, Fleet, Log};
 use crate::history::{Failure, History};
 use crate::links::Link;
-use crate::locks::{KINDS, LockNumber};
+use crate::locks::{KINDS, LockNumber, MOST_TTL};
 use crate::masters::Master;
 use crate::nemesis::{Done, Nemesis};
 use crate::note::Note;
@@ -40,6 +40,8 @@ pub struct Setting {
 pub struct Outcome {
     pub class: Class,
     pub whole: Span,
+    /// The time at which the clients were told to end.
+    told_to_end: Nanos,
     pub programs: Vec<String>,
     pub done: Vec<Done>,
     pub failed: Vec<(Fault, String)>,
@@ -52,6 +54,8 @@ pub struct Outcome {
     /// The longest outages, also while clients reconnected.
     pub outages_with_reconnects: Vec<Outage>,
     pub failures: Vec<Failure>,
+    /// The longest time for which a client did not get a lock that no one else uses.
+    pub probe: Option<Gap>,
     /// The times for which the drill itself did not get to run.
     pub stalls: Vec<Span>,
     /// A line for each violation.
@@ -63,6 +67,8 @@ pub struct Outcome {
 pub struct Counts {
     /// Every attempt to get a lock, by its outcome.
     pub calls: BTreeMap<String, usize>,
+    /// The commands that ran under `quorlock run`.
+    pub commands: usize,
     pub writes: usize,
     pub late_writes: usize,
     pub refused_by_fence: usize,
@@ -94,7 +100,7 @@ impl Setting {
         let links = runtime.block_on(links(&ports))?;
         let from = clock::now();
         let watch = Watch::start(&ports, episode.guard);
-        let mut fleet = Fleet::start(orders(episode, &links, &socket))?;
+        let mut fleet = Fleet::start(self.orders(episode, &links, &socket)?)?;
         if episode.guard == RestartGuard::Observed {
             fleet.wait_until_ready()?;
         }
@@ -106,6 +112,7 @@ impl Setting {
         nemesis.carry_out(&episode.events);
         let (done, failed) = (nemesis.done, nemesis.failed);
         let mut violations = recover(&watch, &fleet, episode.class);
+        let told_to_end = clock::now();
         let log = fleet.finish()?;
         let to = clock::now();
         violations.append(&mut fleet.failures);
@@ -114,6 +121,7 @@ impl Setting {
         let mut outcome = Outcome {
             class: episode.class,
             whole: Span::new(from, to),
+            told_to_end,
             programs,
             done,
             failed,
@@ -127,6 +135,7 @@ impl Setting {
             outages: Vec::new(),
             outages_with_reconnects: Vec::new(),
             failures: Vec::new(),
+            probe: None,
             stalls: Vec::new(),
             violations,
         };
@@ -149,6 +158,50 @@ impl Setting {
         };
         (0..MASTERS).map(start).collect()
     }
+
+    fn orders(&self, episode: &Episode, links: &[Vec<Link>], store: &Path) -> Result<Vec<Orders>> {
+        let order = |(place, links): (usize, &Vec<Link>)| {
+            let masters: Vec<_> = links.iter().map(Link::url).collect();
+            let runs = place < episode.runners;
+            Ok(Orders {
+                store: store.to_owned(),
+                guard: episode.guard,
+                is_durable: episode.is_durable,
+                is_careless: episode.class == Class::LateWriters,
+                is_threaded: episode.is_threaded[place],
+                least_ttl: episode.least_ttl,
+                clock: self.wall_clock(place, episode.wall_clocks[place])?,
+                configuration: match runs {
+                    true => Some(self.configure(place, &masters)?),
+                    false => None,
+                },
+                masters,
+                seed: episode.seed.wrapping_add(place as u64),
+            })
+        };
+        links.iter().enumerate().map(order).collect()
+    }
+
+    fn wall_clock(&self, place: usize, ahead: i64) -> Result<Option<(PathBuf, WrongClock)>> {
+        let Some(library) = &self.shim else {
+            return Ok(None);
+        };
+        let path = self.directory.join(format!("wall-clock-{place}"));
+        let library = fs::canonicalize(library)?;
+        Ok(Some((library, WrongClock::new(path, ahead, 0)?)))
+    }
+
+    /// Writes a configuration file for the command line.
+    fn configure(&self, place: usize, masters: &[String]) -> Result<PathBuf> {
+        let path = self.directory.join(format!("quorlock-{place}.toml"));
+        let max_ttl = MOST_TTL.as_millis();
+        let set = format!(
+            "[set.drill]\nmasters = {masters:?}\nstrict = true\n\
+             ttl = \"{max_ttl}ms\"\nmax_ttl = \"{max_ttl}ms\"\n"
+        );
+        fs::write(&path, set)?;
+        Ok(path)
+    }
 }
 
 async fn links(ports: &[u16]) -> Result<Vec<Vec<Link>>> {
@@ -161,18 +214,6 @@ async fn links(ports: &[u16]) -> Result<Vec<Vec<Link>>> {
         links.push(to_all);
     }
     Ok(links)
-}
-
-fn orders(episode: &Episode, links: &[Vec<Link>], store: &Path) -> Vec<Orders> {
-    let order = |(place, links): (usize, &Vec<Link>)| Orders {
-        masters: links.iter().map(Link::url).collect(),
-        store: store.to_owned(),
-        guard: episode.guard,
-        is_durable: episode.is_durable,
-        is_careless: episode.class == Class::LateWriters,
-        seed: episode.seed.wrapping_add(place as u64),
-    };
-    links.iter().enumerate().map(order).collect()
 }
 
 /// Waits until all masters have a vote again, and every lock has been acquired after that. Returns
@@ -254,6 +295,9 @@ fn leftovers(masters: &[Master]) -> Vec<String> {
 
 const POLL: Duration = Duration::from_millis(20);
 
+/// The longest time for which a client that is served does not get a lock that no one else uses.
+const LONGEST_PROBE: Nanos = 5 * SECOND;
+
 impl Outcome {
     fn judge(
         &mut self,
@@ -275,6 +319,7 @@ impl Outcome {
         self.counts.overlaps = overlaps.len();
         if is_strict {
             self.violations.extend(overlaps);
+            self.violations.extend(check::minimum_times(history));
         }
         let tokens = check::tokens(history, &self.forgotten());
         self.counts.tokens_wrong = tokens.wrong.len();
@@ -296,10 +341,19 @@ impl Outcome {
             let served = availability::served(self.whole, &unwell, &self.done, away, rest);
             availability::longest_outages(history, self.whole, &served, away)
         };
-        self.failures = history.failures.clone();
-        self.stalls = seen.stalls;
         self.outages_with_reconnects = longest(0);
         self.outages = longest(RECONNECT);
+        let work = Span::new(self.whole.from, self.told_to_end);
+        let mut served = availability::served(work, &unwell, &self.done, away, RECONNECT);
+        served[..episode.runners].fill(Vec::new()); // they only run commands
+        self.probe = availability::longest_wait_of_a_probe(history, &served, &seen.stalls);
+        let late = self.probe.iter().filter(|gap| gap.length > LONGEST_PROBE);
+        if is_strict {
+            let lines = late.map(|gap| format!("a lock that no one else uses: {gap:?}"));
+            self.violations.extend(lines);
+        }
+        self.failures = history.failures.clone();
+        self.stalls = seen.stalls;
     }
 
     fn count(&mut self, history: &History, resources: &[Resource]) {
@@ -315,6 +369,8 @@ impl Outcome {
             .iter()
             .filter(|tenure| tenure.token.is_some())
             .count();
+        let commands = history.tenures.iter().filter(|one| one.is_command());
+        counts.commands = commands.count();
         for (lock, resource) in LockNumber::all().zip(resources) {
             let lost = resource.lost();
             counts.writes += resource.writes();
@@ -331,8 +387,16 @@ impl Outcome {
 
     /// Returns the times at which masters may have forgotten their counters and voted at once.
     fn forgotten(&self) -> Vec<Nanos> {
-        use Fault::{CutLog, FlushAll, KillMaster, OldSnapshot, RestartEmpty};
-        let forgetful = [CutLog, FlushAll, KillMaster, OldSnapshot, RestartEmpty];
+        use Fault::*;
+        let forgetful = [
+            CutLog,
+            Demote,
+            FlushAll,
+            KillMaster,
+            OldSnapshot,
+            RestartEmpty,
+            TerminateMaster,
+        ];
         let is_forgotten =
             |done: &&Done| self.class == Class::OutOfModel && forgetful.contains(&done.event.fault);
         let forgotten = self.done.iter().filter(is_forgotten);
@@ -347,6 +411,7 @@ impl Counts {
         for (outcome, count) in &other.calls {
             *self.calls.entry(outcome.clone()).or_default() += count;
         }
+        self.commands += other.commands;
         self.writes += other.writes;
         self.late_writes += other.late_writes;
         self.refused_by_fence += other.refused_by_fence;

@@ -1,5 +1,6 @@
 //! The client processes.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -36,6 +37,8 @@ pub struct Fleet {
     away_since: Vec<Option<Nanos>>,
     /// Clients that failed or did not end.
     pub failures: Vec<String>,
+    /// The processes of command lines that are stopped.
+    stopped: Vec<Option<Pid>>,
 }
 
 #[derive(Debug)]
@@ -54,6 +57,7 @@ impl Fleet {
             away: vec![Vec::new(); places],
             away_since: vec![None; places],
             failures: Vec::new(),
+            stopped: vec![None; places],
         };
         for place in 0..places {
             fleet.clients[place] = Some(fleet.spawn(place)?);
@@ -71,6 +75,7 @@ impl Fleet {
         let mut process = Command::new(std::env::current_exe()?)
             .arg("client")
             .args(orders.to_arguments())
+            .envs(orders.environment())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -140,6 +145,40 @@ impl Fleet {
         Ok(())
     }
 
+    pub fn step_clock(&self, place: usize, step: i64) -> Result<()> {
+        let clock = self.orders[place].clock.as_ref();
+        let (_, clock) = clock.ok_or("the clocks of clients cannot be changed here")?;
+        Ok(clock.step(step)?)
+    }
+
+    /// Sends a signal to `quorlock run`, to its keeper or to its command, as `detail` says.
+    pub fn hit_run(&mut self, place: usize, detail: u64, signal: Signal) -> Result<()> {
+        let client = self.clients[place].as_ref().ok_or("the client is dead")?;
+        let wrapper = *children(client.0.id()).first().ok_or("nothing runs")?;
+        let parts = children(wrapper);
+        // The keeper starts first.
+        let pid = match detail % 3 {
+            0 => Some(wrapper),
+            1 => parts.first().copied(),
+            _ => parts.get(1).copied(),
+        };
+        let pid = pid.and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        let pid = pid.ok_or("there is no command yet")?;
+        kill_process(pid, signal)?;
+        self.stopped[place] = Some(pid).filter(|_| signal == Signal::STOP);
+        self.away_since[place] = Some(clock::now());
+        Ok(())
+    }
+
+    pub fn resume_run(&mut self, place: usize) -> Result<()> {
+        self.is_back(place);
+        if let Some(pid) = self.stopped[place].take() {
+            // The keeper may have killed the command meanwhile.
+            let _ = kill_process(pid, Signal::CONT);
+        }
+        Ok(())
+    }
+
     fn is_back(&mut self, place: usize) {
         if let Some(since) = self.away_since[place].take() {
             self.away[place].push(Span::new(since, clock::now()));
@@ -180,6 +219,18 @@ impl Fleet {
         }
         Ok(std::mem::take(&mut *self.log.lock().unwrap()))
     }
+}
+
+/// Returns the child processes of a process, in the order of their numbers.
+fn children(parent: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{parent}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let lists = threads.map(|thread| fs::read_to_string(thread.path().join("children")));
+    let lists: Vec<_> = lists.flatten().collect();
+    let numbers = lists.iter().flat_map(|list| list.split_whitespace());
+    let mut children: Vec<_> = numbers.flat_map(str::parse).collect();
+    children.sort_unstable();
+    children
 }
 
 impl Drop for Process {

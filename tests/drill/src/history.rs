@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 
-use crate::client::start_of_round;
 use crate::clock::Nanos;
 use crate::fleet::{Client, Log};
 use crate::locks::LockNumber;
 use crate::note::Note;
 use crate::spans::Span;
 
-/// A call that acquires or releases a lock.
+/// A call that acquires, extends or releases a lock.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub client: Client,
@@ -18,7 +17,7 @@ pub struct Call {
     /// The time at which the call returned. `None` if its client was killed before that.
     pub to: Option<Nanos>,
     pub due: Nanos,
-    pub is_release: bool,
+    pub is_acquisition: bool,
 }
 
 /// The time for which a client held a lock.
@@ -36,6 +35,10 @@ pub struct Tenure {
     /// The end of the validity, or of the tenure if that was earlier. If the client was killed, it
     /// is the end of the validity that the client knew of when it got the lock.
     pub until: Nanos,
+    /// The end of the minimum time, counted from the start of the round. 0 if there is none.
+    pub hold_until: Nanos,
+    /// Set if the release confirmed that the masters keep the lock until `hold_until`.
+    pub is_kept: bool,
     pub token: Option<u64>,
     pub owner: String,
 }
@@ -46,7 +49,12 @@ pub struct History {
     /// Sorted by the time of the grant.
     pub tenures: Vec<Tenure>,
     pub failures: Vec<Failure>,
+    /// The times at which clients got locks that no one else uses.
+    pub probes: Vec<(Client, Nanos)>,
 }
+
+/// The owner of a lock under which a command runs. The command does not know more.
+pub const COMMAND: &str = "-";
 
 /// An acquisition that failed.
 #[derive(Clone, Debug)]
@@ -58,6 +66,10 @@ pub struct Failure {
 }
 
 impl Tenure {
+    pub fn is_command(&self) -> bool {
+        self.owner == COMMAND
+    }
+
     /// Returns the time for which the holder was valid. It is empty if the holder got the lock too
     /// late.
     pub fn validity(&self) -> Span {
@@ -88,6 +100,7 @@ impl History {
     ) {
         match *note {
             Note::Ready => {}
+            Note::Probed { at } => self.probes.push((client, at)),
             Note::Asked {
                 op,
                 at,
@@ -102,11 +115,14 @@ impl History {
                     from: at,
                     to: None,
                     due,
-                    is_release: false,
+                    is_acquisition: true,
                 });
             }
             Note::Failed { op, at, ref why } => {
-                if let Some((call, _)) = asked.get(&(client, op)) {
+                let call = asked.get(&(client, op));
+                // A command line that fails may have run its command before.
+                let call = call.filter(|_| !held.contains_key(&(client, op)));
+                if let Some((call, _)) = call {
                     self.calls[*call].to = Some(at);
                     self.failures.push(Failure {
                         lock: self.calls[*call].lock,
@@ -118,7 +134,9 @@ impl History {
             Note::Got {
                 op,
                 at,
+                asked: began,
                 valid_until,
+                hold_until,
                 token,
                 ref owner,
             } => {
@@ -130,9 +148,11 @@ impl History {
                         lock: self.calls[call].lock,
                         came,
                         called: self.calls[call].from,
-                        asked: start_of_round(valid_until),
+                        asked: began,
                         granted: at,
                         until: valid_until,
+                        hold_until,
+                        is_kept: false,
                         token,
                         owner: owner.clone(),
                     });
@@ -147,18 +167,35 @@ impl History {
                     self.tenures[*tenure].until = at.min(valid_until);
                 }
             }
-            Note::Freed { op, at, due } => {
+            Note::Extended { op, from, at, due } => {
                 if let Some(tenure) = held.get(&(client, op)) {
-                    let Tenure {
-                        lock, until: from, ..
-                    } = self.tenures[*tenure];
+                    self.calls.push(Call {
+                        client,
+                        lock: self.tenures[*tenure].lock,
+                        from,
+                        to: Some(at),
+                        due,
+                        is_acquisition: false,
+                    });
+                }
+            }
+            Note::Freed {
+                op,
+                at,
+                due,
+                is_kept,
+            } => {
+                if let Some(tenure) = held.get(&(client, op)) {
+                    let tenure = &mut self.tenures[*tenure];
+                    tenure.is_kept = is_kept;
+                    let (lock, from) = (tenure.lock, tenure.until);
                     let call = Call {
                         client,
                         lock,
                         from,
                         to: Some(at),
                         due,
-                        is_release: true,
+                        is_acquisition: false,
                     };
                     self.calls.push(call);
                 }
@@ -175,7 +212,7 @@ impl History {
 
     /// Returns the calls that acquire the lock.
     pub fn acquisitions(&self, lock: LockNumber) -> impl Iterator<Item = &Call> {
-        let acquires = move |call: &&Call| call.lock == lock && !call.is_release;
+        let acquires = move |call: &&Call| call.lock == lock && call.is_acquisition;
         self.calls.iter().filter(acquires)
     }
 }

@@ -11,6 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
+use crate::random::Random;
+
 /// The way in which the proxy treats data.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mode {
@@ -27,11 +29,32 @@ pub enum Flow {
     /// Keeps data until the mode changes, like a network that drops packets for a while. Data that
     /// is kept arrives late.
     Hold,
+    /// Passes data on after delays that differ, for at most this time each. Data stays in order.
+    Jitter(Duration),
     /// Drops data. A connection that has lost data is closed when the mode changes.
     Lose,
+    /// Loses this many of 100 packets, and TCP sends them again. Meanwhile, later data waits.
+    LoseSome(u64),
     #[default]
     Pass,
 }
+
+impl Flow {
+    fn delay(self, random: &mut Random) -> Duration {
+        match self {
+            Self::Delay(delay) => delay,
+            Self::Jitter(most) => most.mul_f64(random.below(1_000) as f64 / 1_000.0),
+            Self::LoseSome(percent) => {
+                let losses = (0..4).take_while(|_| random.below(100) < percent);
+                losses.map(|loss| RETRANSMISSION * (1 << loss)).sum()
+            }
+            Self::Hold | Self::Lose | Self::Pass => Duration::ZERO,
+        }
+    }
+}
+
+/// The shortest time after which Linux sends a packet again. It doubles each time.
+const RETRANSMISSION: Duration = Duration::from_millis(200);
 
 /// The link between a client and a master.
 #[derive(Clone, Debug)]
@@ -113,6 +136,7 @@ async fn read(
 ) -> Option<()> {
     let mut buffer = vec![0; 64 * 1024];
     let mut has_lost = false;
+    let mut random = Random::new(Random::fresh_seed());
     loop {
         let length = tokio::select! {
             length = from.read(&mut buffer) => length.ok().filter(|length| *length > 0)?,
@@ -121,18 +145,14 @@ async fn read(
                 0
             }
         };
-        let delay = match flow(&mode.borrow_and_update()) {
-            Flow::Lose => {
-                has_lost |= length > 0;
-                continue;
-            }
-            _ if has_lost => return None,
-            Flow::Delay(delay) => delay,
-            Flow::Hold | Flow::Pass => Duration::ZERO,
-        };
-        if length > 0 {
-            to.send((Instant::now() + delay, buffer[..length].to_vec()))
-                .ok()?;
+        let flow = flow(&mode.borrow_and_update());
+        if flow == Flow::Lose {
+            has_lost |= length > 0;
+        } else if has_lost {
+            return None;
+        } else if length > 0 {
+            let due = Instant::now() + flow.delay(&mut random);
+            to.send((due, buffer[..length].to_vec())).ok()?;
         }
     }
 }
@@ -195,6 +215,13 @@ mod tests {
         client.write_all(b"two").await.unwrap();
         assert_eq!(hears(&mut client, LONG).await.unwrap(), b"two");
         assert!(start.elapsed() >= 2 * SHORT);
+
+        // Every packet is lost four times.
+        link.set(Flow::LoseSome(100), Flow::Jitter(SHORT));
+        let start = Instant::now();
+        client.write_all(b"two").await.unwrap();
+        assert_eq!(hears(&mut client, LONG).await.unwrap(), b"two");
+        assert!(start.elapsed() >= 15 * RETRANSMISSION);
 
         for (requests, replies) in [(Flow::Hold, Flow::Pass), (Flow::Pass, Flow::Hold)] {
             link.set(requests, replies);

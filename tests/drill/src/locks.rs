@@ -9,8 +9,9 @@ pub const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 const OF_EACH_KIND: usize = 4;
 pub const LOCKS: usize = KINDS.len() * OF_EACH_KIND;
 
-pub const TTL: Duration = Duration::from_millis(2_500);
-/// The least quarantine of the restart guard. The TTL is shorter, so this is the quarantine.
+pub const LEAST_TTL: Duration = Duration::from_millis(300);
+pub const MOST_TTL: Duration = Duration::from_millis(2_500);
+/// The least quarantine of the restart guard. The TTLs are shorter, so this is the quarantine.
 pub const QUARANTINE: Duration = Duration::from_secs(3);
 pub const NODE_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -50,19 +51,18 @@ impl LockNumber {
     }
 }
 
-/// Returns the settings of all clients. The rest of a lock's TTL after the drift is
-/// [`validity_of_a_round`].
+/// Returns the settings of all clients. The rest of a lock's TTL after the drift is [`validity`].
 pub fn settings() -> Builder {
     Coordinator::builder()
-        .ttl(TTL)
-        .max_ttl(TTL)
+        .ttl(MOST_TTL)
+        .max_ttl(MOST_TTL)
         .node_timeout(NODE_TIMEOUT)
         .drift_ppm(DRIFT_PPM)
 }
 
 /// Returns the length of a validity that begins at the start of a round.
-pub fn validity_of_a_round() -> Duration {
-    TTL - TTL * DRIFT_PPM / 1_000_000 - Duration::from_millis(2)
+pub fn validity(ttl: Duration) -> Duration {
+    ttl - ttl * DRIFT_PPM / 1_000_000 - Duration::from_millis(2)
 }
 
 const DRIFT_PPM: u32 = 10_000;

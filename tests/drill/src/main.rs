@@ -4,6 +4,7 @@ mod availability;
 mod check;
 mod client;
 mod clock;
+mod command;
 mod episode;
 mod fleet;
 mod history;
@@ -48,6 +49,9 @@ fn main() -> ExitCode {
         Some((first, orders)) if first == "client" => client::Orders::parse(orders)
             .and_then(client::run)
             .map(|()| true),
+        Some((first, arguments)) if first == command::WORD => {
+            command::run(arguments).map(|()| true)
+        }
         _ => Options::parse(&arguments).and_then(|options| options.run()),
     };
     match result {
@@ -149,6 +153,7 @@ impl Options {
         outcomes: &mut Vec<Outcome>,
     ) -> Result<()> {
         let deadline = Instant::now() + self.length;
+        let has_command_line = command::is_there();
         for number in self.only.unwrap_or_default().. {
             let is_over = match (self.only, self.is_short) {
                 (Some(only), _) => number > only,
@@ -158,12 +163,18 @@ impl Options {
             if is_over {
                 break;
             }
-            let episode = self.draw(number);
+            let mut episode = self.draw(number);
+            if !has_command_line {
+                episode.runners = 0;
+            }
             println!(
-                "episode {number}: {}, guard {:?}, durable {}, {} faults",
+                "episode {number}: {}, guard {:?}, durable {}, TTLs from {:?}, {} clients run commands, \
+                 {} faults",
                 episode.class,
                 episode.guard,
                 episode.is_durable,
+                episode.least_ttl,
+                episode.runners,
                 episode.events.len()
             );
             let outcome = setting.run(&episode)?;

@@ -2,13 +2,15 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Result;
-use crate::clock;
+use crate::clock::WrongClock;
 use crate::plan::{Episode, Storage};
 use crate::random::Random;
 use crate::server::{self, Server};
@@ -21,9 +23,10 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Master {
     pub server: Server,
     pub program: String,
-    clock: Option<PathBuf>,
-    ahead: i64,
+    clock: Option<WrongClock>,
     is_up: bool,
+    /// A replica of the master, if the plan demotes it.
+    replica: Option<Server>,
 }
 
 /// The server programs to use. If [`server::version`] finds programs of several versions, five of
@@ -56,31 +59,36 @@ impl Master {
         directory: &Path,
     ) -> Result<Self> {
         let mut environment = Vec::new();
-        let mut file = None;
+        let mut clock = None;
         let (ahead, rate) = episode.clocks[index];
-        let ahead = ahead * clock::MILLISECOND as i64;
         if let Some(shim) = shim {
             let path = directory.join(format!("clock-{index}"));
-            let since = clock::now() as i64;
-            fs::write(&path, [ahead, rate, since].map(i64::to_ne_bytes).concat())?;
-            environment.push(("LD_PRELOAD", shim.to_owned()));
-            environment.push(("QUORLOCK_DRILL_CLOCK", path.clone()));
-            file = Some(path);
+            let wrong = WrongClock::new(path, ahead, rate)?;
+            environment.extend(wrong.environment(shim));
+            clock = Some(wrong);
         }
         let options: &[&str] = match episode.storage[index] {
             Storage::Log => &["--appendonly", "yes", "--appendfsync", "everysec"],
             Storage::Durable => &["--appendonly", "yes", "--appendfsync", "always"],
             Storage::None | Storage::Snapshot => &[],
         };
+        let sync_at_once = ["--repl-diskless-sync-delay", "0"];
+        let options = [options, &sync_at_once].concat();
+        let server = Server::start_program(program, &options, &environment);
+        let replica = (episode.demoted == index).then(|| {
+            let port = server.port().to_string();
+            let of = ["--replicaof", "127.0.0.1", &port];
+            Server::start_program(program, &[&of, &sync_at_once[..]].concat(), &environment)
+        });
         let name = program
             .and_then(Path::file_name)
             .unwrap_or_else(|| "the default server".as_ref());
         Ok(Self {
-            server: Server::start_program(program, options, &environment),
+            server,
             program: name.display().to_string(),
-            clock: file,
-            ahead,
+            clock,
             is_up: true,
+            replica,
         })
     }
 
@@ -95,12 +103,51 @@ impl Master {
 
     /// Sets the clock to `step` milliseconds more than at the start of the episode.
     pub fn step_clock(&self, step: i64) -> Result<()> {
-        if let Some(path) = &self.clock {
-            let ahead = self.ahead + step * clock::MILLISECOND as i64;
-            let file = OpenOptions::new().write(true).open(path)?;
-            file.write_all_at(&ahead.to_ne_bytes(), 0)?;
-        }
+        let clock = self.clock.as_ref();
+        Ok(clock.map_or(Ok(()), |clock| clock.step(step))?)
+    }
+
+    /// Ends the server with SIGTERM, which lets it save what it keeps.
+    pub fn terminate(&mut self) -> Result<()> {
+        let pid = Pid::from_raw(self.server.pid().cast_signed()).ok_or("no process")?;
+        kill_process(pid, Signal::TERM)?;
+        // The process stays as a zombie until `kill` waits for it.
+        let stat = format!("/proc/{}/stat", self.server.pid());
+        wait_until(|| fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") Z ")));
+        self.kill();
         Ok(())
+    }
+
+    /// Detaches the replica. From now on, it lacks what the master gets.
+    pub fn freeze_replica(&self) -> Result<()> {
+        let replica = self.replica.as_ref().ok_or("the master has no replica")?;
+        if !wait_until(|| is_synced(replica)) {
+            return Err("the replica does not get the data of its master".into());
+        }
+        replica.try_command(&["REPLICAOF", "NO", "ONE"], TIMEOUT)?;
+        Ok(())
+    }
+
+    /// Makes the master a replica of its own replica, and then a master again after a while. It
+    /// then lacks what the replica lacked, but is still the same process.
+    pub fn follow_replica(&self, time: Duration) -> Result<()> {
+        let replica = self.replica.as_ref().ok_or("the master has no replica")?;
+        let of = |server: &Server| {
+            let port = server.port().to_string();
+            move |follower: &Server| {
+                follower.try_command(&["REPLICAOF", "127.0.0.1", &port], TIMEOUT)
+            }
+        };
+        of(replica)(&self.server)?;
+        let is_done = wait_until(|| is_synced(&self.server));
+        thread::sleep(time);
+        self.command(&["REPLICAOF", "NO", "ONE"])?;
+        of(&self.server)(replica)?;
+        if is_done {
+            Ok(())
+        } else {
+            Err("the master did not get the data of its replica".into())
+        }
     }
 
     pub fn kill(&mut self) {
@@ -171,6 +218,23 @@ impl Master {
         files.sort();
         Ok(files)
     }
+}
+
+fn is_synced(follower: &Server) -> bool {
+    let info = follower.try_command(&["INFO", "replication"], TIMEOUT);
+    info.is_ok_and(|info| info.contains("master_link_status:up"))
+}
+
+/// Waits until `is_done`, and returns whether that happened in time.
+fn wait_until(is_done: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    while !is_done() {
+        if start.elapsed() > TIMEOUT {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    true
 }
 
 /// Compiles the library that makes the clocks of servers wrong. Returns `None` and says so where

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+
 use crate::Result;
 use crate::clock;
 use crate::fleet::Fleet;
@@ -98,12 +100,21 @@ impl<'a> Nemesis<'a> {
         for &master in &event.masters {
             self.begin_at_master(event, master)?;
         }
-        if event.fault == Fault::KillClient {
-            self.fleet.kill(event.clients[0]);
-        } else if event.fault == Fault::StopClient {
-            self.fleet.stop(event.clients[0])?;
+        let client = || event.clients[0];
+        match event.fault {
+            Fault::ClientClock => {
+                let step = (event.detail % 6_000) as i64 - 3_000;
+                self.fleet.step_clock(client(), step)
+            }
+            Fault::KillClient => {
+                self.fleet.kill(client());
+                Ok(())
+            }
+            Fault::KillRun => self.fleet.hit_run(client(), event.detail, Signal::KILL),
+            Fault::StopClient => self.fleet.stop(client()),
+            Fault::StopRun => self.fleet.hit_run(client(), event.detail, Signal::STOP),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn begin_at_master(&mut self, event: &Event, index: usize) -> Result<()> {
@@ -111,7 +122,9 @@ impl<'a> Nemesis<'a> {
         let half_a_command = event.fault == TornLog;
         let master = &mut self.masters[index];
         match event.fault {
+            Demote => master.freeze_replica()?,
             KillMaster => master.kill(),
+            TerminateMaster => master.terminate()?,
             CutLog | TornLog => {
                 master.kill();
                 master.damage_log(half_a_command, event.detail)?;
@@ -136,8 +149,16 @@ impl<'a> Nemesis<'a> {
                 self.step_clock(index, 0)?;
             }
             ClockForward => self.step_clock(index, 300 + (event.detail % 5_000) as i64)?,
-            KillClient | StopClient => {}
-            Reset => self.at_links(event, index, Link::reset),
+            ClientClock | KillClient | KillRun | StopClient | StopRun => {}
+            Jitter => {
+                let most = Flow::Jitter(Duration::from_millis(20 + event.detail % 180));
+                self.at_links(event, index, |link| link.set(most, most));
+            }
+            LosePackets => {
+                let some = Flow::LoseSome(2 + event.detail % 20);
+                self.at_links(event, index, |link| link.set(some, some));
+            }
+            Reset | ShortConnections => self.at_links(event, index, Link::reset),
             Delay => {
                 let delay = Flow::Delay(Duration::from_millis(5 + event.detail % 140));
                 self.at_links(event, index, |link| link.set(delay, delay));
@@ -161,6 +182,7 @@ impl<'a> Nemesis<'a> {
         match event.fault {
             Fault::KillClient => self.fleet.respawn(event.clients[0]),
             Fault::StopClient => self.fleet.resume(event.clients[0]),
+            Fault::KillRun | Fault::StopRun => self.fleet.resume_run(event.clients[0]),
             _ => Ok(()),
         }
     }
@@ -169,7 +191,8 @@ impl<'a> Nemesis<'a> {
         use Fault::*;
         let master = &mut self.masters[index];
         match event.fault {
-            KillMaster | CutLog | TornLog | RestartEmpty => master.restart(),
+            Demote => master.follow_replica(Duration::from_millis(event.detail % 300))?,
+            KillMaster | CutLog | TornLog | RestartEmpty | TerminateMaster => master.restart(),
             OldSnapshot => {
                 master.kill();
                 master.restart();
@@ -178,9 +201,12 @@ impl<'a> Nemesis<'a> {
             OutOfMemory => expect_ok(master.command(&["CONFIG", "SET", "maxmemory", "0"])?)?,
             ClockForward => self.step_clock(index, 0)?,
             HoldBoth | HoldReplies | HoldRequests | LoseBoth | LoseReplies | LoseRequests
-            | Split | Delay => self.at_links(event, index, |link| link.set(Flow::Pass, Flow::Pass)),
-            PauseCommands | CloseConnections | FlushScripts | FlushAll | ClockBack | KillClient
-            | StopClient | Reset => {}
+            | Split | Delay | Jitter | LosePackets => {
+                self.at_links(event, index, |link| link.set(Flow::Pass, Flow::Pass));
+            }
+            ClientClock | PauseCommands | CloseConnections | FlushScripts | FlushAll
+            | ClockBack | KillClient | KillRun | StopClient | StopRun | Reset
+            | ShortConnections => {}
         }
         Ok(())
     }
@@ -205,9 +231,10 @@ impl Done {
         use Fault::*;
         match self.event.fault {
             KillMaster | CutLog | TornLog | RestartEmpty | StopMaster | PauseCommands
-            | OutOfMemory | ClockForward => true,
-            OldSnapshot | CloseConnections | FlushScripts | FlushAll | ClockBack | KillClient
-            | StopClient | Reset | Delay | HoldBoth | HoldReplies | HoldRequests | LoseBoth
+            | OutOfMemory | ClockForward | TerminateMaster | Demote => true,
+            ClientClock | OldSnapshot | CloseConnections | FlushScripts | FlushAll | ClockBack
+            | KillClient | KillRun | StopClient | StopRun | Reset | ShortConnections | Delay
+            | Jitter | HoldBoth | HoldReplies | HoldRequests | LoseBoth | LosePackets
             | LoseReplies | LoseRequests | Split => false,
         }
     }
@@ -215,8 +242,8 @@ impl Done {
     /// Returns whether the fault keeps some clients from hearing from the masters in time.
     pub fn hits_links(&self) -> bool {
         use Fault::*;
-        let held = [HoldBoth, HoldReplies, HoldRequests, Delay];
-        let lost = [LoseBoth, LoseReplies, LoseRequests, Split];
+        let held = [HoldBoth, HoldReplies, HoldRequests, Delay, Jitter];
+        let lost = [LoseBoth, LosePackets, LoseReplies, LoseRequests, Split];
         held.contains(&self.event.fault) || lost.contains(&self.event.fault)
     }
 }

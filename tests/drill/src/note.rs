@@ -25,18 +25,39 @@ pub enum Note {
     Got {
         op: u64,
         at: Nanos,
+        /// The start of the round that won the lock.
+        asked: Nanos,
+        /// The end of the validity. A command does not know it, so this is `at`.
         valid_until: Nanos,
+        /// The end of the minimum time. 0 if there is none.
+        hold_until: Nanos,
         token: Option<u64>,
         owner: String,
     },
-    /// The client is about to release the lock, or has noticed that it has lost it.
+    /// The client extended the lock. The call should have returned at `due`.
+    Extended {
+        op: u64,
+        from: Nanos,
+        at: Nanos,
+        due: Nanos,
+    },
+    /// The client is about to release the lock, or has noticed that it has lost it. Or a command
+    /// still runs under the lock.
     Ended {
         op: u64,
         at: Nanos,
         valid_until: Nanos,
     },
     /// The release has returned. It should have returned at `due`.
-    Freed { op: u64, at: Nanos, due: Nanos },
+    Freed {
+        op: u64,
+        at: Nanos,
+        due: Nanos,
+        /// Set if the release succeeded for a guard that was still valid.
+        is_kept: bool,
+    },
+    /// The client got a lock that no one else uses.
+    Probed { at: Nanos },
 }
 
 impl fmt::Display for Note {
@@ -54,19 +75,31 @@ impl fmt::Display for Note {
             Self::Got {
                 op,
                 at,
+                asked,
                 valid_until,
+                hold_until,
                 token,
                 owner,
             } => {
                 let token = token.unwrap_or_default(); // no token is 0
-                write!(f, "got {op} {at} {valid_until} {token} {owner}")
+                write!(
+                    f,
+                    "got {op} {at} {asked} {valid_until} {hold_until} {token} {owner}"
+                )
             }
             Self::Ended {
                 op,
                 at,
                 valid_until,
             } => write!(f, "ended {op} {at} {valid_until}"),
-            Self::Freed { op, at, due } => write!(f, "freed {op} {at} {due}"),
+            Self::Extended { op, from, at, due } => write!(f, "extended {op} {from} {at} {due}"),
+            Self::Freed {
+                op,
+                at,
+                due,
+                is_kept,
+            } => write!(f, "freed {op} {at} {due} {}", u8::from(*is_kept)),
+            Self::Probed { at } => write!(f, "probed {at}"),
         }
     }
 }
@@ -92,22 +125,32 @@ impl Note {
                 at: number(1)?,
                 why: words[2].to_owned(),
             },
-            ("got", 5) => Self::Got {
+            ("got", 7) => Self::Got {
                 op: number(0)?,
                 at: number(1)?,
-                valid_until: number(2)?,
-                token: number(3).filter(|token| *token != 0),
-                owner: words[4].to_owned(),
+                asked: number(2)?,
+                valid_until: number(3)?,
+                hold_until: number(4)?,
+                token: number(5).filter(|token| *token != 0),
+                owner: words[6].to_owned(),
             },
+            ("extended", 4) => Self::Extended {
+                op: number(0)?,
+                from: number(1)?,
+                at: number(2)?,
+                due: number(3)?,
+            },
+            ("probed", 1) => Self::Probed { at: number(0)? },
             ("ended", 3) => Self::Ended {
                 op: number(0)?,
                 at: number(1)?,
                 valid_until: number(2)?,
             },
-            ("freed", 3) => Self::Freed {
+            ("freed", 4) => Self::Freed {
                 op: number(0)?,
                 at: number(1)?,
                 due: number(2)?,
+                is_kept: number(3)? == 1,
             },
             _ => return None,
         })
@@ -138,14 +181,18 @@ mod tests {
             Note::Got {
                 op,
                 at,
+                asked: 500,
                 valid_until,
+                hold_until: 4_000,
                 token: Some(9),
                 owner: "id:1".to_owned(),
             },
             Note::Got {
                 op,
                 at,
+                asked: 500,
                 valid_until,
+                hold_until: 0,
                 token: None,
                 owner: "-".to_owned(),
             },
@@ -154,7 +201,19 @@ mod tests {
                 at,
                 valid_until,
             },
-            Note::Freed { op, at, due },
+            Note::Extended {
+                op,
+                from: 900,
+                at,
+                due,
+            },
+            Note::Freed {
+                op,
+                at,
+                due,
+                is_kept: true,
+            },
+            Note::Probed { at },
         ];
         for note in notes {
             assert_eq!(Note::parse(&note.to_string()), Some(note));

@@ -44,6 +44,7 @@ impl fmt::Display for Report<'_> {
         f.write_str(&self.numbers())?;
         f.write_str(&self.faults())?;
         f.write_str(&self.outages())?;
+        f.write_str(&self.probes())?;
         f.write_str(&self.violations())
     }
 }
@@ -154,6 +155,32 @@ impl Report<'_> {
         })
     }
 
+    /// The longest time without a lock that no one else uses, in each class.
+    fn probes(&self) -> String {
+        let mut text = "longest time for which a client that could do so did not get a lock that \
+             no one else uses,\nfrom 2 s after each fault on, without stalls of the machine:\n"
+            .to_owned();
+        for class in [Class::InModel, Class::LateWriters, Class::OutOfModel] {
+            let outcomes = self.outcomes.iter().enumerate();
+            let of_class = outcomes.filter(|(_, one)| one.class == class);
+            let gaps =
+                of_class.filter_map(|(number, one)| Some((number, one, one.probe.as_ref()?)));
+            let Some((number, one, gap)) = gaps.max_by_key(|(.., gap)| gap.length) else {
+                continue;
+            };
+            let (length, at) = (gap.length, gap.span.from - one.whole.from);
+            let seconds = |time: Nanos| time as f64 / SECOND as f64;
+            let _ = writeln!(
+                text,
+                "  {:>6.3} s  {class}: client {}, episode {number} at {:.1} s",
+                seconds(length),
+                gap.place,
+                seconds(at)
+            );
+        }
+        text + "\n"
+    }
+
     fn violations(&self) -> String {
         let mut text = String::new();
         for (number, outcome) in self.outcomes.iter().enumerate() {
@@ -220,7 +247,8 @@ fn around(number: usize, outcome: &Outcome, outage: &Outage) -> String {
 
 type Row = (&'static str, fn(&Counts) -> usize);
 
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 13] = [
+    ("commands run by quorlock run", |one| one.commands),
     ("acknowledged writes", |one| one.writes),
     ("lost updates, fenced", |one| one.lost_fenced),
     (
