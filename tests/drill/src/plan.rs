@@ -220,7 +220,14 @@ impl Fault {
             }
             (_, true) => faults.extend([KillMaster, KillMaster, TornLog, TornLog]),
             (_, false) => {
-                faults.extend([KillMaster, RestartEmpty, OldSnapshot, CutLog, TornLog]);
+                faults.extend([
+                    KillMaster,
+                    RestartEmpty,
+                    OldSnapshot,
+                    CutLog,
+                    TornLog,
+                    Demote,
+                ]);
             }
         }
         if class == Class::LateWriters {
@@ -365,8 +372,7 @@ impl Episode {
             }
             let busy = masters.iter().filter(|until| **until > at).count();
             let room = match fault {
-                // A master that is demoted votes almost all the time.
-                Fault::FlushAll | Fault::ClockForward | Fault::Demote => MASTERS,
+                Fault::FlushAll | Fault::ClockForward => MASTERS,
                 _ => most.saturating_sub(busy),
             };
             event.masters.retain(|&master| masters[master] <= at);
@@ -479,13 +485,12 @@ mod tests {
 
     #[test]
     fn faults_outside_the_model_occur_only_in_the_episodes_for_them() {
-        use Fault::{ClockForward, Demote, FlushAll};
+        use Fault::{ClockForward, FlushAll};
         for class in [Class::InModel, Class::LateWriters, Class::OutOfModel] {
             let events = || episodes(class).flat_map(|episode| episode.events);
             let has = |fault| events().any(|event| event.fault == fault);
             assert_eq!(has(FlushAll), class == Class::OutOfModel);
             assert_eq!(has(ClockForward), class == Class::OutOfModel);
-            assert_eq!(has(Demote), class == Class::OutOfModel);
             let without_guard = episodes(class).any(|one| one.guard == RestartGuard::Off);
             assert_eq!(without_guard, class == Class::OutOfModel);
         }
@@ -561,6 +566,6 @@ mod tests {
             .collect();
         faults.sort_by_key(|event| event.fault);
         faults.dedup_by_key(|event| event.fault);
-        assert_eq!(faults.len(), 29); // all but those outside the model
+        assert_eq!(faults.len(), 30); // all but those outside the model
     }
 }
