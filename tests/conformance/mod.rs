@@ -251,7 +251,8 @@ fn a_vote_is_in_time_whatever_happens() {
                 runtime.block_on(async {
                     let subject = Subject::memory(MILLISECOND * 50);
                     // The command has one timeout until it is sent, and one timeout until its
-                    // answer. The first dial comes before both.
+                    // answer. The first dial comes before both. An owed command may wait until it
+                    // is no longer owed.
                     let mut longest = MILLISECOND * 2 * 50;
                     if is_connected {
                         tokio::time::sleep(MILLISECOND).await;
@@ -268,11 +269,12 @@ fn a_vote_is_in_time_whatever_happens() {
                                 let owed = owed.then(|| now() + seconds(1));
                                 let command = command(verb, "key", 'A', seconds(1));
                                 subject.post_with(command, owed, votes);
-                                asked.push((now(), answer));
+                                let wait = owed.map_or(Duration::ZERO, |until| until - now());
+                                asked.push((now(), longest + wait, answer));
                             }
                         }
                     }
-                    for (start, mut answer) in asked {
+                    for (start, longest, mut answer) in asked {
                         let (at, ..) = answer.recv().await.unwrap();
                         prop_assert!(at - start <= longest, "after {:?}", at - start);
                     }
