@@ -195,15 +195,16 @@ fn burst(options: &Options) -> Result<()> {
         println!("dropping took {:?}", start.elapsed());
         timeout(Duration::from_secs(120), locks.close()).await?;
         let took = start.elapsed();
-        let keys = servers.iter().map(|server| server.command(&["DBSIZE"]));
-        let left: u64 = keys
-            .map(|keys| keys.parse::<u64>())
-            .sum::<std::result::Result<_, _>>()?;
         let name = |what| match guards {
             100_000 => format!("{what}_100k"),
             _ => format!("{what}_{guards}"),
         };
         let more = self::connections(&servers)? - connections - servers.len() as u64;
+        // After the count of connections, because each command to a server needs one.
+        let keys = servers.iter().map(|server| server.command(&["DBSIZE"]));
+        let left: u64 = keys
+            .map(|keys| keys.parse::<u64>())
+            .sum::<std::result::Result<_, _>>()?;
         figure(&name("released"), took.as_secs_f64(), "s");
         figure(&name("keys_left"), left as f64, "count");
         figure(&name("connections_given_up"), log.downs() as f64, "count");
