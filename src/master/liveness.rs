@@ -72,22 +72,17 @@ impl Liveness {
         true
     }
 
-    /// Calls [`restart`](Self::restart) and returns `true` if this process was stalled until long
-    /// after `due`. Replies may have arrived during the stall, and this process has not read them.
+    /// Calls [`restart`](Self::restart) if this process was stalled until long after `due`. Replies
+    /// may have arrived during the stall, and this process has not read them.
     ///
     /// At most one stall is forgiven between two replies. Even a process that is always late must
     /// give up a silent master.
-    pub(super) fn forgive_stall(&mut self, due: Instant, now: Instant) -> bool {
-        if mutant!(ForgivesNoStall) {
-            return false;
-        }
+    pub(super) fn forgive_stall(&mut self, due: Instant, now: Instant) {
         let was_stalled = now.saturating_duration_since(due) >= self.limits.timeout / 2;
-        let is_forgiven = was_stalled && !self.is_forgiven;
-        if is_forgiven {
+        if was_stalled && !self.is_forgiven && !mutant!(ForgivesNoStall) {
             self.restart(now);
             self.is_forgiven = true;
         }
-        is_forgiven
     }
 
     /// Returns when to give the connection up if nothing more comes.

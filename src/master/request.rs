@@ -15,7 +15,8 @@ use crate::core::{command::Command, quorum::Vote};
 /// follows. The node timeout begins when the command is sent. Before that, the command may have to
 /// wait for the first dial. If the master does not keep up, the command may also wait for up to one
 /// node timeout. A release that the master is owed may wait for longer, until it is sent, until the
-/// connection ends, or until it is no longer owed.
+/// connection ends, or until it is no longer owed. If this process notices a deadline late, the
+/// master gets that time again, for at most one more node timeout.
 pub(crate) trait CountVotes: Send + Sync {
     /// Counts a vote of `master`. `now` is the time, read after the vote was known.
     fn count(&self, master: usize, vote: Vote, now: Instant);

@@ -142,11 +142,11 @@ async fn serve<C: Connection>(
             if quarantine.ends(at, mailbox, config) {
                 continue;
             }
-            if in_flight.forgive_stall(at) {
+            let Some(until) = in_flight.judged_until(at) else {
                 return poll_yield(cx);
-            }
+            };
             track_reply(&in_flight, mailbox, config);
-            if in_flight.expire(at) {
+            if in_flight.expire(until) {
                 connection.give_up();
                 let why = "no reply for too long, connection given up";
                 return Poll::Ready(Some((why.into(), true)));

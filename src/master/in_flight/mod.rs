@@ -70,6 +70,9 @@ pub(super) struct InFlight<'a> {
     is_unfit: bool,
     /// Set once the master has lost all of its keys while the connection lasted.
     pub(super) is_flushed: bool,
+    /// Set if the last poll of the connection has left bytes unread.
+    pub(super) has_unread: bool,
+    judgement: Option<Judgement>,
     /// Set once the log has said that a subscription was refused.
     is_denial_logged: bool,
 }
@@ -109,6 +112,8 @@ impl<'a> InFlight<'a> {
             last_heard: config.health.last_heard(mailbox.master()),
             is_unfit: config.health.is_unfit(mailbox.master()),
             is_flushed: false,
+            has_unread: false,
+            judgement: None,
             is_denial_logged: false,
         }
     }
@@ -193,7 +198,6 @@ impl<'a> InFlight<'a> {
         {
             self.send_request(connection, release, true, now);
         }
-        self.sort_waiting(now);
         while self.has_room()
             && let Some(request) = self.late.pop_front().or_else(|| self.waiting.pop_front())
         {
@@ -267,6 +271,14 @@ impl<'a> InFlight<'a> {
     /// Returns when to call [`expire`](Self::expire) and [`send`](Self::send) next, if no reply and
     /// no request comes before.
     pub(super) fn next_expiry(&mut self) -> Option<Instant> {
+        let next = self.next_deadline()?;
+        Some(
+            self.judgement
+                .map_or(next, |judgement| next.max(judgement.from)),
+        )
+    }
+
+    fn next_deadline(&mut self) -> Option<Instant> {
         // The deadline of any open vote is earlier than that of the connection.
         let next = self.sent.next_deadline().or_else(|| self.silence_ends());
         if !self.has_backlog() {
@@ -281,6 +293,30 @@ impl<'a> InFlight<'a> {
             .into_iter()
             .flatten()
             .min()
+    }
+
+    /// Returns the time up to which deadlines may be judged, if a deadline at `due` is over.
+    ///
+    /// Returns `None` when a deadline is found to be over, because replies may have arrived that
+    /// were not read. The caller must then let the runtime look at its sockets, and read, before it
+    /// calls this method again. If the deadline was noticed late, this process was stalled, and so
+    /// may have been the masters on the same machine. Then they get that time again, for at most
+    /// one node timeout. So do masters that send faster than this process reads.
+    pub(super) fn judged_until(&mut self, due: Instant) -> Option<Instant> {
+        let (now, timeout) = ((self.config.now)(), self.liveness.timeout());
+        if let Some(judgement) = self.judgement.take_if(|old| due <= old.from) {
+            if now >= judgement.from && (!self.has_unread || now >= judgement.from + timeout) {
+                return Some(judgement.until);
+            }
+            self.judgement = Some(judgement);
+            return None;
+        }
+        self.liveness.forgive_stall(due, now);
+        self.judgement = Some(Judgement {
+            until: now,
+            from: now + now.saturating_duration_since(due).min(timeout),
+        });
+        None
     }
 
     /// Casts a failed vote on each request whose deadline is over at `now`. Drops the releases that
@@ -298,13 +334,6 @@ impl<'a> InFlight<'a> {
             log_given_up(self.mailbox.address());
         }
         self.silence_ends().is_some_and(|end| end <= now)
-    }
-
-    /// Returns whether this process was stalled until long after `due`. If so, the caller must read
-    /// before it gives anything up, because replies may have arrived during the stall. Returns
-    /// `true` at most once between two replies.
-    pub(super) fn forgive_stall(&mut self, due: Instant) -> bool {
-        self.liveness.forgive_stall(due, (self.config.now)())
     }
 
     fn silence_ends(&self) -> Option<Instant> {
@@ -335,6 +364,15 @@ impl<'a> InFlight<'a> {
         sent.chain(waiting.map(move |request| (request, Some(unsent.clone()))))
             .chain(owed)
     }
+}
+
+/// When deadlines that are over may be judged.
+#[derive(Clone, Copy, Debug)]
+struct Judgement {
+    /// The time at which a deadline was found to be over.
+    until: Instant,
+    /// The time at which all deadlines up to `until` are judged.
+    from: Instant,
 }
 
 impl Drop for InFlight<'_> {

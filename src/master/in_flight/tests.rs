@@ -1,9 +1,14 @@
 #![expect(clippy::disallowed_methods, reason = "an origin for the clock")]
 
-use std::{cell::Cell, sync::LazyLock};
+use std::{
+    cell::Cell,
+    sync::LazyLock,
+    task::{Context, Poll},
+};
 
 use parking_lot::Mutex;
 use proptest::{prelude::*, test_runner::TestRunner};
+use tokio::time::sleep;
 
 use super::*;
 use crate::{
@@ -15,7 +20,14 @@ use crate::{
         retry::Backoff,
         timeout::NodeTimeout,
     },
-    master::{health::HealthBoard, request::CountVotes, restart::RestartTracker},
+    master::{
+        connection::{Connection, Dial, Dialled},
+        dial_error::DialError,
+        health::HealthBoard,
+        request::CountVotes,
+        restart::RestartTracker,
+        supervisor::supervise,
+    },
     mutants::Mutant,
 };
 
@@ -124,6 +136,96 @@ fn a_stall_during_the_dial_does_not_make_a_connection_patient() {
     while !poll(&mut in_flight, &mut wire) {
         set_clock(ELAPSED.get() + Duration::from_millis(1));
         assert!(ELAPSED.get() < 7 * config.connect_timeout);
+    }
+}
+
+/// This process was stalled while the reply was in its socket, so it is not the master that did not
+/// keep up.
+#[test]
+fn a_stall_fails_no_command_that_waits_for_room() {
+    set_clock(Duration::ZERO);
+    let (config, mailbox) = (config(), Mailbox::new(0, "m".into(), clock));
+    let (mut wire, mut posted) = (Wire::default(), Vec::new());
+    let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, 1);
+    for _ in 0..2 {
+        let (verb, is_owed) = (Verb::Acquire, false);
+        let post = Event::Post { verb, is_owed };
+        apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
+    }
+    set_clock(TIMEOUT * 2);
+    in_flight.send(&mut wire, &mut Vec::new(), &mut Vec::new());
+    in_flight.on_reply(&Reply::Ok, clock()).unwrap();
+    assert!(in_flight.send_more(&mut wire));
+    assert_eq!(*posted[1].0.votes_to.0.votes.lock(), 0);
+}
+
+/// The runtime notices the deadline of a command before it notices the reply in the socket.
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_has_arrived_is_read_before_time_is_judged() {
+    let now = crate::driver::clock::monotonic;
+    let mailbox = Arc::new(Mailbox::new(0, "m".into(), now));
+    let config = MasterConfig { now, ..config() };
+    let supervising = tokio::spawn(supervise(LateSocket::default(), mailbox.clone(), config));
+    let votes = Votes::default();
+    let command = command(Kind::Mutex, Verb::Acquire, 1);
+    let request = Arc::new(Request::new(command, now(), votes.clone()));
+    assert!(mailbox.post(request).is_none());
+    sleep(TIMEOUT * 2).await;
+    assert_eq!(*votes.0.lock(), [Vote::Grant]);
+    mailbox.abandon();
+    supervising.await.unwrap();
+}
+
+#[derive(Clone, Default)]
+struct Votes(Arc<Mutex<Vec<Vote>>>);
+
+impl CountVotes for Votes {
+    fn count(&self, _: usize, vote: Vote, _: Instant) {
+        self.0.lock().push(vote);
+    }
+}
+
+/// A connection on which the reply to the first command is seen only in the second poll after its
+/// deadline.
+#[derive(Default)]
+struct LateSocket {
+    sent: Option<Instant>,
+    late_polls: usize,
+}
+
+impl Dial for LateSocket {
+    type Connection = Self;
+
+    async fn dial(&mut self) -> Result<Dialled<Self>, DialError> {
+        Ok(Dialled {
+            connection: Self::default(),
+            round_trip: Duration::ZERO,
+            reports_changes: true,
+            age: None,
+        })
+    }
+}
+
+impl Transmit for LateSocket {
+    fn send(&mut self, _: &Request) {
+        self.sent = Some(crate::driver::clock::monotonic());
+    }
+
+    fn send_caching(&mut self) {}
+
+    fn send_change(&mut self, _: &Change) {}
+}
+
+impl Connection for LateSocket {
+    fn poll(&mut self, _: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
+        let now = (in_flight.clock())();
+        if self.sent.is_some_and(|sent| sent + TIMEOUT <= now) {
+            self.late_polls += 1;
+            if self.late_polls == 2 {
+                in_flight.on_reply(&Reply::Ok, now).unwrap();
+            }
+        }
+        Poll::Pending
     }
 }
 

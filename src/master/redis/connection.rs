@@ -136,6 +136,7 @@ impl Connection for RedisConnection {
         if let Some(at) = read_at.get() {
             in_flight.on_bytes(at);
         }
+        in_flight.has_unread = self.wire.has_unread();
         polled.map(|end| end.unwrap_or_else(|error| error.to_string().into()))
     }
 }

@@ -62,6 +62,8 @@ pub(in crate::master) struct Wire {
     filled: usize,
     /// The search for the end of the first reply in `input`.
     scan: FrameScan,
+    /// Set if the last poll ended before it had read everything.
+    has_unread: bool,
 }
 
 impl Wire {
@@ -82,6 +84,7 @@ impl Wire {
             input: vec![0; Self::FIRST_INPUT],
             filled: 0,
             scan: FrameScan::default(),
+            has_unread: false,
         }
     }
 
@@ -95,6 +98,11 @@ impl Wire {
     /// Returns the buffer whose bytes the next poll writes to the stream.
     pub(in crate::master) fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
+    }
+
+    /// Returns whether the last poll ended before it had read everything.
+    pub(in crate::master) fn has_unread(&self) -> bool {
+        self.has_unread
     }
 
     /// Writes and reads as far as the stream allows, with a bound on the reads.
@@ -115,7 +123,9 @@ impl Wire {
         while reads < Self::MOST_READS || mutant!(ReadsWithoutPause) {
             reads += 1;
             self.write(cx)?;
-            ready!(self.poll_read(cx))?;
+            let read = self.poll_read(cx);
+            self.has_unread = read.is_ready();
+            ready!(read)?;
             if let ControlFlow::Break(done) = self.take_frames(on_read(), &mut on_frame)? {
                 return Poll::Ready(Ok(done));
             }
