@@ -366,7 +366,7 @@ impl<'a> InFlight<'a> {
     }
 }
 
-/// When deadlines that are over may be judged.
+/// A judgement of the deadlines that are over.
 #[derive(Clone, Copy, Debug)]
 struct Judgement {
     /// The time at which a deadline was found to be over.

@@ -71,8 +71,8 @@ impl Wire {
     const FIRST_INPUT: usize = 16 * 1024;
     /// The longest reply. A peer that sends a longer one is not a Redis server.
     const MOST_INPUT: usize = 1024 * 1024;
-    /// The most reads in one poll. A server that sends without end must not delay timers and other
-    /// tasks.
+    /// The most reads in one poll. A read that fills the input buffer is the last one. A server
+    /// that sends without end must not delay timers and other tasks.
     const MOST_READS: usize = 4;
 
     pub(in crate::master) fn new(stream: impl Stream + 'static) -> Self {
@@ -126,8 +126,13 @@ impl Wire {
             let read = self.poll_read(cx);
             self.has_unread = read.is_ready();
             ready!(read)?;
+            let is_full = self.filled == self.input.len();
             if let ControlFlow::Break(done) = self.take_frames(on_read(), &mut on_frame)? {
                 return Poll::Ready(Ok(done));
+            }
+            // The server sends faster than this process reads.
+            if is_full && !mutant!(ReadsWithoutPause) {
+                break;
             }
         }
         poll_yield(cx)
@@ -241,7 +246,11 @@ mod tests {
     use crate::mutants::Mutant;
 
     /// A server that has already sent many messages.
-    struct Flood(Arc<AtomicUsize>);
+    struct Flood {
+        reads: Arc<AtomicUsize>,
+        /// Set if each read fills the buffer.
+        is_fast: bool,
+    }
 
     const MESSAGES: usize = 1_000;
 
@@ -251,10 +260,18 @@ mod tests {
             _: &mut Context<'_>,
             space: &mut ReadBuf<'_>,
         ) -> Poll<io::Result<()>> {
-            if self.0.fetch_add(1, Ordering::Relaxed) >= MESSAGES {
+            if self.reads.fetch_add(1, Ordering::Relaxed) >= MESSAGES {
                 return Poll::Pending;
             }
-            space.put_slice(b"+message\r\n");
+            let message = b"+message\r\n";
+            let count = if self.is_fast {
+                space.remaining() / message.len()
+            } else {
+                1
+            };
+            space.put_slice(&message.repeat(count));
+            let rest = space.remaining().min(message.len()) * usize::from(self.is_fast);
+            space.put_slice(&message[..rest]);
             Poll::Ready(Ok(()))
         }
     }
@@ -282,14 +299,19 @@ mod tests {
     /// Timers and other tasks would otherwise wait for as long as the server sends.
     #[test]
     fn one_poll_reads_only_a_few_times() {
-        let reads_a_few_times = || {
-            let reads = Arc::new(AtomicUsize::new(0));
-            let mut wire = Wire::new(Flood(reads.clone()));
+        let reads_in_one_poll = |is_fast| {
+            let reads = Arc::<AtomicUsize>::default();
+            let mut wire = Wire::new(Flood {
+                reads: reads.clone(),
+                is_fast,
+            });
             let mut cx = Context::from_waker(std::task::Waker::noop());
             let polled = wire.poll(&mut cx, || (), |_, (), _| ControlFlow::<()>::Continue(()));
             assert!(polled.is_pending());
-            reads.load(Ordering::Relaxed) <= Wire::MOST_READS
+            reads.load(Ordering::Relaxed)
         };
+        let reads_a_few_times = || reads_in_one_poll(false) <= Wire::MOST_READS;
         assert!(Mutant::ReadsWithoutPause.breaks(reads_a_few_times));
+        assert_eq!(reads_in_one_poll(true), 1);
     }
 }
