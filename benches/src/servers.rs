@@ -16,6 +16,19 @@ pub fn urls(servers: &[Server]) -> Vec<String> {
     servers.iter().map(Server::url).collect()
 }
 
+/// Returns the sum of a number in `INFO stats` over all servers.
+pub fn total(servers: &[Server], field: &str) -> Result<u64> {
+    let mut sum = 0;
+    for server in servers {
+        let said = server.command(&["INFO", "stats"]);
+        let values = said.lines().filter_map(|line| line.split_once(':'));
+        let value = values.into_iter().find(|(name, _)| *name == field);
+        let (_, value) = value.ok_or_else(|| format!("INFO has no {field}"))?;
+        sum += value.trim().parse::<u64>()?;
+    }
+    Ok(sum)
+}
+
 /// Returns the command with which the servers compare and delete a key, in small letters, if they
 /// have one.
 pub fn native_release(servers: &[Server]) -> Option<&'static str> {

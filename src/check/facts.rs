@@ -17,7 +17,7 @@ use crate::{
 
 /// The settings to ask for. Each setting has its own `CONFIG GET`, because a pattern would also
 /// return passwords, and only Redis 7 and later take several names at once.
-pub(super) const SETTINGS: [&str; 9] = [
+pub(super) const SETTINGS: [&str; 10] = [
     "active-replica",
     "appendfsync",
     "lua-time-limit",
@@ -27,6 +27,7 @@ pub(super) const SETTINGS: [&str; 9] = [
     "stop-writes-on-bgsave-error",
     "tcp-keepalive",
     "timeout",
+    "tracking-table-max-keys",
 ];
 
 /// The settings of this program that masters are judged by.

@@ -162,6 +162,15 @@ const RULES: &[(About, Rule)] = rules! {
     Info ClientTracking if |look| when(look.facts.is("reports_changes", "no"), "refused");
         "it tells nobody of changes: waiters poll, and a FLUSHALL may go unnoticed";
         "ACL SETUSER <user> +client|tracking +client|caching; behind a proxy, list the server itself";
+    Warn TrackingTableMaxKeys if |look| {
+        let tracked = look.facts.number("tracking_total_keys")?;
+        let most = look.facts.number("tracking-table-max-keys").filter(|most| *most > 0)?;
+        let is_near = tracked.saturating_mul(10) >= most.saturating_mul(9);
+        is_near.then(|| format!("{tracked} of {most}"))
+    };
+        "beyond that, it reports changes that did not happen, and waiters ask in vain";
+        "CONFIG SET tracking-table-max-keys to more than the names that are waited for, and the \
+         keys that other clients track";
     Info NativeRelease if |look| {
         let is_denied = |name: &&str| {
             look.facts.error(name) == Some(ServerError::CommandDenied)

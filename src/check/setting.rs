@@ -112,6 +112,8 @@ settings! {
     Time = "TIME",
     /// `timeout`: the time after which the server closes idle connections.
     Timeout = "timeout",
+    /// `tracking-table-max-keys`: the number of keys of which the server reports changes.
+    TrackingTableMaxKeys = "tracking-table-max-keys",
     /// `ttl`: the TTL of this program's locks.
     Ttl = "ttl",
     /// `votes`: whether a master, or a majority, can vote now.

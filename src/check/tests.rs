@@ -23,6 +23,7 @@ use crate::{
 const FIT: &str = "run_id:RUN\nredis_version:7.0.15\nredis_mode:standalone\nrole:master\nmaster_replid:RUN\n\
                    master_replid2:0000\n\
                    connected_slaves:0\nmaxmemory:0\nmaxmemory_policy:noeviction\nevicted_keys:0\nloading:0\n\
+                   tracking_total_keys:9\n\
                    aof_enabled:1\naof_last_write_status:ok\nrdb_last_bgsave_status:ok\nconnected_clients:1\n\
                    monotonic_clock:POSIX clock_gettime\ntime:5000000\nguard_age:never\nguard_durable:1\n\
                    try.SET:ERR syntax error\ntry.HSET:ERR wrong number of arguments for 'hset' command\nmay_eval:yes";
@@ -39,6 +40,7 @@ const SET: &[(&str, &str)] = &[
     ("stop-writes-on-bgsave-error", "yes"),
     ("tcp-keepalive", "300"),
     ("timeout", "0"),
+    ("tracking-table-max-keys", "1000000"),
 ];
 
 /// The settings of a program.
@@ -208,6 +210,11 @@ fn each_setting_has_its_finding() {
         ),
         ("timeout", "60", (Warn, "timeout")),
         ("tcp-keepalive", "0", (Warn, "tcp-keepalive")),
+        (
+            "tracking-table-max-keys",
+            "10",
+            (Warn, "tracking-table-max-keys"),
+        ),
         ("lua-time-limit", "5001", (Info, "busy-reply-threshold")),
         ("lua-time-limit", "0", (Info, "busy-reply-threshold")),
         ("may_eval:yes", "may_eval:no", (Warn, "EVAL")),
@@ -228,7 +235,13 @@ fn each_setting_has_its_finding() {
     ] {
         assert_eq!(with_one(&[(from, to)], &own()), [expected], "{from} {to}");
     }
-    assert_eq!(with_one(&[("never", "61000")], &own()), []);
+    for fine in [
+        ("never", "61000"),
+        ("tracking-table-max-keys", "11"),
+        ("tracking-table-max-keys", "0"),
+    ] {
+        assert_eq!(with_one(&[fine], &own()), [], "{fine:?}");
+    }
     let goes_on = [
         ("rdb_last_bgsave_status:ok", "rdb_last_bgsave_status:err"),
         ("stop-writes-on-bgsave-error", "no"),

@@ -43,6 +43,7 @@ pub(crate) mod config;
 pub(crate) mod config_error;
 pub(crate) mod effect;
 pub(crate) mod episode;
+pub(crate) mod false_reports;
 pub(crate) mod health;
 pub(crate) mod held_report;
 pub(crate) mod identity;

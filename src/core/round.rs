@@ -371,7 +371,7 @@ impl Round {
 
 /// Returns the time for which the lock is held on a master with this vote. `None` if the vote does
 /// not say this.
-fn held_for(vote: &Vote) -> Option<Duration> {
+pub(crate) fn held_for(vote: &Vote) -> Option<Duration> {
     match vote {
         Vote::Refuse(Refusal::Held(report)) => report.remaining(),
         Vote::Refuse(Refusal::OtherKind) | Vote::Fail(_) => None,

@@ -27,12 +27,14 @@ pub(crate) struct LastAttempt<'a> {
     pub(crate) is_heard: bool,
     /// The number of attempts in a row before it that failed for the same reason.
     pub(crate) failures: u32,
+    /// The number of false reports in a row.
+    pub(crate) false_reports: u32,
 }
 
 /// A wait before the next attempt. Both times are counted from now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
-    /// The time during which no event ends the wait.
+    /// The time during which no report of a master ends the wait.
     pub(crate) pause: Duration,
     /// The time after which the wait ends without an event. If `end` is not after `pause`, no event
     /// can end the wait.
@@ -77,16 +79,22 @@ pub(crate) fn next_wait(last: LastAttempt<'_>, policy: WaitPolicy, random: u64) 
                 delay
             };
             let expiry = left.map(|left| left.saturating_add(EXPIRY_MARGIN));
+            let end = expiry.map_or(poll, |expiry| expiry.min(poll));
             Wait {
                 pause: match last.failures {
                     // Several clients may each take some masters and give them back. A client
                     // that came back at once would contend with the same clients again.
                     _ if last.took_some => delay,
-                    // Limits the attempts while others release the lock and take it again.
-                    3.. => policy.retry.least() / 10,
+                    // Limits the attempts while others release the lock and take it again, and
+                    // even more while masters report changes that did not happen.
+                    3.. => {
+                        let growth = 2_u32.saturating_pow(last.false_reports);
+                        let pause = (policy.retry.least() / 10).saturating_mul(growth);
+                        pause.min(policy.poll.least()).min(end)
+                    }
                     _ => Duration::ZERO,
                 },
-                end: expiry.map_or(poll, |expiry| expiry.min(poll)),
+                end,
                 is_contested: expiry.is_some_and(|expiry| expiry <= poll),
             }
         }
@@ -134,6 +142,7 @@ mod tests {
                 took_some: false,
                 is_heard,
                 failures,
+                false_reports: 0,
             };
             let wait = next_wait(last, policy, random);
             let expected = Wait {
@@ -148,6 +157,32 @@ mod tests {
                 let expected = Wait { pause, ..expected };
                 assert_eq!(next_wait(last, policy, random), expected, "{last:?}");
             }
+        }
+    }
+
+    #[test]
+    fn false_reports_lengthen_the_pause() {
+        let policy = WaitPolicy {
+            retry: Backoff::between(millis(10), millis(200)),
+            poll: Backoff::between(millis(500), millis(1_500)),
+        };
+        for (left, failures, false_reports, pause) in [
+            (9_000, 2, 2, 0),
+            (9_000, 9, 0, 1),
+            (9_000, 9, 3, 8),
+            (9_000, 9, 7, 128),
+            (9_000, 9, 9, 500),
+            (9_000, 9, u32::MAX, 500),
+            (100, 9, u32::MAX, 102), // no later than the expiry
+        ] {
+            let last = LastAttempt {
+                refused: &Refused::HeldUntil(Some(millis(left))),
+                took_some: false,
+                is_heard: true,
+                failures,
+                false_reports,
+            };
+            assert_eq!(next_wait(last, policy, 0).pause, millis(pause), "{last:?}");
         }
     }
 }

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::core::{
     chances::{Chance, Chances},
+    false_reports::FalseReports,
     master_set::MasterSet,
     refused::Refused,
     round::Round,
@@ -125,7 +126,7 @@ pub(super) async fn contend(
         if denied.refused == Refused::OwnerBusy {
             waiter.step_back(); // other owners do not wait for the tasks of this owner
         }
-        let wait = wait_after(masters, &denied, &mut streak);
+        let wait = wait_after(masters, &denied, &mut streak, plan.cause, start);
         plan = wait_for_chance(&waiter, wait, &denied, start, deadline).await;
     }
     Err(NotAcquired::Closed) // only after 2^32 failures
@@ -170,12 +171,13 @@ fn rival(cause: Cause, result: Result<&Level, &Denied>) -> Option<bool> {
     }
 }
 
-/// The attempts in a row that failed for the same reason.
+/// The attempts in a row that failed for the same reason, and the false reports in a row.
 #[derive(Debug, Default)]
 struct Streak {
     /// The reason, and whether masters granted the lock for a moment.
     reason: Option<(mem::Discriminant<Refused>, bool)>,
     count: u32,
+    false_reports: FalseReports,
 }
 
 impl Streak {
@@ -192,19 +194,29 @@ impl Streak {
     }
 }
 
-/// Returns the wait after an attempt.
-fn wait_after(masters: &Masters, denied: &Denied, streak: &mut Streak) -> Wait {
+/// Returns the wait after an attempt that began at `start`.
+fn wait_after(
+    masters: &Masters,
+    denied: &Denied,
+    streak: &mut Streak,
+    cause: Cause,
+    start: Instant,
+) -> Wait {
     let config = masters.config();
     let policy = WaitPolicy {
         retry: config.retry,
         poll: config.poll,
     };
     let took_some = denied.took_some();
+    if let Some(expiry) = denied.expiry(start) {
+        streak.false_reports.note(expiry, cause == Cause::Changed);
+    }
     let last = LastAttempt {
         refused: &denied.refused,
         took_some,
         is_heard: denied.watched.is_heard(masters),
         failures: streak.note(&denied.refused, took_some),
+        false_reports: streak.false_reports.count(),
     };
     next_wait(last, policy, clock::random_u64())
 }
@@ -224,7 +236,7 @@ async fn wait_for_chance(
     let now = clock::now();
     let took = now.saturating_duration_since(start);
     if !wait.pause.is_zero() {
-        waiter.sleep_until(deadline.limit(now + wait.pause)).await;
+        waiter.pause_until(deadline.limit(now + wait.pause)).await;
     }
     let event = waiter
         .event(&denied.watched, deadline.limit(now + wait.end))

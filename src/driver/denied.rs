@@ -1,14 +1,18 @@
 //! Acquisitions that did not end in a lock, as values. The face turns them into errors.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{clock, live_round::LiveRound, watched::Watched};
 use crate::core::{
     chances::Chance,
     config_error::ConfigError,
+    false_reports::Expiry,
     master_set::MasterSet,
     refused::Refused,
-    round::{Outcome, Round},
+    round::{Outcome, Round, held_for},
 };
 
 /// An attempt that did not end in a lock.
@@ -54,6 +58,23 @@ impl Denied {
             }
             _ => MasterSet::ALL,
         }
+    }
+
+    /// Returns when the lock expires on the master whose reports count. `None` if there is no such
+    /// master. The attempt began at `start`.
+    pub(crate) fn expiry(&self, start: Instant) -> Option<Expiry> {
+        let (master, left) = match (&self.watched, &self.refused) {
+            (Watched::One(master), Refused::HeldUntil(left)) => (*master, *left),
+            (Watched::All { release, agreed }, _) => {
+                let master = (*agreed)?;
+                (
+                    master,
+                    release.read(|release| release.vote(master).and_then(held_for)),
+                )
+            }
+            (Watched::One(_) | Watched::None, _) => return None,
+        };
+        Some(Expiry::new(master, left, start, clock::now()))
     }
 
     /// Returns whether any master granted the lock.

@@ -326,6 +326,7 @@ impl<'a> FairWait<'a> {
             took_some: false,
             is_heard: true,
             failures: self.splits,
+            false_reports: 0,
         };
         let wait = next_wait(last, policy, random);
         match refused {

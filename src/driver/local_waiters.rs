@@ -193,6 +193,13 @@ impl LocalWaiter<'_> {
         clock::sleep_until(at).await;
     }
 
+    /// Sleeps until `at`, or until a guard of this process releases the lock.
+    pub(crate) async fn pause_until(&self, at: Instant) {
+        self.expect(at);
+        let is_released = || self.is_released();
+        self.queue.changed.wait_until(at, is_released).await;
+    }
+
     /// Moves this waiter to the end of its queue.
     pub(crate) fn step_back(&mut self) {
         let next = {
@@ -398,6 +405,49 @@ mod tests {
         masters[0].delete("r");
         let got = timeout(moment, waiting.as_mut()).await;
         drop(got.expect("three masters are one").unwrap());
+    }
+
+    /// Every millisecond, the masters report a change that did not happen.
+    #[tokio::test(start_paused = true)]
+    async fn false_reports_cost_few_commands_and_hide_no_release_for_long() {
+        let masters: Vec<_> = (0..5).map(|_| MemoryMaster::new()).collect();
+        let (locks, others) = (
+            Coordinator::new(&masters).unwrap(),
+            Coordinator::new(&masters).unwrap(),
+        );
+        let sent = || masters.iter().map(MemoryMaster::commands).sum::<u64>();
+        let millis = Duration::from_millis;
+        let mut counts = Vec::new();
+        for is_flooded in [false, true] {
+            let held = others.mutex("r").acquire().await.unwrap();
+            let lock = locks.mutex("r");
+            let mut waiting = pin!(lock.acquire());
+            assert!(timeout(millis(20), waiting.as_mut()).await.is_err());
+            let before = sent();
+            let queues = locks.engine().local_waiters().queues.lock().clone();
+            let queue = queues.values().next().unwrap();
+            let flood = async || loop {
+                tokio::time::sleep(millis(1)).await;
+                (0..5).for_each(|master| queue.on_change(master));
+            };
+            let moment = timeout(millis(20_000), async {
+                if is_flooded {
+                    tokio::join!(waiting.as_mut(), flood()).0
+                } else {
+                    waiting.as_mut().await
+                }
+            });
+            assert!(moment.await.is_err());
+            counts.push(sent() - before);
+            drop(held);
+            let got = timeout(millis(501), waiting).await;
+            got.expect("it was not woken")
+                .unwrap()
+                .release()
+                .await
+                .unwrap();
+        }
+        assert!(counts[1] <= 2 * counts[0], "{counts:?}");
     }
 
     /// A waiter can be dropped at any poll. The other waiters still hear of releases, and nothing

@@ -163,6 +163,60 @@ fn a_server_that_forgets_tracked_keys_wakes_their_waiters() {
     });
 }
 
+/// Each waiter's command takes the place of another waiter's key in the servers' tables.
+#[test]
+fn a_server_that_forgets_tracked_keys_gets_no_storm_of_commands() {
+    const WAITERS: usize = 30;
+    with_masters(3, async |masters| {
+        let holder = coordinator(patient().ttl(LONG), &masters);
+        let mut held = Vec::new();
+        for number in 0..WAITERS {
+            held.push(holder.mutex(format!("r{number}")).acquire().await.unwrap());
+        }
+        let count = async |max_keys: &str| {
+            for master in &masters {
+                let set = ["CONFIG", "SET", "tracking-table-max-keys", max_keys];
+                assert_eq!(master.command(&set), "OK");
+            }
+            let locks = coordinator(patient(), &masters);
+            let waiting = (0..WAITERS).map(|number| {
+                let lock = locks.mutex(format!("r{number}"));
+                tokio::spawn(async move { lock.acquire_within(millis(6_000)).await.map(drop) })
+            });
+            let waiting: Vec<_> = waiting.collect();
+            sleep(millis(2_000)).await;
+            let before = commands(&masters);
+            sleep(millis(3_000)).await;
+            let count = commands(&masters) - before;
+            for waiter in waiting {
+                let refused = waiter.await.unwrap();
+                assert!(
+                    matches!(refused, Err(AcquireError::Deadline { .. })),
+                    "{refused:?}"
+                );
+            }
+            count
+        };
+        let (enough, too_few) = (count("1000000").await, count("3").await);
+        println!("{enough} commands, and {too_few} with a small table");
+        assert!(
+            too_few <= 2 * enough,
+            "{too_few} commands instead of {enough}"
+        );
+    });
+}
+
+/// Returns the number of commands that all masters have executed.
+fn commands(masters: &[Server]) -> u64 {
+    let count = |master: &Server| {
+        let stats = master.command(&["INFO", "stats"]);
+        let mut lines = stats.lines();
+        let line = lines.find_map(|line| line.strip_prefix("total_commands_processed:"));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    masters.iter().map(count).sum()
+}
+
 #[test]
 fn a_key_that_expires_is_noticed_by_its_ttl() {
     on_each_version(3, async |_, masters| {

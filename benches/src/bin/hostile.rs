@@ -24,6 +24,7 @@ use quorlock_benches::hostile::slow_master::{lock_commands, one_far_away, tarpit
 use quorlock_benches::load::Result;
 use quorlock_benches::options::Options;
 use quorlock_benches::servers::{self, Server};
+use quorlock_benches::waiters;
 use tokio::runtime::{self, Runtime};
 use tokio::time::{sleep, timeout};
 
@@ -65,6 +66,7 @@ fn run(name: &str, options: &Options) -> Result<()> {
         "slow_fixed" => slow(options, "slow_master_50ms", |builder| {
             builder.node_timeout(Duration::from_millis(50))
         }),
+        "small_table" => small_table(options),
         "tarpit" => {
             let silent = tarpit();
             memory(options, "tarpit", silent.url())
@@ -188,7 +190,7 @@ fn burst(options: &Options) -> Result<()> {
     threads(2).block_on(async {
         let locks = builder(servers::urls(&servers)).build()?;
         let held = load::hold(&locks, guards, Duration::from_secs(120)).await;
-        let connections = connections(&servers)?;
+        let connections = servers::total(&servers, CONNECTIONS)?;
         log.clear();
         let start = Instant::now();
         drop(held);
@@ -199,7 +201,7 @@ fn burst(options: &Options) -> Result<()> {
             100_000 => format!("{what}_100k"),
             _ => format!("{what}_{guards}"),
         };
-        let more = self::connections(&servers)? - connections - servers.len() as u64;
+        let more = servers::total(&servers, CONNECTIONS)? - connections - servers.len() as u64;
         // After the count of connections, because each command to a server needs one.
         let keys = servers.iter().map(|server| server.command(&["DBSIZE"]));
         let left: u64 = keys
@@ -251,19 +253,21 @@ fn killed(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of connections that the servers have accepted.
-fn connections(servers: &[Server]) -> Result<u64> {
-    let mut sum = 0;
-    for server in servers {
-        let said = server.command(&["INFO", "stats"]);
-        let mut lines = said.lines();
-        let count = lines.find_map(|line| line.strip_prefix("total_connections_received:"));
-        sum += count
-            .ok_or("INFO has no connections")?
-            .trim()
-            .parse::<u64>()?;
+/// Measures the load of waiters whose keys do not fit into the servers' tables of tracked keys.
+fn small_table(options: &Options) -> Result<()> {
+    let measured = options.measured(if options.quick { 500 } else { 4_000 });
+    let waiters = if options.quick { 10 } else { 100 };
+    let servers = servers::masters(5);
+    let mut rates = Vec::new();
+    for max_keys in ["1000000", "10", "1"] {
+        let rate = waiters::commands_per_second(&servers, waiters, max_keys, measured);
+        let rate = threads(2).block_on(rate)?;
+        figure(&format!("commands_per_s_tracked_{max_keys}"), rate, "1/s");
+        rates.push(rate);
     }
-    Ok(sum)
+    let worst = rates[1].max(rates[2]);
+    figure("small_table_commands_vs_default", worst / rates[0], "ratio");
+    Ok(())
 }
 
 /// Measures the load on five masters. One of them has a round trip of 200 ms.
@@ -346,7 +350,7 @@ fn threads(number: usize) -> Runtime {
 }
 
 /// The scenarios that `--only` selects from.
-const SCENARIOS: [&str; 10] = [
+const SCENARIOS: [&str; 11] = [
     "calls",
     "first",
     "releases",
@@ -357,7 +361,10 @@ const SCENARIOS: [&str; 10] = [
     "slow_fixed",
     "tarpit",
     "paused",
+    "small_table",
 ];
+/// The field of `INFO` that counts the connections that a server has accepted.
+const CONNECTIONS: &str = "total_connections_received";
 /// The environment variable that is set in the process of one scenario.
 const ALONE: &str = "QUORLOCK_BENCH_ALONE";
 /// The environment variable that is set in a process that makes one attempt.
