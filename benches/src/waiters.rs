@@ -53,6 +53,67 @@ pub async fn commands_per_second(
     Ok(rate)
 }
 
+/// The result of [`share`].
+#[derive(Debug)]
+pub struct Shares {
+    pub counts: Vec<u32>,
+    pub least_share: f64,
+    pub longest_wait: Duration,
+}
+
+/// Lets the tasks of two coordinators take turns with a lock. Their user has all rights except
+/// `denied`.
+pub async fn share(
+    servers: &[Server],
+    tasks: usize,
+    denied: &str,
+    measured: Duration,
+) -> Result<Shares> {
+    let urls = servers.iter().map(|server| {
+        let rules = format!("ACL SETUSER u reset on >pw ~* &* +@all {denied}");
+        server.command(&Vec::from_iter(rules.split_whitespace()));
+        server.url().replace("redis://", "redis://u:pw@")
+    });
+    let urls: Vec<_> = urls.collect();
+    let end = Instant::now() + measured;
+    let mut programs = Vec::new();
+    for _ in 0..2 {
+        let locks = coordinator(urls.clone())?;
+        let turns = (0..tasks).map(|_| tokio::spawn(take_turns(locks.clone(), end)));
+        programs.push(Vec::from_iter(turns));
+    }
+    let (mut counts, mut longest_wait) = (Vec::new(), Duration::ZERO);
+    for program in programs {
+        let mut count = 0;
+        for task in program {
+            let (turns, wait) = task.await??;
+            count += turns;
+            longest_wait = longest_wait.max(wait);
+        }
+        counts.push(count);
+    }
+    let least = counts.iter().copied().min().unwrap_or_default();
+    Ok(Shares {
+        least_share: f64::from(least) / f64::from(counts.iter().sum::<u32>().max(1)),
+        counts,
+        longest_wait,
+    })
+}
+
+/// Returns how often this task got the lock, and its longest wait.
+async fn take_turns(locks: Coordinator, end: Instant) -> Result<(u32, Duration)> {
+    let (mut turns, mut longest) = (0, Duration::ZERO);
+    while Instant::now() < end {
+        let since = Instant::now();
+        let guard = locks.mutex("shared").acquire().await?;
+        longest = longest.max(since.elapsed());
+        turns += 1;
+        sleep(Duration::from_millis(5)).await;
+        guard.release().await?;
+    }
+    Ok((turns, longest))
+}
+
 fn coordinator(urls: Vec<String>) -> Result<Coordinator> {
     let builder = Coordinator::builder().restart_guard(RestartGuard::Off);
     Ok(builder.masters(urls).build()?)

@@ -31,6 +31,10 @@ impl Backoff {
         self.least
     }
 
+    pub(crate) fn most(self) -> Duration {
+        self.most
+    }
+
     /// Returns the delay after failure number `failures`, counted from 0. The delay lies between
     /// `least` and a ceiling. The ceiling starts at `2 * least` and doubles with each failure, up
     /// to `most`. `random` must be uniform over all of `u64`.

@@ -18,6 +18,15 @@ pub(crate) enum Cause {
     Time,
 }
 
+/// The way in which the waiters of other processes notice that a lock is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rivals {
+    /// Masters report it to them.
+    Hear,
+    /// They ask from time to time.
+    Poll,
+}
+
 /// The hand-overs of a lock in a row within one process.
 ///
 /// After a release, the next waiter of the same process is always the first to ask for the lock. So
@@ -38,11 +47,18 @@ impl Run {
     const MOST: u32 = 1_024;
     /// The share of each hand-over in the longest time of a run.
     const TIME: Duration = Duration::from_micros(12_500);
+    /// The shortest run beside rivals that poll. After it, the lock is free until one of them asks.
+    const POLLED: Duration = Duration::from_millis(400);
 
     /// Returns whether the next waiter gives way.
-    pub(crate) fn is_over(&self, now: Instant) -> bool {
-        let is_late = |since| now.saturating_duration_since(since) >= Self::TIME * self.limit;
-        self.hand_overs >= self.limit || self.since.is_some_and(is_late)
+    pub(crate) fn is_over(&self, rivals: Rivals, now: Instant) -> bool {
+        let (most, time) = (self.limit, Self::TIME * self.limit);
+        let (most, time) = match rivals {
+            Rivals::Hear => (most, time),
+            Rivals::Poll => (u32::MAX, time.max(Self::POLLED)),
+        };
+        let is_late = |since| now.saturating_duration_since(since) >= time;
+        self.hand_overs >= most || self.since.is_some_and(is_late)
     }
 
     /// Notes the result of an attempt of a waiter.
@@ -77,14 +93,14 @@ impl Default for Run {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Rivals::*, *};
 
     /// Returns the number of hand-overs until the run is over, `millis` apart.
-    fn length(run: &mut Run, now: &mut Instant, millis: u64) -> u32 {
+    fn length(run: &mut Run, rivals: Rivals, now: &mut Instant, millis: u64) -> u32 {
         (0..5_000)
             .find(|_| {
                 *now += Duration::from_millis(millis);
-                let is_over = run.is_over(*now);
+                let is_over = run.is_over(rivals, *now);
                 if !is_over {
                     run.note(Cause::Released, true, *now);
                 }
@@ -98,20 +114,36 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "an origin for the test")]
         let mut now = Instant::now();
         let mut run = Run::default();
-        assert_eq!(length(&mut run, &mut now, 0), 8);
+        assert_eq!(length(&mut run, Hear, &mut now, 0), 8);
         run.note(Cause::Changed, true, now);
-        assert_eq!(length(&mut run, &mut now, 30), 4, "100 ms after the first");
+        assert_eq!(
+            length(&mut run, Hear, &mut now, 30),
+            4,
+            "100 ms after the first"
+        );
         for limit in [16, 32, 64, 128, 256, 512, 1_024, 1_024] {
             run.note(Cause::GaveWay, true, now);
-            assert_eq!(length(&mut run, &mut now, 0), limit);
+            assert_eq!(length(&mut run, Hear, &mut now, 0), limit);
         }
         run.note(Cause::GaveWay, false, now);
-        assert_eq!(length(&mut run, &mut now, 0), 8);
+        assert_eq!(length(&mut run, Hear, &mut now, 0), 8);
         for cause in [Cause::Time, Cause::Turn, Cause::Changed] {
             run.note(cause, false, now);
-            assert!(run.is_over(now));
+            assert!(run.is_over(Hear, now));
         }
         run.note(Cause::Released, false, now);
-        assert!(!run.is_over(now));
+        assert!(!run.is_over(Hear, now));
+    }
+
+    #[test]
+    fn a_run_beside_rivals_that_poll_ends_after_some_time() {
+        #[expect(clippy::disallowed_methods, reason = "an origin for the test")]
+        let mut now = Instant::now();
+        let mut run = Run::default();
+        for (limit, hand_overs) in [(8, 400), (16, 400), (32, 400), (64, 800), (128, 1_600)] {
+            assert_eq!(run.limit, limit);
+            assert_eq!(length(&mut run, Poll, &mut now, 1), hand_overs);
+            run.note(Cause::GaveWay, true, now);
+        }
     }
 }

@@ -27,10 +27,6 @@ use crate::core::{
     wait::{LastAttempt, Wait, WaitPolicy, next_wait},
 };
 
-/// The shortest and the longest time for which a waiter gives way to those of other processes.
-const LEAST_PAUSE: Duration = Duration::from_millis(5);
-const MOST_PAUSE: Duration = Duration::from_millis(100);
-
 /// The plan for an attempt.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
@@ -50,10 +46,9 @@ impl Plan {
 
     /// Returns the plan for a waiter that has just got its turn.
     async fn after_turn(waiter: &LocalWaiter<'_>, deadline: Deadline) -> Self {
-        let cause = if waiter.is_released() && waiter.gives_way() {
-            give_way(waiter, LEAST_PAUSE, deadline).await
-        } else {
-            Cause::Turn
+        let cause = match waiter.gives_way_for(Duration::ZERO) {
+            Some(pause) if waiter.is_released() => give_way(waiter, pause, deadline).await,
+            Some(_) | None => Cause::Turn,
         };
         // The waiter before this one probably has the lock.
         let first = waiter.agreed(MasterSet::ALL);
@@ -242,15 +237,14 @@ async fn wait_for_chance(
         .event(&denied.watched, deadline.limit(now + wait.end))
         .await;
     let (cause, first) = match event {
-        Some(Event::Released) if waiter.gives_way() => {
-            // This is enough time for the waiters of other processes to hear of the release and to
-            // ask for the lock.
-            let pause = (took * 2).clamp(LEAST_PAUSE, MOST_PAUSE);
-            let cause = give_way(waiter, pause, deadline).await;
-            (cause, waiter.agreed(MasterSet::ALL))
-        }
-        // The commands of this waiter come right after the release, so it gets all masters.
-        Some(Event::Released) => (Cause::Released, None),
+        Some(Event::Released) => match waiter.gives_way_for(took) {
+            Some(pause) => {
+                let cause = give_way(waiter, pause, deadline).await;
+                (cause, waiter.agreed(MasterSet::ALL))
+            }
+            // The commands of this waiter come right after the release, so it gets all masters.
+            None => (Cause::Released, None),
+        },
         Some(Event::Changed(free)) if free.ask_first => (Cause::Changed, waiter.agreed(free.first)),
         Some(Event::Changed(free)) => (Cause::Changed, waiter.first(free.first)),
         None if wait.is_contested => (Cause::Time, waiter.first(denied.free())),

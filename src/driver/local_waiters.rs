@@ -9,7 +9,7 @@ use std::{
         Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -28,7 +28,7 @@ use crate::{
         master_set::MasterSet,
         name::Resource,
         rivalry::Rivalry,
-        run::{Cause, Run},
+        run::{Cause, Rivals, Run},
         wait_order::{Turn, WaitOrder},
     },
     master::Watcher,
@@ -255,11 +255,22 @@ impl LocalWaiter<'_> {
         self.queue.state.lock().is_released
     }
 
-    /// Returns whether this waiter should let the waiters of other processes go first.
-    pub(crate) fn gives_way(&self) -> bool {
+    /// Returns for how long this waiter should let the waiters of other processes go first. They
+    /// need this time to notice that the lock is free, and to ask for it. The last attempt took the
+    /// time `took`.
+    pub(crate) fn gives_way_for(&self, took: Duration) -> Option<Duration> {
+        const LEAST: Duration = Duration::from_millis(5);
+        const MOST: Duration = Duration::from_millis(100);
+        let rivals = self.masters.rivals();
         let runs = self.waiters.runs.lock();
-        let run = runs.get(&(self.hash() as u8));
-        run.is_some_and(|run| run.is_over(clock::now()))
+        let run = runs.get(&(self.hash() as u8))?;
+        run.is_over(rivals, clock::now()).then(|| match rivals {
+            Rivals::Hear => (took * 2).clamp(LEAST, MOST),
+            Rivals::Poll => {
+                let config = self.masters.config();
+                config.retry.most().min(config.poll.least()) + took
+            }
+        })
     }
 
     /// Notes the result of an attempt. `met_a_rival` says whether another client asked for the lock

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     core::{
         agreed_master::rank, command::Command, config::Config, master_set::MasterSet,
-        quorum::Failure, votes::Votes,
+        quorum::Failure, run::Rivals, votes::Votes,
     },
     master::{CountVotes, HealthBoard, Mailbox, Request, Subscriber, Watcher},
     meter::Meter,
@@ -159,6 +159,16 @@ impl Masters {
         let mailboxes = self.mailboxes.iter();
         let reporting = mailboxes.filter(|mailbox| mailbox.reports_changes());
         reporting.map(|mailbox| mailbox.master()).collect()
+    }
+
+    /// Returns how the waiters of other processes are likely to notice a release. They probably
+    /// have the same rights as this one.
+    pub(crate) fn rivals(&self) -> Rivals {
+        if self.reporting().is_majority_of(self.count()) {
+            Rivals::Hear
+        } else {
+            Rivals::Poll
+        }
     }
 
     /// Returns the master to ask first for the lock `key`, one of those in `among` that report

@@ -379,6 +379,57 @@ fn a_user_that_loses_the_right_to_track_keys_polls() {
     });
 }
 
+/// The tasks of two programs cannot track keys. No program hears when the other one releases, and
+/// each hands the lock over within itself first.
+#[test]
+fn programs_without_the_right_to_track_keys_share_a_lock() {
+    const TASKS: usize = 8;
+    with_masters_alone(3, async |masters| {
+        let mut urls = Vec::new();
+        for master in &masters {
+            let rules = "ACL SETUSER u reset on >pw ~* &* +@all -client|tracking";
+            let rules: Vec<_> = rules.split(' ').collect();
+            if master.command(&rules) != "OK" {
+                return; // Redis 6 knows no rules for a subcommand
+            }
+            urls.push(format!("redis://u:pw@127.0.0.1:{}", master.port()));
+        }
+        let end = Instant::now() + millis(12_000);
+        let programs = [0, 1].map(|_| {
+            let locks = patient().masters(&urls).build().unwrap();
+            let tasks = (0..TASKS).map(|_| tokio::spawn(take_turns(locks.clone(), end)));
+            Vec::from_iter(tasks)
+        });
+        let (mut counts, mut longest) = ([0; 2], Duration::ZERO);
+        for (count, tasks) in counts.iter_mut().zip(programs) {
+            for task in tasks {
+                let (turns, wait) = task.await.unwrap();
+                *count += turns;
+                longest = longest.max(wait);
+            }
+        }
+        println!("{counts:?}, {longest:?}");
+        let least = counts[0].min(counts[1]);
+        let all = counts[0] + counts[1];
+        assert!(least * 100 >= all * 35, "{counts:?}");
+        assert!(longest <= millis(4_000), "{longest:?}");
+    });
+}
+
+/// Returns how often this task got the lock, and its longest wait.
+async fn take_turns(locks: Coordinator, end: Instant) -> (u32, Duration) {
+    let (mut turns, mut longest) = (0, Duration::ZERO);
+    while Instant::now() < end {
+        let since = Instant::now();
+        let guard = locks.mutex("r").acquire().await.unwrap();
+        longest = longest.max(since.elapsed());
+        turns += 1;
+        sleep(millis(5)).await;
+        guard.release().await.unwrap();
+    }
+    (turns, longest)
+}
+
 /// A majority of masters tell the waiter of changes, and the others cannot.
 #[test]
 fn a_majority_of_masters_is_enough_to_wake_a_waiter() {

@@ -67,6 +67,7 @@ fn run(name: &str, options: &Options) -> Result<()> {
             builder.node_timeout(Duration::from_millis(50))
         }),
         "small_table" => small_table(options),
+        "untracked" => untracked(options),
         "tarpit" => {
             let silent = tarpit();
             memory(options, "tarpit", silent.url())
@@ -270,6 +271,21 @@ fn small_table(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Measures how two programs share a lock, with and without the right to track keys.
+fn untracked(options: &Options) -> Result<()> {
+    let measured = options.measured(if options.quick { 1_000 } else { 15_000 });
+    let servers = servers::masters(5);
+    for (name, denied) in [("tracked", ""), ("untracked", "-client|tracking")] {
+        let shares = waiters::share(&servers, 8, denied, measured);
+        let shares = threads(2).block_on(shares)?;
+        println!("{shares:?}");
+        figure(&format!("{name}_least_share"), shares.least_share, "ratio");
+        let wait = shares.longest_wait.as_secs_f64();
+        figure(&format!("{name}_longest_wait_s"), wait, "s");
+    }
+    Ok(())
+}
+
 /// Measures the load on five masters. One of them has a round trip of 200 ms.
 fn slow(options: &Options, what: &str, set: fn(Builder) -> Builder) -> Result<()> {
     let log = Log::listen();
@@ -350,7 +366,7 @@ fn threads(number: usize) -> Runtime {
 }
 
 /// The scenarios that `--only` selects from.
-const SCENARIOS: [&str; 11] = [
+const SCENARIOS: [&str; 12] = [
     "calls",
     "first",
     "releases",
@@ -362,6 +378,7 @@ const SCENARIOS: [&str; 11] = [
     "tarpit",
     "paused",
     "small_table",
+    "untracked",
 ];
 /// The field of `INFO` that counts the connections that a server has accepted.
 const CONNECTIONS: &str = "total_connections_received";
