@@ -53,9 +53,25 @@ impl<'a> Table<'a> {
         let cells = |line: &'a str| line.trim_matches('|').split('|').map(str::trim).collect();
         let rows: Vec<_> = lines.map(cells).collect();
         match rows.len() {
-            7 => Ok(Self { rows }),
+            7 => Self { rows }.checked(),
             count => Err(format!("the table of the README has {count} lines").into()),
         }
+    }
+
+    /// Checks that each figure in the last column is the quotient of two columns beside it.
+    fn checked(self) -> Result<Self> {
+        let column = |name| self.rows[0].iter().position(|head| head.starts_with(name));
+        let columns = column("quorlock").zip(column("bare"));
+        let (ours, bare) = columns.ok_or("the table has no column quorlock or bare")?;
+        for row in self.figures() {
+            let ratio = number(row[ours])? / number(row[bare])?;
+            let ratio = format!("{ratio:.2}");
+            let shown = *row.last().ok_or("an empty row")?;
+            if shown != ratio {
+                return Err(format!("{}: the ratio is {ratio}, and not {shown}", row[0]).into());
+            }
+        }
+        Ok(self)
     }
 
     /// Returns the rows with figures.
@@ -180,5 +196,19 @@ fn thousands(number: f64) -> String {
     match thousands {
         0.0 => format!("{rest}"),
         _ => format!("{thousands},{rest:03}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ratios_in_the_readme_are_those_of_its_figures() {
+        let readme = include_str!("../../README.md");
+        Table::find(readme).map(drop).unwrap();
+        let wrong = readme.replace("| 1, median latency | ", "| 1, median latency | 9");
+        let error = Table::find(&wrong).map(drop).unwrap_err().to_string();
+        assert!(error.contains("the ratio is 0."), "{error}");
     }
 }
