@@ -67,9 +67,9 @@ fn two_masters_that_take_no_locks_are_not_ready() {
             masters[..2].iter().for_each(cause.begin);
             let write = ["SET", "x", "y"];
             until(cause.code, async || {
-                masters[1]
-                    .command(&write)
-                    .starts_with(cause.code)
+                let mut broken = masters[..2].iter();
+                broken
+                    .all(|master| master.command(&write).starts_with(cause.code))
                     .then_some(())
             })
             .await;
