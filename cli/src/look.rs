@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
-use quorlock::{Coordinator, Holder, InspectError, Inspection, Kind, View, Vote, VoteRow, Votes};
+use futures_util::future::{join, try_join_all};
+use quorlock::{
+    Coordinator, Holder, InspectError, Inspection, Kind, ReadyError, View, Vote, VoteRow, Votes,
+};
 use serde::Serialize;
 
 use crate::{
@@ -44,7 +46,7 @@ pub(crate) enum Verdict {
     /// The lock has no holder, but too few masters have a vote, because they may have forgotten
     /// locks.
     Quarantined,
-    /// Too few masters answered.
+    /// Too few masters answered, or take locks.
     NoQuorum,
 }
 
@@ -63,7 +65,7 @@ pub(crate) struct MasterLook {
     pub(crate) master: String,
     pub(crate) view: MasterView,
     pub(crate) holder: Option<HolderLook>,
-    /// The reason why there is no answer.
+    /// The reason why there is no answer, or no vote.
     pub(crate) reason: Option<String>,
     /// The round trip that was measured when the connection began.
     #[serde(rename = "round_trip_us", serialize_with = "micros")]
@@ -105,7 +107,9 @@ pub(crate) async fn look_at_all(
 /// Asks all masters about the lock.
 pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failure> {
     // A fair lock shows holders of every kind, and the queue.
-    let mut inspected = locks.fair(name, &locks.owner()).inspect().await;
+    let owner = locks.owner();
+    let lock = locks.fair(name, &owner);
+    let (mut inspected, ready) = join(lock.inspect(), locks.ready(Duration::ZERO)).await;
     if let Err(InspectError::NoQuorum { votes, .. }) = &inspected
         && may_not_see_the_queue(votes)
     {
@@ -122,8 +126,15 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
         master.round_trip = health.round_trip;
         master.quarantine = health.quarantine;
     }
-    if let (Verdict::Free, Some(Outage::Quarantine(time))) = (look.verdict, Outage::of(locks)) {
-        (look.verdict, look.quarantine) = (Verdict::Quarantined, Some(time));
+    if let (Verdict::Free, Err(ReadyError::NoQuorum { votes, .. })) = (look.verdict, &ready) {
+        if let Some(Outage::Quarantine(time)) = Outage::of(locks) {
+            (look.verdict, look.quarantine) = (Verdict::Quarantined, Some(time));
+        } else {
+            look.verdict = Verdict::NoQuorum;
+            for (master, row) in look.masters.iter_mut().zip(votes.iter()) {
+                master.reason = reason(row);
+            }
+        }
     }
     Ok(look)
 }
@@ -199,8 +210,12 @@ impl Look {
             }
             (Verdict::NoQuorum, _) => {
                 let answers = self.masters.iter().filter(|master| master.reason.is_none());
+                let (verdict, answered) = match self.inspection {
+                    Some(_) => ("free, but nobody can lock it", "can vote"),
+                    None => ("unknown", "answered"),
+                };
                 format!(
-                    "unknown: only {} of {all} masters answered, and {} are needed",
+                    "{verdict}: only {} of {all} masters {answered}, and {} are needed",
                     answers.count(),
                     self.quorum
                 )
@@ -296,11 +311,7 @@ impl MasterLook {
     }
 
     fn of(row: VoteRow<'_>, view: &View) -> Self {
-        let reason = match row.vote() {
-            Some(Vote::Fail(failure)) => Some(in_words_of_the_file(&failure.to_string())),
-            Some(_) => None,
-            None => Some("not answered yet".to_owned()),
-        };
+        let reason = reason(row);
         let (view, holder) = match (view, &reason) {
             (_, Some(_)) => (MasterView::NoAnswer, None),
             (View::Free, _) => (MasterView::Free, None),
@@ -316,6 +327,15 @@ impl MasterLook {
             quarantine: None,
             answer: row.latency(),
         }
+    }
+}
+
+/// Returns why there is no answer, or no vote.
+fn reason(row: VoteRow<'_>) -> Option<String> {
+    match row.vote() {
+        Some(Vote::Fail(failure)) => Some(in_words_of_the_file(&failure.to_string())),
+        Some(_) => None,
+        None => Some("not answered yet".to_owned()),
     }
 }
 

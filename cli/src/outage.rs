@@ -15,7 +15,7 @@ pub(crate) enum Outage {
     /// Enough masters are connected, but some of them may have forgotten locks. The time until a
     /// majority can vote.
     Quarantine(Duration),
-    /// Too few masters are connected.
+    /// Too few masters are connected and take locks.
     TooFew {
         connected: usize,
         all: usize,
@@ -33,7 +33,7 @@ impl Outage {
         let all = health.len();
         let connected = health
             .iter()
-            .filter(|master| master.state == MasterState::Connected);
+            .filter(|master| master.state == MasterState::Connected && master.error.is_none());
         let mut waits: Vec<_> = connected
             .map(|master| master.quarantine.unwrap_or_default())
             .collect();
@@ -95,7 +95,7 @@ impl fmt::Display for Outage {
                 quorum,
             } => write!(
                 f,
-                "only {connected} of {all} masters can be reached, and {quorum} are needed; \
+                "only {connected} of {all} masters can vote, and {quorum} are needed; \
                  run `quorlock doctor` with the same masters"
             ),
         }

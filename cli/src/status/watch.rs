@@ -181,6 +181,7 @@ fn row(master: &MasterReport, view: &MasterLook) -> Vec<Cell> {
     let name = Cell::plain(&master.master);
     let (state, colour) = match (master.state, master.can_vote) {
         (State::Connected, true) => ("connected", Colour::Green),
+        (State::Connected, false) if master.reason.is_some() => ("no locks", Colour::Red),
         (State::Connected, false) => ("quarantine", Colour::Yellow),
         (State::Connecting, _) => ("connecting", Colour::Red),
         (State::Down, _) => ("down", Colour::Red),
@@ -206,7 +207,10 @@ fn row(master: &MasterReport, view: &MasterLook) -> Vec<Cell> {
 impl MasterReport {
     fn of(health: &MasterHealth) -> Self {
         let (state, reason) = match &health.state {
-            MasterState::Connected => (State::Connected, None),
+            MasterState::Connected => {
+                let error = health.error.as_deref().map(in_words_of_the_file);
+                (State::Connected, error)
+            }
             MasterState::Connecting => (State::Connecting, None),
             MasterState::Down(why) => (State::Down, Some(in_words_of_the_file(why))),
             _ => (State::Closed, None),

@@ -169,7 +169,7 @@ fn a_program_without_a_terminal_says_that_it_waits_for_masters() {
     masters[1].kill();
     let mut running = Running::start(&mut script(&masters, "a", "echo ran"));
     let news = running.error_line();
-    let expected = "waiting for \"a\": only 1 of 3 masters can be reached, and 2 are needed";
+    let expected = "waiting for \"a\": only 1 of 3 masters can vote, and 2 are needed";
     assert!(news.contains(expected), "{news}");
     running.signal(Signal::SIGTERM);
     assert_eq!(running.ended().0.code(), Some(143));

@@ -160,3 +160,19 @@ fn a_watch_without_json_prints_blocks() {
     watch.signal(Signal::SIGTERM);
     assert_eq!(watch.ended().0.code(), Some(143));
 }
+
+/// The masters answer all questions, and take no locks.
+#[test]
+fn masters_without_memory_are_shown_to_take_no_locks() {
+    let masters = masters(3);
+    assert_eq!(ended(&mut with(&masters, "status job")).0, 0); // writes the keys of the guard
+    for master in &masters[..2] {
+        master.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    }
+    let (status, shown, error) = ended(&mut with(&masters, "status job"));
+    assert_eq!(status, 69, "{error}");
+    let verdict =
+        "job  free, but nobody can lock it: only 1 of 3 masters can vote, and 2 are needed";
+    assert!(shown.starts_with(verdict), "{shown}");
+    assert_eq!(shown.matches("answered OOM").count(), 2, "{shown}");
+}
