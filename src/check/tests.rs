@@ -373,6 +373,31 @@ fn a_server_that_is_listed_twice_is_found_once_and_has_one_vote() {
     assert_eq!(found(&twins, &guarded_by(RestartGuard::Off)), expected);
 }
 
+#[test]
+fn masters_that_share_data_are_found_once_however_many_pairs_they_are() {
+    let at = |name: &str, field: (&str, &str)| MasterAnswer {
+        address: format!("{name}:1").into(),
+        ..master(name, &[field])
+    };
+    let now = |name: &str| at(name, (&format!("master_replid:{name}"), "master_replid:x"));
+    let before = |name: &str| at(name, ("master_replid2:0000", "master_replid2:x"));
+    let mut masters: Vec<_> = ["a", "b", "c"].map(now).into();
+    masters.extend(["d", "e"].map(|name| at(name, ("RUN", "RUN"))));
+    let report = check(&masters, &own()).to_string();
+    assert_eq!(report.matches("master_replid").count(), 1, "{report}");
+    assert!(
+        report.contains("is the same on a:1, b:1 and c:1: "),
+        "{report}"
+    );
+
+    let report = check(&["a", "b", "c"].map(before), &own()).to_string();
+    assert_eq!(report.matches("master_replid").count(), 1, "{report}");
+    assert!(
+        report.contains("of one origin on a:1, b:1 and c:1: "),
+        "{report}"
+    );
+}
+
 /// An error that another finding explains is not reported again.
 #[test]
 fn a_refused_write_is_reported_once() {

@@ -12,15 +12,8 @@ use crate::core::{lease::CLOCK_WINDOW, quorum::majority};
 
 pub(super) fn find(masters: &[MasterAnswer], ours: &Ours<'_>) -> Vec<Finding> {
     let mut findings: Vec<_> = votes(masters, ours).into_iter().collect();
-    for (number, master) in masters.iter().enumerate() {
-        let others = &masters[..number];
-        findings.extend(others.iter().rev().find_map(|other| twin(other, master)));
-        findings.extend(
-            others
-                .iter()
-                .filter_map(|other| shared_data(other, master, ours)),
-        );
-    }
+    findings.extend(groups(masters, is_twin).map(|on| about::TWIN.with(format!("the same {on}"))));
+    findings.extend(shared_data(masters, ours));
     findings.extend(match masters.len() {
         1 | 2 => Some(about::FEW_MASTERS.with(masters.len().to_string())),
         even if even % 2 == 0 => Some(about::EVEN_NUMBER.with(even.to_string())),
@@ -55,34 +48,63 @@ fn votes(masters: &[MasterAnswer], ours: &Ours<'_>) -> Option<Finding> {
     }
 }
 
-fn twin(other: &MasterAnswer, master: &MasterAnswer) -> Option<Finding> {
-    let value = format!("the same on {} and {}", other.address, master.address);
-    is_twin(other, master).then(|| about::TWIN.with(value))
-}
-
 fn is_twin(other: &MasterAnswer, master: &MasterAnswer) -> bool {
     let run_id = id(master, "run_id");
     run_id.is_some() && run_id == id(other, "run_id")
 }
 
-/// Returns a finding if two masters have the same data, or once had the same data.
-fn shared_data(one: &MasterAnswer, other: &MasterAnswer, ours: &Ours<'_>) -> Option<Finding> {
-    let ids = |master| ["master_replid", "master_replid2"].map(|field| id(master, field));
-    let ([now, before], theirs) = (ids(one), ids(other));
-    let is_theirs = |id: Option<&str>| id.is_some() && theirs.contains(&id);
-    let on = format!("on {} and {}", one.address, other.address);
-    if ours.is_guarded() && is_twin(one, other) {
-        return None;
-    }
-    if now.is_some() && now == theirs[0] {
-        return Some(about::SHARED_DATA.with(format!("the same {on}")));
-    }
+/// Finds masters that have the same data, or once had the same data.
+fn shared_data(masters: &[MasterAnswer], ours: &Ours<'_>) -> impl Iterator<Item = Finding> {
+    let is_guarded = ours.is_guarded();
+    let is_counted =
+        move |one: &MasterAnswer, other: &MasterAnswer| !(is_guarded && is_twin(one, other));
+    let same = groups(masters, move |one, other| {
+        has_same_data(one, other) && is_counted(one, other)
+    });
+    let took = groups(masters, move |one, other| {
+        shared_once(one, other) && !has_same_data(one, other) && is_counted(one, other)
+    });
     let mut about = about::TOOK_DATA;
-    if !ours.is_guarded() {
+    if !is_guarded {
         about.severity = Severity::Refuse;
     }
-    let had_theirs = is_theirs(now) || is_theirs(before);
-    had_theirs.then(|| about.with(format!("of one origin {on}")))
+    let same = same.map(|on| about::SHARED_DATA.with(format!("the same {on}")));
+    same.chain(took.map(move |on| about.with(format!("of one origin {on}"))))
+}
+
+fn has_same_data(one: &MasterAnswer, other: &MasterAnswer) -> bool {
+    let now = id(one, "master_replid");
+    now.is_some() && now == id(other, "master_replid")
+}
+
+/// Returns whether the masters have the same data, or had it once.
+fn shared_once(one: &MasterAnswer, other: &MasterAnswer) -> bool {
+    let ids = |master| ["master_replid", "master_replid2"].map(|field| id(master, field));
+    let theirs = ids(other);
+    let ours = ids(one);
+    ours.iter().any(|id| id.is_some() && theirs.contains(id))
+}
+
+/// Puts masters together that are related in pairs. Returns the words for each group of several
+/// masters, such as `on a, b and c`.
+fn groups(
+    masters: &[MasterAnswer],
+    is_related: impl Fn(&MasterAnswer, &MasterAnswer) -> bool,
+) -> impl Iterator<Item = String> {
+    let mut groups: Vec<Vec<&MasterAnswer>> = Vec::new();
+    for master in masters {
+        let is_its =
+            |group: &mut Vec<&MasterAnswer>| group.iter().any(|other| is_related(other, master));
+        let mut joined: Vec<_> = groups.extract_if(.., is_its).flatten().collect();
+        joined.push(master);
+        groups.push(joined);
+    }
+    groups.retain(|group| group.len() > 1);
+    groups.into_iter().map(|group| {
+        let names: Vec<_> = group.iter().map(|master| &*master.address).collect();
+        let (last, others) = names.split_last().unwrap_or((&"", &[]));
+        format!("on {} and {last}", others.join(", "))
+    })
 }
 
 fn id<'a>(master: &'a MasterAnswer, field: &str) -> Option<&'a str> {
