@@ -12,7 +12,7 @@ use crate::{
         restart::{RestartGuard, quarantine},
         retry::Backoff,
     },
-    driver::{clock, engine::Engine},
+    driver::{clock, engine::Engine, timers::Timers},
     error::ConfigError,
     master::{HealthBoard, Mailbox, MasterConfig, MasterSpec, RestartTracker, Supervisor},
 };
@@ -308,9 +308,8 @@ impl Builder {
 
     /// Checks all settings, creates the coordinator and starts to connect.
     ///
-    /// Must be called inside a tokio runtime with time and I/O enabled. The connections live on
-    /// that runtime. The runtime must keep running as long as locks are used, even if the locks are
-    /// used from other runtimes.
+    /// Must be called inside a tokio runtime with time and I/O enabled. That
+    /// [runtime](Coordinator#runtimes) must keep running as long as locks are used.
     ///
     /// This method does not wait for any master. If a master is not up yet, the coordinator keeps
     /// trying to connect to it.
@@ -322,6 +321,9 @@ impl Builder {
         let config = Config::parse(self.settings)?;
         let addresses = check_masters(&self.masters)?;
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
+        if !Timers::are_enabled() {
+            return Err(ConfigError::NoRuntime);
+        }
         let master_config = MasterConfig {
             node_timeout: config.node_timeout,
             connect_timeout: config.connect_timeout,

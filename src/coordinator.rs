@@ -13,13 +13,18 @@ use crate::{
 
 /// A set of independent masters that hold locks together.
 ///
-/// A coordinator is cheap to clone, and all clones share everything.
+/// A coordinator is cheap to clone, and all clones share everything. Each master has one
+/// connection. A background task connects to the masters, notices when a master hangs, and
+/// reconnects. A request to a master that is known to be down fails at once. Another task renews
+/// the locks that are held. The tasks end after the last clone of the coordinator, the last lock
+/// and the last guard are dropped and everything that was posted is delivered.
 ///
-/// Each master has one connection. A background task connects to the masters, notices when a master
-/// hangs, and reconnects. A request to a master that is known to be down fails at once and does not
-/// delay the others. Another task renews the locks that are held. The tasks end after the last
-/// clone of the coordinator, the last lock and the last guard are dropped. Before the tasks end,
-/// they deliver everything that was posted.
+/// # Runtimes
+///
+/// The tasks and timers live on the tokio runtime in which the coordinator was built. Any executor
+/// may poll the futures of locks and guards while that runtime runs. A current-thread runtime runs
+/// only during a `block_on`: between two of them no lock is renewed, and futures wait without
+/// limit. After a shutdown, acquisitions fail with [`Closed`](crate::AcquireError::Closed).
 ///
 /// # Guarantees
 ///

@@ -220,8 +220,8 @@ impl coordinator::Coordinator {
     /// everything: the connections, the waiters and [`close`](Self::close).
     ///
     /// The connections stay on the runtime of this coordinator. That runtime must run while the
-    /// view is used. Each view has a thread of its own for timers, and the clones of a view share
-    /// it. So make one view and clone it. The thread ends after the last clone of the view and the
+    /// view is used. Each view has a thread of its own for time limits, and its clones share it.
+    /// So make one view and clone it. The thread ends after the last clone of the view and the
     /// last of its locks and guards are dropped.
     ///
     /// # Errors

@@ -45,7 +45,7 @@ pub(super) async fn acquire(
     for failures in 0.. {
         // When one task of the owner wins the lock, the owner's other tasks reenter the lock. They
         // do not wait until the winner drops its guard.
-        let is_held = owned.until_held(Claim::can_reenter);
+        let is_held = owned.until_held(&shared.masters().timers, Claim::can_reenter);
         if let Some(acquired) = within(is_held, acquired.as_mut()).await {
             return acquired;
         }
@@ -56,7 +56,8 @@ pub(super) async fn acquire(
         match reenter(request, &owned).await {
             Some(Err(NotAcquired::Denied(denied))) => {
                 deadline.check(&denied, is_last, failures)?;
-                clock::sleep_until(deadline.limit(shared.retry_at(failures))).await;
+                let end = deadline.limit(shared.retry_at(failures));
+                shared.masters().timers.sleep_until(end).await;
             }
             Some(reentered) => return reentered,
             None => {} // the lock was released or lost meanwhile

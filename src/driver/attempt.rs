@@ -52,13 +52,13 @@ pub(super) async fn attempt(
         let claim = Claim::begin(&shared.context, request, identity, None, first);
         return Ok(decide(shared, Level::new(claim), waiting).await?);
     };
-    let owned = owner.lock(&request.resource);
+    let (owned, timers) = (owner.lock(&request.resource), &shared.masters().timers);
     // This task tries to reenter before it waits for the permit, too. The future that has the
     // permit may not be polled now, because the task of that future is reentering.
     if let Some(reentered) = reenter(request, &owned).await {
         return reentered;
     }
-    let Some(_permit) = owned.permit(Some(permit_by())).await else {
+    let Some(_permit) = owned.permit(Some(permit_by()), timers).await else {
         return Err(Denied::owner_busy().into());
     };
     if let Some(reentered) = reenter(request, &owned).await {
@@ -143,7 +143,8 @@ async fn give_back(
         // Waits for the other votes, to complete the table of votes. Masters that are down have
         // already cast a failure. The wait is limited, so it does not wait for a connection.
         let end = clock::now() + shared.masters().node_timeout();
-        first_of(release.settled(), clock::sleep_until(end)).await;
+        let timers = &shared.masters().timers;
+        first_of(release.settled(), timers.sleep_until(end)).await;
     }
     if release.read(Round::is_other_kind) {
         // The answer to a `SET` says only that the key exists, and not which kind of lock it is.

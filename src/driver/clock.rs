@@ -46,16 +46,24 @@ pub(crate) fn to_monotonic(at: Instant, least: Instant) -> Instant {
     at.checked_sub(slept).map_or(least, |at| at.max(least))
 }
 
-/// Sleeps until `at` on the clock of [`now`]. Reads that clock at least once a second, because the
-/// machine may have been suspended.
+/// Sleeps until `at` on the clock of [`now`]. Only for tasks on the coordinator's runtime.
 pub(crate) async fn sleep_until(at: Instant) {
+    sleep_until_by(at, tokio::time::sleep).await;
+}
+
+/// Sleeps until `at` on the clock of [`now`], by the timer `sleep`. Reads that clock at least once
+/// a second, because the machine may have been suspended.
+pub(crate) async fn sleep_until_by<S: Future<Output = ()>>(
+    at: Instant,
+    sleep: impl Fn(Duration) -> S,
+) {
     const LONGEST: Duration = Duration::from_secs(1);
     loop {
         let left = at.saturating_duration_since(now());
         if left.is_zero() {
             return;
         }
-        tokio::time::sleep(left.min(LONGEST)).await;
+        sleep(left.min(LONGEST)).await;
     }
 }
 

@@ -27,6 +27,7 @@ use super::{
     renewer::Renewer,
     shared::Shared,
     supervisors,
+    timers::Timers,
 };
 #[cfg(test)]
 use crate::master::sim::Process;
@@ -59,12 +60,18 @@ impl Engine {
         let (supervisors, renewing) = (supervisors::run(masters), renewer.clone().run());
         #[cfg(test)]
         let (supervisors, renewing) = (Process::adopt(supervisors), Process::adopt(renewing));
-        runtime.spawn(supervisors);
+        let task = runtime.spawn(supervisors).abort_handle();
         runtime.spawn(renewing);
         let process: Arc<str> = uuid(clock::random()).into();
         let metrics = LockMetrics::register(config.lock_names_in_metrics);
         let context = Context {
-            masters: Masters::new(config, mailboxes, health, metrics),
+            masters: Masters::new(
+                config,
+                mailboxes,
+                Timers::new(runtime, task),
+                health,
+                metrics,
+            ),
             renewer,
             local_waiters: LocalWaiters::default(),
         };
@@ -133,7 +140,8 @@ impl Engine {
     /// these releases delete have expired.
     pub(crate) async fn close(&self) {
         self.shared.close();
-        self.masters().pending_releases.delivered().await;
+        let masters = self.masters();
+        masters.pending_releases.delivered(&masters.timers).await;
     }
 
     #[cfg(test)]

@@ -226,7 +226,7 @@ impl<'a> FairWait<'a> {
         let timeout = self.masters().attempt_timeout();
         let end = self.deadline.queued_permit_by(timeout);
         loop {
-            let permit = self.owned.permit(end).await;
+            let permit = self.owned.permit(end, &self.masters().timers).await;
             self.shared.check_open()?;
             let Some(permit) = permit else {
                 return Err(self.deadline.expired(Denied::owner_busy(), self.failures));

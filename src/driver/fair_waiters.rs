@@ -161,7 +161,7 @@ impl FairWaiter<'_> {
                 ControlFlow::Continue(Some(until))
             }
         };
-        self.wakeup.called.wait(check).await;
+        self.wakeup.called.wait(&self.masters.timers, check).await;
     }
 }
 

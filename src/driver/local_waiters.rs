@@ -177,7 +177,8 @@ impl LocalWaiter<'_> {
                 return true;
             }
             let end = deadline.map_or(look_again, |deadline| deadline.min(look_again));
-            first_of(wakeup.notified(), pin!(clock::sleep_until(end))).await;
+            let end = self.masters.timers.sleep_until(end);
+            first_of(wakeup.notified(), pin!(end)).await;
         }
         true // reached only after 2^64 waits
     }
@@ -190,14 +191,15 @@ impl LocalWaiter<'_> {
     /// Sleeps until `at`. The waiter keeps its turn meanwhile.
     pub(crate) async fn sleep_until(&self, at: Instant) {
         self.expect(at);
-        clock::sleep_until(at).await;
+        self.masters.timers.sleep_until(at).await;
     }
 
     /// Sleeps until `at`, or until a guard of this process releases the lock.
     pub(crate) async fn pause_until(&self, at: Instant) {
         self.expect(at);
         let is_released = || self.is_released();
-        self.queue.changed.wait_until(at, is_released).await;
+        let timers = &self.masters.timers;
+        self.queue.changed.wait_until(at, timers, is_released).await;
     }
 
     /// Moves this waiter to the end of its queue.
@@ -243,7 +245,9 @@ impl LocalWaiter<'_> {
         }
         self.expect(end);
         let event = || self.queue.state.lock().event(watched, self.masters.count());
-        let changed = self.queue.changed.wait_until(end, || event().is_some());
+        let timers = &self.masters.timers;
+        let changed = &self.queue.changed;
+        let changed = changed.wait_until(end, timers, || event().is_some());
         // A release that was decided may still get answers that the lock is free.
         first_of(changed, watched.until(|| event().is_some())).await;
         event()

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     clock, live_round::LiveRound, metrics::LockMetrics, pending_releases::PendingReleases,
-    timestamps::Timestamps,
+    timers::Timers, timestamps::Timestamps,
 };
 use crate::{
     core::{
@@ -26,6 +26,7 @@ pub(crate) struct Masters {
     config: Config,
     addresses: Arc<[Arc<str>]>,
     mailboxes: Box<[Arc<Mailbox>]>,
+    pub(crate) timers: Timers,
     pub(crate) health: HealthBoard,
     pub(crate) metrics: Meter<LockMetrics>,
     pub(crate) pending_releases: PendingReleases,
@@ -36,6 +37,7 @@ impl Masters {
     pub(crate) fn new(
         config: Config,
         mailboxes: Vec<Arc<Mailbox>>,
+        timers: Timers,
         health: HealthBoard,
         metrics: Meter<LockMetrics>,
     ) -> Self {
@@ -44,6 +46,7 @@ impl Masters {
             config,
             addresses: addresses.collect(),
             mailboxes: mailboxes.into(),
+            timers,
             health,
             metrics,
             pending_releases: PendingReleases::new(),

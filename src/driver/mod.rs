@@ -32,5 +32,6 @@ mod shared;
 mod signal;
 mod span;
 mod supervisors;
+pub(crate) mod timers;
 mod timestamps;
 pub(crate) mod watched;

@@ -15,7 +15,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{clock, select::first_of, signal::Signal};
+use super::{select::first_of, signal::Signal, timers::Timers};
 use crate::core::{
     client_name::ClientName,
     identity::{FairAttempt, Identity, OwnerAttempt, Ticket},
@@ -106,7 +106,11 @@ impl<C> OwnedLock<C> {
     /// Waits for the permit to make an attempt, or until `end`. Keep the permit until the attempt
     /// is won, or until the command that takes the attempt back is posted. Without an `end`, this
     /// method may wait forever, because the future that has the permit may no longer be polled.
-    pub(crate) async fn permit(&self, end: Option<Instant>) -> Option<SemaphorePermit<'_>> {
+    pub(crate) async fn permit(
+        &self,
+        end: Option<Instant>,
+        timers: &Timers,
+    ) -> Option<SemaphorePermit<'_>> {
         let permit = async { self.permit.acquire().await.ok() };
         let Some(end) = end.filter(|_| !mutant!(OwnerWaitsForever)) else {
             return permit.await;
@@ -114,7 +118,7 @@ impl<C> OwnedLock<C> {
         let mut permitted = None;
         // The permit is polled first. A task that runs again long after `end` gets the permit if it
         // is free.
-        first_of(async { permitted = permit.await }, clock::sleep_until(end)).await;
+        first_of(async { permitted = permit.await }, timers.sleep_until(end)).await;
         permitted
     }
 
@@ -130,12 +134,12 @@ impl<C> OwnedLock<C> {
     }
 
     /// Waits until the owner has a claim for which `is_held` returns `true`.
-    pub(crate) async fn until_held(&self, is_held: impl Fn(&C) -> bool) {
+    pub(crate) async fn until_held(&self, timers: &Timers, is_held: impl Fn(&C) -> bool) {
         let check = || match self.claim() {
             Some(claim) if is_held(&claim) => ControlFlow::Break(()),
             _ => ControlFlow::Continue(None),
         };
-        self.is_won.wait(check).await;
+        self.is_won.wait(timers, check).await;
     }
 }
 

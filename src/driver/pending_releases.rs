@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{clock, signal::Signal};
+use super::{clock, signal::Signal, timers::Timers};
 
 /// The releases of a coordinator that some masters must still get.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ impl PendingReleases {
     }
 
     /// Waits until no release is pending, or until all keys that the releases delete have expired.
-    pub(crate) async fn delivered(&self) {
+    pub(crate) async fn delivered(&self, timers: &Timers) {
         let check = || {
             let until = self.0.until.load(Ordering::Acquire);
             let left = until.saturating_sub(self.0.micros(clock::monotonic()));
@@ -54,7 +54,7 @@ impl PendingReleases {
                 ControlFlow::Continue(Some(clock::now() + Duration::from_micros(left)))
             }
         };
-        self.0.done.wait(check).await;
+        self.0.done.wait(timers, check).await;
     }
 }
 

@@ -41,7 +41,8 @@ pub(super) async fn ready(shared: &Shared, needed: usize, deadline: Deadline) ->
                 .wait_for(|entries| entries.iter().zip(&known).any(is_other))
                 .await;
         };
-        first_of(changed, clock::sleep_until(deadline.limit(pause))).await;
+        let pause = masters.timers.sleep_until(deadline.limit(pause));
+        first_of(changed, pause).await;
         failures = failures.saturating_add(1);
     }
 }

@@ -4,7 +4,7 @@ use std::{ops::ControlFlow, pin::pin, time::Instant};
 
 use tokio::sync::Notify;
 
-use super::{clock, select::first_of};
+use super::{clock, select::first_of, timers::Timers};
 use crate::user_code::shielded;
 
 /// A signal for tasks that wait for a condition. Each task checks its condition itself.
@@ -22,6 +22,7 @@ impl Signal {
     /// signal. If `check` returns `Continue` with an instant, also calls `check` at that instant.
     pub(crate) async fn wait<T>(
         &self,
+        timers: &Timers,
         mut check: impl FnMut() -> ControlFlow<T, Option<Instant>>,
     ) -> T {
         loop {
@@ -30,14 +31,21 @@ impl Signal {
             match check() {
                 ControlFlow::Break(done) => return done,
                 ControlFlow::Continue(None) => signal.await,
-                ControlFlow::Continue(Some(at)) => first_of(signal, clock::sleep_until(at)).await,
+                ControlFlow::Continue(Some(at)) => {
+                    first_of(signal, timers.sleep_until(at)).await;
+                }
             }
         }
     }
 
     /// Waits until `is_done` returns `true`, or until `end`.
-    pub(crate) async fn wait_until(&self, end: Instant, mut is_done: impl FnMut() -> bool) {
-        self.wait(|| {
+    pub(crate) async fn wait_until(
+        &self,
+        end: Instant,
+        timers: &Timers,
+        mut is_done: impl FnMut() -> bool,
+    ) {
+        self.wait(timers, || {
             if is_done() || clock::now() >= end {
                 ControlFlow::Break(())
             } else {

@@ -252,7 +252,7 @@ fn a_missing_runtime_is_explained() {
         Coordinator::new([MemoryMaster::new()])
             .unwrap_err()
             .to_string(),
-        "there is no tokio runtime here: build the coordinator inside one, with time and I/O enabled"
+        "there is no tokio runtime with timers here: build the coordinator inside one, with time and I/O enabled"
     );
 }
 

@@ -21,6 +21,7 @@ mod config;
 mod connection;
 mod contention;
 mod errors;
+mod executors;
 mod extend;
 mod fair;
 mod faults;

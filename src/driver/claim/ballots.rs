@@ -24,8 +24,9 @@ impl Claim {
             let round = self.newest_round();
             if round.read(Round::may_raise_ballot) {
                 // Does not wait for a first connection, because the round may hold grants.
-                let end = clock::now() + self.context.masters.node_timeout();
-                first_of(round.settled(), clock::sleep_until(end)).await;
+                let masters = &self.context.masters;
+                let end = clock::now() + masters.node_timeout();
+                first_of(round.settled(), masters.timers.sleep_until(end)).await;
             }
         }
         outcome

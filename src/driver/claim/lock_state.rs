@@ -59,7 +59,7 @@ impl Claim {
                 ControlFlow::Continue(Some(self.lock().lease.until()))
             }
         };
-        self.changed.wait(check).await
+        self.changed.wait(&self.context.masters.timers, check).await
     }
 
     /// Returns the state at `now`, and notes a loss by expiry.

@@ -233,7 +233,7 @@ impl Claim {
             let decided = async {
                 round.decided().await;
             };
-            first_of(clock::sleep_until(now + patience), decided).await;
+            first_of(masters.timers.sleep_until(now + patience), decided).await;
             round.give_up();
         }
     }

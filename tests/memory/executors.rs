@@ -1,0 +1,195 @@
+//! Calls that are polled by no runtime, by another runtime, or after the coordinator's runtime has
+//! shut down. They run in real time.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake},
+    thread::{self, Thread},
+    time::Instant,
+};
+
+use quorlock::{
+    AcquireError, ConfigError, Coordinator, Fault, Guard, Lock, LostReason, MemoryMaster,
+    ReadyError, Renewal,
+};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::world::*;
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Polls `future` on this thread, as an executor that is not tokio.
+fn outside<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let waker = Arc::new(Unpark(thread::current())).into();
+    let end = Instant::now() + seconds(60);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        assert!(Instant::now() < end, "it waits on");
+        thread::park_timeout(seconds(60));
+    }
+}
+
+fn runtime() -> Runtime {
+    let mut runtime = Builder::new_multi_thread();
+    runtime.worker_threads(1).enable_all().build().unwrap()
+}
+
+/// Returns masters, a coordinator on `runtime`, and a guard of the mutex `NAME`.
+fn world(runtime: &Runtime) -> (Vec<MemoryMaster>, Coordinator, Guard) {
+    let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+    runtime.block_on(async {
+        let locks = Coordinator::new(&masters).unwrap();
+        locks.all_ready(seconds(20)).await.unwrap();
+        let guard = locks.mutex(NAME).acquire().await.unwrap();
+        (masters, locks, guard)
+    })
+}
+
+/// Returns a lock of each kind. The owners are new.
+fn wanted(locks: &Coordinator) -> [Lock; 3] {
+    [
+        locks.mutex(NAME),
+        locks.reentrant("reentrant", &locks.owner()),
+        locks.fair("fair", &locks.owner()),
+    ]
+}
+
+#[test]
+fn waits_end_in_time_outside_of_a_runtime() {
+    let runtime = runtime();
+    let (_masters, locks, guard) = world(&runtime);
+    let [_, reentrant, fair] = wanted(&locks);
+    let others = [reentrant, fair].map(|lock| outside(lock.acquire()).unwrap());
+    for lock in wanted(&locks) {
+        let error = outside(lock.try_acquire()).unwrap_err();
+        assert!(matches!(error, AcquireError::Contended { .. }), "{error}");
+        let error = outside(lock.acquire_within(millis(50))).unwrap_err();
+        assert!(matches!(error, AcquireError::Deadline { .. }), "{error}");
+        assert!(outside(lock.is_held()).unwrap());
+    }
+    outside(guard.extend(seconds(30))).unwrap();
+    thread::scope(|scope| {
+        let waits = wanted(&locks).map(|lock| scope.spawn(move || outside(lock.acquire())));
+        thread::sleep(millis(100));
+        outside(guard.release()).unwrap();
+        for guard in others {
+            outside(guard.release()).unwrap();
+        }
+        for wait in waits {
+            assert!(wait.join().unwrap().unwrap().is_valid());
+        }
+    });
+    let lock = locks.mutex("short").ttl(millis(300)).renewal(Renewal::Off);
+    let short = outside(lock.acquire()).unwrap();
+    assert_eq!(outside(short.lost()).reason, LostReason::Expired);
+    let done = outside(locks.mutex("run").run(async |_| Ok::<_, ()>(42)));
+    assert_eq!(done.unwrap(), 42);
+    assert!(outside(locks.health_events().next()).is_some());
+    outside(locks.close());
+}
+
+#[test]
+fn faults_are_reported_outside_of_a_runtime() {
+    let runtime = runtime();
+    let (masters, locks, guard) = world(&runtime);
+    for fault in [Fault::Down, Fault::Hang] {
+        masters[1..].iter().for_each(|it| it.inject(fault.clone()));
+        let lock = locks.mutex("other");
+        let error = outside(lock.try_acquire()).unwrap_err();
+        assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+        let error = outside(lock.acquire_within(millis(50))).unwrap_err();
+        assert!(matches!(error, AcquireError::Deadline { .. }), "{error}");
+        let error = outside(locks.ready(millis(50))).unwrap_err();
+        assert!(matches!(error, ReadyError::NoQuorum { .. }), "{error}");
+        outside(guard.extend(seconds(30))).unwrap_err();
+        outside(locks.check());
+    }
+    outside(guard.release()).unwrap_err();
+    masters.iter().for_each(|it| it.inject(Fault::None));
+    outside(locks.ready(seconds(20))).unwrap();
+    outside(locks.close());
+}
+
+#[test]
+fn calls_after_the_end_of_the_runtime_find_the_coordinator_closed() {
+    let runtime = runtime();
+    let (_masters, locks, guard) = world(&runtime);
+    let handle = runtime.handle().clone();
+    let lock = locks.mutex("short").ttl(seconds(1));
+    let short = outside(lock.acquire()).unwrap();
+    let [_, reentrant, fair] = wanted(&locks);
+    let _others = [reentrant, fair].map(|lock| outside(lock.acquire()).unwrap());
+    thread::scope(|scope| {
+        let waits = wanted(&locks).map(|lock| {
+            let (handle, other) = (handle.clone(), lock.clone());
+            let inside = scope.spawn(move || handle.block_on(lock.acquire()));
+            [inside, scope.spawn(move || outside(other.acquire()))]
+        });
+        let lost = scope.spawn(|| handle.block_on(short.lost()));
+        thread::sleep(millis(100));
+        runtime.shutdown_background();
+        for wait in waits.into_iter().flatten() {
+            let error = wait.join().unwrap().unwrap_err();
+            assert!(matches!(error, AcquireError::Closed), "{error}");
+        }
+        assert_eq!(lost.join().unwrap().reason, LostReason::Expired);
+    });
+    assert!(!short.is_valid());
+    for lock in wanted(&locks) {
+        let results = [
+            outside(lock.try_acquire()),
+            outside(lock.acquire_within(seconds(20))),
+            outside(lock.acquire()),
+        ];
+        for result in results {
+            assert!(matches!(result, Err(AcquireError::Closed)), "{result:?}");
+        }
+        outside(lock.inspect()).unwrap_err();
+    }
+    let ready = outside(locks.ready(seconds(20)));
+    assert!(matches!(ready, Err(ReadyError::Closed)), "{ready:?}");
+    assert_eq!(outside(short.lost()).reason, LostReason::Expired);
+    outside(guard.extend(seconds(30))).unwrap_err();
+    outside(guard.release()).unwrap_err();
+    outside(locks.close());
+}
+
+#[test]
+fn a_lock_is_lost_in_time_although_the_runtime_has_shut_down() {
+    let runtime = runtime();
+    let (_masters, locks, _guard) = world(&runtime);
+    let lock = locks.mutex("short").ttl(millis(500));
+    let short = outside(lock.acquire()).unwrap();
+    drop(runtime);
+    assert!(short.is_valid());
+    let end = short.valid_until();
+    assert_eq!(outside(short.lost()).reason, LostReason::Expired);
+    assert!(Instant::now() >= end);
+}
+
+#[test]
+fn a_runtime_without_timers_builds_no_coordinator_and_can_use_one() {
+    let runtime = runtime();
+    let (_masters, locks, _guard) = world(&runtime);
+    let without = Builder::new_current_thread().build().unwrap();
+    without.block_on(async {
+        let built = Coordinator::new([MemoryMaster::new()]).map(drop);
+        assert_eq!(built, Err(ConfigError::NoRuntime));
+        let waited = locks.mutex(NAME).acquire_within(millis(50)).await;
+        assert!(
+            matches!(waited, Err(AcquireError::Deadline { .. })),
+            "{waited:?}"
+        );
+    });
+}
