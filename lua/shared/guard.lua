@@ -21,9 +21,11 @@
 -- ARGV[4]  the ms since the caller last heard from the origin in ARGV[1]
 -- ARGV[5], ARGV[6], and so on  two arguments like ARGV[1] and ARGV[4] for each further origin that
 --          the caller knows
--- returns  text  'SINCE NOW RUN_ID ORIGIN DURABILITY'
+-- returns  text  'SINCE NOW RUN_ID ORIGIN DURABILITY SIGN'
 --          SINCE and NOW: in ms of this master's clock
 --          DURABILITY: 'durable' or 'volatile'
+--          SIGN: how this run found that this master forgot its locks: 'missing', 'restarted',
+--          'promoted' or 'replaced'; 'earlier' if another run found it
 --
 -- Safe to run twice or late: the second run finds what the first one wrote. The run id tells
 -- whether the master has restarted. The uptime cannot tell it, because a server computes the uptime
@@ -63,6 +65,7 @@ local is_complete = says('aof_rewrite_in_progress:0') and says('aof_rewrite_sche
 local was_loaded = is_complete and says('aof_last_rewrite_time_sec:-1')
 
 local is_known = ARGV[1] ~= ''
+local sign = 'earlier'
 local found = redis.pcall('HMGET', KEYS[1], 'run_id', 'since', 'origin', 'durable', 'seen',
   'replid')
 if found.err then
@@ -87,6 +90,7 @@ if not is_sound then
   local is_new = not is_known and ARGV[2] ~= 'strict'
   recorded, since, origin, durable, seen = run_id, is_new and 0 or now, run_id, '0', now
   recorded_replid = replid
+  sign = is_new and sign or 'missing'
 end
 
 -- The shortest silence of the origins that the caller knows, without the origin of this process.
@@ -105,8 +109,9 @@ local forgot = false
 if recorded ~= run_id then
   forgot = away or not (durable == '1' and can_be_durable and was_loaded)
   durable = forgot and '0' or durable
+  sign = forgot and 'restarted' or sign
 elseif recorded_replid ~= replid then
-  forgot, durable = true, '0'
+  forgot, durable, sign = true, '0', 'promoted'
 elseif away then
   -- The caller knows an origin that is not the origin of this process. So the process has none of
   -- that origin's locks. In three cases, the record does not say since when:
@@ -114,6 +119,7 @@ elseif away then
   -- - The process inherited its data from a different origin.
   -- - The process forgot before the caller last heard from that origin. So it is another server.
   forgot = since == 0 or origin ~= run_id or now - since > away
+  sign = forgot and 'replaced' or sign
 end
 if forgot then
   since, origin, seen = now, run_id, now
@@ -138,4 +144,4 @@ if since == 0 and ARGV[2] == 'strict' then
   since_text = seen_text
 end
 local durability = durable == '1' and 'durable' or 'volatile'
-return string.format('%s %.0f %s %s %s', since_text, now, run_id, origin, durability)
+return string.format('%s %.0f %s %s %s %s', since_text, now, run_id, origin, durability, sign)

@@ -26,6 +26,8 @@ pub struct MasterHealth {
     pub failures: u32,
     /// The time until the master votes again, if it may have forgotten locks.
     pub quarantine: Option<Duration>,
+    /// The sign that it may have forgotten locks, for people.
+    pub quarantine_reason: Option<&'static str>,
     /// The error with which the master answers, such as `OOM`, `MISCONF`, or `READONLY` on a
     /// replica. `None` after the master has granted a lock, or after [`Coordinator::ready`] found
     /// that it takes locks.
@@ -77,6 +79,9 @@ impl fmt::Display for MasterHealth {
         }
         if let Some(left) = self.quarantine {
             write!(f, ", may have forgotten locks: no vote for {left:.1?}")?;
+            if let Some(why) = self.quarantine_reason {
+                write!(f, " ({why})")?;
+            }
         }
         Ok(())
     }
@@ -117,7 +122,7 @@ mod tests {
                 Some(seconds(9)),
                 false,
                 "a:1 connected for 3.0s, round trip 2.5ms, \
-                 may have forgotten locks: no vote for 9.0s",
+                 may have forgotten locks: no vote for 9.0s (it restarted)",
             ),
             (
                 MasterState::Connecting,
@@ -134,6 +139,7 @@ mod tests {
                 round_trip: Some(Duration::from_micros(2_500)),
                 failures: 1,
                 quarantine,
+                quarantine_reason: quarantine.and(Some("it restarted")),
                 error: None,
                 last_heard: None,
             };

@@ -158,6 +158,26 @@ impl RestartRecord {
         }
     }
 
+    /// Returns what told the client that made this record of `found` that the master lost locks.
+    pub(crate) fn sign(&self, found: Option<&Self>) -> Sign {
+        let Some(found) = found else {
+            return if self.since == 0 {
+                Sign::Earlier
+            } else {
+                Sign::Missing
+            };
+        };
+        if found.run_id != self.run_id && self.origin == self.run_id {
+            Sign::Restarted
+        } else if found.replid.is_some() && found.replid != self.replid {
+            Sign::Promoted
+        } else if found.origin != self.origin || found.since < self.since {
+            Sign::Replaced
+        } else {
+            Sign::Earlier
+        }
+    }
+
     /// Returns the record of a process that has only data of its own.
     fn begin(process: Process<'_>, now: u64, is_durable: bool) -> Self {
         Self {
@@ -171,15 +191,53 @@ impl RestartRecord {
     }
 }
 
+/// A loss of locks, as a dial found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Loss {
+    /// The time since the master was first seen to have lost locks.
+    pub(crate) age: Duration,
+    pub(crate) sign: Sign,
+}
+
+/// The sign that a master may have lost locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(any(feature = "redis", feature = "test-util")),
+    expect(dead_code, reason = "there are no masters")
+)]
+pub(crate) enum Sign {
+    /// The record is that of an earlier dial, which does not tell.
+    Earlier,
+    Missing,
+    Promoted,
+    Replaced,
+    Restarted,
+}
+
+impl Sign {
+    /// Returns the sign for people.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Earlier => "as an earlier connection found, perhaps of another program",
+            Self::Missing => {
+                "its guard key is missing: it restarted without its data, its keys were deleted, \
+                 or it is new"
+            }
+            Self::Promoted => "its replication id is new: it may have been a replica",
+            Self::Replaced => "it is not the server that was here before",
+            Self::Restarted => "its run id is new: it restarted, or a replica took its place",
+        }
+    }
+}
+
 /// The state in which a dial found a master.
 #[cfg(any(test, feature = "redis"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Incarnation {
     pub(crate) run_id: String,
     pub(crate) origin: String,
-    /// The time since the master may have lost locks. `None` if the master is not known to have
-    /// lost any.
-    pub(crate) age: Option<Duration>,
+    /// `None` if the master is not known to have lost any locks.
+    pub(crate) loss: Option<Loss>,
     pub(crate) is_durable: bool,
 }
 
@@ -188,17 +246,26 @@ impl Incarnation {
     /// Reads the reply of `lua/shared/guard.lua`. Returns `None` if the reply makes no sense.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let words: Vec<_> = text.split(' ').collect();
-        let [since, now, run_id, origin, durability] = words[..] else {
+        let [since, now, run_id, origin, durability, sign] = words[..] else {
             return None;
         };
         let (since, now): (u64, u64) = (since.parse().ok()?, now.parse().ok()?);
         if run_id.is_empty() || origin.is_empty() {
             return None;
         }
+        let sign = match sign {
+            "earlier" => Sign::Earlier,
+            "missing" => Sign::Missing,
+            "promoted" => Sign::Promoted,
+            "replaced" => Sign::Replaced,
+            "restarted" => Sign::Restarted,
+            _ => return None,
+        };
+        let age = Duration::from_millis(now.saturating_sub(since));
         Some(Self {
             run_id: run_id.to_owned(),
             origin: origin.to_owned(),
-            age: (since > 0).then(|| Duration::from_millis(now.saturating_sub(since))),
+            loss: (since > 0).then_some(Loss { age, sign }),
             is_durable: match durability {
                 "durable" => true,
                 "volatile" => false,
@@ -225,14 +292,19 @@ mod tests {
 
     #[test]
     fn incarnation_table() {
-        for (text, run_id, origin, age, is_durable) in [
-            ("0 5 abc abc volatile", "abc", "abc", None, false),
-            ("5 1005 abc def durable", "abc", "def", Some(1_000), true),
-            ("9 5 abc abc volatile", "abc", "abc", Some(0), false),
+        let loss = |age, sign| {
+            let age = Duration::from_millis(age);
+            Some(Loss { age, sign })
+        };
+        let (old, gone) = (loss(1_000, Sign::Earlier), loss(0, Sign::Missing));
+        for (text, run_id, origin, loss, is_durable) in [
+            ("0 5 abc abc volatile earlier", "abc", "abc", None, false),
+            ("5 1005 abc def durable earlier", "abc", "def", old, true),
+            ("9 5 abc abc volatile missing", "abc", "abc", gone, false),
         ] {
             let found = Incarnation::parse(text).unwrap();
             assert_eq!((&*found.run_id, &*found.origin), (run_id, origin));
-            assert_eq!(found.age, age.map(Duration::from_millis), "{text}");
+            assert_eq!(found.loss, loss, "{text}");
             assert_eq!(found.is_durable, is_durable);
         }
         for text in [
@@ -240,11 +312,13 @@ mod tests {
             "0 5",
             "0 5 ",
             "0 5 abc",
-            "0 5  abc durable",
-            "0 5 abc  durable",
-            "x 5 abc abc durable",
-            "0 5 abc abc lasting",
-            "0 5 abc abc durable ",
+            "0 5 abc abc durable",
+            "0 5  abc durable earlier",
+            "0 5 abc  durable earlier",
+            "x 5 abc abc durable earlier",
+            "0 5 abc abc lasting earlier",
+            "0 5 abc abc durable later",
+            "0 5 abc abc durable earlier ",
         ] {
             assert_eq!(Incarnation::parse(text), None, "{text}");
         }

@@ -11,6 +11,7 @@ use super::{
     dial_error::DialError,
     in_flight::{InFlight, Transmit},
 };
+use crate::core::restart::Loss;
 
 /// Opens connections to one master.
 pub(super) trait Dial: Send + 'static {
@@ -28,9 +29,8 @@ pub(super) struct Dialled<C> {
     pub(super) round_trip: Duration,
     /// `true` if the master reports changes of keys over this connection.
     pub(super) reports_changes: bool,
-    /// The time since the moment at which the master may have forgotten locks. `None` if there is
-    /// no sign that it forgot any.
-    pub(super) age: Option<Duration>,
+    /// The loss of locks, if there is a sign of any.
+    pub(super) loss: Option<Loss>,
 }
 
 /// An open connection. Replies come in the order of sends.

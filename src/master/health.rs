@@ -41,6 +41,7 @@ pub(crate) struct Entry {
     round_trip: Option<Duration>,
     failures: u32,
     quarantined_until: Option<Instant>,
+    quarantine_reason: Option<&'static str>,
     error: Option<Arc<str>>,
     errors: Episode,
     last_heard: LastHeard,
@@ -50,13 +51,15 @@ impl Entry {
     pub(crate) fn at(&self, now: Instant) -> MasterHealth {
         let left = self.quarantined_until;
         let left = left.map(|until| until.saturating_duration_since(now));
+        let left = left.filter(|left| !left.is_zero());
         MasterHealth {
             master: self.master.clone(),
             state: self.state.clone(),
             age: now.saturating_duration_since(self.since),
             round_trip: self.round_trip,
             failures: self.failures,
-            quarantine: left.filter(|left| !left.is_zero()),
+            quarantine: left,
+            quarantine_reason: left.and(self.quarantine_reason),
             error: self.error.clone(),
             last_heard: self.last_heard.before(now),
         }
@@ -88,6 +91,7 @@ impl HealthBoard {
             round_trip: None,
             failures: 0,
             quarantined_until: None,
+            quarantine_reason: None,
             error: None,
             errors: Episode::default(),
             last_heard: LastHeard::never(since),
@@ -134,8 +138,9 @@ impl HealthBoard {
         }
     }
 
-    /// Notes that the master may have forgotten locks.
-    pub(super) fn quarantined(&self, master: usize) {
+    /// Notes that the master may have forgotten locks, for the reason `why`.
+    pub(super) fn quarantined(&self, master: usize, why: &'static str) {
+        self.update(master, |entry| entry.quarantine_reason = Some(why));
         self.record(master, HealthMetrics::quarantined);
     }
 

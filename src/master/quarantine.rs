@@ -1,20 +1,19 @@
 //! The time for which a master has no vote, because it may have forgotten locks.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{config::MasterConfig, mailbox::Mailbox};
-use crate::{log, user_code::shielded};
+use crate::{core::restart::Loss, log, user_code::shielded};
 
-/// Quarantines the master if it may have forgotten locks `age` ago. The quarantine lasts until
-/// those locks have expired.
-pub(super) fn begin(mailbox: &Mailbox, config: &MasterConfig, age: Option<Duration>) {
-    let left = age.map(|age| config.quarantine.saturating_sub(age));
-    if let Some(left) = left.filter(|left| !left.is_zero()) {
-        let master = mailbox.address();
+/// Quarantines the master until the locks that it may have forgotten have expired.
+pub(super) fn begin(mailbox: &Mailbox, config: &MasterConfig, loss: Loss) {
+    let left = config.quarantine.saturating_sub(loss.age);
+    if !left.is_zero() {
+        let (master, why) = (mailbox.address(), loss.sign.text());
         shielded(|| {
-            tracing::warn!(target: log::MASTER, %master, ?left, "master may have forgotten locks: it has no vote until they have expired");
+            tracing::warn!(target: log::MASTER, %master, ?left, %why, "master may have forgotten locks: it has no vote until they have expired");
         });
-        config.health.quarantined(mailbox.master());
+        config.health.quarantined(mailbox.master(), why);
         mailbox.quarantine((config.now)() + left);
     }
 }

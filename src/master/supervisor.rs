@@ -53,7 +53,9 @@ async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
         let why = match dialled {
             Ok(dialled) => {
                 outage.connected(mailbox.address());
-                quarantine::begin(mailbox, config, dialled.age);
+                if let Some(loss) = dialled.loss {
+                    quarantine::begin(mailbox, config, loss);
+                }
                 let (master, until) = (mailbox.master(), mailbox.quarantined_until());
                 config.health.connected(master, dialled.round_trip, until);
                 let Some(why) = serve(dialled, &mut outage, mailbox, config).await else {

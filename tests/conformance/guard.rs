@@ -1,7 +1,7 @@
 //! The restart guard: the script on a server and the rule of the memory masters must give the same
 //! record.
 
-use crate::core::restart::{Incarnation, Observation, Process, RestartRecord};
+use crate::core::restart::{Incarnation, Loss, Observation, Process, RestartRecord, Sign};
 
 use super::*;
 
@@ -418,8 +418,9 @@ fn a_server_follows_the_table() {
             now: time,
         };
         server.command(&["DEL", KEY]);
-        if let Some(found) = found {
-            write(&server, &before.record(found));
+        let before_it = found.map(|found| before.record(found));
+        if let Some(found) = &before_it {
+            write(&server, found);
         }
         let ask = |known: &str, is_durable| ask(&server, known, is_strict, is_durable);
         let (found, now) = ask(&before.id(known), is_durable);
@@ -428,9 +429,12 @@ fn a_server_follows_the_table() {
         assert_eq!((&*found.run_id, &found.origin), (own, &expected.origin));
         assert_eq!(found.is_durable, expected.is_durable, "{case:?}");
         let from = expected.counted_from(is_strict);
-        let age = (from > 0).then(|| Duration::from_millis(now - from));
-        assert_eq!(found.age, age, "{case:?}");
-        assert!(age.is_some() || !is_strict, "{case:?}");
+        let loss = (from > 0).then(|| Loss {
+            age: Duration::from_millis(now - from),
+            sign: expected.sign(before_it.as_ref()),
+        });
+        assert_eq!(found.loss, loss, "{case:?}");
+        assert!(loss.is_some() || !is_strict, "{case:?}");
         // A second observation changes nothing. The second client may know the origin or not.
         for known in ["", &*expected.origin] {
             ask(known, None);
@@ -606,8 +610,11 @@ fn a_process_with_another_replication_id_lost_its_locks() {
         };
         server.command(&["DEL", KEY]);
         write(server, &found(&world(clock(server))));
-        let (_, now) = ask(server, &own, is_strict, None);
+        let (asked, now) = ask(server, &own, is_strict, None);
         assert_eq!(read(server), expected(&world(now)), "{replid:?}");
+        if is_lost {
+            assert_eq!(asked.loss.unwrap().sign, Sign::Promoted);
+        }
     }
 }
 

@@ -14,7 +14,10 @@ use super::{
     network::{Delivery, Greeting, Packet},
     world::World,
 };
-use crate::core::{command::Reply, restart::RestartGuard};
+use crate::core::{
+    command::Reply,
+    restart::{Loss, RestartGuard, Sign},
+};
 use crate::master::{
     connection::{Connection, Dial, Dialled},
     dial_error::DialError,
@@ -77,11 +80,14 @@ impl Dial for Dialer {
             met,
             reports_changes,
         } = connection.greeting().await?;
-        let age = match met {
+        let loss = match met {
             Some((record, now)) => {
                 self.tracker.meet(&query, &record.run_id, &record.origin)?;
                 let since = record.counted_from(guard == RestartGuard::Strict);
-                (since > 0).then(|| Duration::from_millis(now.saturating_sub(since)))
+                (since > 0).then(|| Loss {
+                    age: Duration::from_millis(now.saturating_sub(since)),
+                    sign: Sign::Earlier,
+                })
             }
             None => None,
         };
@@ -89,7 +95,7 @@ impl Dial for Dialer {
             connection,
             round_trip: asked.elapsed(),
             reports_changes,
-            age,
+            loss,
         })
     }
 }

@@ -201,7 +201,7 @@ impl Dial for LateSocket {
             connection: Self::default(),
             round_trip: Duration::ZERO,
             reports_changes: true,
-            age: None,
+            loss: None,
         })
     }
 }

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     core::{
         command::{Command, Reply},
-        restart::{Observation, Process, RestartGuard, RestartRecord},
+        restart::{Loss, Observation, Process, RestartGuard, RestartRecord},
     },
     master::{
         connection::{Connection, Dial, Dialled},
@@ -50,7 +50,7 @@ impl Dial for Dialer {
             connection,
             round_trip,
             reports_changes: true,
-            age: self.age(&self.restart_tracker)?,
+            loss: self.loss(&self.restart_tracker)?,
         })
     }
 }
@@ -69,9 +69,9 @@ impl Dialer {
         }
     }
 
-    /// Returns the time since the moment at which the master may have forgotten locks, and updates
-    /// the guard record. On a server, `lua/shared/guard.lua` does this.
-    pub(super) fn age(&self, tracker: &RestartTracker) -> Result<Option<Duration>, DialError> {
+    /// Returns the loss of locks, if there is a sign of any, and updates the guard record. On a
+    /// server, `lua/shared/guard.lua` does this.
+    pub(super) fn loss(&self, tracker: &RestartTracker) -> Result<Option<Loss>, DialError> {
         if tracker.guard == RestartGuard::Off {
             return Ok(None);
         }
@@ -84,15 +84,17 @@ impl Dialer {
             is_strict,
             is_durable: None,
         };
-        let record = state.guard.take();
+        let found = state.guard.take();
         let (run_id, replid) = (&*state.address, &*state.promotions.to_string());
         let process = Process { run_id, replid };
-        let record = RestartRecord::observed(record, observation, process, now.max(1));
+        let record = RestartRecord::observed(found.clone(), observation, process, now.max(1));
+        let sign = record.sign(found.as_ref());
         let since = record.counted_from(is_strict);
         let met = tracker.meet(&query, &record.run_id, &record.origin);
         state.guard = Some(record);
         met?;
-        Ok((since > 0).then(|| Duration::from_millis(now.saturating_sub(since))))
+        let age = Duration::from_millis(now.saturating_sub(since));
+        Ok((since > 0).then_some(Loss { age, sign }))
     }
 }
 

@@ -53,7 +53,7 @@ impl<'a> MemoryProbe<'a> {
     pub(in crate::master) fn observe(&self, run_id: Option<&str>) -> Result<(), DialError> {
         let tracker = self.dialer.restart_tracker.detached();
         if !tracker.has_met(self.dialer.master, run_id) {
-            self.dialer.age(&tracker)?;
+            self.dialer.loss(&tracker)?;
         }
         Ok(())
     }

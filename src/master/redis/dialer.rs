@@ -72,7 +72,7 @@ impl Dial for Dialer {
             connection,
             round_trip,
             reports_changes,
-            age: found.and_then(|found| found.age),
+            loss: found.and_then(|found| found.loss),
         })
     }
 }
