@@ -35,7 +35,14 @@ impl Failure {
 
     pub(crate) fn lost(lost: &LostError) -> Self {
         let reason = in_words_of_the_file(&lost.reason.to_string());
-        let sentence = format!("lost {:?}: {reason}", lost.name);
+        let stalled = lost.stalled.map_or_else(String::new, |time| {
+            let time = brief(time);
+            format!(
+                ", because quorlock did not run for {time}: \
+                 it or its machine was stopped or too busy"
+            )
+        });
+        let sentence = format!("lost {:?}: {reason}{stalled}", lost.name);
         Self::new(Exit::Lost, sentence).with_votes(&lost.votes)
     }
 

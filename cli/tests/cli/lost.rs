@@ -189,6 +189,22 @@ fn a_lock_is_renewed_while_the_command_runs_or_is_stopped() {
 }
 
 #[test]
+fn a_holder_that_was_stopped_says_so() {
+    let masters = masters(3);
+    let holder = Running::hold(&masters, "--ttl 1s a");
+    holder.signal(Signal::SIGSTOP);
+    until("the lock has expired", || {
+        let held = |master: &Server| master.command(&["EXISTS", "a"]) == "1";
+        !masters.iter().any(held)
+    });
+    holder.signal(Signal::SIGCONT);
+    let (status, _, err) = holder.ended();
+    assert_eq!(status.code(), Some(76), "{err}");
+    let why = ", because quorlock did not run for ";
+    assert!(err.contains(why) && err.lines().count() == 1, "{err}");
+}
+
+#[test]
 fn a_holder_that_loses_the_lock_is_76() {
     let masters = masters(3);
     let holder = Running::hold(&masters, "--ttl 2s a");
