@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quorlock::{Finding, Severity};
+use quorlock::{Finding, Setting, Severity};
 use serde::Serialize;
 
 use crate::{
@@ -111,9 +111,13 @@ fn summary(groups: &[Vec<&Finding>]) -> String {
         (count > 0).then(|| format!("{count} {severity}"))
     });
     let counts = counts.collect::<Vec<_>>().join(", ");
+    let is_outage = |group: &Vec<&Finding>| {
+        group[0].severity == Severity::Refuse && group[0].setting == Setting::Votes
+    };
     match groups.first().map(|group| group[0].severity) {
         None => "no findings, all is well".to_owned(),
         Some(Severity::Info) => format!("{counts}, all is well"),
+        Some(_) if groups.iter().any(is_outage) => format!("{counts}; no lock can be acquired now"),
         Some(Severity::Refuse) => format!("{counts}; do not use these masters yet"),
         Some(_) => counts,
     }

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use quorlock::{Coordinator, MasterHealth, MasterState, ReadyError};
 
-use crate::{exit::Exit, failure::Failure, times::rounded};
+use crate::{exit::Exit, failure::Failure, times::rounded, words::LOGIN};
 
 /// The reason why too few masters can vote.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,8 +81,7 @@ impl fmt::Display for Outage {
         match self {
             Self::Login(master) => write!(
                 f,
-                "{master} refused the login; give the password with --password-file, QUORLOCK_PASSWORD \
-                 or password_file, and the user in the URL or the set"
+                "{master} refused the login; give the password with {LOGIN}"
             ),
             Self::Quarantine(wait) => write!(
                 f,

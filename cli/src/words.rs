@@ -1,5 +1,9 @@
 //! The texts of the library, for people who write no code.
 
+/// The places of the password and the user.
+pub(crate) const LOGIN: &str =
+    "--password-file, QUORLOCK_PASSWORD or password_file, and the user in the URL or the set";
+
 /// Returns a text of the library with the settings of the configuration file in place of methods.
 pub(crate) fn in_words_of_the_file(text: &str) -> String {
     let files = if text.contains("trust") {
@@ -11,6 +15,7 @@ pub(crate) fn in_words_of_the_file(text: &str) -> String {
     };
     text.replace("Builder::tls", files)
         .replace("Builder::", "")
+        .replace("MasterSpec::login or in the URL", LOGIN)
         .replace(" for this guard", "")
 }
 

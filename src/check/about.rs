@@ -66,7 +66,8 @@ table! {
     FULL = Warn Maxclients; "it has no vote while it takes no more connections"; MORE_CLIENTS;
     LOADING = Warn Loading; "it answers nothing until it has read its data"; "wait";
     LOGIN = Refuse Login; NO_VOTE;
-        "look at its users and passwords, at protected mode, and at the URL";
+        "give the password with MasterSpec::login or in the URL; look at its users, at protected \
+         mode, and at the number of the database";
     NO_HELLO = Refuse RedisVersion; "it does not know HELLO 3, which Redis has since version 6";
         "use Redis 7 or later, or Valkey; and do not rename HELLO";
     NO_REDIS = Warn Connection; "it is not a Redis server, or it expects TLS"; URL;

@@ -21,6 +21,10 @@ fn the_doctor_exits_by_severity() {
         shown.starts_with("refuse  maxmemory_policy is allkeys-lru\n"),
         "{shown}"
     );
+    assert!(
+        shown.ends_with("; do not use these masters yet\n"),
+        "{shown}"
+    );
     let fix = format!(
         "\n  redis-cli -h 127.0.0.1 -p {} CONFIG SET maxmemory-policy noeviction\n",
         masters[1].port()
@@ -55,8 +59,11 @@ fn the_doctor_says_so_if_no_majority_answers() {
     masters[1].kill();
     let (status, shown, _) = ended(&mut with(&masters, "doctor"));
     assert_eq!(status, 3);
-    assert!(shown.contains("no lock can be acquired"), "{shown}");
-    assert!(shown.ends_with("do not use these masters yet\n"), "{shown}");
+    assert!(shown.contains("why  no lock can be acquired\n"), "{shown}");
+    assert!(
+        shown.ends_with("; no lock can be acquired now\n"),
+        "{shown}"
+    );
 }
 
 /// Without replicas, such masters refuse the key of the restart guard, too.

@@ -50,6 +50,17 @@ fn a_password_from_a_file_is_shown_nowhere() {
     assert_eq!(without.0, 78, "{}", without.2);
     let advice = "refused the login; give the password with --password-file";
     assert!(without.2.contains(advice), "{}", without.2);
+    let (_, shown, _) = ended(&mut with(&masters, "doctor"));
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    let how = without
+        .2
+        .split("; ")
+        .nth(1)
+        .unwrap()
+        .lines()
+        .next()
+        .unwrap();
+    assert!(shown.contains(how), "{how}: {shown}");
     // A program that waits for the masters would wait forever.
     let waiting = ended(with(&masters, "run a -- true").env("QUORLOCK_PASSWORD", "wrong"));
     assert_eq!(waiting.0, 78, "{}", waiting.2);
