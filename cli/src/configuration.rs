@@ -55,8 +55,6 @@ impl Settings {
     fn lost_in(&self, listed: &Self) -> Vec<&'static str> {
         let template = self.key_template.as_ref();
         let is_template = template.is_some_and(|template| template != "{name}");
-        // That of the library: a longer TTL raises it.
-        let max_ttl = self.max_ttl.or(self.ttl.filter(|ttl| *ttl > MAX_TTL));
         let lost = [
             ("key_template", is_template && listed.key_template.is_none()),
             (
@@ -65,7 +63,7 @@ impl Settings {
             ),
             (
                 "max_ttl",
-                max_ttl.is_some_and(|ttl| ttl != MAX_TTL) && listed.max_ttl.is_none(),
+                self.max_ttl.is_some_and(|ttl| ttl != MAX_TTL) && listed.max_ttl.is_none(),
             ),
         ];
         let lost = lost.into_iter().filter(|(_, is_lost)| *is_lost);
@@ -73,8 +71,8 @@ impl Settings {
     }
 }
 
-/// The default of the library.
-const MAX_TTL: Duration = Duration::from_secs(60);
+/// The default, even for a longer TTL: `--ttl` does not raise it, so that of a set does not either.
+pub(crate) const MAX_TTL: Duration = Duration::from_secs(60);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -145,9 +145,7 @@ fn builder(settings: Settings, common: &Common) -> Result<Builder, Failure> {
     if let Some(ttl) = settings.ttl {
         builder = builder.ttl(ttl);
     }
-    if let Some(ttl) = settings.max_ttl {
-        builder = builder.max_ttl(ttl);
-    }
+    builder = builder.max_ttl(settings.max_ttl.unwrap_or(configuration::MAX_TTL));
     if let Some(template) = settings.key_template {
         builder = builder.key_template(template);
     }

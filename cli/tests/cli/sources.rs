@@ -40,7 +40,6 @@ fn a_list_that_drops_settings_of_the_file_is_an_error() {
         (LOCKS, "--key-template"),
         ("strict = true", "--strict"),
         ("max_ttl = \"2m\"", "--max-ttl"),
-        ("ttl = \"2m\"", "--max-ttl"), // it raises max_ttl
     ] {
         write(folder, &masters, settings);
         let by_option = format!("run -n --master {list} job -- echo ran");
@@ -52,6 +51,26 @@ fn a_list_that_drops_settings_of_the_file_is_an_error() {
             let advice = format!("; use --set cron, or give {option}\n");
             assert!(err.ends_with(&advice), "{words}: {err}");
         }
+    }
+}
+
+/// Other programs would not know the longer quarantine that such a lock needs.
+#[test]
+fn a_long_ttl_needs_a_max_ttl_in_the_set_as_on_the_command_line() {
+    let masters = masters(3);
+    let folder = masters[0].directory();
+    for (settings, options, expected) in [
+        ("ttl = \"2m\"", "", 78),
+        ("", "--ttl 2m", 64),
+        ("ttl = \"2m\"\nmax_ttl = \"2m\"", "", 0),
+        ("max_ttl = \"2m\"", "--ttl 2m", 0),
+        ("ttl = \"2m\"", "--max-ttl 2m", 0),
+    ] {
+        write(folder, &masters, settings);
+        let (status, _, err) = ended(&mut at(folder, &format!("run -n {options} job -- true")));
+        assert_eq!(status, expected, "{settings} {options}: {err}");
+        let says = err.contains("too long: the maximum is 60s, see ttl");
+        assert_eq!(says, expected != 0, "{err}");
     }
 }
 
