@@ -191,7 +191,8 @@ pub(crate) struct Asking {
     ///
     /// A lock that is released earlier stays on the masters until this time has passed since it was
     /// acquired, and until the TTL has passed since its last renewal. It looks like a lock that is
-    /// held. `quorlock break` ends it earlier.
+    /// held. `quorlock break` ends it earlier. The time may be longer than --max-ttl. Then masters
+    /// that lose their data may give the lock to another after --max-ttl.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) min_hold: Option<Duration>,
     /// Hold the lock for at most this time [no limit].
