@@ -259,9 +259,7 @@ impl Guard {
         match release.decided().await {
             Outcome::Won => Ok(()),
             Outcome::Lost | Outcome::Pending | Outcome::TooLate => {
-                // Waits for the other votes, so that the error shows every vote. Masters that are
-                // down have failed already.
-                release.settled().await;
+                self.level.settled(&release).await; // so that the error shows every vote
                 let name = self.level.name().clone();
                 let votes = self.level.votes(&release);
                 Err(if release.read(Round::verb) == Verb::Extend {

@@ -8,7 +8,6 @@ use super::{
     denied::{Denied, NotAcquired},
     local_waiters::LocalWaiter,
     owned_lock::OwnedLock,
-    select::first_of,
     shared::Shared,
     watched::Watched,
 };
@@ -140,11 +139,7 @@ async fn give_back(
     if outcome == Outcome::Lost && !acquisition.read(Round::lacks_masters) {
         release.decided().await;
     } else {
-        // Waits for the other votes, to complete the table of votes. Masters that are down have
-        // already cast a failure. The wait is limited, so it does not wait for a connection.
-        let end = clock::now() + shared.masters().node_timeout();
-        let timers = &shared.masters().timers;
-        first_of(release.settled(), timers.sleep_until(end)).await;
+        shared.masters().settled(&release).await; // completes the table of votes
     }
     if release.read(Round::is_other_kind) {
         // The answer to a `SET` says only that the key exists, and not which kind of lock it is.

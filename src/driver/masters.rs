@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     clock, live_round::LiveRound, metrics::LockMetrics, pending_releases::PendingReleases,
-    timers::Timers, timestamps::Timestamps,
+    select::first_of, timers::Timers, timestamps::Timestamps,
 };
 use crate::{
     core::{
@@ -85,6 +85,13 @@ impl Masters {
         } else {
             rounds + self.config.connect_timeout
         }
+    }
+
+    /// Waits until every master has voted in `round`, at most for a node timeout. Masters that are
+    /// down have voted already, and a first connection may take longer.
+    pub(crate) async fn settled(&self, round: &LiveRound) {
+        let end = clock::now() + self.node_timeout();
+        first_of(round.settled(), self.timers.sleep_until(end)).await;
     }
 
     /// Returns the masters whose first dials are not over. Each of them votes as late as the

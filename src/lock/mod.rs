@@ -112,7 +112,7 @@ impl Lock {
     /// - [`OtherKind`](AcquireError::OtherKind): the name is held as another kind of lock. This is
     ///   detected only while the name is held.
     /// - [`OwnerBusy`](AcquireError::OwnerBusy): another task of the same owner has been in the
-    ///   middle of an attempt for three node timeouts.
+    ///   middle of an attempt for longer than the wait above.
     /// - [`Config`](AcquireError::Config) and [`Closed`](AcquireError::Closed): nothing was sent.
     ///
     /// # Cancel safety
@@ -155,8 +155,9 @@ impl Lock {
     /// commands of this coordinator.
     ///
     /// Tasks of one owner make their attempts one after the other. If the turn of a task has not
-    /// come three node timeouts after `limit`, the task makes no last attempt. If the turn comes
-    /// just before that, the task may return five node timeouts after `limit`.
+    /// come three node timeouts after `limit`, or the connect timeout later until every master was
+    /// dialled once, the task makes no last attempt. If the turn comes just before that, the task
+    /// may return two node timeouts later.
     ///
     /// # Errors
     ///

@@ -251,3 +251,19 @@ async fn error_replies_do_not_end_a_connection() {
     world.clear_faults();
     world.guard().await.release().await.unwrap();
 }
+
+/// A master is dialled for the first time, and the other masters go down.
+#[tokio::test(start_paused = true)]
+async fn a_failed_extension_or_release_waits_for_no_first_connection() {
+    let world = World::new(3).await;
+    world.inject([Fault::Hang]);
+    let locks = Coordinator::new(&world.masters).unwrap();
+    let guard = locks.mutex(NAME).try_acquire().await.unwrap();
+    world.inject([Fault::Hang, Fault::Down, Fault::Down]);
+    let (took, extended) = timed(guard.extend(seconds(20))).await;
+    extended.unwrap_err();
+    assert!(took <= millis(51), "{took:?}");
+    let (took, released) = timed(guard.release()).await;
+    released.unwrap_err();
+    assert!(took <= millis(51), "{took:?}");
+}

@@ -2,12 +2,9 @@
 //! keep the grants of the round before.
 
 use super::{Claim, rounds::NextRound};
-use crate::{
-    core::{
-        identity::QueueOptions,
-        round::{Outcome, Round},
-    },
-    driver::{clock, select::first_of},
+use crate::core::{
+    identity::QueueOptions,
+    round::{Outcome, Round},
 };
 
 /// The maximum number of further ballots in a row. One is for counters that are above our
@@ -24,9 +21,7 @@ impl Claim {
             let round = self.newest_round();
             if round.read(Round::may_raise_ballot) {
                 // Does not wait for a first connection, because the round may hold grants.
-                let masters = &self.context.masters;
-                let end = clock::now() + masters.node_timeout();
-                first_of(round.settled(), masters.timers.sleep_until(end)).await;
+                self.settled(&round).await;
             }
         }
         outcome

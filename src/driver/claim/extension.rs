@@ -166,7 +166,7 @@ impl Claim {
             Outcome::TooLate => Err(NotExtended::TooSlow(round.clone())),
             Outcome::Lost | Outcome::Pending => {
                 // The missing votes decide whether the lock is lost or in doubt.
-                round.settled().await;
+                self.settled(round).await;
                 if round.read(Round::is_disowned) {
                     return Err(NotExtended::Lost(round.clone()));
                 }

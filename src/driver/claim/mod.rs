@@ -168,6 +168,11 @@ impl Claim {
         self.lock().newest.clone()
     }
 
+    /// Waits until every master has voted in `round`, at most for a node timeout.
+    pub(crate) async fn settled(&self, round: &LiveRound) {
+        self.context.masters.settled(round).await;
+    }
+
     pub(crate) fn votes(&self, round: &LiveRound) -> Votes {
         self.context.masters.votes(round)
     }
