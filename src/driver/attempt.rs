@@ -136,7 +136,17 @@ async fn give_back(
         None => level.release(),
     };
     let acquisition = level.newest_round();
-    if outcome == Outcome::Lost && !acquisition.read(Round::lacks_masters) {
+    if outcome == Outcome::Lost {
+        // One refusal and a failure may decide the round. Only the other votes tell whether the
+        // reason is another holder, or a lack of masters.
+        let is_clear = |round: &Round| {
+            let missing = round.unanswered() - shared.masters().undialled();
+            round.is_contested() || round.lacks_masters() || missing.is_empty()
+        };
+        let look = || acquisition.read(is_clear).then_some(());
+        acquisition.watch(look).await;
+    }
+    if outcome == Outcome::Lost && acquisition.read(Round::is_contested) {
         release.decided().await;
     } else {
         shared.masters().settled(&release).await; // completes the table of votes

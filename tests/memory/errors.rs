@@ -40,6 +40,19 @@ async fn a_missing_quorum_is_explained() {
     );
 }
 
+/// The round is lost with the second vote. Only the third one tells that no one can get the lock.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_without_a_majority_of_answers_is_no_contention() {
+    let world = World::new(3).await;
+    world.occupy([0], seconds(5));
+    world.inject([Fault::None, error(), Fault::Hang]);
+    assert_text(
+        &world,
+        world.lock().try_acquire().await.unwrap_err(),
+        r#"could not lock "orders/42": only 1 of 3 masters voted (need 2): a held by another holder, b answered OOM no room, c no answer in 50ms"#,
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_majority_that_was_too_slow_is_explained() {
     let world = World::new(3).await;

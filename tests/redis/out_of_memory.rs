@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock::{AcquireError, Renewal};
 
-use crate::common::*;
+use crate::{common::*, proxy::Proxy};
 
 fn run_out_of_memory(master: &Server) {
     for setting in [["maxmemory-policy", "noeviction"], ["maxmemory", "1"]] {
@@ -48,6 +48,27 @@ fn a_master_without_memory_counts_as_failed_not_as_refusing() {
 
         locks.close().await;
         assert_no_keys(&masters);
+    });
+}
+
+/// The round is lost with the second answer, and a majority then confirms the release. Only the slow
+/// answer tells that no one can get the lock.
+#[test]
+fn a_refusal_by_the_only_master_with_memory_is_no_contention() {
+    with_masters(3, async |masters| {
+        let slow = Proxy::delay(masters[2].port(), Duration::from_millis(10));
+        let urls = [masters[0].url(), masters[1].url(), slow.url()];
+        let locks = patient().masters(urls).build().unwrap();
+        locks.all_ready(Duration::from_secs(5)).await.unwrap();
+        masters[0].command(&["SET", "r", "another's", "PX", "60000"]);
+        masters[1..].iter().for_each(run_out_of_memory);
+        for _ in 0..5 {
+            let refused = locks.mutex("r").try_acquire().await;
+            assert!(
+                matches!(refused, Err(AcquireError::NoQuorum { .. })),
+                "{refused:?}"
+            );
+        }
     });
 }
 
