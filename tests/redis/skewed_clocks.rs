@@ -104,7 +104,9 @@ fn a_lock_stays_for_its_minimum_time_on_masters_with_fast_clocks() {
         let settings = || patient().node_timeout(MIN_HOLD / 4).ttl(MIN_HOLD / 2);
         let [locks, others] = [(); 2].map(|()| coordinator(settings(), &masters));
         for kind in KINDS {
-            let [lock, other] = [&locks, &others].map(|locks| named("short", kind, locks));
+            // The last lock of another kind may not be released yet.
+            let name = format!("short {kind}");
+            let [lock, other] = [&locks, &others].map(|locks| named(&name, kind, locks));
             let start = Instant::now();
             let guard = lock.min_hold(MIN_HOLD).acquire().await.unwrap();
             guard.release().await.unwrap();
