@@ -286,7 +286,8 @@ impl World {
                 )
             });
         }
-        let is_stale = number == 0 || self.servers[master].stale.contains(&number);
+        // The process has given up its connection, or learns of the loss before it gets the reply.
+        let is_stale = process.is_none() || self.servers[master].stale.contains(&number);
         if in_quarantine && !is_stale && command.verb().quarantine_applies() {
             self.violate(Rule::Quarantine, || {
                 format!(
