@@ -244,11 +244,11 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// - [`NoQuorum`](ReleaseError::NoQuorum): fewer than a majority confirmed within the node
-    ///   timeout, which begins when the release is sent. A release that waits for earlier commands is
-    ///   sent while the master answers and the lock may still be there. The other masters get the
-    ///   release as soon as they can be reached, until the TTL has passed. If only one level was released, the next extension or release tells them the
-    ///   depth.
+    /// - [`NoQuorum`](ReleaseError::NoQuorum): fewer than a majority confirmed in time. Each master
+    ///   has a node timeout to confirm. If other commands must be sent before, the wait is longer:
+    ///   the connect timeout and two node timeouts at most. The other masters get the release when
+    ///   they can be reached, until the TTL has passed. If only one level was released, the next
+    ///   extension or release tells them the depth.
     /// - [`NotLeft`](ReleaseError::NotLeft): the lock has a [minimum time](crate::Lock::min_hold),
     ///   and fewer than a majority confirmed that they keep it for the rest of that time.
     ///

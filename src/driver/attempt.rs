@@ -147,7 +147,7 @@ async fn give_back(
         acquisition.watch(look).await;
     }
     if outcome == Outcome::Lost && acquisition.read(Round::is_contested) {
-        release.decided().await;
+        shared.masters().released(&release).await;
     } else {
         shared.masters().settled(&release).await; // completes the table of votes
     }

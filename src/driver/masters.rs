@@ -94,6 +94,15 @@ impl Masters {
         first_of(round.settled(), self.timers.sleep_until(end)).await;
     }
 
+    /// Waits for the outcome of a release, at most for a node timeout.
+    pub(crate) async fn released(&self, release: &LiveRound) {
+        let decided = async {
+            release.decided().await;
+        };
+        let end = clock::now() + self.node_timeout();
+        first_of(decided, self.timers.sleep_until(end)).await;
+    }
+
     /// Returns the masters whose first dials are not over. Each of them votes as late as the
     /// connect timeout, and each other master within its node timeout.
     pub(crate) fn undialled(&self) -> MasterSet {

@@ -51,8 +51,8 @@ fn a_master_without_memory_counts_as_failed_not_as_refusing() {
     });
 }
 
-/// The round is lost with the second answer, and a majority then confirms the release. Only the slow
-/// answer tells that no one can get the lock.
+/// The round is lost with the second answer, and a majority then confirms the release. Only the
+/// slow answer tells that no one can get the lock.
 #[test]
 fn a_refusal_by_the_only_master_with_memory_is_no_contention() {
     with_masters(3, async |masters| {

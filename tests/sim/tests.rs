@@ -190,7 +190,7 @@ fn a_client_at_the_edge_of_the_window_gets_a_fenced_lock() {
 #[ignore = "slow without optimisation; `./dev sim` runs it"]
 fn seeds_that_found_a_defect_break_no_rule() {
     for seed in [
-        1_670, 1_803, 2_025, 3_639, 4_792, 9_936, 1_189_781, 3_386_336,
+        1_670, 1_803, 2_025, 3_639, 4_792, 9_936, 18_214, 75_155, 1_189_781, 3_386_336,
     ] {
         let violations = run(seed, Model::Within, false).violations;
         assert!(violations.is_empty(), "seed {seed}:{violations:?}");

@@ -13,7 +13,7 @@ use super::{
     health::LastHeard,
     liveness::Liveness,
     mailbox::Mailbox,
-    owed::{Owed, is_owed, log_given_up, owed_until},
+    owed::{Owed, log_given_up, owed_until},
     request::Request,
     subscriptions::Change,
     unanswered::{Item, Unanswered},
@@ -23,6 +23,7 @@ use crate::core::quorum::{Failure, Vote};
 mod replies;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 /// The sending half of a connection. Bytes may stay in a buffer until the next poll.
 pub(super) trait Transmit {
@@ -43,9 +44,9 @@ pub(super) trait Transmit {
 ///
 /// A window limits the number of unanswered commands. The window grows with each reply, so a silent
 /// master gets only a few commands. Commands for which the window has no room wait here, in order,
-/// for at most one node timeout. Releases that the master is owed wait for longer, because the
-/// master answers, and a release that was not sent has not failed. If the master stops answering,
-/// the connection is given up.
+/// for at most one node timeout. Releases that the master is owed wait until they are sent, because
+/// the master answers. Their votes wait for up to the connect timeout more. If the master stops
+/// answering, the connection is given up.
 #[derive(Debug)]
 pub(super) struct InFlight<'a> {
     mailbox: &'a Mailbox,
@@ -61,6 +62,8 @@ pub(super) struct InFlight<'a> {
     /// The releases that have waited for a node timeout, oldest first. They are sent before the
     /// requests in `waiting`.
     late: VecDeque<Arc<Request>>,
+    /// The number of releases at the front of `late` that have a failed vote.
+    failed: usize,
     owed: Owed,
     /// The changes of subscriptions that were not sent.
     changes: VecDeque<Change>,
@@ -106,6 +109,7 @@ impl<'a> InFlight<'a> {
             window,
             waiting: VecDeque::new(),
             late: VecDeque::new(),
+            failed: 0,
             owed: mailbox.serve(liveness.timeout()),
             changes: VecDeque::new(),
             last_reply: None,
@@ -201,6 +205,7 @@ impl<'a> InFlight<'a> {
         while self.has_room()
             && let Some(request) = self.late.pop_front().or_else(|| self.waiting.pop_front())
         {
+            self.failed = self.failed.saturating_sub(1);
             self.send_request(connection, request, false, now);
         }
     }
@@ -232,42 +237,6 @@ impl<'a> InFlight<'a> {
         self.sent.push(item, is_owed, now, deadline);
     }
 
-    /// Gives up the requests that have waited for too long at `now`, except for owed releases.
-    fn sort_waiting(&mut self, now: Instant) {
-        while let Some(release) = self.late.front()
-            && !is_owed(release, self.master(), now)
-            && let Some(release) = self.late.pop_front()
-        {
-            self.fail_unsent(&release, now);
-        }
-        while let Some(request) = self.waiting.front()
-            && self.send_by(request) <= now
-            && let Some(request) = self.waiting.pop_front()
-        {
-            if is_owed(&request, self.master(), now) {
-                self.late.push_back(request);
-            } else {
-                self.fail_unsent(&request, now);
-            }
-        }
-    }
-
-    /// Returns when a waiting `request` is given up: one node timeout after its post. If the
-    /// request was posted before the connection came into use, the time counts from that moment.
-    fn send_by(&self, request: &Request) -> Instant {
-        request.posted.max(self.began) + self.liveness.timeout()
-    }
-
-    fn fail(&self, request: &Request, failure: Failure, now: Instant) {
-        self.mailbox.cast(request, Vote::Fail(failure), now);
-    }
-
-    /// Casts a failed vote on a request that was never sent and is not owed.
-    fn fail_unsent(&self, request: &Request, now: Instant) {
-        let why = "not sent: too many commands are unanswered";
-        self.fail(request, Failure::Unreachable(why.into()), now);
-    }
-
     /// Returns when to call [`expire`](Self::expire) and [`send`](Self::send) next, if no reply and
     /// no request comes before.
     pub(super) fn next_expiry(&mut self) -> Option<Instant> {
@@ -287,9 +256,11 @@ impl<'a> InFlight<'a> {
         let waiting = self.waiting.front().map(|request| self.send_by(request));
         let late = self.late.front();
         let late = late.map(|release| owed_until(release, self.master(), self.config.now));
+        let failing = self.late.get(self.failed);
+        let failing = failing.map(|release| self.confirmed_by(release));
         let owed = self.owed.next_expiry(self.master(), self.config.now);
         let retry = self.owed.next_send().filter(|_| self.has_room());
-        [next, waiting, late, owed, retry]
+        [next, waiting, late, failing, owed, retry]
             .into_iter()
             .flatten()
             .min()
@@ -361,11 +332,14 @@ impl<'a> InFlight<'a> {
     ) -> impl Iterator<Item = (Arc<Request>, Option<Failure>)> + use<> {
         let sent = self.sent.drain();
         let sent = sent.map(move |(request, is_open)| (request, is_open.then(|| unknown.clone())));
-        let late = mem::take(&mut self.late).into_iter();
-        let waiting = late.chain(mem::take(&mut self.waiting));
+        let failed = mem::take(&mut self.failed);
+        let late = mem::take(&mut self.late).into_iter().enumerate();
+        let open = unsent.clone();
+        let late = late.map(move |(at, release)| (release, (at >= failed).then(|| open.clone())));
+        let waiting = mem::take(&mut self.waiting).into_iter();
         let owed = self.owed.drain().map(|release| (release, None));
-        sent.chain(waiting.map(move |request| (request, Some(unsent.clone()))))
-            .chain(owed)
+        let waiting = waiting.map(move |request| (request, Some(unsent.clone())));
+        sent.chain(late).chain(waiting).chain(owed)
     }
 }
 

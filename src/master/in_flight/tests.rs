@@ -32,6 +32,7 @@ use crate::{
 };
 
 const TIMEOUT: Duration = Duration::from_millis(50);
+const CONNECT: Duration = Duration::from_secs(1);
 const OWED: Duration = Duration::from_secs(60);
 
 /// An event on a connection, from the client or from the server.
@@ -342,7 +343,7 @@ fn apply(
             in_flight.send(wire, &mut vec![request.clone()], &mut Vec::new());
             let limit = match () {
                 () if in_flight.waiting.is_empty() => TIMEOUT,
-                () if request.votes_to.0.is_owed => OWED, // it waits while the master answers
+                () if request.votes_to.0.is_owed => CONNECT + TIMEOUT * 2,
                 () => TIMEOUT * 2,
             };
             posted.push((request, limit));
@@ -442,7 +443,7 @@ fn request(verb: Verb, is_owed: bool) -> Arc<Request<Counter>> {
 fn config() -> MasterConfig {
     MasterConfig {
         node_timeout: NodeTimeout::Fixed(TIMEOUT),
-        connect_timeout: Duration::from_secs(1),
+        connect_timeout: CONNECT,
         redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
         now: clock,
         random: || u64::MAX / 2,

@@ -1,0 +1,60 @@
+//! The commands that wait to be sent, and when they have waited for too long.
+
+use std::time::Instant;
+
+use super::InFlight;
+use crate::{
+    core::quorum::{Failure, Vote},
+    master::{owed::is_owed, request::Request},
+};
+
+impl InFlight<'_> {
+    /// Gives up the requests that have waited for too long at `now`, except for owed releases.
+    pub(super) fn sort_waiting(&mut self, now: Instant) {
+        while let Some(release) = self.late.front()
+            && !is_owed(release, self.master(), now)
+            && let Some(release) = self.late.pop_front()
+        {
+            self.failed = self.failed.saturating_sub(1);
+            self.fail_unsent(&release, now);
+        }
+        while let Some(release) = self.late.get(self.failed)
+            && self.confirmed_by(release) <= now
+        {
+            self.fail_unsent(release, now);
+            self.failed += 1;
+        }
+        while let Some(request) = self.waiting.front()
+            && self.send_by(request) <= now
+            && let Some(request) = self.waiting.pop_front()
+        {
+            if is_owed(&request, self.master(), now) {
+                self.late.push_back(request);
+            } else {
+                self.fail_unsent(&request, now);
+            }
+        }
+    }
+
+    /// Returns when a waiting `request` is given up: one node timeout after its post. If the
+    /// request was posted before the connection came into use, the time counts from that moment.
+    pub(super) fn send_by(&self, request: &Request) -> Instant {
+        request.posted.max(self.began) + self.liveness.timeout()
+    }
+
+    /// Returns when a late `release` gets a failed vote, because its caller waits. The release
+    /// itself goes on waiting.
+    pub(super) fn confirmed_by(&self, release: &Request) -> Instant {
+        self.send_by(release) + self.config.connect_timeout
+    }
+
+    pub(super) fn fail(&self, request: &Request, failure: Failure, now: Instant) {
+        self.mailbox.cast(request, Vote::Fail(failure), now);
+    }
+
+    /// Casts a failed vote on a request that was never sent and is not owed.
+    pub(super) fn fail_unsent(&self, request: &Request, now: Instant) {
+        let why = "not sent: too many commands are unanswered";
+        self.fail(request, Failure::Unreachable(why.into()), now);
+    }
+}
