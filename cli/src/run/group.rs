@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::{
-    lease::{LOOK_EVERY, deadline, lost},
+    lease::{LOOK_EVERY, deadline, killed_by_keeper},
     starter,
     terminal::Terminal,
 };
@@ -91,7 +91,7 @@ impl Group {
         // The lock is released after this, so nothing of the command may be left.
         self.kill().await;
         if self.end().await {
-            return Err(lost(guard));
+            return Err(killed_by_keeper(guard));
         }
         let sentence = format!("cannot start the command: {error}");
         Err(Failure::new(Exit::System, sentence))

@@ -6,12 +6,25 @@ use quorlock::{Guard, LockState};
 
 use crate::{exit::Exit, failure::Failure, words::in_words_of_the_file};
 
-/// Returns the failure of a command that has ended with its lock.
+/// Returns the failure of a command that has ended by itself, after its lock was lost.
 pub(super) fn lost(guard: &Guard) -> Failure {
     let sentence = format!("{} while the command ran", loss(guard));
     Failure::new(Exit::Lost, sentence).with_votes(&guard.votes())
 }
 
+/// Returns the failure of a command that was killed by its keeper.
+pub(super) fn killed_by_keeper(guard: &Guard) -> Failure {
+    let why = match guard.state() {
+        LockState::Lost(_) => loss(guard),
+        LockState::Held | LockState::InDoubt => {
+            format!("{:?} was not renewed in time", guard.name())
+        }
+    };
+    let sentence = format!("{why}; its keeper has killed the command");
+    Failure::new(Exit::Lost, sentence).with_votes(&guard.votes())
+}
+
+/// Returns the reason why a command must end now.
 pub(super) fn loss(guard: &Guard) -> String {
     let name = guard.name();
     match guard.state() {

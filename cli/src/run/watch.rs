@@ -11,7 +11,7 @@ use tokio::time::{sleep_until, timeout};
 
 use super::{
     group::{Change, Group},
-    lease::{LOOK_EVERY, deadline, loss, lost},
+    lease::{LOOK_EVERY, deadline, killed_by_keeper, loss, lost},
 };
 use crate::{ask::Held, exit::Exit, failure::Failure, output::complain, signals::Signals};
 
@@ -57,7 +57,7 @@ impl<'a> Watch<'a> {
         let exit = loop {
             let now = Instant::now();
             if self.is_over(now) {
-                return Ok(self.end_command(now).await);
+                return self.end_command(now).await;
             }
             self.deadline = deadline(self.guard);
             self.group.kill_at(self.deadline);
@@ -69,6 +69,8 @@ impl<'a> Watch<'a> {
                 change = self.group.changed() => match change {
                     Change::Ended(exit) => break exit,
                     Change::Stopped(signal) => self.stop(signal).await,
+                    // At the deadline, the keeper ends with the group.
+                    Change::Unguarded if Instant::now() + LOOK_EVERY >= self.deadline => {}
                     Change::Unguarded => complain(
                         "the keeper of the command was killed; if this process is killed or \
                          stopped, too, nobody ends the processes that the command has started",
@@ -89,7 +91,10 @@ impl<'a> Watch<'a> {
             self.group.kill().await;
         }
         // The keeper may have killed the command before this process noticed.
-        if self.group.end().await && exit == Exit::from(Signal::SIGKILL) || is_lost {
+        if self.group.end().await && exit == Exit::from(Signal::SIGKILL) {
+            return Err(killed_by_keeper(self.guard));
+        }
+        if is_lost {
             return Err(lost(self.guard));
         }
         Ok(exit)
@@ -114,25 +119,41 @@ impl<'a> Watch<'a> {
     }
 
     /// Ends the command with TERM, and with KILL before the lock ends. If the lock is lost already,
-    /// another holder may have it, and the command still gets the time to clean up.
-    async fn end_command(mut self, now: Instant) -> Exit {
+    /// another holder may have it, and the command still gets the time to clean up. Without any
+    /// time left, the command only gets KILL.
+    async fn end_command(mut self, now: Instant) -> Result<Exit, Failure> {
+        let kill_at = self.deadline.min(now + self.kill_after);
+        let sentence = format!("{}; ending the command", self.reason(now));
+        let has_time = kill_at > now;
+        if has_time {
+            self.ask_to_end(&sentence, kill_at).await;
+        }
+        // What the command has started, too.
+        let is_dead = self.group.kill().await;
+        if !is_dead {
+            complain("the command does not die: it runs as another user, or hangs in the kernel");
+        }
+        // The keeper was first if this process was stopped until after the deadline.
+        let was_killed = self.group.end().await && is_dead;
+        match has_time {
+            true => Ok(Exit::Lost),
+            false if was_killed => Err(killed_by_keeper(self.guard)),
+            false => Err(Failure::new(Exit::Lost, sentence)),
+        }
+    }
+
+    /// Says why the command must end, asks it to, and waits for that until `kill_at`.
+    async fn ask_to_end(&mut self, sentence: &str, kill_at: Instant) {
         self.group.signal(Signal::SIGTERM);
         if self.group.has_had_terminal() {
             // Interactive shells ignore TERM. They end with HUP, and pass it on to their jobs.
             self.group.signal(Signal::SIGHUP);
         }
         self.group.signal(Signal::SIGCONT); // a process that is stopped gets no TERM
-        let kill_at = self.deadline.min(now + self.kill_after);
         self.group.kill_at(kill_at);
-        complain(format_args!("{}; ending the command", self.reason(now)));
+        complain(sentence);
         let left = kill_at.saturating_duration_since(Instant::now());
         let _ = timeout(left, self.ended()).await;
-        // What the command has started, too.
-        if !self.group.kill().await {
-            complain("the command does not die: it runs as another user, or hangs in the kernel");
-        }
-        self.group.end().await;
-        Exit::Lost
     }
 
     async fn ended(&mut self) {

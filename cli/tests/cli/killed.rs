@@ -98,6 +98,11 @@ fn the_command_dies_at_the_deadline_of_a_wrapper_that_is_stopped() {
     running.signal(Signal::SIGCONT);
     let (status, _, err) = running.ended();
     assert_eq!(status.code(), Some(76), "{err}");
+    assert!(
+        err.ends_with("; its keeper has killed the command\n"),
+        "{err}"
+    );
+    assert_eq!(err.lines().count(), 1, "{err}");
 }
 
 /// The keeper sees a clock that is an hour ahead, as after a suspension of an hour. The clock that
