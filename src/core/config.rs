@@ -256,7 +256,7 @@ mod tests {
         for (error, part) in [
             (
                 refused(|s| s.ttl = Duration::ZERO),
-                "TTL of 0ns is too short",
+                "TTL of 0s is too short",
             ),
             (
                 refused(|s| s.ttl = Duration::from_millis(52)),
@@ -265,7 +265,7 @@ mod tests {
             (refused(|s| s.ttl = Duration::MAX), "too long"),
             (
                 refused(|s| s.node_timeout = Some(Duration::ZERO)),
-                "node timeout of 0ns",
+                "node timeout of 0s",
             ),
             (
                 refused(|s| s.connect_timeout = Duration::MAX),
@@ -279,7 +279,7 @@ mod tests {
             (refused(|s| s.retry_delay.0 = Duration::MAX), "not a range"),
             (
                 refused(|s| s.poll_interval.1 = Duration::ZERO),
-                "a poll interval from 500ms to 0ns",
+                "a poll interval from 500ms to 0s",
             ),
             (
                 refused(|s| s.key_template = "x".into()),

@@ -217,7 +217,7 @@ async fn unusable_settings_are_explained() {
         ),
         (
             builder().node_timeout(Duration::ZERO).build(),
-            "a node timeout of 0ns is out of range: it must be from 1ms to 60s",
+            "a node timeout of 0s is out of range: it must be from 1ms to 60s",
         ),
         (
             builder().connect_timeout(seconds(61)).build(),
