@@ -120,7 +120,8 @@ table! {
     NO_MAJORITY = Refuse Votes; "no lock can be acquired"; "see the other findings";
     OUR_CLOCK = Warn Time;
         "positions in fair locks and fencing tokens cost this process one more round"; SYNC;
-    QUARANTINES = Warn Votes; "no lock can be acquired until the quarantines are over"; "wait";
+    QUARANTINES = Warn Votes;
+        "a program that starts now can acquire no lock until the quarantines are over"; "wait";
     SHARED_DATA = Refuse MasterReplid; "masters that share their data lose it together";
         START_EMPTY;
     SHORT_TTL = Warn Ttl; "a few slow answers use it up";

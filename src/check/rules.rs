@@ -181,7 +181,8 @@ const RULES: &[(About, Rule)] = rules! {
         "it releases mutexes by a script, which costs the server more time";
         "ACL SETUSER <user> +delex (Redis) or +delifeq (Valkey)";
     Warn Writes if |look| look.writes_fail("OOM");
-        NO_WRITES; "CONFIG SET maxmemory to more, or free memory";
+        "it refuses to lock; only releases and extensions that need no memory work";
+        "CONFIG SET maxmemory to more, or free memory";
     Warn Writes if |look| look.writes_fail("MISCONF");
         NO_WRITES; DISK;
     Warn Writes if |look| look.writes_fail("CLUSTERDOWN");
