@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    env, fs,
+    env, fmt, fs,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -50,26 +50,49 @@ impl Settings {
         files.into_iter().flatten()
     }
 
-    /// Returns the settings that change what a name means, if this set has them and `listed`, a set
-    /// that was not read from a file, has not.
-    fn lost_in(&self, listed: &Self) -> Vec<&'static str> {
+    /// Returns the settings of [`Meaning`](crate::args::Meaning) that this set has and `listed`, a
+    /// set that was not read from a file, has not.
+    fn lost_in(&self, listed: &Self) -> impl Iterator<Item = &'static Lost> {
         let template = self.key_template.as_ref();
         let is_template = template.is_some_and(|template| template != "{name}");
         let lost = [
-            ("key_template", is_template && listed.key_template.is_none()),
+            (is_template && listed.key_template.is_none(), &KEY_TEMPLATE),
             (
-                "strict",
                 self.strict == Some(true) && listed.strict.is_none(),
+                &STRICT,
             ),
             (
-                "max_ttl",
                 self.max_ttl.is_some_and(|ttl| ttl != MAX_TTL) && listed.max_ttl.is_none(),
+                &LONGEST_TTL,
             ),
         ];
-        let lost = lost.into_iter().filter(|(_, is_lost)| *is_lost);
-        lost.map(|(name, _)| name).collect()
+        let lost = lost.into_iter().filter(|(is_lost, _)| *is_lost);
+        lost.map(|(_, setting)| setting)
     }
 }
+
+/// A setting that a set has, and a list of masters beside it has not.
+struct Lost {
+    setting: &'static str,
+    option: &'static str,
+    effect: &'static str,
+}
+
+const KEY_TEMPLATE: Lost = Lost {
+    setting: "key_template",
+    option: "--key-template",
+    effect: "one name would be two locks",
+};
+const STRICT: Lost = Lost {
+    setting: "strict",
+    option: "--strict (off: --strict=false)",
+    effect: "masters that no program has used before would vote",
+};
+const LONGEST_TTL: Lost = Lost {
+    setting: "max_ttl",
+    option: "--max-ttl",
+    effect: "masters that may have forgotten locks would vote after another time",
+};
 
 /// The default, even for a longer TTL: `--ttl` does not raise it, so that of a set does not either.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(60);
@@ -103,27 +126,34 @@ pub(crate) fn read(common: &Common) -> Result<(String, PathBuf, Settings), Failu
 ///
 /// # Errors
 ///
-/// A set of the file has one of these servers, and a setting that changes what a name means. With
-/// the file and without it, one name would be two locks.
-pub(crate) fn check_listed(listed: &Settings, common: &Common) -> Result<(), Failure> {
+/// A set of the file has one of these masters, and a setting of
+/// [`Meaning`](crate::args::Meaning) that the list has not. With the file and without it, two
+/// programs could hold one lock.
+pub(crate) fn check_listed(
+    listed: &Settings,
+    source: &impl fmt::Display,
+    common: &Common,
+) -> Result<(), Failure> {
     let Some((path, file)) = read_file(common)? else {
         return Ok(());
     };
-    let servers: Vec<_> = listed.masters.iter().filter_map(server).collect();
+    let masters: Vec<_> = listed.masters.iter().filter_map(identity).collect();
     for (name, set) in &file.sets {
-        let lost = set.lost_in(listed);
-        let mut theirs = set.masters.iter().filter_map(server);
-        let shared = theirs.find(|one| servers.contains(one));
-        if let (Some(server), [_, ..]) = (shared, &lost[..]) {
-            let options = lost
-                .iter()
-                .map(|name| format!("--{}", name.replace('_', "-")));
-            let options = options.collect::<Vec<_>>().join(" and ");
+        let lost: Vec<_> = set.lost_in(listed).collect();
+        let mut theirs = set.masters.iter().filter_map(identity);
+        let shared = theirs.find(|one| masters.contains(one));
+        if let (Some((server, _)), [_, ..]) = (shared, &lost[..]) {
+            let all = |part: fn(&Lost) -> &str| {
+                let parts: Vec<_> = lost.iter().map(|lost| part(lost)).collect();
+                parts.join(" and ")
+            };
             let sentence = format!(
-                "the set {name:?} in {} has {server}, too, with its own {}, so one name would be \
-                 two locks; use --set {name}, or give {options}",
+                "{source} has {server}, and so has the set {name:?} in {}, with its own {}, \
+                 so {}; use --set {name}, or give {}",
                 path.display(),
-                lost.join(" and ")
+                all(|lost| lost.setting),
+                all(|lost| lost.effect),
+                all(|lost| lost.option),
             );
             return Err(Failure::new(Exit::Configuration, sentence));
         }
@@ -131,13 +161,15 @@ pub(crate) fn check_listed(listed: &Settings, common: &Common) -> Result<(), Fai
     Ok(())
 }
 
-/// Returns what identifies a server. `None` for a URL that cannot be used.
-fn server(master: &MasterSpec) -> Option<String> {
+/// Returns the server and the database, which identify a master. `None` for a URL that cannot be
+/// used.
+fn identity(master: &MasterSpec) -> Option<(String, i64)> {
     let address = master.address().ok()?;
     let port = address
         .strip_prefix("localhost:")
         .or(address.strip_prefix("[::1]:"));
-    Some(port.map_or_else(|| address.to_string(), |port| format!("127.0.0.1:{port}")))
+    let server = port.map_or_else(|| address.to_string(), |port| format!("127.0.0.1:{port}"));
+    Some((server, master.database()))
 }
 
 /// Reads the configuration file. `None` if nobody has named a file, and there is no usual one.

@@ -112,7 +112,7 @@ fn find_settings(common: &Common) -> Result<(Source, Settings), Failure> {
         ..Settings::default()
     };
     let settings = with_options(settings, &common.meaning);
-    configuration::check_listed(&settings, common)?;
+    configuration::check_listed(&settings, &source, common)?;
     Ok((source, settings))
 }
 

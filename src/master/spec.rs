@@ -229,6 +229,16 @@ impl MasterSpec {
         }
     }
 
+    /// Returns the number of the database on the server. A master that is no Redis server has only
+    /// database 0.
+    #[cfg(feature = "redis")]
+    pub fn database(&self) -> i64 {
+        match &self.0 {
+            Spec::Redis(endpoint) => endpoint.database(),
+            _ => 0,
+        }
+    }
+
     /// Returns the probe with which a check dials this master. `master` is the number of the
     /// master.
     #[cfg_attr(

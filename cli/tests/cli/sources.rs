@@ -36,10 +36,18 @@ fn a_list_that_drops_settings_of_the_file_is_an_error() {
         .next()
         .unwrap()
         .replace("127.0.0.1", "localhost");
-    for (settings, option) in [
-        (LOCKS, "--key-template"),
-        ("strict = true", "--strict"),
-        ("max_ttl = \"2m\"", "--max-ttl"),
+    for (settings, effect, option) in [
+        (LOCKS, "one name would be two locks", "--key-template"),
+        (
+            "strict = true",
+            "masters that no program has used before would vote",
+            "--strict (off: --strict=false)",
+        ),
+        (
+            "max_ttl = \"2m\"",
+            "masters that may have forgotten locks would vote after another time",
+            "--max-ttl",
+        ),
     ] {
         write(folder, &masters, settings);
         let by_option = format!("run -n --master {list} job -- echo ran");
@@ -48,8 +56,14 @@ fn a_list_that_drops_settings_of_the_file_is_an_error() {
         for (words, list) in [(run, &*list), (&by_option, ""), (&some, "")] {
             let (status, out, err) = ended(at(folder, words).env("QUORLOCK_MASTERS", list));
             assert_eq!((status, &*out), (78, ""), "{words}: {err}");
-            let advice = format!("; use --set cron, or give {option}\n");
+            let advice = format!(", so {effect}; use --set cron, or give {option}\n");
             assert!(err.ends_with(&advice), "{words}: {err}");
+            let source = match list {
+                "" => "--master",
+                _ => "QUORLOCK_MASTERS",
+            };
+            let says = format!("quorlock: {source} has 127.0.0.1:");
+            assert!(err.starts_with(&says), "{words}: {err}");
         }
     }
 }
@@ -128,6 +142,12 @@ fn a_file_about_other_masters_is_no_error() {
     let (status, _, err) =
         ended(at(folder, "run -n a -- true").env("QUORLOCK_MASTERS", urls(&ours)));
     assert_eq!(status, 0, "{err}");
+    // Another database has other keys.
+    write(folder, &ours, &format!("{LOCKS}\nstrict = true"));
+    let other = urls(&ours).replace(',', "/1,") + "/1";
+    let (status, _, err) = ended(at(folder, "run -n a -- true").env("QUORLOCK_MASTERS", other));
+    assert_eq!(status, 0, "{err}");
+    write(folder, &theirs, &format!("{LOCKS}\nstrict = true"));
     // What the command line names comes before the environment.
     let mut named = at(
         folder,

@@ -138,6 +138,10 @@ impl Endpoint {
         self.address.text()
     }
 
+    pub(in crate::master) fn database(&self) -> i64 {
+        self.settings.db()
+    }
+
     #[cfg(feature = "tls")]
     pub(in crate::master) fn uses_tls(&self) -> bool {
         self.address.uses_tls()
@@ -146,7 +150,7 @@ impl Endpoint {
     /// Returns a name for the guard key that is unique among all servers. Each database has its own
     /// guard key.
     pub(super) fn guard_name(&self) -> String {
-        format!("{}/{}", self.address(), self.settings.db())
+        format!("{}/{}", self.address(), self.database())
     }
 }
 
