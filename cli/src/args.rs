@@ -65,7 +65,7 @@ pub(crate) struct Common {
     pub(crate) verbose: u8,
 }
 
-/// The settings that change what a name means. If two programs differ in one of them, then both may
+/// The settings that all programs must share. If two programs differ in one of them, then both may
 /// hold the lock of one name.
 #[derive(Debug, Default, Group)]
 pub(crate) struct Meaning {
@@ -161,6 +161,14 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
+/// Reads a [time] that is not zero.
+fn some_time(text: &str) -> Result<Duration, String> {
+    match time(text)? {
+        Duration::ZERO => Err("it is zero".to_owned()),
+        time => Ok(time),
+    }
+}
+
 /// The options of commands that ask for a lock and keep it.
 #[derive(Debug, Group)]
 pub(crate) struct Asking {
@@ -198,7 +206,7 @@ pub(crate) struct Asking {
     /// Hold the lock for at most this time [no limit].
     ///
     /// Then CMD gets TERM, as if the lock were lost, and `hold` releases it. The status is 76.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub(crate) max_hold: Option<Duration>,
     /// Get a fencing token.
     ///
@@ -216,6 +224,8 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) asking: Asking,
     /// Time from TERM to KILL if the lock is lost [TTL/3].
+    ///
+    /// With 0s, CMD gets no TERM: it is killed at once.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) kill_after: Option<Duration>,
     /// Name of the lock.
@@ -282,8 +292,8 @@ pub(crate) struct Doctor {
 /// Takes a lock away from its holder.
 ///
 /// Shows the holder and the waiters, and asks for a confirmation. A newer holder keeps the lock. A
-/// holder that is alive goes on with its work until its next renewal fails. Until then, it may work
-/// at the same time as the next holder.
+/// holder that is alive goes on with its work until its next renewal fails, or without renewal
+/// until its TTL ends. Until then, it may work at the same time as the next holder.
 #[derive(Debug, Group)]
 #[command(after_long_help = BREAK)]
 pub(crate) struct Break {

@@ -85,7 +85,8 @@ pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure>
 /// Shows the lock, and asks. Any answer but `yes` is a no.
 async fn is_confirmed(seen: &Look) -> Result<bool, Failure> {
     let shown = block(seen, Style::of_stdout());
-    let warning = "If the holder is alive, it works on until its next renewal fails.";
+    let warning = "If the holder is alive, it works on until its next renewal fails, \
+                   or without renewal until its TTL ends.";
     let question = format!("{shown}{warning}\nBreak {:?}? Type yes: ", seen.name);
     // In a thread, because the connections must live while the person thinks.
     let asked = spawn_blocking(move || {

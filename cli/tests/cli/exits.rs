@@ -323,3 +323,20 @@ fn stdin_and_both_outputs_are_those_of_the_command() {
         "no signal is blocked: {out}"
     );
 }
+
+#[test]
+fn a_time_of_zero_that_would_run_nothing_is_64() {
+    for (words, says) in [
+        (
+            "--max-hold 0s",
+            "invalid value '0s' for '--max-hold <TIME>'",
+        ),
+        ("--ttl 0s", "a TTL of 0s is too short"),
+    ] {
+        let masters = masters(1);
+        let words = format!("run -n {words} a -- echo ran");
+        let (status, out, err) = ended(&mut with(&masters, &words));
+        assert_eq!((status, &*out), (64, ""), "{err}");
+        assert!(err.contains(says), "{err}");
+    }
+}

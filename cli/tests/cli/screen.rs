@@ -53,7 +53,7 @@ fn a_break_shows_what_it_destroys_before_it_asks() {
     assert!(
         terminal
             .shown
-            .contains("works on until its next renewal fails"),
+            .contains("fails, or without renewal until its TTL ends."),
         "{}",
         terminal.shown
     );
