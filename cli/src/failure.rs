@@ -38,7 +38,7 @@ impl Failure {
         let stalled = lost.stalled.map_or_else(String::new, |time| {
             let time = brief(time);
             format!(
-                ", because quorlock did not run for {time}: \
+                ", because quorlock did not run for at least {time}: \
                  it or its machine was stopped or too busy"
             )
         });

@@ -326,8 +326,8 @@ pub struct LostError {
     pub name: Arc<str>,
     /// The reason.
     pub reason: LostReason,
-    /// The time for which this process did not run before the loss, so that it could not renew the
-    /// lock. `None` if it ran, or if that is not known.
+    /// The least time for which this process did not run before the loss, so that it could not
+    /// renew the lock. `None` if it ran, or if that is not known.
     pub stalled: Option<Duration>,
     /// The votes of the last round.
     pub votes: Votes,

@@ -213,8 +213,9 @@ async fn a_loss_because_the_process_did_not_run_says_so() {
             stalled <= stall && stalled + period() >= stall,
             "{stalled:?}"
         );
-        let because =
-            format!("without an extension, because this process did not run for {stalled:.1?}");
+        let because = format!(
+            "without an extension, because this process did not run for at least {stalled:.1?}"
+        );
         assert!(lost.to_string().contains(&because), "{lost}");
         let is_logged =
             |(_, line): &(_, String)| line.contains("lock lost") && line.contains(&because);

@@ -202,7 +202,7 @@ fn a_holder_that_was_stopped_says_so() {
     holder.signal(Signal::SIGCONT);
     let (status, _, err) = holder.ended();
     assert_eq!(status.code(), Some(76), "{err}");
-    let why = ", because quorlock did not run for ";
+    let why = ", because quorlock did not run for at least ";
     assert!(err.contains(why) && err.lines().count() == 1, "{err}");
 }
 

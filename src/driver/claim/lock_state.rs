@@ -95,8 +95,8 @@ impl Claim {
         is_measured.then_some(late)
     }
 
-    /// Returns the time for which this process did not run before the lock was lost, if that is
-    /// known to be a reason for the loss.
+    /// Returns the least time for which this process did not run before the lock was lost, if that
+    /// is known to be a reason for the loss.
     pub(crate) fn stalled(&self) -> Option<Duration> {
         self.lock().stalled
     }
