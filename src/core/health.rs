@@ -28,8 +28,8 @@ pub struct MasterHealth {
     pub quarantine: Option<Duration>,
     /// The sign that it may have forgotten locks, for people.
     pub quarantine_reason: Option<&'static str>,
-    /// The error with which the master answers, such as `OOM`, `MISCONF`, or `READONLY` on a
-    /// replica. `None` after the master has granted a lock, or after [`Coordinator::ready`] found
+    /// The error with which the master answers, such as `OOM` or `MISCONF`. A replica is down
+    /// instead. `None` after the master has granted a lock, or after [`Coordinator::ready`] found
     /// that it takes locks.
     ///
     /// A key that the program may not use says nothing about other keys, so that error does not

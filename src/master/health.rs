@@ -11,7 +11,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::metrics::HealthMetrics;
+use super::{metrics::HealthMetrics, server_error::ServerError};
 use crate::{
     core::{
         episode::Episode,
@@ -126,6 +126,13 @@ impl HealthBoard {
         round_trip: Duration,
         quarantined_until: Option<Instant>,
     ) {
+        let is_disproved = |entry: &Entry| {
+            let error = entry.error.as_deref();
+            error.is_some_and(|error| ServerError::of(error).prevents_dial())
+        };
+        if self.look(master, is_disproved) == Some(true) {
+            self.takes_locks(master);
+        }
         let mut is_first = false;
         self.change(master, MasterState::Connected, |entry| {
             is_first = entry.round_trip.is_none();
@@ -168,7 +175,7 @@ impl HealthBoard {
         }
     }
 
-    /// Notes that the master granted a command that takes a lock.
+    /// Notes that the cause of the last error has gone.
     pub(super) fn takes_locks(&self, master: usize) {
         let mut is_told = false;
         self.update(master, |entry| {
@@ -192,6 +199,11 @@ impl HealthBoard {
 
     fn look<T>(&self, master: usize, look: impl FnOnce(&Entry) -> T) -> Option<T> {
         self.entries.borrow().get(master).map(look)
+    }
+
+    /// Notes that the connection ends, before it is closed.
+    pub(super) fn ends(&self, master: usize, why: &Arc<str>) {
+        self.change(master, MasterState::Down(why.clone()), |_| ());
     }
 
     /// Notes that a dial failed or that a connection broke.

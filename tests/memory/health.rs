@@ -122,7 +122,6 @@ async fn a_master_that_only_denies_the_question_is_ready() {
 async fn a_master_that_answers_errors_cannot_vote_until_it_grants_a_lock() {
     for error in [
         "OOM command not allowed when used memory > 'maxmemory'.",
-        "READONLY You can't write against a read only replica.",
         "MISCONF Errors writing to the AOF file: No space left on device",
         "NOREPLICAS Not enough good replicas to write.",
         "NOPERM this user has no permissions to run the 'set' command",
@@ -136,16 +135,12 @@ async fn a_master_that_answers_errors_cannot_vote_until_it_grants_a_lock() {
         world.inject([Fault::ErrorReply(error.into())]);
         let another = world.locks.mutex("another");
         drop(another.try_acquire().await.unwrap());
-        // The connection to a replica is closed.
-        let told = news(&world, &mut events).await;
-        let is_expected = |(master, _, can_vote): &(usize, &str, bool)| *master == 0 && !can_vote;
-        assert!(!told.is_empty() && told.iter().all(is_expected), "{told:?}");
+        assert_eq!(news(&world, &mut events).await, [(0, "connected", false)]);
         let health = &world.locks.health()[0];
         assert_eq!(health.error.as_deref(), Some(error));
         let refused = world.locks.all_ready(Duration::ZERO).await.unwrap_err();
         let text = refused.to_string();
-        let is_explained = text.contains(error) || text.contains("it has become a replica");
-        assert!(refused.has_quorum() && is_explained, "{text}");
+        assert!(refused.has_quorum() && text.contains(error), "{text}");
 
         // An extension and a release are no proof, and neither is a new connection.
         world.masters[0].inject(Fault::Down);
@@ -162,6 +157,57 @@ async fn a_master_that_answers_errors_cannot_vote_until_it_grants_a_lock() {
         sleep(millis(10)).await;
         assert_eq!(news(&world, &mut events).await, [(0, "connected", true)]);
         world.locks.all_ready(Duration::ZERO).await.unwrap();
+    }
+}
+
+/// A dial to a replica fails, so the next connection shows that the master is none any more.
+#[tokio::test(start_paused = true)]
+async fn a_replica_is_down_until_the_next_connection() {
+    let (log, _listening) = crate::captured_log::CapturedLog::listen();
+    for error in [
+        "READONLY You can't write against a read only replica.",
+        "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+    ] {
+        let world = World::new(3).await;
+        world.inject([Fault::ErrorReply(error.into())]);
+        log.take();
+        drop(world.guard().await);
+        let health = &world.locks.health()[0];
+        let why = "it has become a replica";
+        assert_eq!(health.state, MasterState::Down(why.into()), "{health}");
+        assert_eq!(health.error, None);
+        world.clear_faults();
+        sleep(REDIAL).await;
+        let health = &world.locks.health()[0];
+        assert!(health.can_vote(), "{health}");
+        drop(world.guard().await);
+        sleep(millis(10)).await;
+        let lines: Vec<_> = log.take().into_iter().map(|(_, line)| line).collect();
+        let said = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
+        assert_eq!(said("message=master down"), 1, "{lines:#?}");
+        assert_eq!(said(&format!("why={why}")), 1, "{lines:#?}");
+        assert_eq!(said("locks"), 0, "{lines:#?}");
+    }
+}
+
+/// A dial to a master that loads its data fails.
+#[tokio::test(start_paused = true)]
+async fn a_new_connection_shows_that_a_master_has_loaded_its_data() {
+    let (log, _listening) = crate::captured_log::CapturedLog::listen();
+    let world = World::new(3).await;
+    world.inject([Fault::ErrorReply("LOADING Redis is loading".into())]);
+    drop(world.guard().await);
+    assert!(world.locks.health()[0].error.is_some());
+    world.masters[0].inject(Fault::Down);
+    sleep(millis(10)).await;
+    world.clear_faults();
+    sleep(REDIAL).await;
+    let health = &world.locks.health()[0];
+    assert!(health.can_vote(), "{health}");
+    let lines = log.take();
+    for said in ["master takes no locks", "master takes locks again"] {
+        let is_it = |line: &&(_, String)| line.1.contains(said);
+        assert_eq!(lines.iter().filter(is_it).count(), 1, "{lines:#?}");
     }
 }
 

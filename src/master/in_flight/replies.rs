@@ -50,14 +50,19 @@ impl InFlight<'_> {
         } else if sent.is_owed {
             self.owed.succeeded();
         }
-        self.note_fitness(request.command.verb(), &vote);
+        // The caller of a finished round sees the new health.
+        let checked = check_role(reply);
+        match &checked {
+            Ok(()) => self.note_fitness(request.command.verb(), &vote),
+            Err(why) => self.config.health.ends(master, why),
+        }
         self.mailbox.cast(request, vote, now);
-        check_writable(reply)
+        checked
     }
 
-    /// Notes what the answer to `verb` says about the master. After an error, the master takes no
-    /// locks until it grants a command that takes one. A server without memory still releases and
-    /// extends locks, so other grants say nothing.
+    /// Notes what the answer of a master to `verb` says about it. After an error, the master takes
+    /// no locks until it grants a command that takes one. A server without memory still releases
+    /// and extends locks, so other grants say nothing.
     fn note_fitness(&mut self, verb: Verb, vote: &Vote) {
         let health = &self.config.health;
         match vote {
@@ -197,9 +202,9 @@ impl InFlight<'_> {
 
 /// Fails if the reply says that the master has become a replica. The next dial finds out whether it
 /// is a master again, and which locks it may have forgotten meanwhile.
-fn check_writable(reply: &Reply<'_>) -> Result<(), Arc<str>> {
+fn check_role(reply: &Reply<'_>) -> Result<(), Arc<str>> {
     match reply {
-        Reply::Error(error) if ServerError::of(error) == ServerError::WritesRefused("READONLY") => {
+        Reply::Error(error) if ServerError::of(error).is_of_replica() => {
             Err("it has become a replica".into())
         }
         _ => Ok(()),
