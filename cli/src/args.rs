@@ -368,7 +368,7 @@ line could not be written, 75 another holder has the lock, 76 the lock was lost,
 configuration.";
 
 const STATUS: &str = "\
-Exit status: 0 free, 75 held or contested, 69 no majority of masters answered. \
+Exit status: 0 free, 75 held or contested, 69 no majority of masters answered or can vote. \
 With several names, 69 comes before 75, and 75 before 0. With --watch, 128+n after signal n, such \
 as 130 after Ctrl-C.";
 

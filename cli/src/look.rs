@@ -109,7 +109,7 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
     // A fair lock shows holders of every kind, and the queue.
     let owner = locks.owner();
     let lock = locks.fair(name, &owner);
-    let (mut inspected, ready) = join(lock.inspect(), locks.ready(Duration::ZERO)).await;
+    let (mut inspected, ready) = join(lock.inspect(), locks.all_ready(Duration::ZERO)).await;
     if let Err(InspectError::NoQuorum { votes, .. }) = &inspected
         && may_not_see_the_queue(votes)
     {
@@ -126,14 +126,17 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
         master.round_trip = health.round_trip;
         master.quarantine = health.quarantine;
     }
-    if let (Verdict::Free, Err(ReadyError::NoQuorum { votes, .. })) = (look.verdict, &ready) {
-        if let Some(Outage::Quarantine(time)) = Outage::of(locks) {
-            (look.verdict, look.quarantine) = (Verdict::Quarantined, Some(time));
-        } else {
-            look.verdict = Verdict::NoQuorum;
-            for (master, row) in look.masters.iter_mut().zip(votes.iter()) {
-                master.reason = reason(row);
+    if let (Verdict::Free, Err(error @ ReadyError::NoQuorum { votes, .. })) = (look.verdict, &ready)
+    {
+        for (master, row) in look.masters.iter_mut().zip(votes.iter()) {
+            master.reason = master.reason.take().or_else(|| reason(row));
+        }
+        match Outage::of(locks) {
+            _ if error.has_quorum() => {}
+            Some(Outage::Quarantine(time)) => {
+                (look.verdict, look.quarantine) = (Verdict::Quarantined, Some(time));
             }
+            _ => look.verdict = Verdict::NoQuorum,
         }
     }
     Ok(look)

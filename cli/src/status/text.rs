@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    look::{Look, MasterLook, Verdict},
+    look::{Look, MasterLook, MasterView, Verdict},
     style::{Cell, Colour, Style, heading},
     times::brief,
 };
@@ -60,8 +60,12 @@ fn free(quarantine: Option<Duration>) -> String {
 
 fn row(master: &MasterLook) -> Vec<Cell> {
     let name = Cell::plain(&master.master);
-    if let Some(reason) = &master.reason {
-        let text = format!("no answer: {reason}");
+    if let (Some(reason), None) = (&master.reason, master.quarantine) {
+        let what = match master.view {
+            MasterView::NoAnswer => "no answer",
+            MasterView::Free | MasterView::Held => "no vote",
+        };
+        let text = format!("{what}: {reason}");
         return vec![name, Cell::wide(Colour::Red, text)];
     }
     let (view, left) = match &master.holder {

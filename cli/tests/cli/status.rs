@@ -166,13 +166,19 @@ fn a_watch_without_json_prints_blocks() {
 fn masters_without_memory_are_shown_to_take_no_locks() {
     let masters = masters(3);
     assert_eq!(ended(&mut with(&masters, "status job")).0, 0); // writes the keys of the guard
-    for master in &masters[..2] {
-        master.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    }
+    masters[0].command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let (status, shown, error) = ended(&mut with(&masters, "status job"));
+    assert_eq!(status, 0, "{error}");
+    assert!(shown.starts_with("job  free\n"), "{shown}");
+    assert_eq!(shown.matches("no vote: answered OOM").count(), 1, "{shown}");
+    let mut watch = Running::start(&mut with(&masters, "status job --watch"));
+    watch.line_with("2 of 3 masters can vote");
+    masters[1].command(&["CONFIG", "SET", "maxmemory", "1"]);
+    watch.line_with("1 of 3 masters can vote");
     let (status, shown, error) = ended(&mut with(&masters, "status job"));
     assert_eq!(status, 69, "{error}");
     let verdict =
         "job  free, but nobody can lock it: only 1 of 3 masters can vote, and 2 are needed";
     assert!(shown.starts_with(verdict), "{shown}");
-    assert_eq!(shown.matches("answered OOM").count(), 2, "{shown}");
+    assert_eq!(shown.matches("no vote: answered OOM").count(), 2, "{shown}");
 }
