@@ -126,11 +126,12 @@ impl HealthBoard {
         round_trip: Duration,
         quarantined_until: Option<Instant>,
     ) {
-        let is_disproved = |entry: &Entry| {
+        // While a server loads its data, dials fail.
+        let was_loading = |entry: &Entry| {
             let error = entry.error.as_deref();
-            error.is_some_and(|error| ServerError::of(error).prevents_dial())
+            error.is_some_and(|error| ServerError::of(error) == ServerError::Loading)
         };
-        if self.look(master, is_disproved) == Some(true) {
+        if self.look(master, was_loading) == Some(true) {
             self.takes_locks(master);
         }
         let mut is_first = false;

@@ -94,11 +94,6 @@ impl ServerError {
         matches!(self, Self::WritesRefused("MASTERDOWN" | "READONLY"))
     }
 
-    /// Returns whether a dial fails as long as the server gives this answer.
-    pub(crate) fn prevents_dial(self) -> bool {
-        self == Self::Loading || self.is_of_replica()
-    }
-
     /// Returns whether the answer to `verb` shows that the server takes no locks at present.
     pub(crate) fn is_about_server(self, verb: Verb) -> bool {
         match self {
