@@ -54,10 +54,12 @@ impl Timers {
         let has_fired = if is_inside {
             let mut sleep = pin!(tokio::time::sleep(time));
             poll_fn(|cx| {
-                if self.task.is_finished() {
-                    return Poll::Ready(false);
+                let mut polled = Poll::Ready(false);
+                if !self.task.is_finished() {
+                    // Tokio panics if another thread shuts the runtime down meanwhile.
+                    shielded(|| polled = sleep.as_mut().poll(cx).map(|()| true));
                 }
-                sleep.as_mut().poll(cx).map(|()| true)
+                polled
             })
             .await
         } else {

@@ -141,7 +141,7 @@ impl InFlight<'_> {
             return Ok(());
         }
         self.is_flushed = true;
-        Err("all of its keys were deleted or replaced".into())
+        Err("its keys may have been deleted or replaced".into())
     }
 
     /// Handles the confirmation of a subscription, and tells the subscribers of `channel`. Fails if
