@@ -191,8 +191,10 @@ impl InFlight<'_> {
     fn pop(&mut self, now: Instant) -> Result<Sent, Arc<str>> {
         let sent = self.sent.pop().ok_or("a reply came without a command")?;
         self.window = (self.window + 1).min(Self::MAX_WINDOW);
-        self.last_reply = Some(now);
-        if let Some(last_heard) = &self.last_heard {
+        // All replies of one read have the same time.
+        if self.last_reply.replace(now) != Some(now)
+            && let Some(last_heard) = &self.last_heard
+        {
             last_heard.note(now);
         }
         self.liveness.restart(now);

@@ -122,7 +122,9 @@ impl Connection for RedisConnection {
                 on_push(frame, in_flight, now)
             } else {
                 let mut reply = reply(frame);
-                let native = self.native.filter(|_| releases(in_flight));
+                // The usual replies mean the same whether or not a release needs the script.
+                let is_usual = matches!(reply, Reply::Int(0 | 1) | Reply::Ok);
+                let native = self.native.filter(|_| !is_usual && releases(in_flight));
                 let must_use_script = native.is_some() && is_denial(&reply);
                 self.is_native_refused |= must_use_script;
                 if native.is_some_and(|native| !self.is_native_refused && !native.has(&reply)) {
