@@ -25,7 +25,12 @@ use crate::master::sim::Process;
 /// Timers, and all code that drives a single master, use only the [`monotonic`] clock. If a test
 /// pauses tokio's clock, both clocks show virtual time.
 pub(crate) fn now() -> Instant {
-    let now = monotonic();
+    now_at(monotonic())
+}
+
+/// Returns the time on the clock of [`now`], for a caller that has just read the [`monotonic`]
+/// clock.
+pub(crate) fn now_at(now: Instant) -> Instant {
     suspensions(|suspensions| now + suspensions.look(now))
 }
 

@@ -225,7 +225,8 @@ impl Claim {
                 round: state.newest.clone(),
             });
         }
-        state.keys_until = state.keys_until.max(expiry_of(ttl));
+        let expiry = expiry_of(ttl, clock::monotonic());
+        state.keys_until = state.keys_until.max(expiry);
         let retired = mem::replace(&mut state.newest, extension.round.clone());
         state.announcement.retired = Some(retired);
         let action = Action::Extend {
@@ -298,7 +299,8 @@ impl Claim {
         if state.release.is_some() || is_lost && !mutant!(HealsLate) {
             return;
         }
-        state.keys_until = state.keys_until.max(expiry_of(extension.ttl));
+        let expiry = expiry_of(extension.ttl, clock::monotonic());
+        state.keys_until = state.keys_until.max(expiry);
         state.may_hold |= masters;
         let action = Action::Heal {
             by: state.identity.clone(),

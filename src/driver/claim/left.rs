@@ -80,11 +80,12 @@ impl Claim {
         &self,
         mut state: Locked<'a>,
     ) -> Result<Arc<LiveRound>, Locked<'a>> {
-        let (now, until) = (clock::now(), state.hold_until);
+        let until = state.hold_until;
         let left = until.and_then(|until| until.checked_duration_since(clock::monotonic()));
         let Some(left) = left else {
             return Err(state);
         };
+        let now = clock::now();
         if !state.was_won() || matches!(self.state_at(&mut state, now), LockState::Lost(_)) {
             return Err(state);
         }

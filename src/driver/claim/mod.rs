@@ -280,9 +280,8 @@ impl Claim {
     }
 }
 
-/// Returns the expiry of a key that is written now with `ttl`, on the monotonic clock.
-fn expiry_of(ttl: Ttl) -> Instant {
-    let now = clock::monotonic();
+/// Returns the expiry of a key that is written at `now` with `ttl`, on the monotonic clock.
+fn expiry_of(ttl: Ttl, now: Instant) -> Instant {
     now.checked_add(ttl.duration()).unwrap_or(now)
 }
 

@@ -54,11 +54,11 @@ impl Claim {
         first: Option<usize>,
     ) -> Arc<Self> {
         let masters = &context.masters;
-        let (began, start) = (clock::monotonic(), clock::now());
+        let began = clock::monotonic();
+        let start = clock::now_at(began);
         let lease = Lease::new(start, request.ttl, masters.config().drift);
         let counter = request.counter.clone();
         let candidate = counter.as_ref().map_or(0, |_| masters.timestamps.next());
-        let newest = open_round(masters, start, lease, false);
         let asked = first.map_or(MasterSet::ALL, MasterSet::only);
         let claim = Arc::new(Self {
             context: context.clone(),
@@ -71,13 +71,13 @@ impl Claim {
                 identity,
                 lease,
                 validity: Duration::ZERO,
-                keys_until: expiry_of(request.ttl),
+                keys_until: expiry_of(request.ttl, began),
                 may_hold: MasterSet::NONE,
                 unasked: MasterSet::ALL - asked,
                 candidate,
                 rounds: 1,
                 depth: 1,
-                newest,
+                newest: open_round(masters, start, lease, false),
                 was_extended: false,
                 in_doubt: false,
                 lost: None,
@@ -111,7 +111,8 @@ impl Claim {
             return Some(report.remaining());
         }
         let mut state = self.lock();
-        state.keys_until = state.keys_until.max(expiry_of(self.ttl));
+        let expiry = expiry_of(self.ttl, clock::monotonic());
+        state.keys_until = state.keys_until.max(expiry);
         let others = mem::take(&mut state.unasked);
         let posted = self.post_acquire(&state, None, others, false);
         drop(state);
@@ -165,9 +166,9 @@ impl Claim {
     /// Returns the instant at which everything that a round leaves on the masters has expired, if
     /// the round is posted now. The instant is on the monotonic clock.
     fn keys_until(&self, queue: Option<QueueOptions>) -> Instant {
-        let key = expiry_of(self.ttl);
-        let position =
-            |queue: QueueOptions| clock::monotonic().checked_add(queue.waiter_timeout * 2);
+        let now = clock::monotonic();
+        let key = expiry_of(self.ttl, now);
+        let position = |queue: QueueOptions| now.checked_add(queue.waiter_timeout * 2);
         queue
             .and_then(position)
             .map_or(key, |position| position.max(key))
