@@ -16,7 +16,7 @@ use super::{
     live_round::LiveRound,
     schedule::{Schedule, TimerKey},
 };
-use crate::core::round::Round;
+use crate::core::round::{Outcome, Round};
 
 /// A claim that can be renewed.
 pub(crate) trait Renew: Send + Sync {
@@ -79,8 +79,8 @@ impl Renewer {
                 self.sleep_until(due).await;
                 continue;
             }
-            if let Some(batch) = self.renew_some(now) {
-                backlog.push(batch).await;
+            if let Some(batch) = self.renew_some(now, backlog.undecided / 3) {
+                backlog.push(batch, now - due).await;
             }
             tokio::task::yield_now().await;
         }
@@ -123,12 +123,10 @@ impl Renewer {
         .await;
     }
 
-    /// Renews up to `BATCH` of the claims that are due at `now`.
-    fn renew_some(&self, now: Instant) -> Option<Batch> {
-        /// The number of claims that are renewed before other tasks can run.
-        const BATCH: usize = 128;
+    /// Renews up to `most` of the claims that are due at `now`. Then other tasks can run.
+    fn renew_some(&self, now: Instant, most: usize) -> Option<Batch> {
         let mut batch: Option<Batch> = None;
-        for _ in 0..BATCH {
+        for _ in 0..most {
             let Some((key, claim)) = self.state.lock().schedule.pop_due(now) else {
                 break;
             };
@@ -175,28 +173,46 @@ struct Batch {
 /// of renewals under way. Masters can answer only a limited number of renewals within the node
 /// timeout. Any further renewals would time out, and would be posted again.
 ///
+/// If the masters are far away or this process gets little processor time, the limit may be too low
+/// to renew all locks in time. So while renewals are late, the limit doubles each time the masters
+/// have confirmed as many renewals.
+///
 /// Masters answer in order. So a batch is decided when its last round is decided, and settled when
 /// its last round is settled. While a majority answers, a master that hangs delays renewals only if
 /// very many are due. The delay is one node timeout. After that, the master counts as down.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Backlog {
     batches: VecDeque<Batch>,
+    /// The number of renewals that may be undecided.
+    undecided: usize,
 }
 
 impl Backlog {
-    /// The number of renewals that may be undecided.
-    const UNDECIDED: usize = 384;
-    /// The number of renewals that may lack the answer of a slow master.
-    const UNSETTLED: usize = 4 * Self::UNDECIDED;
+    /// The number of renewals that may be undecided while none is late.
+    const FEW: usize = 384;
+    const MOST: usize = 16 * Self::FEW;
+    const LATE: Duration = Duration::from_millis(500);
 
-    /// Adds a batch and waits until more renewals may be posted.
-    async fn push(&mut self, batch: Batch) {
+    /// Adds a batch whose first renewal is `late`, and waits until more renewals may be posted.
+    async fn push(&mut self, batch: Batch, late: Duration) {
         self.batches.push_back(batch);
-        if let Some(round) = self.newest_before(Self::UNDECIDED) {
-            round.decided().await;
-        }
-        if let Some(round) = self.newest_before(Self::UNSETTLED) {
+        let outcome = match self.newest_before(self.undecided) {
+            Some(round) => round.decided().await,
+            None => Outcome::Pending,
+        };
+        // A slow master may lack more answers than those that decide.
+        if let Some(round) = self.newest_before(4 * self.undecided) {
             round.settled().await;
+        }
+        match outcome {
+            _ if late < Self::LATE => self.undecided = Self::FEW,
+            Outcome::Pending => return, // keeps the batches until they show what masters can do
+            Outcome::Won if self.undecided < Self::MOST => {
+                self.undecided *= 2;
+                return self.batches.clear(); // only later batches show more
+            }
+            Outcome::Won => {}
+            Outcome::Lost | Outcome::TooLate => self.undecided = Self::FEW,
         }
         let is_over = |batch: &Batch| batch.last.read(Round::is_settled);
         while self.batches.front().is_some_and(is_over) {
@@ -214,6 +230,15 @@ impl Backlog {
             posted >= renewals
         });
         batch.map(|batch| &*batch.last)
+    }
+}
+
+impl Default for Backlog {
+    fn default() -> Self {
+        Self {
+            batches: VecDeque::new(),
+            undecided: Self::FEW,
+        }
     }
 }
 

@@ -356,11 +356,13 @@ async fn the_renewals_of_many_locks_are_spread() {
 /// the masters can answer in time, waits for the answers, and sends more.
 #[tokio::test(start_paused = true)]
 async fn renewals_wait_for_the_answers_to_earlier_ones() {
-    let world = World::new(5).await;
+    // The renewals are spread over less than the time after which they are late.
+    let ttl = millis(1_500);
+    let world = World::with(5, |builder| builder.ttl(ttl)).await;
     let guards = take(&world, 2_000).await;
     let before = world.commands();
     world.inject(vec![delay(30); 5]);
-    advance(valid(TTL) / 3).await;
+    advance(valid(ttl) / 3).await;
     let due = Instant::now();
     let mut posted = 0;
     for round in 1..=6 {
@@ -375,7 +377,24 @@ async fn renewals_wait_for_the_answers_to_earlier_ones() {
     sleep(millis(31)).await;
     for guard in &guards {
         assert_eq!(guard.state(), LockState::Held);
-        assert!(guard.remaining() > valid(TTL) - millis(250), "{guard:?}");
+        assert!(guard.remaining() > valid(ttl) - millis(250), "{guard:?}");
+    }
+    world.clear_faults();
+    drop(guards);
+    world.locks.close().await;
+}
+
+/// The answers come so late that more renewals must be under way than masters can usually answer in
+/// time.
+#[tokio::test(start_paused = true)]
+async fn many_locks_are_renewed_in_time_on_masters_that_are_far_away() {
+    let world = World::with(3, |builder| builder.node_timeout(seconds(1))).await;
+    let guards = take(&world, 5_000).await;
+    world.inject_all(&delay(800));
+    for _ in 0..30 {
+        sleep(seconds(1)).await;
+        let least = guards.iter().map(Guard::remaining).min().unwrap();
+        assert!(least > seconds(2), "{least:?}");
     }
     world.clear_faults();
     drop(guards);
