@@ -13,7 +13,8 @@ pub enum Renewal {
     /// [extended](crate::Guard::extend).
     Off,
     /// The lock is renewed for this time, counted from the round that won it. After that, it ends
-    /// when its validity ends. So a holder that is alive but stuck does not keep the lock forever.
+    /// when its validity ends, at most one TTL later. So a holder that is alive but stuck does not
+    /// keep the lock forever.
     UpTo(Duration),
     /// The lock is renewed as long as the guard lives.
     Unlimited,
@@ -91,7 +92,12 @@ impl RenewalPlan {
     /// Returns when to renew `lease`, which may have any length. `None` if `lease` is the last one.
     pub(crate) fn due(self, lease: Lease) -> Option<Instant> {
         let due = lease.until().checked_sub(self.ahead + self.early)?;
-        self.end.is_none_or(|end| due < end).then_some(due)
+        (!self.is_over(due)).then_some(due)
+    }
+
+    /// Returns whether nothing is renewed at `now` any more, not even if a renewal was due before.
+    pub(crate) fn is_over(self, now: Instant) -> bool {
+        self.end.is_some_and(|end| end <= now)
     }
 
     /// Returns the time after which a renewal that failed is tried again.
@@ -137,6 +143,7 @@ mod tests {
             assert_eq!(due_at.map(|due_at| due_at - start), due, "{at} {ttl}");
         }
         assert_eq!(plan.look_again(start) - start, millis(450));
+        assert!(plan.is_over(start + seconds(60)) && !plan.is_over(start + millis(59_999)));
     }
 
     #[test]

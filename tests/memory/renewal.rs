@@ -165,6 +165,27 @@ async fn no_lock_is_renewed_beyond_its_renewal_limit() {
     }
 }
 
+/// The first renewal is due before the limit. The process stalls until after the limit, or no
+/// master answers until then.
+#[tokio::test(start_paused = true)]
+async fn no_late_renewal_outlasts_the_renewal_limit() {
+    let limit = seconds(4);
+    for is_stalled in [true, false] {
+        let world = World::with(3, |builder| builder.renewal(Renewal::UpTo(limit))).await;
+        let guard = renewed_guard(&world).await;
+        if is_stalled {
+            advance(seconds(5)).await;
+        } else {
+            world.inject_all(&Fault::Hang);
+            sleep(seconds(5)).await;
+            world.clear_faults();
+        }
+        let (took, lost) = timed(guard.lost()).await;
+        assert!(took <= valid(TTL) - seconds(5) + millis(2), "{took:?}");
+        assert_eq!((lost.reason, lost.stalled), (LostReason::Expired, None));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lock_expires_after_renewal_was_stopped() {
     let world = World::new(3).await;

@@ -366,9 +366,10 @@ impl Renew for Claim {
         if let LockState::Lost(_) = self.state_at(&mut state, now) {
             return (None, None);
         }
-        let Some(due) = plan.due(state.lease) else {
+        let due = plan.due(state.lease).filter(|_| !plan.is_over(now));
+        let Some(due) = due else {
             // The timer ends here. If the lock is reentered, another timer may start.
-            state.timer = None;
+            (state.timer, state.next_look) = (None, None);
             return (None, None);
         };
         if now < due {
