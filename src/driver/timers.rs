@@ -1,7 +1,7 @@
 //! The timers of a coordinator. They work on any executor.
 
 use std::{
-    future::poll_fn,
+    future::{pending, poll_fn},
     pin::{Pin, pin},
     sync::mpsc,
     task::{Context, Poll},
@@ -9,9 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio::{
-    runtime::Handle,
-    sync::oneshot,
+    runtime::{Builder, Handle},
     task::{AbortHandle, JoinHandle, yield_now},
 };
 
@@ -89,18 +89,34 @@ impl Drop for TimerTask {
     }
 }
 
-/// Sleeps on a thread of its own, because the runtime has shut down. The locks that are held then
-/// are still lost in time, and waiters find the coordinator closed.
+/// Sleeps on a thread that all coordinators of this process share, because the runtime has shut
+/// down. The locks that are held then are still lost in time, and waiters find the coordinator
+/// closed.
 async fn sleep_on_thread(time: Duration) {
-    let (sender, ended) = oneshot::channel::<()>();
-    let (_dropped, cancelled) = mpsc::channel::<()>();
-    let sleep = move || {
-        let _ = cancelled.recv_timeout(time); // ends when the sleep is dropped
-        drop(sender);
-    };
-    let thread = thread::Builder::new().name("quorlock-timer".to_owned());
-    match thread.spawn(sleep) {
-        Ok(_) => drop(ended.await),
-        Err(_) => yield_now().await, // there are too many threads: the caller looks at the clock
+    match timer_thread() {
+        Some(thread) => {
+            TimerTask(thread.spawn(async move { tokio::time::sleep(time).await })).await;
+        }
+        None => yield_now().await, // there are too many threads: the caller looks at the clock
     }
+}
+
+/// Returns the runtime of the thread, which runs on. Starts it if it does not run yet.
+fn timer_thread() -> Option<Handle> {
+    static THREAD: Mutex<Option<Handle>> = Mutex::new(None);
+    let mut thread = THREAD.lock();
+    if thread.is_none() {
+        let (sender, started) = mpsc::channel();
+        let run = move || {
+            // The thread builds the runtime, because tokio panics if a runtime is dropped in a task.
+            if let Ok(runtime) = Builder::new_current_thread().enable_time().build() {
+                let _ = sender.send(runtime.handle().clone());
+                runtime.block_on(pending::<()>());
+            }
+        };
+        let named = thread::Builder::new().name("quorlock-timer".to_owned());
+        named.spawn(run).ok()?;
+        *thread = started.recv().ok();
+    }
+    thread.clone()
 }

@@ -2,7 +2,7 @@
 //! shut down. They run in real time.
 
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     pin::pin,
     sync::Arc,
     task::{Context, Poll, Wake},
@@ -176,6 +176,35 @@ fn a_lock_is_lost_in_time_although_the_runtime_has_shut_down() {
     let end = short.valid_until();
     assert_eq!(outside(short.lost()).reason, LostReason::Expired);
     assert!(Instant::now() >= end);
+}
+
+/// The waits for the loss of many locks share one thread.
+#[cfg(target_os = "linux")]
+#[test]
+fn few_threads_wait_for_losses_after_the_runtime_has_shut_down() {
+    let runtime = runtime();
+    let (_masters, locks, _guard) = world(&runtime);
+    let guards: Vec<_> = (0..3_000)
+        .map(|n| outside(locks.mutex(format!("{n}")).ttl(seconds(3)).acquire()).unwrap())
+        .collect();
+    drop(runtime);
+    let threads = || {
+        let threads = std::fs::read_dir("/proc/self/task").unwrap();
+        let names = threads.map(|it| std::fs::read_to_string(it.unwrap().path().join("comm")));
+        let is_timer = |name: &String| name.starts_with("quorlock-timer");
+        names.flatten().filter(is_timer).count()
+    };
+    let mut losses: Vec<_> = guards.iter().map(|guard| Box::pin(guard.lost())).collect();
+    let most = outside(poll_fn(|cx| {
+        losses.retain_mut(|lost| lost.as_mut().poll(cx).is_pending());
+        let most = threads();
+        if losses.is_empty() || most > 10 {
+            return Poll::Ready(most);
+        }
+        Poll::Pending
+    }));
+    assert!(most <= 10, "{most}");
+    assert!(losses.is_empty());
 }
 
 #[test]
