@@ -90,9 +90,9 @@ fn ten_thousand_guards_dropped_at_once_give_up_no_connection() {
         "stall::ten_thousand_guards_dropped_at_once_give_up_no_connection",
         || {
             let log = Log::listen();
-            let fakes = [(); 3].map(|()| Fake::honest(Duration::from_micros(300)));
+            let fakes = [(); 3].map(|()| Fake::honest(Duration::from_micros(50)));
             multi_thread().block_on(async {
-                let locks = coordinator(&fakes, 5 * NODE_TIMEOUT);
+                let locks = coordinator(&fakes, 3 * NODE_TIMEOUT);
                 let guards = load::hold(&locks, 10_000, Duration::from_secs(60)).await;
                 let before = fakes.each_ref().map(Fake::connections);
                 log.clear();
