@@ -108,7 +108,7 @@ fn timer_thread() -> Option<Handle> {
     if thread.is_none() {
         let (sender, started) = mpsc::channel();
         let run = move || {
-            // The thread builds the runtime, because tokio panics if a runtime is dropped in a task.
+            // Built here, because tokio panics if a runtime is dropped in a task.
             if let Ok(runtime) = Builder::new_current_thread().enable_time().build() {
                 let _ = sender.send(runtime.handle().clone());
                 runtime.block_on(pending::<()>());
