@@ -18,7 +18,7 @@ fn a_stall_of_the_runtime_gives_up_no_connection() {
             let log = Log::listen();
             let fakes = [(); 3].map(|()| Fake::honest(ANSWER));
             current_thread().block_on(async {
-                let locks = coordinator(&fakes, NODE_TIMEOUT);
+                let locks = coordinator(&fakes);
                 let mut failed = 0;
                 for round in 0..10 {
                     let guard = locks.mutex(format!("a{round}")).acquire().await.unwrap();
@@ -54,7 +54,7 @@ fn a_stall_in_the_middle_of_a_dial_or_an_attempt_gives_up_no_connection() {
             for _ in 0..5 {
                 let fakes = [(); 3].map(|()| Fake::honest(ANSWER));
                 current_thread().block_on(async {
-                    let locks = coordinator(&fakes, NODE_TIMEOUT);
+                    let locks = coordinator(&fakes);
                     for _ in 0..3 {
                         tokio::task::yield_now().await;
                     }
@@ -81,9 +81,7 @@ fn a_stall_in_the_middle_of_a_dial_or_an_attempt_gives_up_no_connection() {
     );
 }
 
-/// The masters answer one command after the other, and none of them is silent for long. The answers
-/// take longer together than a connection may be silent. The node timeout is long, because a thread
-/// may wait for the processor on a busy machine.
+/// The masters answer one command after the other, and none of them is silent for long.
 #[test]
 fn ten_thousand_guards_dropped_at_once_give_up_no_connection() {
     in_own_process(
@@ -92,7 +90,7 @@ fn ten_thousand_guards_dropped_at_once_give_up_no_connection() {
             let log = Log::listen();
             let fakes = [(); 3].map(|()| Fake::honest(Duration::from_micros(50)));
             multi_thread().block_on(async {
-                let locks = coordinator(&fakes, 3 * NODE_TIMEOUT);
+                let locks = coordinator(&fakes);
                 let guards = load::hold(&locks, 10_000, Duration::from_secs(60)).await;
                 let before = fakes.each_ref().map(Fake::connections);
                 log.clear();
@@ -112,11 +110,11 @@ fn ten_thousand_guards_dropped_at_once_give_up_no_connection() {
     );
 }
 
-fn coordinator(fakes: &[Fake], node_timeout: Duration) -> Coordinator {
+fn coordinator(fakes: &[Fake]) -> Coordinator {
     Coordinator::builder()
         .masters(fakes.iter().map(Fake::url))
         .restart_guard(RestartGuard::Off)
-        .node_timeout(node_timeout)
+        .node_timeout(NODE_TIMEOUT)
         .build()
         .unwrap()
 }
