@@ -471,6 +471,7 @@ fn shuffled(count: usize, random: &mut Random) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::CLOCK_ERROR;
 
     fn episodes(class: Class) -> impl Iterator<Item = Episode> {
         (0..200).map(move |number| Episode::draw(7, number, class, Duration::from_secs(60)))
@@ -514,7 +515,8 @@ mod tests {
         for episode in episodes(Class::InModel) {
             for (ahead, rate) in episode.clocks {
                 let drifted = rate * episode.length.as_millis() as i64 / 1_000_000;
-                assert!((ahead + drifted).abs() < 600 && rate.abs() <= 8_000);
+                let error_us = (ahead + drifted).unsigned_abs() * 1_000;
+                assert!(error_us < CLOCK_ERROR && rate.abs() <= 8_000);
             }
         }
     }
