@@ -97,7 +97,7 @@ pub(super) async fn contend(
         let timeout = masters.attempt_timeout();
         let permit_by = deadline.permit_by(timeout);
         waiter.expect(permit_by + timeout);
-        if !is_last && !may_win(masters, request, chances).await {
+        if !is_last && !may_win(shared, request, chances).await {
             shared.check_open()?;
             let at = deadline.limit(shared.retry_at(failures));
             waiter.sleep_until(at).await;

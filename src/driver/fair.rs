@@ -199,7 +199,7 @@ impl<'a> FairWait<'a> {
             let end = self.deadline.limit(clock::now() + delay);
             waiter.called(MasterSet::NONE, end).await;
             // At the deadline, the caller makes a last attempt.
-            if self.deadline.is_over() || majority_answers(masters, self.request).await {
+            if self.deadline.is_over() || majority_answers(self.shared, self.request).await {
                 break;
             }
         }

@@ -8,6 +8,7 @@ use super::{clock, denied::Denied, masters::Masters};
 use crate::{
     core::{
         episode::Episode,
+        health::MasterHealth,
         refused::Refused,
         round::{Outcome, Round},
     },
@@ -36,9 +37,24 @@ impl QuorumLog {
             _ if round.read(Round::outcome) == Outcome::Pending => return, // asked one master only
             _ => return self.found_quorum(),
         }
+        self.fails(name, &denied.refused, || masters.votes(round).to_string());
+    }
+
+    /// Notes that too few masters answered for an attempt at the lock `name`, so that there was
+    /// none. Waiters make no attempts in a long outage, which may have begun too soon after the
+    /// last one to be logged.
+    pub(super) fn lacks_masters(&self, name: &str, masters: &Masters) {
+        self.fails(name, &Refused::NoQuorum, || {
+            let health = masters.health.read();
+            let states: Vec<_> = health.iter().map(MasterHealth::to_string).collect();
+            states.join(", ")
+        });
+    }
+
+    fn fails(&self, name: &str, reason: &Refused, votes: impl FnOnce() -> String) {
         self.lacks_quorum.store(true, Ordering::Relaxed);
         if self.episode.lock().fails(clock::monotonic()) {
-            let (reason, votes) = (&denied.refused, masters.votes(round));
+            let votes = votes();
             shielded(
                 || tracing::warn!(target: log::LOCK, %name, %reason, %votes, "no quorum: no lock can be acquired"),
             );

@@ -1,6 +1,6 @@
 //! Checks whether a majority of masters answer in time, without asking for a lock.
 
-use super::{claim::LockRequest, clock, live_round::LiveRound, masters::Masters};
+use super::{claim::LockRequest, clock, live_round::LiveRound, masters::Masters, shared::Shared};
 use crate::core::{
     chances::{Chances, Position},
     command::{Action, Command, Verb},
@@ -9,9 +9,9 @@ use crate::core::{
 
 /// Returns whether another attempt may win. If the waiter is aside, asks the masters whether they
 /// answer in time.
-pub(super) async fn may_win(masters: &Masters, request: &LockRequest, chances: Chances) -> bool {
-    match chances.position(masters.waiter_timeout()) {
-        Position::Aside => majority_answers(masters, request).await,
+pub(super) async fn may_win(shared: &Shared, request: &LockRequest, chances: Chances) -> bool {
+    match chances.position(shared.masters().waiter_timeout()) {
+        Position::Aside => majority_answers(shared, request).await,
         Position::Queued => true,
     }
 }
@@ -19,7 +19,17 @@ pub(super) async fn may_win(masters: &Masters, request: &LockRequest, chances: C
 /// Returns whether a majority of masters answer an inspection in time. An answer is in time while a
 /// lock that was asked for together with the inspection would still be valid. An error counts as an
 /// answer. The next attempt shows whether the error matters.
-pub(super) async fn majority_answers(masters: &Masters, request: &LockRequest) -> bool {
+pub(super) async fn majority_answers(shared: &Shared, request: &LockRequest) -> bool {
+    let masters = shared.masters();
+    let answers = is_answered(masters, request).await;
+    if !answers {
+        let name = request.resource.name();
+        shared.quorum_log.lacks_masters(name, masters);
+    }
+    answers
+}
+
+async fn is_answered(masters: &Masters, request: &LockRequest) -> bool {
     if !masters.has_quorum() {
         return false;
     }

@@ -113,6 +113,36 @@ async fn a_time_without_a_quorum_is_logged_once() {
     }
 }
 
+/// An outage that begins soon after another one is logged once it lasts, even if the only waiter
+/// makes no more attempts.
+#[tokio::test(start_paused = true)]
+async fn an_outage_soon_after_another_one_is_logged_if_it_lasts() {
+    let (said, _listening) = CapturedLog::listen();
+    for kind in KINDS {
+        let world = World::new(3).await;
+        let owner = world.locks.owner();
+        let lock = match kind {
+            Kind::Fair => world.locks.fair("a", &owner),
+            Kind::Reentrant => world.locks.reentrant("a", &owner),
+            _ => world.locks.mutex("a"),
+        };
+        for pause in [seconds(1), seconds(60)] {
+            drop(lock.acquire().await.unwrap());
+            world.inject([Fault::Down, Fault::Down]);
+            let mut waiting = pin!(lock.acquire());
+            assert!(timeout(pause, waiting.as_mut()).await.is_err());
+            world.clear_faults();
+            drop(waiting.await.unwrap());
+        }
+        let lines = said.take();
+        for (level, text) in [(Level::WARN, "no quorum"), (Level::INFO, "quorum again")] {
+            let is_it = |line: &&(Level, String)| line.0 == level && line.1.contains(text);
+            let lines = lines.iter().filter(is_it);
+            assert_eq!(lines.count(), 2, "{kind}: {text}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_master_that_takes_no_locks_is_logged_once() {
     let (said, _listening) = CapturedLog::listen();
