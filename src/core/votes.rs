@@ -120,10 +120,10 @@ impl Votes {
         }
     }
 
-    /// Returns the same votes for a caller that does not need those that are missing.
+    /// Returns the same votes for a caller that did not wait for those that are missing.
     pub(crate) fn sufficient(self) -> Self {
         Self {
-            missing: "not needed",
+            missing: "not waited for",
             ..self
         }
     }

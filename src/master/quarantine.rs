@@ -3,19 +3,28 @@
 use std::time::Instant;
 
 use super::{config::MasterConfig, mailbox::Mailbox};
-use crate::{core::restart::Loss, log, user_code::shielded};
+use crate::{
+    core::restart::{Loss, Sign},
+    log,
+    user_code::shielded,
+};
 
-/// Quarantines the master until the locks that it may have forgotten have expired.
+/// Quarantines the master until the locks that it may have forgotten have expired. The first dial
+/// after a loss finds its sign. Later dials find only the record, and say nothing new.
 pub(super) fn begin(mailbox: &Mailbox, config: &MasterConfig, loss: Loss) {
     let left = config.quarantine.saturating_sub(loss.age);
-    if !left.is_zero() {
+    if left.is_zero() {
+        return;
+    }
+    let is_known = loss.sign == Sign::Earlier && mailbox.quarantined_until().is_some();
+    if !is_known {
         let (master, why) = (mailbox.address(), loss.sign.text());
         shielded(|| {
             tracing::warn!(target: log::MASTER, %master, ?left, %why, "master may have forgotten locks: it has no vote until they have expired");
         });
         config.health.quarantined(mailbox.master(), why);
-        mailbox.quarantine((config.now)() + left);
     }
+    mailbox.quarantine((config.now)() + left);
 }
 
 /// The quarantine of a master that is connected. The supervisor reports its end.

@@ -257,7 +257,7 @@ async fn the_votes_of_a_ready_majority_do_not_read_like_trouble() {
     let world = World::new(3).await;
     world.masters[2].inject(delay(40));
     let votes = world.locks.ready(seconds(1)).await.unwrap();
-    assert!(votes.to_string().ends_with(" not needed"), "{votes}");
+    assert!(votes.to_string().ends_with(" not waited for"), "{votes}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,6 +301,40 @@ async fn a_master_in_quarantine_is_not_ready_and_is_reported_when_it_votes_again
     for said in [again, warning] {
         assert!(texts.iter().any(|text| text.contains(&said)), "{texts:#?}");
     }
+}
+
+/// Only the first dial after the loss finds it. Later ones find its record.
+#[tokio::test(start_paused = true)]
+async fn a_quarantine_keeps_its_reason_and_is_told_once() {
+    let (log, _listening) = crate::captured_log::CapturedLog::listen();
+    let world = World::with(3, |builder| {
+        builder
+            .restart_guard(quorlock::RestartGuard::Observed)
+            .max_ttl(seconds(10))
+    })
+    .await;
+    world.masters[0].restart();
+    sleep(REDIAL).await;
+    let why = world.locks.health()[0].quarantine_reason.unwrap();
+    assert!(why.starts_with("its guard key is missing"), "{why}");
+    world.inject([Fault::Down]);
+    sleep(seconds(2)).await;
+    world.clear_faults();
+    sleep(REDIAL).await;
+    let health = &world.locks.health()[0];
+    assert_eq!(health.quarantine_reason, Some(why), "{health}");
+    // A program that comes later has only the record.
+    let later = Coordinator::builder()
+        .max_ttl(seconds(10))
+        .masters(&world.masters)
+        .build()
+        .unwrap();
+    sleep(REDIAL).await;
+    let reason = later.health()[0].quarantine_reason.unwrap();
+    assert!(reason.starts_with("as an earlier connection"), "{reason}");
+    let lines = log.take();
+    let is_it = |line: &&(_, String)| line.1.contains("may have forgotten locks");
+    assert_eq!(lines.iter().filter(is_it).count(), 2, "{lines:#?}");
 }
 
 #[tokio::test(start_paused = true)]
