@@ -11,7 +11,7 @@ use crate::{
     master::{
         probe::ProbeError,
         question::Answer,
-        server_error::{ServerError, in_short},
+        server_error::{ServerError, without_user},
     },
 };
 
@@ -114,7 +114,7 @@ impl Facts {
                 self.fields.extend(field);
             }
             Err(Failure::Rejected(error)) => {
-                self.withheld = Some(format!("answered {}", in_short(&error)));
+                self.withheld = Some(format!("answered {}", without_user(&error)));
             }
             Err(failure) => self.withheld = Some(failure.to_string()),
         }

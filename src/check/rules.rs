@@ -34,6 +34,8 @@ macro_rules! rules {
 
 const EVICTION: &str = "locks are evicted silently when memory is short, keys with a TTL first";
 const MULTI_MASTER: &str = "masters that write to each other take a lock from its holder";
+const TRACKING: &str =
+    "ACL SETUSER <user> +client|tracking +client|caching; behind a proxy, list the server itself";
 const NO_SAVE: &str = "it cannot write its data, and may refuse to lock";
 
 #[rustfmt::skip]
@@ -159,9 +161,12 @@ const RULES: &[(About, Rule)] = rules! {
         "its user cannot publish for waiters or listen: waiters for fair locks, and those of Redisson, \
          poll or wait too long";
         "ACL SETUSER <user> +publish +subscribe +unsubscribe &quorlock:* &redisson_lock__channel:*";
-    Info ClientTracking if |look| when(look.facts.is("reports_changes", "no"), "refused");
-        "it tells nobody of changes: waiters poll, and a FLUSHALL may go unnoticed";
-        "ACL SETUSER <user> +client|tracking +client|caching; behind a proxy, list the server itself";
+    Warn ClientTracking if |look| look.tracking_refused().filter(|_| look.ours.is_guarded());
+        "programs that run do not notice if it loses its keys, by FLUSHALL or as a replica for a \
+         while, and two of them may get one lock; and waiters poll";
+        TRACKING;
+    Info ClientTracking if |look| look.tracking_refused().filter(|_| !look.ours.is_guarded());
+        "it tells nobody of changes, so waiters poll"; TRACKING;
     Warn TrackingTableMaxKeys if |look| {
         let tracked = look.facts.number("tracking_total_keys")?;
         let most = look.facts.number("tracking-table-max-keys").filter(|most| *most > 0)?;
@@ -259,6 +264,10 @@ impl Look<'_> {
     fn writes_fail(&self, code: &str) -> Option<String> {
         let found = self.facts.write_error().filter(|found| *found == code);
         found.map(str::to_owned)
+    }
+
+    fn tracking_refused(&self) -> Option<String> {
+        when(self.facts.is("reports_changes", "no"), "refused")
     }
 
     fn guard_is(&self, age: Option<&str>) -> bool {

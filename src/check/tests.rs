@@ -222,7 +222,7 @@ fn each_setting_has_its_finding() {
         (
             "may_eval:yes",
             "reports_changes:no",
-            (Info, "CLIENT TRACKING"),
+            (Warn, "CLIENT TRACKING"),
         ),
         ("never", "none", (Refuse, "quorlock:guard")),
         ("never", "another", (Refuse, "quorlock:guard")),
@@ -235,6 +235,10 @@ fn each_setting_has_its_finding() {
     ] {
         assert_eq!(with_one(&[(from, to)], &own()), [expected], "{from} {to}");
     }
+    let untold = ("may_eval:yes", "reports_changes:no");
+    let unguarded = guarded_by(RestartGuard::Off);
+    let expected = [(Info, "CLIENT TRACKING")];
+    assert_eq!(with_one(&[untold], &unguarded), expected);
     for fine in [
         ("never", "61000"),
         ("tracking-table-max-keys", "11"),
@@ -474,7 +478,7 @@ fn each_reason_for_no_answer_has_its_finding() {
         ),
         (
             DialError::Login(text(
-                "WRONGPASS invalid username-password pair or user is disabled.",
+                "WRONGPASS invalid username-password pair or user is disabled",
             ))
             .into(),
             (Refuse, "login"),
@@ -554,7 +558,7 @@ fn each_reason_for_no_answer_has_its_finding() {
         ),
         (
             failed(Failure::Rejected(
-                "BUSY Redis is busy running a script. You can only call".into(),
+                "BUSY Redis is busy running a script".into(),
             )),
             (Warn, "votes"),
             "answered BUSY Redis is busy running a script",

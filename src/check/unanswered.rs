@@ -6,7 +6,7 @@ use crate::{
     master::{
         dial_error::DialError,
         probe::ProbeError,
-        server_error::{ServerError, in_short},
+        server_error::{ServerError, without_user},
     },
 };
 
@@ -22,14 +22,14 @@ pub(super) fn find(error: &ProbeError) -> Finding {
             } else {
                 about::NOT_NOW
             };
-            about.with(format!("answered {}", in_short(error)))
+            about.with(format!("answered {}", without_user(error)))
         }
         ProbeError::Failed(failure) => about::DOWN.with(failure.to_string()),
     }
 }
 
 pub(super) fn restart_unknown(why: &str) -> Finding {
-    about::RESTART_UNKNOWN.with(in_short(why))
+    about::RESTART_UNKNOWN.with(without_user(why))
 }
 
 fn dial(error: &DialError) -> Finding {
@@ -58,5 +58,5 @@ fn dial(error: &DialError) -> Finding {
         _ if error.is_no_redis() => return about::NO_REDIS.with(error.to_string()),
         _ => return about::DOWN.with(error.to_string()),
     };
-    about.with(in_short(text))
+    about.with(without_user(text))
 }

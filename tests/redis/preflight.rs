@@ -9,7 +9,7 @@ use std::{
 };
 
 use quorlock::{
-    Builder, Coordinator, Preflight, RestartGuard,
+    Builder, Coordinator, Finding, Preflight, RestartGuard,
     Severity::{self, Info, Refuse, Unknown, Warn},
 };
 use tokio::time::sleep;
@@ -801,9 +801,43 @@ fn the_least_rights_for_mutexes_are_enough() {
             (Info, TOKENS),
             (Info, INSPECT),
             (Info, MESSAGES),
-            (Info, "CLIENT TRACKING"),
+            (Warn, "CLIENT TRACKING"),
         ];
         assert_eq!(found(&report), expected, "{report}");
+    });
+}
+
+/// Without the right to tracking, a program that runs does not notice a `FLUSHALL`. The check says
+/// so, and its fix helps.
+#[test]
+fn a_master_that_reports_no_changes_is_found() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        let all = ["~*", "&*", "+@all"];
+        for guard in [
+            RestartGuard::Off,
+            RestartGuard::Observed,
+            RestartGuard::Strict,
+        ] {
+            let builder = || patient().restart_guard(guard);
+            for missing in ["-client|tracking", "-client|caching"] {
+                let rules = [&all[..], &[missing]].concat();
+                let report = as_user(&masters, builder(), &rules).await;
+                let of_it = |finding: &&Finding| finding.setting.name() == "CLIENT TRACKING";
+                let finding = report.findings.iter().find(of_it).unwrap();
+                let expected = match guard {
+                    RestartGuard::Off => Info,
+                    _ => Warn,
+                };
+                assert_eq!(finding.severity, expected, "{guard:?} {missing}: {report}");
+                assert_eq!(finding.why.contains("FLUSHALL"), expected == Warn);
+                let fix = finding.fix.split(';').next().unwrap();
+                let rights = fix.strip_prefix("ACL SETUSER <user> ").unwrap();
+                let rights: Vec<_> = rights.split(' ').collect();
+                let report = as_user(&masters, builder(), &[&rules[..], &rights].concat()).await;
+                assert!(!report.findings.iter().any(|one| of_it(&one)), "{report}");
+            }
+        }
     });
 }
 

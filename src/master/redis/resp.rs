@@ -31,15 +31,20 @@ pub(in crate::master) fn reply(frame: &[u8]) -> Reply<'_> {
     }
 }
 
-/// Returns an error reply without the arguments of the command. A server repeats them if it does
-/// not know the command, and an argument may be a password or a token.
+/// Returns the first sentence of an error reply. Errors are shown and logged, for each master, and
+/// further sentences are advice, or say where the error is in a script.
+///
+/// Leaves out the arguments of the command. A server repeats them if it does not know the command,
+/// and an argument may be a password or a token.
 fn error(text: &[u8]) -> Cow<'_, str> {
-    /// The most bytes of an error that are kept. Errors are shown and logged, for each master.
+    /// The most bytes of an error that are kept.
     const MOST: usize = 512;
-    const ARGUMENTS: &[u8] = b", with args";
-    let mut windows = text.windows(ARGUMENTS.len());
-    let end = windows.position(|window| window == ARGUMENTS);
-    readable(&text[..end.unwrap_or(text.len()).min(MOST)])
+    let is_end = |rest: &[u8]| rest.starts_with(b", with args") || rest.starts_with(b". ");
+    // This error of the crate's own scripts is one sentence, and a key may contain anything.
+    let is_of_key = text.starts_with(b"ERR the key ");
+    let end = (0..text.len()).find(|at| !is_of_key && is_end(&text[*at..]));
+    let text = &text[..end.unwrap_or(text.len()).min(MOST)];
+    readable(text.strip_suffix(b".").unwrap_or(text))
 }
 
 /// Returns `text`, which may come from another program. Bytes that are not UTF-8 are escaped, as in
@@ -197,6 +202,18 @@ mod tests {
             (
                 "-ERR unknown command 'HELLO', with args beginning with: 'hunter2'\r\n",
                 Reply::Error("ERR unknown command 'HELLO'".into()),
+            ),
+            (
+                "-OOM when used memory > 'maxmemory'. script: 9f, on @user_script:1.\r\n",
+                Reply::Error("OOM when used memory > 'maxmemory'".into()),
+            ),
+            (
+                "-NOREPLICAS Not enough.\r\n",
+                Reply::Error("NOREPLICAS Not enough".into()),
+            ),
+            (
+                "-ERR the key a. b is not a counter: delete it\r\n",
+                Reply::Error("ERR the key a. b is not a counter: delete it".into()),
             ),
             ("$2\r\nhi\r\n", Reply::Text("hi".into())),
             ("$4\r\nh\r\ni\r\n", Reply::Text("h\r\ni".into())),

@@ -29,7 +29,7 @@ use crate::{
     core::{command::Reply, quorum::majority},
     master::{
         dial_error::DialError,
-        server_error::{ServerError, in_short},
+        server_error::{ServerError, without_user},
     },
 };
 
@@ -211,9 +211,9 @@ impl Sentinels {
         let text = match reply(frame) {
             Reply::Nil => format!("knows no master \"{}\"", self.service),
             Reply::Error(error) if ServerError::of(&error) == ServerError::UnknownCommand => {
-                format!("is not a Sentinel: {}", in_short(&error))
+                format!("is not a Sentinel: {}", without_user(&error))
             }
-            Reply::Error(error) => in_short(&error),
+            Reply::Error(error) => without_user(&error),
             _ => match place(frame) {
                 Some(place) => return Ok(place),
                 None => "its answer makes no sense".to_owned(),
@@ -244,7 +244,7 @@ fn check_login(frame: &[u8]) -> Result<(), DialError> {
         Reply::Ok => Ok(()),
         Reply::Error(error) => Err(DialError::Sentinel(format!(
             "refused the login: {}",
-            in_short(&error)
+            without_user(&error)
         ))),
         _ => Err(DialError::Sentinel("its answer makes no sense".to_owned())),
     }
