@@ -310,8 +310,8 @@ impl Coordinator {
         })
     }
 
-    /// Returns the present state of each master, in the order in which the masters were configured.
-    /// Sends nothing.
+    /// Returns the state of each master, in the order in which the masters were configured. Sends
+    /// nothing, so [`last_heard`](MasterHealth::last_heard) says how old the state may be.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

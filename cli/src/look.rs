@@ -206,7 +206,10 @@ impl Look {
             ),
             (Verdict::Quarantined, _) => {
                 let time = self.quarantine.map(rounded).unwrap_or_default();
-                format!("free, but too few masters have a vote: nobody can lock it for {time}")
+                format!(
+                    "free, but too few masters have a vote: \
+                     a program that starts now cannot lock it for {time}"
+                )
             }
             (Verdict::Free, _) if held_on > 0 => {
                 format!("free, but still held on {held_on} of {all} masters")

@@ -20,8 +20,9 @@ type Entries = watch::Receiver<Box<[Entry]>>;
 /// [`Coordinator::health_events`](crate::Coordinator::health_events).
 ///
 /// The stream begins with the present state of every master. Then it yields the new state of a
-/// master each time that the master is connected, goes down, is quarantined or votes again. If
-/// events come faster than they are taken from the stream, it leaves out states in between.
+/// master each time that the master is connected, goes down, is quarantined, votes again, takes no
+/// locks or takes them again. If events come faster than they are taken from the stream, it leaves
+/// out states in between.
 ///
 /// The stream ends after the last clone of the coordinator, the last lock and the last guard are
 /// dropped.

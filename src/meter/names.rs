@@ -38,7 +38,10 @@ pub(super) const COUNTERS: &[(&str, &str)] = &[
 
 #[cfg(feature = "metrics")]
 pub(super) const GAUGES: &[(&str, &str)] = &[
-    (CAN_VOTE, "1 if the master is connected and has a vote"),
+    (
+        CAN_VOTE,
+        "1 if the master is connected, has a vote and takes locks",
+    ),
     (GUARDS, "Guards that exist"),
     (WAITERS, "Calls that wait for a lock"),
 ];
