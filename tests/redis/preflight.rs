@@ -776,6 +776,8 @@ fn the_least_rights_for_mutexes_are_enough() {
             "~locks:*",
             "~quorlock:guard",
             "+hello",
+            "+client|tracking",
+            "+client|caching",
             "+set",
             "+get",
             "+pttl",
@@ -801,7 +803,6 @@ fn the_least_rights_for_mutexes_are_enough() {
             (Info, TOKENS),
             (Info, INSPECT),
             (Info, MESSAGES),
-            (Warn, "CLIENT TRACKING"),
         ];
         assert_eq!(found(&report), expected, "{report}");
     });
