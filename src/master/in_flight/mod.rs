@@ -13,7 +13,7 @@ use super::{
     health::LastHeard,
     liveness::Liveness,
     mailbox::Mailbox,
-    owed::{Owed, log_given_up, owed_until},
+    owed::{Owed, owed_until},
     request::Request,
     subscriptions::Change,
     unanswered::{Item, Unanswered},
@@ -168,6 +168,7 @@ impl<'a> InFlight<'a> {
         }
         if self.has_backlog() {
             self.send_backlog(connection, now);
+            self.drop_releases(now);
         }
         for request in requests.drain(..) {
             if self.waiting.is_empty() && self.has_room() {
@@ -293,20 +294,14 @@ impl<'a> InFlight<'a> {
         None
     }
 
-    /// Casts a failed vote on each request whose deadline is over at `now`. Drops the releases that
-    /// are no longer owed. Returns whether the master has been silent for too long.
+    /// Casts a failed vote on each request whose deadline is over at `now`. Returns whether the
+    /// master has been silent for too long.
     pub(super) fn expire(&mut self, now: Instant) -> bool {
-        let (master, timeout) = (self.master(), self.liveness.timeout());
-        let mailbox = self.mailbox;
+        let (mailbox, timeout) = (self.mailbox, self.liveness.timeout());
         self.sent.expire(now, |request| {
             mailbox.cast(request, Vote::Fail(Failure::TimedOut(timeout)), now);
         });
         self.sort_waiting(now);
-        let (expired, must_log) = self.owed.expire(master, now);
-        drop(expired);
-        if must_log {
-            log_given_up(self.mailbox.address());
-        }
         self.silence_ends().is_some_and(|end| end <= now)
     }
 

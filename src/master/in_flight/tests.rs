@@ -2,7 +2,10 @@
 
 use std::{
     cell::Cell,
-    sync::LazyLock,
+    sync::{
+        LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
 };
 
@@ -230,6 +233,39 @@ impl Connection for LateSocket {
     }
 }
 
+/// A deadline that is always "now" would make the supervisor poll every millisecond, and is never
+/// judged.
+#[test]
+fn a_release_that_is_no_longer_owed_sets_no_timer() {
+    set_clock(Duration::ZERO);
+    let (config, mailbox) = (config(), Mailbox::new(0, "m".into(), clock));
+    let (mut wire, mut posted) = (Wire::default(), Vec::new());
+    let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, 2);
+    let (verb, is_owed) = (Verb::Release, true);
+    for _ in 0..3 {
+        let post = Event::Post { verb, is_owed };
+        apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
+    }
+    set_clock(TIMEOUT);
+    in_flight.expire(clock());
+    let late = posted.pop().unwrap().0;
+    late.votes_to.0.is_owed.store(false, Ordering::Relaxed);
+    in_flight.send(&mut wire, &mut Vec::new(), &mut Vec::new());
+    assert_eq!(Arc::strong_count(&late), 1);
+    assert!(in_flight.next_expiry() > Some(clock()));
+
+    // One more than the most that are kept.
+    let oldest = request(verb, is_owed);
+    in_flight.owed = Owed::default();
+    in_flight.owed.push(oldest.clone());
+    for _ in 0..32_768 {
+        in_flight.owed.push(request(verb, is_owed));
+    }
+    in_flight.send(&mut wire, &mut Vec::new(), &mut Vec::new());
+    assert_eq!(Arc::strong_count(&oldest), 1);
+    assert!(in_flight.next_expiry() > Some(clock()));
+}
+
 /// After an error reply, releases are sent one at a time, each after a pause, until one succeeds.
 #[test]
 fn owed_releases_are_paced_by_the_replies() {
@@ -298,6 +334,37 @@ fn releases_that_wait_for_room_have_not_failed() {
     assert!(in_flight.is_empty());
 }
 
+/// A late release that is no longer owed stays as long as one before it is owed. Its vote does not
+/// wait for that one.
+#[test]
+fn a_late_release_gets_its_vote_whatever_is_before_it() {
+    set_clock(Duration::ZERO);
+    let (config, mailbox) = (config(), Mailbox::new(0, "m".into(), clock));
+    let (mut wire, mut posted) = (Wire::default(), Vec::new());
+    let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, 1);
+    for _ in 0..4 {
+        let (verb, is_owed) = (Verb::Release, true);
+        let post = Event::Post { verb, is_owed };
+        apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
+    }
+    let waiting = posted.split_off(1);
+    let mut advance = |until: Duration| {
+        while ELAPSED.get() < until {
+            set_clock(ELAPSED.get() + Duration::from_millis(1));
+            poll(&mut in_flight, &mut wire);
+        }
+    };
+    advance(TIMEOUT);
+    let (second, _) = &waiting[1];
+    second.votes_to.0.is_owed.store(false, Ordering::Relaxed);
+    advance(TIMEOUT + CONNECT);
+    for (release, _) in &waiting {
+        assert_eq!(*release.votes_to.0.votes.lock(), 1);
+    }
+    advance(OWED);
+    assert!(in_flight.late.is_empty());
+}
+
 /// If there are too many releases, the oldest one is given up. The log says so once.
 #[test]
 fn the_number_of_owed_releases_is_bounded() {
@@ -343,7 +410,7 @@ fn apply(
             in_flight.send(wire, &mut vec![request.clone()], &mut Vec::new());
             let limit = match () {
                 () if in_flight.waiting.is_empty() => TIMEOUT,
-                () if request.votes_to.0.is_owed => CONNECT + TIMEOUT * 2,
+                () if request.is_owed_to(0) => CONNECT + TIMEOUT * 2,
                 () => TIMEOUT * 2,
             };
             posted.push((request, limit));
@@ -411,7 +478,7 @@ impl Transmit for Wire {
 
 struct Counted {
     at: Instant,
-    is_owed: bool,
+    is_owed: AtomicBool,
     votes: Mutex<u32>,
 }
 
@@ -423,14 +490,15 @@ impl CountVotes for Counter {
     }
 
     fn owed_until(&self, _: usize) -> Option<Instant> {
-        self.0.is_owed.then(|| self.0.at + OWED)
+        let is_owed = self.0.is_owed.load(Ordering::Relaxed);
+        is_owed.then(|| self.0.at + OWED)
     }
 }
 
 fn request(verb: Verb, is_owed: bool) -> Arc<Request<Counter>> {
     let counted = Counted {
         at: clock(),
-        is_owed: is_owed && verb == Verb::Release,
+        is_owed: AtomicBool::new(is_owed && verb == Verb::Release),
         votes: Mutex::new(0),
     };
     Arc::new(Request::new(

@@ -5,12 +5,17 @@ use std::time::Instant;
 use super::InFlight;
 use crate::{
     core::quorum::{Failure, Vote},
-    master::{owed::is_owed, request::Request},
+    master::{
+        owed::{is_owed, log_given_up},
+        request::Request,
+    },
 };
 
 impl InFlight<'_> {
-    /// Gives up the requests that have waited for too long at `now`, except for owed releases.
-    pub(super) fn sort_waiting(&mut self, now: Instant) {
+    /// Drops the oldest releases, up to the first one that is still owed at `now`. The releases
+    /// after it stay, and get their votes in time. No reply could change this, so there is no need
+    /// to judge the master first.
+    pub(super) fn drop_releases(&mut self, now: Instant) {
         while let Some(release) = self.late.front()
             && !is_owed(release, self.master(), now)
             && let Some(release) = self.late.pop_front()
@@ -18,6 +23,15 @@ impl InFlight<'_> {
             self.failed = self.failed.saturating_sub(1);
             self.fail_unsent(&release, now);
         }
+        let (expired, must_log) = self.owed.expire(self.master(), now);
+        drop(expired);
+        if must_log {
+            log_given_up(self.mailbox.address());
+        }
+    }
+
+    /// Gives up the requests that have waited for too long at `now`, except for owed releases.
+    pub(super) fn sort_waiting(&mut self, now: Instant) {
         while let Some(release) = self.late.get(self.failed)
             && self.confirmed_by(release) <= now
         {
