@@ -1,10 +1,8 @@
-//! One of three masters sends messages without end. Calls on the other masters are not delayed.
+//! Masters that send without end. If one of three masters does so, calls on the others are not
+//! delayed. If all masters do so, calls return soon after their limits.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -14,7 +12,10 @@ use tokio::{runtime::Runtime, time::timeout};
 use crate::{
     own_process::{current_thread, in_own_process, multi_thread},
     servers,
-    support::fake_server::{Fake, Peer},
+    support::{
+        fake_server::{Fake, Peer},
+        floods::{Flood, Floods, over_limit},
+    },
 };
 
 #[test]
@@ -53,6 +54,31 @@ fn a_flood_over_a_unix_socket_delays_no_call_on_two_threads() {
     );
 }
 
+#[test]
+fn calls_return_soon_after_their_limit_on_one_thread() {
+    in_own_process(
+        "flood::calls_return_soon_after_their_limit_on_one_thread",
+        || check_limits(&current_thread()),
+    );
+}
+
+#[test]
+fn calls_return_soon_after_their_limit_on_two_threads() {
+    in_own_process(
+        "flood::calls_return_soon_after_their_limit_on_two_threads",
+        || check_limits(&multi_thread()),
+    );
+}
+
+/// All masters flood. The bound is generous, because this process also runs the masters.
+fn check_limits(runtime: &Runtime) {
+    for flood in Flood::ALL {
+        let (waits, over) = runtime.block_on(over_limit(flood, Duration::from_secs(1)));
+        println!("{flood:?}: {waits} waits, at most {over:?} over the limit");
+        assert!(over < Duration::from_secs(5), "{flood:?}: {over:?}");
+    }
+}
+
 /// Checks that calls return long before the flood ends. Also checks that the connection to the
 /// flooding master is given up.
 fn check_no_delay(runtime: &Runtime, over: Over) {
@@ -63,7 +89,7 @@ fn check_no_delay(runtime: &Runtime, over: Over) {
     let floods = Arc::new(Floods::default());
     let hostile = {
         let floods = floods.clone();
-        let serve = move |peer: &mut Peer| floods.serve(peer);
+        let serve = move |peer: &mut Peer| floods.serve(peer, Flood::Messages, FLOOD);
         match over {
             Over::Tcp => Fake::tcp(serve),
             Over::Unix => Fake::unix(serve),
@@ -110,39 +136,6 @@ fn check_no_delay(runtime: &Runtime, over: Over) {
 enum Over {
     Tcp,
     Unix,
-}
-
-#[derive(Debug, Default)]
-struct Floods {
-    begun: AtomicUsize,
-    cut_short: AtomicUsize,
-}
-
-impl Floods {
-    fn begun(&self) -> usize {
-        self.begun.load(Ordering::Relaxed)
-    }
-
-    /// Returns the number of floods that the client cut short.
-    fn cut_short(&self) -> usize {
-        self.cut_short.load(Ordering::Relaxed)
-    }
-
-    /// Answers the greeting, and then sends valid messages but no replies.
-    fn serve(&self, peer: &mut Peer) {
-        if peer.greet().is_none() {
-            return;
-        }
-        self.begun.fetch_add(1, Ordering::Relaxed);
-        let messages = b">3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$1\r\n0\r\n".repeat(30_000);
-        let end = Instant::now() + FLOOD;
-        while Instant::now() < end {
-            if peer.say(&messages).is_none() {
-                self.cut_short.fetch_add(1, Ordering::Relaxed);
-                return;
-            }
-        }
-    }
 }
 
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);

@@ -14,6 +14,7 @@ use quorlock_benches::hostile::all_calls;
 use quorlock_benches::hostile::close::late_closes;
 use quorlock_benches::hostile::fake_server::Fake;
 use quorlock_benches::hostile::first_attempt::{far_away, first_attempt};
+use quorlock_benches::hostile::floods::{Flood, over_limit};
 use quorlock_benches::hostile::load::{self, Load};
 use quorlock_benches::hostile::process_stats::{self, Log};
 use quorlock_benches::hostile::proxy::Proxy;
@@ -68,6 +69,7 @@ fn run(name: &str, options: &Options) -> Result<()> {
         }),
         "small_table" => small_table(options),
         "untracked" => untracked(options),
+        "flood" => flood(options),
         "tarpit" => {
             let silent = tarpit();
             memory(options, "tarpit", silent.url())
@@ -286,6 +288,22 @@ fn untracked(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Measures how much longer than their limit calls take while all masters send without end.
+fn flood(options: &Options) -> Result<()> {
+    let span = options.measured(if options.quick { 500 } else { 4_000 });
+    let mut longest = Duration::ZERO;
+    for number in [1, 2] {
+        for flood in Flood::ALL {
+            let (waits, over) = threads(number).block_on(over_limit(flood, span));
+            println!("{number} threads, {flood:?}: {waits} waits, at most {over:?} over the limit");
+            longest = longest.max(over);
+        }
+    }
+    let millis = longest.as_secs_f64() * 1e3;
+    figure("hostile_flood_over_limit_ms", millis, "ms");
+    Ok(())
+}
+
 /// Measures the load on five masters. One of them has a round trip of 200 ms.
 fn slow(options: &Options, what: &str, set: fn(Builder) -> Builder) -> Result<()> {
     let log = Log::listen();
@@ -366,7 +384,7 @@ fn threads(number: usize) -> Runtime {
 }
 
 /// The scenarios that `--only` selects from.
-const SCENARIOS: [&str; 12] = [
+const SCENARIOS: [&str; 13] = [
     "calls",
     "first",
     "releases",
@@ -379,6 +397,7 @@ const SCENARIOS: [&str; 12] = [
     "paused",
     "small_table",
     "untracked",
+    "flood",
 ];
 /// The field of `INFO` that counts the connections that a server has accepted.
 const CONNECTIONS: &str = "total_connections_received";

@@ -16,6 +16,7 @@ pub mod answers;
 pub mod close;
 pub mod fake_server;
 pub mod first_attempt;
+pub mod floods;
 pub mod load;
 pub mod mutator;
 #[path = "../on_event.rs"]
