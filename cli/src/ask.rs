@@ -162,7 +162,9 @@ async fn acquire(
         None => lock.acquire().await,
     };
     acquired.map_err(|error| match (Outage::of(locks), error.last_attempt()) {
-        (Some(outage @ Outage::Login(_)), AcquireError::NoQuorum { .. }) => outage.failure(&action),
+        (Some(outage @ Outage::Refused(_)), AcquireError::NoQuorum { votes, .. }) => {
+            outage.failure(&action).with_votes(votes)
+        }
         _ => Failure::from(error),
     })
 }

@@ -4,17 +4,22 @@ use std::{fmt, time::Duration};
 
 use quorlock::{Coordinator, MasterHealth, MasterState, ReadyError};
 
-use crate::{exit::Exit, failure::Failure, times::rounded, words::LOGIN};
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    times::rounded,
+    words::{LOGIN, in_words_of_the_file},
+};
 
 /// The reason why too few masters can vote.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outage {
-    /// So many masters refuse the login that the others are no majority. One of them has this
-    /// address.
-    Login(String),
     /// Enough masters are connected, but some of them may have forgotten locks. The time until a
     /// majority can vote.
     Quarantine(Duration),
+    /// So many masters refuse the login or a certificate that the others are no majority. The
+    /// reason of the first, and what to do.
+    Refused(String),
     /// Too few masters are connected and take locks.
     TooFew {
         connected: usize,
@@ -43,9 +48,9 @@ impl Outage {
             Some(&wait) => return Some(Self::Quarantine(wait)),
             None => {}
         }
-        let mut refused = health.iter().filter(|master| master.refuses_login());
-        if let (true, Some(first)) = (all - refused.clone().count() < quorum, refused.next()) {
-            return Some(Self::Login(first.master.to_string()));
+        let mut refused = health.iter().filter_map(refusal);
+        if let (true, Some(why)) = (all - refused.clone().count() < quorum, refused.next()) {
+            return Some(Self::Refused(why));
         }
         Some(Self::TooFew {
             connected: waits.len(),
@@ -57,10 +62,24 @@ impl Outage {
     /// Returns the failure of an action, such as `cannot lock "a"`.
     pub(crate) fn failure(&self, action: &str) -> Failure {
         let exit = match self {
-            Self::Login(_) => Exit::Configuration,
+            Self::Refused(_) => Exit::Configuration,
             Self::Quarantine(_) | Self::TooFew { .. } => Exit::NoQuorum,
         };
         Failure::new(exit, format!("{action}: {self}"))
+    }
+}
+
+/// Returns why dials to the master fail until a setting is changed, and which.
+fn refusal(health: &MasterHealth) -> Option<String> {
+    let master = &health.master;
+    match &health.state {
+        _ if health.refuses_login() => Some(format!(
+            "{master} refused the login; give the password with {LOGIN}"
+        )),
+        MasterState::Down(why) if health.refuses_certificate() => {
+            Some(format!("{master}: {}", in_words_of_the_file(why)))
+        }
+        _ => None,
     }
 }
 
@@ -79,15 +98,12 @@ pub(crate) fn not_ready(error: &ReadyError, locks: &Coordinator, action: &str) -
 impl fmt::Display for Outage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Login(master) => write!(
-                f,
-                "{master} refused the login; give the password with {LOGIN}"
-            ),
             Self::Quarantine(wait) => write!(
                 f,
                 "masters that may have forgotten locks get no vote for {}",
                 rounded(*wait)
             ),
+            Self::Refused(why) => f.write_str(why),
             Self::TooFew {
                 connected,
                 all,

@@ -35,7 +35,7 @@ pub(crate) async fn tell(locks: &Coordinator, lock: &Lock, name: &str, common: &
                     say_who_holds(lock, name).await;
                 }
             }
-            Some(outage @ Outage::Login(_)) => {
+            Some(outage @ Outage::Refused(_)) => {
                 return outage.failure(&format!("cannot lock {name:?}"));
             }
             Some(outage) => {

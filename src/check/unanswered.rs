@@ -51,7 +51,7 @@ fn dial(error: &DialError) -> Finding {
         #[cfg(feature = "sentinel")]
         DialError::Sentinel(text) => return about::SENTINELS.with(text),
         #[cfg(feature = "tls")]
-        DialError::Tls(_) => return about::TLS.with(error.to_string()),
+        DialError::Certificate(text) | DialError::Tls(text) => return about::TLS.with(text),
         DialError::SameServer { other } => {
             return about::TWIN.with(format!("that of master {other}"));
         }

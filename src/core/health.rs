@@ -39,6 +39,7 @@ pub struct MasterHealth {
     pub error: Option<Arc<str>>,
     /// The time since the last reply of the master. `None` before the first connection.
     pub last_heard: Option<Duration>,
+    pub(crate) refusal: Option<DialRefusal>,
 }
 
 impl MasterHealth {
@@ -51,13 +52,16 @@ impl MasterHealth {
     /// Returns whether the last dial failed because the master refused the login. The login for
     /// Sentinels does not count.
     pub fn refuses_login(&self) -> bool {
-        const REFUSED: &str = "refused the login: ";
-        let MasterState::Down(why) = &self.state else {
-            return false;
-        };
-        let by_sentinels = "named by the Sentinels: ";
-        let why = why.split_once(by_sentinels).map_or(&**why, |(_, why)| why);
-        why.starts_with(REFUSED)
+        self.refusal == Some(DialRefusal::Login)
+    }
+
+    /// Returns whether the last dial failed because of a certificate: this program does not trust
+    /// that of the master, or the master does not accept that of this program.
+    pub fn refuses_certificate(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.refusal == Some(DialRefusal::Certificate);
+        #[cfg(not(feature = "tls"))]
+        false
     }
 }
 
@@ -101,6 +105,15 @@ pub enum MasterState {
     Down(Arc<str>),
 }
 
+/// The reason of a dial that fails until someone changes the settings of the master or of this
+/// program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DialRefusal {
+    #[cfg(feature = "tls")]
+    Certificate,
+    Login,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,12 +155,12 @@ mod tests {
                 quarantine_reason: quarantine.and(Some("it restarted")),
                 error: None,
                 last_heard: None,
+                refusal: None,
             };
             assert_eq!(
                 (health.to_string(), health.can_vote()),
                 (text.into(), can_vote)
             );
-            assert!(!health.refuses_login());
             let health = MasterHealth {
                 error: Some("OOM".into()),
                 ..health

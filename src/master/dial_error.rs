@@ -8,6 +8,7 @@ use tokio::time::timeout;
 
 #[cfg(feature = "redis")]
 use super::redis::wire_error::WireError;
+use crate::core::health::DialRefusal;
 
 /// The rights that the restart guard needs, in the syntax of `ACL SETUSER`.
 macro_rules! guard_rights {
@@ -24,6 +25,10 @@ pub(crate) use guard_rights;
     expect(dead_code, reason = "a memory master fails in few of these ways")
 )]
 pub(crate) enum DialError {
+    /// The certificate of the server or of this program is refused.
+    #[cfg(feature = "tls")]
+    #[error("{0}")]
+    Certificate(String),
     #[error("{0}")]
     Connect(io::Error),
     /// The dial of a server failed whose address the Sentinels named.
@@ -87,7 +92,7 @@ pub(crate) enum DialError {
     Tls(String),
     #[cfg(feature = "redis")]
     #[error(transparent)]
-    Wire(#[from] WireError),
+    Wire(#[cfg_attr(not(feature = "tls"), from)] WireError),
 }
 
 impl DialError {
@@ -97,6 +102,17 @@ impl DialError {
         Self::At {
             address: address.to_string(),
             error: Box::new(self),
+        }
+    }
+
+    pub(super) fn refusal(&self) -> Option<DialRefusal> {
+        match self {
+            #[cfg(feature = "sentinel")]
+            Self::At { error, .. } => error.refusal(),
+            #[cfg(feature = "tls")]
+            Self::Certificate(_) => Some(DialRefusal::Certificate),
+            Self::Login(_) => Some(DialRefusal::Login),
+            _ => None,
         }
     }
 

@@ -15,7 +15,7 @@ use super::{metrics::HealthMetrics, server_error::ServerError};
 use crate::{
     core::{
         episode::Episode,
-        health::{MasterHealth, MasterState},
+        health::{DialRefusal, MasterHealth, MasterState},
     },
     log,
     meter::Meter,
@@ -45,6 +45,7 @@ pub(crate) struct Entry {
     error: Option<Arc<str>>,
     errors: Episode,
     last_heard: LastHeard,
+    refusal: Option<DialRefusal>,
 }
 
 impl Entry {
@@ -62,6 +63,7 @@ impl Entry {
             quarantine_reason: left.and(self.quarantine_reason),
             error: self.error.clone(),
             last_heard: self.last_heard.before(now),
+            refusal: self.refusal,
         }
     }
 
@@ -95,6 +97,7 @@ impl HealthBoard {
             error: None,
             errors: Episode::default(),
             last_heard: LastHeard::never(since),
+            refusal: None,
         };
         let entries = masters.iter().map(entry).collect();
         let metrics = masters
@@ -208,9 +211,15 @@ impl HealthBoard {
     }
 
     /// Notes that a dial failed or that a connection broke.
-    pub(super) fn down(&self, master: usize, why: &Arc<str>, failures: u32) {
+    pub(super) fn down(
+        &self,
+        master: usize,
+        (why, refusal): (&Arc<str>, Option<DialRefusal>),
+        failures: u32,
+    ) {
         self.change(master, MasterState::Down(why.clone()), |entry| {
             entry.failures = failures;
+            entry.refusal = refusal;
         });
     }
 
@@ -225,6 +234,7 @@ impl HealthBoard {
                 entry.since = now;
             }
             entry.state = state;
+            entry.refusal = None;
             more(entry);
         });
     }

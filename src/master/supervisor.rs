@@ -50,7 +50,7 @@ async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
         let Some(dialled) = unless_done(mailbox, dial).await else {
             return;
         };
-        let why = match dialled {
+        let (why, refusal) = match dialled {
             Ok(dialled) => {
                 outage.connected(mailbox.address());
                 if let Some(loss) = dialled.loss {
@@ -61,7 +61,7 @@ async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
                 let Some(why) = serve(dialled, &mut outage, mailbox, config).await else {
                     return;
                 };
-                why
+                (why, None)
             }
             Err(error) => {
                 let why = error.to_string().into();
@@ -69,14 +69,15 @@ async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
                     mailbox.set_node_timeout(config.node_timeout.least());
                 }
                 mailbox.down([], &why);
-                why
+                (why, error.refusal())
             }
         };
         if outage.is_none(mailbox.address(), &why) {
             continue;
         }
         let failures = outage.failed(mailbox.address(), &why);
-        config.health.down(mailbox.master(), &why, failures);
+        let why = (&why, refusal);
+        config.health.down(mailbox.master(), why, failures);
         let mut pause = outage.pause(config.redial, (config.random)());
         if mutant!(RedialsAtOnce) {
             pause = Duration::from_millis(1);

@@ -87,6 +87,18 @@ async fn refusal(locks: &Coordinator) -> String {
     refused.to_string()
 }
 
+/// Waits until the coordinator knows that each master refuses a certificate, or is refused for its
+/// own.
+async fn until_refused(locks: &Coordinator) {
+    until("every dial fails because of a certificate", async || {
+        let mut health = locks.health().into_iter();
+        health
+            .all(|master| master.refuses_certificate() && !master.refuses_login())
+            .then_some(())
+    })
+    .await;
+}
+
 /// Checks that errors and the report of a check have this text.
 async fn assert_explained(locks: &Coordinator, expected: &str) {
     let said = refusal(locks).await;
@@ -169,12 +181,14 @@ fn a_client_without_its_certificate_is_told_so() {
             );
             assert!(said.contains(&expected), "{said}");
         }
+        until_refused(&without).await;
 
         let stranger = Authority::new().sign("client");
         let wrong = locks(patient().tls(authority.trusted_with(&stranger)), &masters);
         let said = refusal(&wrong).await;
         let expected = "it does not accept the client's certificate in Builder::tls";
         assert_eq!(said.matches(expected).count(), 3, "{said}");
+        until_refused(&wrong).await;
     });
 }
 
@@ -210,6 +224,7 @@ fn a_certificate_that_is_refused_is_explained() {
                 masters[0].port()
             );
             assert!(said.contains(&master) && said.contains(expected), "{said}");
+            until_refused(&locks).await;
             let report = locks.check().await.to_string();
             assert!(report.contains(expected), "{report}");
         }
@@ -325,6 +340,7 @@ fn a_server_that_answers_no_tls_is_explained() {
             println!("{said}");
             let expected = "if this port expects no TLS, use redis://";
             assert!(said.contains(expected), "{said}");
+            assert!(!locks.health()[0].refuses_certificate());
         }
     });
 }

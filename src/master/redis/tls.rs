@@ -22,7 +22,10 @@ use tokio_rustls::{
     },
 };
 
-use super::wire::{Stream, Wire};
+use super::{
+    wire::{Stream, Wire},
+    wire_error::WireError,
+};
 use crate::master::dial_error::DialError;
 
 /// A configuration with the system's trusted roots, which are read once.
@@ -61,7 +64,7 @@ pub(in crate::master) async fn connect(
     let handshake = TlsConnector::from(config).connect(name, stream);
     match timeout(limit, handshake).await {
         Ok(Ok(stream)) => Ok(Wire::new(TlsWire::new(stream))),
-        Ok(Err(error)) => Err(DialError::Tls(why_no_handshake(&error))),
+        Ok(Err(error)) => Err(no_handshake(&error)),
         Err(_) => Err(DialError::Tls(format!(
             "no answer to the TLS handshake in {limit:.0?}: {NO_TLS}"
         ))),
@@ -70,12 +73,24 @@ pub(in crate::master) async fn connect(
 
 const NO_TLS: &str = "if this port expects no TLS, use redis://";
 
-fn why_no_handshake(error: &io::Error) -> String {
-    match tls_error(error) {
+fn no_handshake(error: &io::Error) -> DialError {
+    DialError::Tls(match tls_error(error) {
         Some(Error::InvalidMessage(_)) => format!("the answer is not TLS: {NO_TLS}"),
-        Some(error) => why(error),
+        Some(error) => return failure(error),
         None if has_ended(error) => format!("closed during the TLS handshake: {NO_TLS}"),
         None => error.to_string(),
+    })
+}
+
+impl From<WireError> for DialError {
+    /// With TLS 1.3, a server refuses the client's certificate only after the handshake.
+    fn from(error: WireError) -> Self {
+        if let WireError::Io(broken) = &error
+            && let Some(error) = tls_error(broken)
+        {
+            return failure(error);
+        }
+        Self::Wire(error)
     }
 }
 
@@ -89,7 +104,7 @@ fn has_ended(error: &io::Error) -> bool {
 }
 
 /// Returns what is wrong, and what to do.
-fn why(error: &Error) -> String {
+fn failure(error: &Error) -> DialError {
     use AlertDescription as Alert;
     use CertificateError as Bad;
     let advice = match error {
@@ -125,16 +140,16 @@ fn why(error: &Error) -> String {
             | Alert::UnknownCA
             | Alert::UnsupportedCertificate,
         ) => "it does not accept the client's certificate in Builder::tls",
-        error => return error.to_string(),
+        error => return DialError::Tls(error.to_string()),
     };
-    match error {
+    DialError::Certificate(match error {
         Error::InvalidCertificate(bad) => format!("its certificate is refused: {bad}; {advice}"),
         Error::AlertReceived(alert) => format!("the server refused TLS ({alert:?}): {advice}"),
         error => error.to_string(),
-    }
+    })
 }
 
-/// An open TLS connection. Its errors say what to do.
+/// An open TLS connection.
 struct TlsWire {
     stream: TlsStream<TcpStream>,
     /// The error of a write to a connection that the server has closed. The server may have sent an
@@ -156,7 +171,7 @@ impl TlsWire {
                 self.broken = Some(error);
                 Poll::Pending // the wire reads whenever it writes
             }
-            written => written.map_err(explained),
+            written => written,
         }
     }
 }
@@ -178,7 +193,7 @@ impl AsyncRead for TlsWire {
         let read = ready!(Pin::new(&mut self.stream).poll_read(cx, space));
         let ended = match read {
             Ok(()) if space.filled().len() > before => return Poll::Ready(Ok(())),
-            Err(error) if tls_error(&error).is_some() => return Poll::Ready(Err(explained(error))),
+            Err(error) if tls_error(&error).is_some() => return Poll::Ready(Err(error)),
             // A server that is killed does not announce the end. An end is no forgery, because the
             // length of every reply is known.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
@@ -206,12 +221,5 @@ impl AsyncWrite for TlsWire {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-fn explained(error: io::Error) -> io::Error {
-    match tls_error(&error) {
-        Some(tls) => io::Error::new(error.kind(), why(tls)),
-        None => error,
     }
 }
