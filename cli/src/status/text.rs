@@ -1,7 +1,5 @@
 //! The text about one lock.
 
-use std::time::Duration;
-
 use crate::{
     look::{Look, MasterLook, MasterView, Verdict},
     style::{Cell, Colour, Style, heading},
@@ -51,13 +49,6 @@ pub(crate) fn queue(look: &Look, style: Style) -> String {
     format!("{count}\n{}", style.table(&rows))
 }
 
-fn free(quarantine: Option<Duration>) -> String {
-    match quarantine {
-        Some(time) => format!("free, no vote for {}", brief(time)),
-        None => "free".to_owned(),
-    }
-}
-
 fn row(master: &MasterLook) -> Vec<Cell> {
     let name = Cell::plain(&master.master);
     if let (Some(reason), None) = (&master.reason, master.quarantine) {
@@ -68,10 +59,13 @@ fn row(master: &MasterLook) -> Vec<Cell> {
         let text = format!("{what}: {reason}");
         return vec![name, Cell::wide(Colour::Red, text)];
     }
-    let (view, left) = match &master.holder {
+    let (mut view, left) = match &master.holder {
         Some(holder) => holder.columns(),
-        None => (free(master.quarantine), "-".to_owned()),
+        None => ("free".to_owned(), "-".to_owned()),
     };
+    if let Some(time) = master.quarantine {
+        view.push_str(&format!(", no vote for {}", brief(time)));
+    }
     let round_trip = master.round_trip.map_or_else(String::new, brief);
     vec![
         name,

@@ -161,6 +161,16 @@ fn a_watch_without_json_prints_blocks() {
     assert_eq!(watch.ended().0.code(), Some(143));
 }
 
+/// A strict program has not seen these masters before.
+#[test]
+fn a_holder_on_a_master_in_quarantine_is_shown_with_both() {
+    let masters = masters(3);
+    write_mutex(&masters, "job", "t");
+    let (status, shown, error) = ended(&mut with(&masters, "--strict status job"));
+    assert_eq!(status, 75, "{error}");
+    assert_eq!(shown.matches("mutex, no vote for ").count(), 3, "{shown}");
+}
+
 /// The masters answer all questions, and take no locks.
 #[test]
 fn masters_without_memory_are_shown_to_take_no_locks() {
