@@ -1,8 +1,14 @@
 //! The arguments.
 
-use std::{ffi::OsString, mem, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsString,
+    io::{IsTerminal, stderr},
+    mem,
+    path::PathBuf,
+    time::Duration,
+};
 
-use clap::{ArgAction, Args as Group, Parser, Subcommand};
+use clap::{ArgAction, Args as Group, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 /// Distributed locks, held by a majority of independent Redis or Valkey masters.
@@ -47,7 +53,7 @@ pub(crate) struct Common {
     #[arg(long = "master", value_name = "URL")]
     pub(crate) masters: Vec<String>,
     /// Set of masters in the configuration file.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_hint = ValueHint::Other)]
     pub(crate) set: Option<String>,
     /// Configuration file [~/.config/quorlock.toml].
     ///
@@ -98,6 +104,11 @@ impl Meaning {
 impl Common {
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbose > 0
+    }
+
+    /// Returns whether a person reads stderr.
+    pub(crate) fn wants_news(&self) -> bool {
+        self.is_verbose() || stderr().is_terminal()
     }
 
     /// Joins the options before the name of the command with those after it. `Err` names options
@@ -231,7 +242,7 @@ pub(crate) struct Run {
     /// Name of the lock.
     pub(crate) name: String,
     /// Command and its arguments. There is no shell in between.
-    #[arg(required = true, last = true, value_name = "CMD")]
+    #[arg(required = true, last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -368,6 +379,9 @@ line could not be written, 75 another holder has the lock, 76 the lock was lost,
 configuration.";
 
 const STATUS: &str = "\
+Masters have no list of locks. With a key template such as locks:{name}, \
+`redis-cli --scan --pattern 'locks:*'` finds the keys on one master.
+
 Exit status: 0 free, 75 held or contested, 69 no majority of masters answered or can vote. \
 With several names, 69 comes before 75, and 75 before 0. With --watch, 128+n after signal n, such \
 as 130 after Ctrl-C.";

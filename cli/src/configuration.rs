@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     env, fmt, fs,
+    ops::Bound,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -16,6 +17,7 @@ use crate::{args::Common, exit::Exit, failure::Failure};
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
+    #[serde(default)]
     pub(crate) masters: Vec<MasterSpec>,
     pub(crate) user: Option<String>,
     pub(crate) password_file: Option<PathBuf>,
@@ -50,19 +52,36 @@ impl Settings {
         files.into_iter().flatten()
     }
 
+    pub(crate) fn longest_ttl(&self) -> Duration {
+        self.max_ttl.unwrap_or(MAX_TTL)
+    }
+
+    fn template(&self) -> &str {
+        self.key_template.as_deref().unwrap_or("{name}")
+    }
+
+    /// Returns a server that is in both sets.
+    fn shared_with(&self, other: &Self) -> Option<String> {
+        let masters: Vec<_> = other.masters.iter().filter_map(identity).collect();
+        let mut ours = self.masters.iter().filter_map(identity);
+        let shared = ours.find(|one| masters.contains(one));
+        shared.map(|(server, _)| server)
+    }
+
     /// Returns the settings of [`Meaning`](crate::args::Meaning) that this set has and `listed`, a
     /// set that was not read from a file, has not.
     fn lost_in(&self, listed: &Self) -> impl Iterator<Item = &'static Lost> {
-        let template = self.key_template.as_ref();
-        let is_template = template.is_some_and(|template| template != "{name}");
         let lost = [
-            (is_template && listed.key_template.is_none(), &KEY_TEMPLATE),
+            (
+                self.template() != "{name}" && listed.key_template.is_none(),
+                &KEY_TEMPLATE,
+            ),
             (
                 self.strict == Some(true) && listed.strict.is_none(),
                 &STRICT,
             ),
             (
-                self.max_ttl.is_some_and(|ttl| ttl != MAX_TTL) && listed.max_ttl.is_none(),
+                self.longest_ttl() != MAX_TTL && listed.max_ttl.is_none(),
                 &LONGEST_TTL,
             ),
         ];
@@ -95,31 +114,38 @@ const LONGEST_TTL: Lost = Lost {
 };
 
 /// The default, even for a longer TTL: `--ttl` does not raise it, so that of a set does not either.
-pub(crate) const MAX_TTL: Duration = Duration::from_secs(60);
+const MAX_TTL: Duration = Duration::from_secs(60);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     /// The set that is used without `--set`. A single set needs no default.
     default: Option<String>,
-    #[serde(rename = "set")]
+    #[serde(default, rename = "set")]
     sets: BTreeMap<String, Settings>,
 }
 
-/// Reads a set of masters from the configuration file. Returns its name and the file, too.
-pub(crate) fn read(common: &Common) -> Result<(String, PathBuf, Settings), Failure> {
-    let Some((path, file)) = read_file(common)? else {
+/// Reads a set of masters from the configuration file. Returns its name, and where it is.
+pub(crate) fn read(common: &Common) -> Result<(String, String, Settings), Failure> {
+    let Some((path, mut file)) = read_file(common)? else {
         return Err(no_masters());
     };
     let (name, mut settings) =
-        choose(file, common.set.as_deref()).map_err(|what| wrong(&path, what))?;
+        choose(&mut file, common.set.as_deref()).map_err(|what| wrong(&path, what))?;
+    let other = |set: &Settings| {
+        set.template() != settings.template() && set.shared_with(&settings).is_some()
+    };
+    let mut place = format!("the set {name:?} in {}", path.display());
+    for (other, _) in file.sets.iter().filter(|(_, set)| other(set)) {
+        place.push_str(&format!(", with another key_template than {other:?}"));
+    }
     // As the file was written, not as the program was started.
     for file in settings.files() {
         if let Some(folder) = path.parent() {
             *file = folder.join(&*file);
         }
     }
-    Ok((name, path, settings))
+    Ok((name, place, settings))
 }
 
 /// Checks masters that were listed beside a configuration file.
@@ -137,12 +163,9 @@ pub(crate) fn check_listed(
     let Some((path, file)) = read_file(common)? else {
         return Ok(());
     };
-    let masters: Vec<_> = listed.masters.iter().filter_map(identity).collect();
     for (name, set) in &file.sets {
         let lost: Vec<_> = set.lost_in(listed).collect();
-        let mut theirs = set.masters.iter().filter_map(identity);
-        let shared = theirs.find(|one| masters.contains(one));
-        if let (Some((server, _)), [_, ..]) = (shared, &lost[..]) {
+        if let (Some(server), [_, ..]) = (set.shared_with(listed), &lost[..]) {
             let all = |part: fn(&Lost) -> &str| {
                 let parts: Vec<_> = lost.iter().map(|lost| part(lost)).collect();
                 parts.join(" and ")
@@ -211,11 +234,32 @@ fn parse(text: &str) -> Result<File, String> {
     {
         return Err("has a set whose name has other characters than a-z A-Z 0-9 - _ .".to_owned());
     }
-    Ok(file)
+    conflict(&file.sets).map_or(Ok(file), Err)
+}
+
+/// Returns what is wrong if two sets have the same locks. Two programs could hold one, each with
+/// the settings of another set. Sets with different key templates have different locks.
+fn conflict(sets: &BTreeMap<String, Settings>) -> Option<String> {
+    let later = |name: &String| sets.range::<String, _>((Bound::Excluded(name), Bound::Unbounded));
+    let mut pairs = sets
+        .iter()
+        .flat_map(|one| later(one.0).map(move |other| (one, other)));
+    pairs.find_map(|((name, set), (other, theirs))| {
+        let setting = match set.template() == theirs.template() {
+            true if set.longest_ttl() != theirs.longest_ttl() => "max_ttl",
+            true if set.strict.unwrap_or(false) != theirs.strict.unwrap_or(false) => "strict",
+            _ => return None,
+        };
+        let server = set.shared_with(theirs)?;
+        Some(format!(
+            "has {server} in the sets {name:?} and {other:?}, which differ in {setting}, \
+             so two programs could hold one lock; give both the same {setting}"
+        ))
+    })
 }
 
 /// Returns the set called `name`, or the default. Or says why there is none.
-fn choose(mut file: File, name: Option<&str>) -> Result<(String, Settings), String> {
+fn choose(file: &mut File, name: Option<&str>) -> Result<(String, Settings), String> {
     let names: Vec<_> = file.sets.keys().cloned().collect();
     let known = names.join(", ");
     let name = match (name.or(file.default.as_deref()), &names[..]) {
@@ -252,10 +296,13 @@ fn wrong(path: &Path, what: impl AsRef<str>) -> Failure {
 /// Returns the message without the values of the file, which stand in quotes or after a colon. What
 /// the parser expected is no value.
 fn without_values(message: &str) -> String {
-    let what = message.split([':', '"', '`']).next().unwrap_or_default();
-    let what = what.trim_end();
-    match message.split_once(", expected ") {
-        Some((_, expected)) => format!("{what}, expected {expected}"),
+    let (what, expected) = message.rsplit_once(", expected ").unzip();
+    let what = what.unwrap_or(message).split([':', '"', '`', ',']).next();
+    let what = what.unwrap_or_default().trim_end();
+    match expected {
+        Some("a sequence") => format!("{what}, expected a list such as [\"redis://10.0.0.1\"]"),
+        Some("a map") => format!("{what}, expected a table such as [set.production]"),
+        Some(expected) => format!("{what}, expected {expected}"),
         None => what.to_owned(),
     }
 }

@@ -4,6 +4,7 @@ use std::{
     env, fmt,
     fs::File,
     io::{self, Read},
+    os::unix::fs::PermissionsExt,
     path::PathBuf,
 };
 
@@ -29,7 +30,11 @@ pub(crate) struct Masters {
 /// The source of the list of masters.
 enum Source {
     Options,
-    Set { name: String, file: PathBuf },
+    Set {
+        name: String,
+        /// The name with the file.
+        place: String,
+    },
     Variable,
 }
 
@@ -75,7 +80,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Options => f.write_str("--master"),
-            Self::Set { name, file } => write!(f, "the set {name:?} in {}", file.display()),
+            Self::Set { place, .. } => f.write_str(place),
             Self::Variable => f.write_str(MASTERS),
         }
     }
@@ -96,9 +101,9 @@ fn find_settings(common: &Common) -> Result<(Source, Settings), Failure> {
         }
         Some(urls) => (Source::Variable, MasterSpec::list(&urls)),
         None => {
-            let (name, file, settings) = configuration::read(common)?;
+            let (name, place, settings) = configuration::read(common)?;
             let settings = with_options(settings, &common.meaning);
-            return Ok((Source::Set { name, file }, settings));
+            return Ok((Source::Set { name, place }, settings));
         }
     };
     let settings = Settings {
@@ -127,7 +132,7 @@ fn with_options(settings: Settings, options: &Meaning) -> Settings {
 }
 
 fn builder(settings: Settings, common: &Common) -> Result<Builder, Failure> {
-    let mut builder = Coordinator::builder();
+    let mut builder = Coordinator::builder().max_ttl(settings.longest_ttl());
     if let Some(name) = client_name() {
         builder = builder.client_name(name);
     }
@@ -136,7 +141,7 @@ fn builder(settings: Settings, common: &Common) -> Result<Builder, Failure> {
         builder = builder.tls(config);
     }
     let file = common.password_file.as_ref();
-    let password = find_password(file.or(settings.password_file.as_ref()))?;
+    let password = find_password(file.or(settings.password_file.as_ref()), common)?;
     let user = settings.user.unwrap_or_default();
     builder = builder.masters(settings.masters.into_iter().map(|master| match &password {
         Some(password) => master.login(&user, password),
@@ -145,7 +150,6 @@ fn builder(settings: Settings, common: &Common) -> Result<Builder, Failure> {
     if let Some(ttl) = settings.ttl {
         builder = builder.ttl(ttl);
     }
-    builder = builder.max_ttl(settings.max_ttl.unwrap_or(configuration::MAX_TTL));
     if let Some(template) = settings.key_template {
         builder = builder.key_template(template);
     }
@@ -158,16 +162,26 @@ fn builder(settings: Settings, common: &Common) -> Result<Builder, Failure> {
 /// The longest password file, in bytes. A file such as /dev/zero has no end.
 const MOST: u64 = 1 << 16;
 
-fn find_password(file: Option<&PathBuf>) -> Result<Option<String>, Failure> {
+fn find_password(file: Option<&PathBuf>, common: &Common) -> Result<Option<String>, Failure> {
     let Some(file) = file else {
         return variable("QUORLOCK_PASSWORD");
     };
     let mut text = String::new();
-    let read = File::open(file).and_then(|file| file.take(MOST).read_to_string(&mut text));
-    read.map_err(|error| {
+    let read = File::open(file).and_then(|file| {
+        let mode = file.metadata()?.permissions().mode();
+        file.take(MOST).read_to_string(&mut text).map(|_| mode)
+    });
+    let mode = read.map_err(|error| {
         let sentence = format!("cannot read the password in {}: {error}", file.display());
         Failure::new(Exit::Configuration, sentence)
     })?;
+    // In a container, that is usual, and nobody else is there.
+    if mode & 0o004 != 0 && common.wants_news() {
+        let file = file.display();
+        complain(format_args!(
+            "all users can read the password file {file}; run: chmod 600 {file}"
+        ));
+    }
     let password = text.trim_end_matches(['\r', '\n']);
     if password.is_empty() {
         let sentence = format!(

@@ -2,7 +2,6 @@
 
 use std::{
     env,
-    io::{IsTerminal, stderr},
     mem::discriminant,
     time::{Duration, Instant},
 };
@@ -17,7 +16,7 @@ use crate::{args::Common, failure::Failure, outage::Outage, output::complain, ti
 ///
 /// Returns if it is no use to wait.
 pub(crate) async fn tell(locks: &Coordinator, lock: &Lock, name: &str, common: &Common) -> Failure {
-    let wants_news = common.is_verbose() || stderr().is_terminal();
+    let wants_news = common.wants_news();
     let patience = if wants_news { PATIENCE } else { LONG_PATIENCE };
     let (mut knows_holder, mut known, mut since) = (!wants_news, None, Instant::now());
     sleep(PATIENCE).await;

@@ -1,6 +1,10 @@
 //! Masters from arguments, the environment and files; passwords.
 
-use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt};
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+};
 
 use crate::{
     server::{Server, masters},
@@ -174,5 +178,64 @@ fn variables_that_are_no_text_are_refused() {
         let (status, _, err) = ended(with(&masters, "run -n a -- true").env(name, bytes));
         assert_eq!(status, 78, "{err}");
         assert!(err.contains(name), "{err}");
+    }
+}
+
+#[test]
+fn a_password_file_for_all_users_is_a_warning_for_people() {
+    let masters = [Server::start_with(&["--requirepass", PASSWORD])];
+    let file = masters[0].directory().join("password");
+    fs::write(&file, PASSWORD).unwrap();
+    for (mode, words, warns) in [
+        (0o640, "-v run a -- true", false),
+        (0o644, "run a -- true", false), // from cron, or in a container
+        (0o644, "-v run a -- true", true),
+    ] {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let words = format!("--password-file {} {words}", file.display());
+        let (status, _, err) = ended(&mut with(&masters, &words));
+        assert_eq!(status, 0, "{err}");
+        assert_eq!(err.contains("; run: chmod 600 "), warns, "{err}");
+    }
+}
+
+/// The values of the file may be passwords.
+#[test]
+fn a_file_that_is_no_configuration_is_explained_without_its_values() {
+    let masters = masters(1);
+    let file = masters[0].directory().join("q.toml");
+    let list = "expected a list such as [\"redis://10.0.0.1\"]";
+    for (text, expected) in [
+        (
+            "[set.a\nmasters = []",
+            "in line 1: unclosed table, expected `]`",
+        ),
+        (
+            "[set.a]\nttl = \"1s\"",
+            "the set \"a\": no masters were given",
+        ),
+        (
+            "default = \"a\"",
+            "has no set; write [set.NAME] and masters = [..]",
+        ),
+        ("set = 5", "expected a table such as [set.production]"),
+        (
+            "[set.a]\nmasters = \"redis://:hunter2, expected 2@a\"",
+            &format!("in line 2, at masters: invalid type, {list}"),
+        ),
+        (
+            "[set.a]\nmasters = [redis://:hunter2@a]",
+            "in line 2, at masters: string values must be quoted, expected literal string",
+        ),
+        (
+            "[set.a]\nmasters = []\nttl = \"hunter2\"",
+            "in line 3, at ttl: not a time, expected a number with a unit such as 10s",
+        ),
+    ] {
+        fs::write(&file, text).unwrap();
+        let words = format!("run --config {} a -- true", file.display());
+        let (status, _, err) = ended(with(&[], &words).env_remove("QUORLOCK_MASTERS"));
+        assert_eq!(status, 78, "{err}");
+        assert!(err.ends_with(&format!("{expected}\n")), "{text}: {err}");
     }
 }

@@ -68,6 +68,40 @@ fn a_list_that_drops_settings_of_the_file_is_an_error() {
     }
 }
 
+/// Two programs with different sets could hold one lock after a restart of the masters.
+#[test]
+fn sets_with_the_same_locks_have_the_same_settings() {
+    let masters = masters(3);
+    let folder = masters[0].directory();
+    let urls: Vec<_> = masters.iter().map(Server::url).collect();
+    let local = urls[0].replace("127.0.0.1", "localhost");
+    for (settings, expected) in [
+        ("max_ttl = \"2m\"", "max_ttl"),
+        ("strict = true", "strict"),
+        ("max_ttl = \"60s\"\nstrict = false\nttl = \"7s\"", ""),
+        ("key_template = \"{name}\"", ""),
+        // A purpose of its own, whose locks are others.
+        ("key_template = \"long:{name}\"\nmax_ttl = \"2m\"", ""),
+    ] {
+        write(
+            folder,
+            &masters,
+            &format!("[set.other]\nmasters = [{local:?}]\n{settings}"),
+        );
+        let (status, _, err) = ended(&mut at(folder, "--set cron status job"));
+        let differ = format!(
+            " in the sets \"cron\" and \"other\", which differ in {expected}, so two programs could \
+             hold one lock; give both the same {expected}\n"
+        );
+        let is_wrong = !expected.is_empty();
+        assert_eq!(status, if is_wrong { 78 } else { 0 }, "{settings}: {err}");
+        assert_eq!(err.ends_with(&differ), is_wrong, "{settings}: {err}");
+    }
+    let (_, shown, _) = ended(&mut at(folder, "--set other doctor"));
+    let says = "quorlock.toml, with another key_template than \"cron\"\n";
+    assert!(shown.contains(says), "{shown}");
+}
+
 /// Other programs would not know the longer quarantine that such a lock needs.
 #[test]
 fn a_long_ttl_needs_a_max_ttl_in_the_set_as_on_the_command_line() {

@@ -18,6 +18,9 @@ fn completions_can_be_read_by_their_shells() {
         let (status, script, _) = ended(&mut with(&[], &format!("completions {shell}")));
         assert_eq!(status, 0, "{shell}");
         assert!(script.contains("nonblock"), "{shell}: {script}");
+        if shell == "zsh" {
+            assert!(script.contains("_cmdambivalent"), "{script}");
+        }
         if shell != "bash" {
             continue;
         }
