@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use quorlock::{AcquireError, Contention, Coordinator, Guard, Lock, Renewal};
+use quorlock::{AcquireError, Contention, Coordinator, Guard, Lock, ReleaseError, Renewal};
 use tokio::time::{sleep, timeout};
 
 use crate::{
@@ -57,15 +57,16 @@ impl Held {
     pub(crate) async fn give_back(self, common: &Common) {
         let Self { guard, locks, .. } = self;
         let name = guard.name().to_owned();
-        match timeout(RELEASE_LIMIT, guard.release()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) if common.is_verbose() => complain(error),
-            Err(_) if common.is_verbose() => {
-                complain(format_args!(
-                    "no majority confirmed the release of {name:?}"
-                ));
-            }
-            Ok(Err(_)) | Err(_) => {}
+        let released = timeout(RELEASE_LIMIT, guard.release()).await;
+        if common.is_verbose() && !matches!(released, Ok(Ok(()))) {
+            let votes = match &released {
+                Ok(Err(ReleaseError::NoQuorum { votes, .. })) => table(votes),
+                _ => String::new(),
+            };
+            complain(format_args!(
+                "no majority confirmed the release of {name:?}, \
+                 which ends with its TTL on the other masters\n{votes}"
+            ));
         }
         close(&locks).await;
     }

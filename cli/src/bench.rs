@@ -231,9 +231,10 @@ impl Report {
         if self.failures.is_empty() {
             return text + "  no failures\n";
         }
+        let all = cycles + self.failures.values().sum::<u64>();
         for (failure, count) in &self.failures {
-            let plural = plural(*count == 1);
-            let line = format!("{count} failure{plural}: {}", failure.replace('_', " "));
+            let failure = failure.replace('_', " ");
+            let line = format!("{count} of {all} cycles failed: {failure}");
             text.push_str(&format!("  {}\n", style.paint(Colour::Red, &line)));
         }
         text

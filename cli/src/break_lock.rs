@@ -75,7 +75,10 @@ pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure>
             return Ok(Exit::Success);
         }
         if !args.yes && !is_confirmed(&seen).await? {
-            return Err(Failure::new(Exit::Usage, "nothing was broken"));
+            return Err(Failure::new(
+                Exit::Usage,
+                "nothing was broken, because the answer was not yes",
+            ));
         }
         let votes = locks.break_held(inspection).await;
         finish(args, &locks, &seen, &votes)

@@ -34,6 +34,34 @@ fn a_bench_that_is_interrupted_leaves_nothing() {
 }
 
 #[test]
+fn a_bench_says_how_many_of_its_cycles_failed() {
+    let mut masters = masters(3);
+    let bench = Running::start(&mut with(&masters, "bench --time 1s"));
+    until("it has begun", || {
+        masters[0].calls(|name| name == "set") > 10
+    });
+    masters[..2].iter_mut().for_each(Server::kill);
+    let (status, shown, _) = bench.ended();
+    assert_eq!(status.code(), Some(1), "{shown}");
+    let numbers = |line: &str| -> Vec<u64> {
+        let words = line.split_whitespace();
+        words.filter_map(|word| word.parse().ok()).collect()
+    };
+    let first = shown.lines().next().unwrap_or_default();
+    let worked = numbers(first.split("cycles/s, ").nth(1).unwrap_or_default())[0];
+    let failed: Vec<_> = shown
+        .lines()
+        .filter(|line| line.contains(" cycles failed: "))
+        .map(numbers)
+        .collect();
+    let sum: u64 = failed.iter().map(|numbers| numbers[0]).sum();
+    assert!(sum > 0, "{shown}");
+    for numbers in failed {
+        assert_eq!(numbers[1], worked + sum, "{shown}");
+    }
+}
+
+#[test]
 fn a_bench_without_masters_fails() {
     let mut masters = masters(3);
     masters.iter_mut().for_each(Server::kill);

@@ -31,7 +31,9 @@ fn a_break_asks_and_takes_no_for_an_answer() {
         terminal.types(answer);
         assert_eq!(terminal.ended(), 64, "{answer:?}: {}", terminal.shown);
         assert!(
-            terminal.shown.contains("nothing was broken"),
+            terminal
+                .shown
+                .contains("nothing was broken, because the answer was not yes"),
             "{}",
             terminal.shown
         );
