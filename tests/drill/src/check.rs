@@ -169,9 +169,9 @@ fn of_lock(queue: &[Presence], lock: LockNumber) -> Vec<&Presence> {
     presences
 }
 
-/// Returns the ticket of a holder. If the holder was never seen in a queue, returns a ticket that is
-/// not later than its own. A client that once had to follow the clocks of the masters draws tickets
-/// by them.
+/// Returns the ticket of a holder. If the holder was never seen in a queue, returns a ticket that
+/// is not later than its own. A client that once had to follow the clocks of the masters draws
+/// tickets by them.
 fn ticket_of(tenure: &Tenure, queues: &[Vec<&Presence>]) -> String {
     let earliest = tenure.granted.saturating_sub(LONGEST_WAIT);
     let seen = queues.iter().flat_map(|queue| since(queue, earliest));
