@@ -63,14 +63,16 @@ async fn ask(masters: &Masters, needed: usize) -> Votes {
 }
 
 /// Returns the answers in `round`. If a right is missing, the question says nothing: the program
-/// may not need that right for its locks. Then the answer to the last lock counts.
+/// may not need that right for its locks. Then the answer to the last lock counts. A script may say
+/// the same denial in other words.
 fn judged(masters: &Masters, round: &LiveRound) -> Votes {
     let mut cast = round.votes();
     for (cast, health) in cast.iter_mut().zip(masters.health.read()) {
         if let Some(answer) = cast
             && let Vote::Fail(Failure::Rejected(error)) = answer.vote()
-            && ServerError::of(error).is_denial()
-            && health.error.as_ref() != Some(error)
+            && let denial = ServerError::of(error)
+            && denial.is_denial()
+            && health.error.as_deref().map(ServerError::of) != Some(denial)
         {
             *cast = Some(CastVote::new(Vote::Grant, answer.latency()));
         }

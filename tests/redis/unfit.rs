@@ -109,6 +109,26 @@ fn two_masters_that_take_no_locks_are_not_ready() {
     }
 }
 
+/// A script says in other words than a plain command that a command is denied.
+#[test]
+fn a_denied_command_in_a_script_counts_for_readiness() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        locks.all_ready(Duration::from_secs(5)).await.unwrap();
+        masters[..2].iter().for_each(CAUSES[4].begin);
+        let lock = locks.mutex("r").fenced();
+        lock.try_acquire().await.unwrap_err();
+        let health: Vec<_> = locks.health().iter().map(MasterHealth::can_vote).collect();
+        assert_eq!(health, [false, false, true]);
+        locks.ready(Duration::ZERO).await.unwrap_err();
+        for master in &masters[..2] {
+            assert_eq!(master.command(CAUSES[4].end), "OK");
+        }
+        locks.all_ready(Duration::ZERO).await.unwrap();
+        close_at_once(&locks).await;
+    });
+}
+
 fn assert_unfit(health: &[MasterHealth], said: &str) {
     let can_vote: Vec<_> = health.iter().map(MasterHealth::can_vote).collect();
     assert_eq!(can_vote, [false, false, true], "{said}: {health:?}");
