@@ -169,20 +169,26 @@ fn of_lock(queue: &[Presence], lock: LockNumber) -> Vec<&Presence> {
     presences
 }
 
-/// Returns the ticket of a holder. If the holder was never seen in a queue, returns a ticket that
-/// is not later than its own. A client that once had to follow the clocks of the masters draws
+/// Returns the ticket of a holder. If none was in a queue when the attempt began, returns a ticket
+/// that is not later than its own. A client that once had to follow the clocks of the masters draws
 /// tickets by them.
 fn ticket_of(tenure: &Tenure, queues: &[Vec<&Presence>]) -> String {
     let earliest = tenure.granted.saturating_sub(LONGEST_WAIT);
+    // After a correction of its clock, a waiter has a new ticket. A ticket from before the
+    // correction may be later.
+    let still = tenure.asked.saturating_sub(BETWEEN_READS);
     let seen = queues.iter().flat_map(|queue| since(queue, earliest));
     let own = seen
+        .filter(|one| one.span.to >= still)
         .map(|one| &one.ticket)
         .filter(|ticket| owner(ticket) == tenure.owner);
-    // After a correction of its clock, a waiter has a new ticket. The last ticket counts.
     own.max()
         .cloned()
         .unwrap_or_else(|| format!("{:016}:", tenure.came.saturating_sub(CLOCK_ERROR)))
 }
+
+/// A bound for the time between two reads of a queue. After a longer time, a ticket may be missed.
+const BETWEEN_READS: Nanos = 50 * clock::MILLISECOND;
 
 /// A bound for the error of the masters' clocks, in microseconds. A test of the plan checks it.
 pub const CLOCK_ERROR: u64 = 600_000;
@@ -358,6 +364,21 @@ mod tests {
             find(&[vec![first.clone(), own], queue(), queue(), vec![], vec![]]),
             (0, 1)
         );
+    }
+
+    /// A waiter whose clock was ahead had a later ticket until masters corrected it.
+    #[test]
+    fn a_ticket_from_before_a_correction_is_not_that_of_the_holder() {
+        let asked = BETWEEN_READS + 50;
+        let mut winner = tenure(8, asked, asked + 10, asked + 20, 0);
+        winner.came = 0;
+        let waiter = queued("id:1", 40, Span::new(30, winner.granted));
+        for (seen_until, found) in [(40, 0), (asked, 1)] {
+            let ahead = queued(&winner.owner, 70, Span::new(30, seen_until));
+            let queues = vec![vec![ahead, waiter.clone()]; 3];
+            let findings = fair_order(&history(std::slice::from_ref(&winner)), &queues);
+            assert_eq!((findings.wrong.len(), findings.compared), (found, 1));
+        }
     }
 
     /// The earlier waiter joined the queues after masters had granted the first of two ballots.
