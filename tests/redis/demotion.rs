@@ -171,6 +171,16 @@ impl Event {
             }
             // `b` is attached already, so both can go on where the other one stopped.
             Self::FailoverAndBack => {
+                until("a replica that has all writes", async || {
+                    let offset = |server: &Server, field: &str| {
+                        let info = server.command(&["INFO", "replication"]);
+                        let mut lines = info.lines();
+                        lines.find_map(|line| line.strip_prefix(field).map(str::to_owned))
+                    };
+                    let all = offset(a, "master_repl_offset:");
+                    (all == offset(b, "slave_repl_offset:")).then_some(())
+                })
+                .await;
                 promote(b);
                 attach(a, b).await;
                 let stats = b.command(&["INFO", "stats"]);
